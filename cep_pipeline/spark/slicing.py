@@ -241,11 +241,10 @@ class Pieces:
         """The pieces by the row groups' footers alone, as if the events of each row group came evenly."""
         offsets = _offsets(row_groups)
         times = [
-            group.first[0] + group.span_us * at // group.rows
-            for group, own in zip(row_groups, offsets, strict=True)
-            for at in own
+            group.first[0] + group.span_us * own // group.rows for group, own in zip(row_groups, offsets, strict=True)
         ]
-        return cls(tuple(row_groups), _rows_of(row_groups, offsets), _with_last(times, row_groups), {})
+        every = np.concatenate(times) if times else np.zeros(0, np.int64)
+        return cls(tuple(row_groups), _rows_of(row_groups, offsets), _with_last(every, row_groups), {})
 
     @classmethod
     def read(cls, row_groups: Sequence[RowGroup], type_attribute: str, types: Collection[str], run: Run) -> Pieces:
@@ -352,8 +351,9 @@ def _rows_of(row_groups: Sequence[RowGroup], offsets: Sequence[Array]) -> Array:
     return np.concatenate([*(first + own for first, own in zip(firsts[:-1], offsets, strict=True)), firsts[-1:]])
 
 
-def _with_last(times: Iterable[int], row_groups: Sequence[RowGroup]) -> Array:
-    return np.array([*times, *(group.last[0] for group in row_groups[-1:])] or [0], np.int64)
+def _with_last(times: Array, row_groups: Sequence[RowGroup]) -> Array:
+    last = row_groups[-1].last[0] if row_groups else 0
+    return np.append(times, last)
 
 
 def cut(

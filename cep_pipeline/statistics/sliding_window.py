@@ -458,13 +458,18 @@ class SlidingWindow:
         self._take_single()
         if not self._pending:
             return
-        instants = np.concatenate([at for at, _ in self._pending])
-        values = np.concatenate([what for _, what in self._pending])
+        instants, values = self._pending[0]
+        if len(self._pending) > 1:
+            instants = np.concatenate([at for at, _ in self._pending])
+            values = np.concatenate([what for _, what in self._pending])
         self._pending, self._held = [], 0
         if not len(instants):
             return
-        alive = instants >= instants.max() - self.width
-        self._add(*self.statistic.added(instants[alive], values[alive], self.epsilon))
+        start = instants.max() - self.width
+        if instants.min() < start:
+            alive = instants >= start
+            instants, values = instants[alive], values[alive]
+        self._add(*self.statistic.added(instants, values, self.epsilon))
 
     def _add(self, spans: Array, sums: Array) -> None:
         spans, sums = np.concatenate((self._spans, spans), axis=1), np.concatenate((self._sums, sums), axis=1)

@@ -419,9 +419,13 @@ class WindowedStatistics:
         """
         self.events, self.since_us, self.latest_us = len(own), int(own[0]), int(own[-1])
         by_time = self._clock is None
-        self._counts[_EVENTS].update_many(own if by_time else np.arange(len(own)))
-        for key in self.leaves:
-            self._counts[key].update_many(arrivals[key][0 if by_time else 1])
+        counted = {_EVENTS: own if by_time else np.arange(len(own))}
+        counted |= {key: arrivals[key][0 if by_time else 1] for key in self.leaves}
+        for key, instants in counted.items():
+            window = self._counts[key]
+            # What the latest instant leaves behind is not looked at: a slice is often many windows long.
+            reached = int(np.searchsorted(instants, instants[-1] - window.width)) if len(instants) else 0
+            window.update_many(instants[reached:])
         self._bins.count([own, *(arrivals[key][0] for key in self.leaves)])
         if self._clock is not None:
             self._clock.count(own)

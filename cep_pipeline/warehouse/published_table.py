@@ -40,7 +40,8 @@ class PublishedFile:
     """A data file of a table, by the names that pyiceberg's `DataFile` has.
 
     `partition` has the values of the partition columns, of a date the days since 1970-01-01. The bounds of a column's
-    values stand by its field id, as Iceberg serializes them.
+    values stand by its field id, as Iceberg serializes them; so do the numbers of rows without a value, where they are
+    known.
     """
 
     file_path: str
@@ -49,6 +50,7 @@ class PublishedFile:
     file_size_in_bytes: int
     lower_bounds: Mapping[int, bytes]
     upper_bounds: Mapping[int, bytes]
+    null_value_counts: Mapping[int, int]
 
 
 _ALWAYS_THERE = {"events": ("timestamp", "seq"), "matches": ("pattern", "match_id", "start_ts", "end_ts", "bindings")}
@@ -213,6 +215,11 @@ class PublishedTable:
         with damage_errors(file.file_path):
             return bound(file.lower_bounds[number]), bound(file.upper_bounds[number])
 
+    def may_have(self, file: PublishedFile, column: str) -> bool:
+        """Return False if the manifest says that no row of a file has a value of a column, or the table has none."""
+        number = self._ids.get(column)
+        return number is not None and file.null_value_counts.get(number, 0) < file.record_count
+
     def events_files(self, first: date | None, last: date | None, snapshot_id: int | None) -> list[EventsFile]:
         """Return the files of events of the days from first to last (both in, None: open) in stream order."""
         files = self.files("day", first, last, snapshot_id=snapshot_id)
@@ -280,8 +287,9 @@ def _files_of(entries: Iterable[Mapping[str, Any]], ranges: list[tuple[Any, Any]
                 values,
                 file["record_count"],
                 file["file_size_in_bytes"],
-                _bounds_by_id(file["lower_bounds"]),
-                _bounds_by_id(file["upper_bounds"]),
+                _by_id(file["lower_bounds"]),
+                _by_id(file["upper_bounds"]),
+                _by_id(file.get("null_value_counts")),
             )
 
 
@@ -296,7 +304,7 @@ def _is_in(value: Any, least: Any, most: Any) -> bool:
     return value is not None and (least is None or least <= value) and (most is None or value <= most)
 
 
-def _bounds_by_id(pairs: Iterable[Mapping[str, Any]] | None) -> dict[int, bytes]:
+def _by_id(pairs: Iterable[Mapping[str, Any]] | None) -> dict[int, Any]:
     return {one["key"]: one["value"] for one in pairs or ()}
 
 

@@ -73,6 +73,14 @@ pc = late_module("pyarrow.compute")
 
 
 @dataclass(frozen=True)
+class StatisticsFile:
+    """The file of the statistics of one (pattern set, day); `counted` is False if detection has counted nothing."""
+
+    path: str
+    counted: bool = True
+
+
+@dataclass(frozen=True)
 class PinnedStatistics:
     """The statistics of a stream at one moment.
 
@@ -81,7 +89,7 @@ class PinnedStatistics:
     those that a run has made and not published yet; they are read in place of the published ones.
     """
 
-    listed: Callable[[date | None], Mapping[tuple[str, date], str]]
+    listed: Callable[[date | None], Mapping[tuple[str, date], StatisticsFile]]
     read: Callable[[str], Mapping[str, Any]]
     first: date | None = None
     drafted: Mapping[tuple[str, date], StatisticsRecord] = field(default_factory=dict)
@@ -90,17 +98,22 @@ class PinnedStatistics:
         """The statistics of a day, None where there are none; a row that is not what it should be is an InputError."""
         if (pattern_set, day) in self.drafted:
             return self.drafted[pattern_set, day]
-        files = self._recent if self.first is None or day >= self.first else self._all
-        path = files.get((pattern_set, day))
-        return None if path is None else statistics_record(self.read(path))
+        file = self._file(pattern_set, day)
+        return None if file is None else statistics_record(self.read(file.path))
 
     def before(self, pattern_set: str, day: date) -> StatisticsRecord | None:
         """The statistics of the latest earlier day that has any, over gaps; None where there are none."""
         return next((self.of(pattern_set, earlier) for earlier in self._days_before(pattern_set, day)), None)
 
     def observed_before(self, pattern_set: str, day: date) -> tuple[date, Mapping[str, Any]] | None:
-        """Return the latest earlier day on which detection counted anything, and what it counted."""
+        """Return the latest earlier day on which detection counted anything, and what it counted.
+
+        Rows of days on which it counted nothing are not read.
+        """
         for earlier in self._days_before(pattern_set, day):
+            file = None if (pattern_set, earlier) in self.drafted else self._file(pattern_set, earlier)
+            if file is not None and not file.counted:
+                continue
             record = self.of(pattern_set, earlier)
             if record is not None and record.observed is not None:
                 return record.day, record.observed
@@ -116,12 +129,16 @@ class PinnedStatistics:
         yield from sorted(recent, reverse=True)
         yield from sorted(earlier(self._all) - recent, reverse=True)
 
+    def _file(self, pattern_set: str, day: date) -> StatisticsFile | None:
+        files = self._recent if self.first is None or day >= self.first else self._all
+        return files.get((pattern_set, day))
+
     @cached_property
-    def _recent(self) -> Mapping[tuple[str, date], str]:
+    def _recent(self) -> Mapping[tuple[str, date], StatisticsFile]:
         return self.listed(self.first)
 
     @cached_property
-    def _all(self) -> Mapping[tuple[str, date], str]:
+    def _all(self) -> Mapping[tuple[str, date], StatisticsFile]:
         return self._recent if self.first is None else self.listed(None)
 
 
@@ -455,9 +472,13 @@ class StreamReader:
 
         table = self._published("statistics")
 
-        def listed(since: date | None) -> Mapping[tuple[str, date], str]:
-            files = table.files(DAY, since, last)
-            return {(file.partition[name], day_of(file.partition[day])): file.file_path for file in files}
+        def listed(since: date | None) -> Mapping[tuple[str, date], StatisticsFile]:
+            return {
+                (file.partition[name], day_of(file.partition[day])): StatisticsFile(
+                    file.file_path, table.may_have(file, "observed")
+                )
+                for file in table.files(DAY, since, last)
+            }
 
         return PinnedStatistics(listed, read, first, dict(self.drafts.statistics))
 

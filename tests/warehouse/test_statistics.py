@@ -131,7 +131,9 @@ def test_a_row_that_is_no_json_is_told_and_can_be_replaced(
     assert tables.read_statistics("demo", MONDAY) == {"rate": 5.0}
 
 
-def test_what_detection_counted_is_found_over_days_without_any(tables: StreamTables) -> None:
+def test_what_detection_counted_is_found_over_days_without_any(
+    tables: StreamTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with tables.day_lease(MONDAY, run_id="run") as lease:
         publish_observed(tables, "demo", MONDAY, {"passes": 3}, lease=lease)
     publish(tables, TUESDAY)
@@ -140,3 +142,9 @@ def test_what_detection_counted_is_found_over_days_without_any(tables: StreamTab
     assert tables.pin_statistics(WEDNESDAY).observed_before("demo", WEDNESDAY) == (MONDAY, {"passes": 3})
     assert tables.pin_statistics(MONDAY).observed_before("demo", MONDAY) is None
     assert tables.pin_statistics(WEDNESDAY).observed_before("another", WEDNESDAY) is None
+    with tables.day_lease(MONDAY, run_id="again") as lease:
+        publish_observed(tables, "demo", MONDAY, None, lease=lease)
+    assert tables.pin_statistics(WEDNESDAY).before("demo", WEDNESDAY) is not None
+    monkeypatch.setattr(StreamTables, "_read", lambda *_: pytest.fail("a row without what was counted is read"))
+    for first in (None, TUESDAY, WEDNESDAY):
+        assert tables.pin_statistics(WEDNESDAY, first).observed_before("demo", WEDNESDAY) is None
