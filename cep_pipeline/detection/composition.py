@@ -26,11 +26,12 @@ import pyarrow.compute as pc
 
 from cep_pipeline.detection.match_ids import MatchIdentity, ids_array
 from cep_pipeline.detection.matches import COMPOSED, RETURN_TYPES
-from cep_pipeline.events.columns import ARROW_TYPES
+from cep_pipeline.events.columns import ARROW_TYPES, ascend
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, LongerColumns, plain_pattern
 from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.storage import id_texts
 
 __all__ = ["WRITTEN_SEQ", "WrittenMatches", "longer_stream", "plain_pattern"]
@@ -91,6 +92,34 @@ def longer_stream(pattern: Pattern, events: pa.Table, matches: Mapping[str, pa.T
     return pa.table(found)
 
 
+def events_read(pattern: Pattern, events: pa.Table) -> pa.Table:
+    """The events that a composing pattern reads: those of its types, if the others mean nothing to it, else all.
+
+    All events are read where a window counts them or contiguity asks for neighbours, where a variable has the type of
+    every event, and where seqs do not ascend, by which the events of composed matches are found.
+
+    Parameters
+    ----------
+    events
+        Events of the stream, sorted by (timestamp, seq), which the composed patterns have been detected in.
+    """
+    names = {name for operand in pattern.operands for name in operand.types} - {one.name for one in pattern.composes}
+    skips = pattern.strategy in (Strategy.SKIP_TILL_ANY_MATCH, Strategy.SKIP_TILL_NEXT_MATCH)
+    if not skips or pattern.window.events is not None or pattern.base_type in names:
+        return events
+    if not ascend(events.column("seq").to_numpy(), strictly=True):
+        return events
+    types = events.column(pattern.type_attribute)
+    encoded = types if pa.types.is_dictionary(types.type) else types.dictionary_encode()
+    found = []
+    for chunk in encoded.chunks:
+        wanted = [entry is not None and str(entry) in names for entry in chunk.dictionary.to_pylist()]
+        codes = (chunk.indices.fill_null(-1) if chunk.null_count else chunk.indices).to_numpy()
+        found.append(np.array([*wanted, False])[codes])  # a null is the last one
+    rows = np.flatnonzero(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    return events.select(columns_needed([pattern])).take(pa.array(rows))
+
+
 def with_typed_returns(pattern: Pattern, matches: pa.Table) -> pa.Table:
     """Matches with the RETURN columns of their pattern, which a table of many patterns has as JSON text."""
     documents = [json.loads(text) for text in matches["returns"].to_pylist()] if pattern.returns else []
@@ -119,6 +148,8 @@ class WrittenMatches:
     def __init__(self, pattern: Pattern, stream: pa.Table) -> None:
         self._identity = MatchIdentity.of(pattern)
         self._places = stream.column("seq").to_numpy()
+        # Ascending places without gaps are rows.
+        self._dense = len(self._places) > 0 and self._places[-1] - self._places[0] == len(self._places) - 1
         self._seqs = stream.column(WRITTEN_SEQ).to_numpy()
         self._composed = _whole(stream.column(COMPOSED_MATCH))
 
@@ -129,7 +160,8 @@ class WrittenMatches:
         bound = bindings.values.slice(offsets[0], offsets[-1] - offsets[0])
         offsets -= offsets[0]
         variables = bound.field("variable")
-        rows = np.searchsorted(self._places, bound.field("seq").to_numpy())
+        places = bound.field("seq").to_numpy()
+        rows = places - self._places[0] if self._dense else np.searchsorted(self._places, places)
         seqs = self._seqs[rows]
         composed = self._composed.take(pa.array(rows))
         is_composed = composed.is_valid().to_numpy(zero_copy_only=False)

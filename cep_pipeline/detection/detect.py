@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.composition import WrittenMatches, longer_stream, plain_pattern
+from cep_pipeline.detection.composition import WrittenMatches, events_read, longer_stream, plain_pattern
 from cep_pipeline.detection.compressed.compressing import compress_merged
 from cep_pipeline.detection.counting.owned import count_owned
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.known_events import Planned, Streams, keep, known_events
+from cep_pipeline.detection.known_events import Planned, Streams, keep, known_events, new_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import are_few, batches_of_few, matches_schema, write_matches
@@ -327,7 +327,8 @@ class DetectionRun:
     def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
         """The output of a pattern that composes others, of which the matches are known."""
         stream, form = _stream_of(pattern, events, matches), self._form(pattern)
-        found = self._together([plain_pattern(pattern)], stream, self._plan_of([pattern]), form)[pattern.name]
+        plain, plan = plain_pattern(pattern), self._plan_of([pattern])
+        found = self._together([plain], stream, plan, form, again=False)[pattern.name]
         if form != "verbose" or pattern.summary is not None:
             return found
         written = WrittenMatches(pattern, stream)
@@ -340,10 +341,13 @@ class DetectionRun:
         plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan).plan
         return _detections(patterns, chosen, prepared, plan, self._counters, self.limit, prune=True)
 
-    def _together(self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str) -> Tables:
-        """The output of patterns that compose nothing."""
+    def _together(
+        self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str, *, again: bool = True
+    ) -> Tables:
+        """The output of patterns that compose nothing, over a table that may be asked about `again`."""
         options, limit = (self.options, self.limit) if self._are_asked(patterns) else ((), None)
-        known, fastest = known_events(patterns, events, self._mechanism_of(patterns))
+        mechanism = self._mechanism_of(patterns)
+        known, fastest = known_events(patterns, events, mechanism) if again else new_events(patterns, events, mechanism)
         check_options(fastest, options)
         # What is counted, and how much is listed before it is too much, is told of the fastest mechanism.
         any_mechanism = known.mechanism is None and not (options or self._counters.wanted or limit is not None)
@@ -381,7 +385,10 @@ class DetectionRun:
         found.update((pattern.name, table) for pattern, table in zip(counted, own, strict=True))
         for name in (detection.pattern.name for detection in rest):
             logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
-        keep(events, known)
+        if again:
+            keep(events, known)
+        else:
+            known.let_go()
         return found
 
     def _tables_at_once(
@@ -414,7 +421,8 @@ def as_run(pattern: Pattern, events: pa.Table) -> tuple[Pattern, pa.Table]:
     """
     if not pattern.composes:
         return pattern, events
-    return plain_pattern(pattern), _stream_of(pattern, events, DetectionRun().composed([pattern], events))
+    matches = DetectionRun().composed([pattern], events)
+    return plain_pattern(pattern), longer_stream(pattern, events_for([pattern], events), matches)
 
 
 @contextmanager
@@ -432,7 +440,7 @@ def _composed_names(patterns: Sequence[Pattern]) -> frozenset[str]:
 
 
 def _stream_of(pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
-    return longer_stream(pattern, events_for([pattern], events), matches)
+    return longer_stream(pattern, events_for([pattern], events_read(pattern, events)), matches)
 
 
 def _matches(tables: Tables, patterns: Sequence[Pattern], events: pa.Table, inside: Tables | None = None) -> Matches:

@@ -133,6 +133,16 @@ def known_events(
     return known, chosen
 
 
+def new_events(
+    patterns: Sequence[Pattern], events: pa.Table, mechanism: str | None = None
+) -> tuple[KnownEvents, Mapping[str, str]]:
+    """As `known_events`, of a table that nobody has asked about before; what is kept of another one stays."""
+    chosen = choose_mechanisms(patterns, mechanism)
+    known = KnownEvents(events_for(patterns, events))
+    known.now(patterns, mechanism, chosen)
+    return known, chosen
+
+
 def keep(events: pa.Table, known: KnownEvents) -> None:
     """Keep what is known of a small table until it is gone, or another one has come."""
     global _last

@@ -8,10 +8,13 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.composition import WRITTEN_SEQ, longer_stream, plain_pattern
+from cep_pipeline.detection.composition import WRITTEN_SEQ, events_read, longer_stream, plain_pattern
+from cep_pipeline.detection.known_events import known_events
 from cep_pipeline.detection.match_events import opened
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.errors import UnsupportedPattern
@@ -19,7 +22,8 @@ from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.partitions import partitions_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from tests.streams import events_table, stream_schema
+from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 PAIR = "NAME pair PATTERN SEQ(A a, B b) WITHIN 9 seconds RETURN a.x AS x, b.y AS y, a.id AS id;"
 ROWS = [
@@ -80,6 +84,67 @@ def test_the_longer_stream_and_its_places() -> None:
     assert stream.column(WRITTEN_SEQ).to_pylist()[:9] == [10, 20, 30, 30, 30, 40, 40, 40, 50]
     assert (np.diff(stream.column("timestamp").cast(pa.int64()).to_numpy()) >= 0).all()
     assert stream.column(COMPOSED_MATCH).null_count == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("text", "seqs"),
+    [
+        ("SEQ(pair p, C c) WITHIN 9 seconds", [40]),
+        ("SEQ(pair p, ~A a, C c) WITHIN 9 seconds", [10, 20, 40]),
+        ("SEQ(pair p, (B|C)+ c[]) WHERE skip_till_next_match { TRUE } WITHIN 9 seconds", [30, 40, 50]),
+        ("SEQ(pair p, Ev e) WITHIN 9 seconds", SEQS),
+        ("SEQ(pair p, C c) WITHIN 9 EVENTS", SEQS),
+        ("SEQ(pair p, C c) WHERE strict_contiguity { TRUE } WITHIN 9 seconds", SEQS),
+        ("SEQ(pair p, C c) WHERE partition_contiguity { TRUE } WITHIN 9 seconds PARTITION BY id", SEQS),
+    ],
+)
+def test_events_of_types_that_a_composing_pattern_does_not_name_are_not_read(text: str, seqs: list[int]) -> None:
+    pattern = parse(f"{PAIR} PATTERN {text}")[-1]
+    assert events_read(pattern, EVENTS).column("seq").to_pylist() == seqs
+    encoded = EVENTS.set_column(EVENTS.column_names.index("kind"), "kind", EVENTS.column("kind").dictionary_encode())
+    pieces = pa.concat_tables([encoded.slice(0, 2), encoded.slice(2)])
+    assert events_read(pattern, pieces).column("seq").to_pylist() == seqs
+    turned = EVENTS.set_column(EVENTS.column_names.index("seq"), "seq", pa.array(SEQS[::-1]))
+    assert len(events_read(pattern, turned)) == len(EVENTS), "composed matches are found by seqs that ascend"
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(data=st.data(), events=rows(max_size=14, types=("A", "B", "C", "pair")))
+def test_matches_are_those_over_the_stream_of_all_events(data: st.DataObject, events: list[Row]) -> None:
+    structure = data.draw(
+        st.sampled_from(
+            [
+                "SEQ(pair p, C c)",
+                "AND(B b, pair p)",
+                "SEQ(pair p, pair q)",
+                "SEQ(pair p, ~A n, C c)",
+                "SEQ(A a, pair+ p[])",
+                "OR(SEQ(pair p, C c), SEQ(pair q, B b, A a))",
+            ]
+        )
+    )
+    strategy = data.draw(st.sampled_from(["", "WHERE skip_till_next_match { TRUE }", "WHERE [id]"]))
+    window = data.draw(st.sampled_from(["WITHIN 3 seconds", "WITHIN 1 us", "WITHIN 4 EVENTS"]))
+    rest = data.draw(
+        st.sampled_from(["", "TIES ANY", "TIES STRICT", "PARTITION BY id", "OUTPUT NON_OVERLAP", "CONSUME MATCHED"])
+    )
+    assume("next" not in strategy or ("TIES" not in rest and structure.startswith("SEQ")))
+    pattern = parse(f"{PAIR} NAME whole PATTERN {structure} {strategy} {window} {rest}")[-1]
+    table = events_table(events)
+    found = cep.detect([pattern], table)["whole"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("cep_pipeline.detection.detect.events_read", lambda _, every: every)
+        assert cep.detect([pattern], table)["whole"].equals(found)
+
+
+def test_a_table_is_known_again_after_its_matches_were_composed() -> None:
+    patterns = parse(PAIR + "NAME then PATTERN SEQ(pair p, C c) WITHIN 9 seconds")
+    cep.detect(patterns, EVENTS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            "cep_pipeline.detection.known_events.events_for", lambda *_: pytest.fail("it is made ready anew")
+        )
+        assert known_events(patterns[:1], EVENTS)[0].patterns == (patterns[0],)
 
 
 @pytest.mark.parametrize(
