@@ -76,7 +76,7 @@ DEATH_WORDS = 3
 D_NODE, D_COUNT, D_NEXT = range(DEATH_WORDS)
 """int32 words: so many instances of a node whose windows end at a row, and what else does."""
 
-REGISTERS = 17
+REGISTERS = 16
 (
     STEPS,
     STEP,
@@ -86,7 +86,6 @@ REGISTERS = 17
     TOUCHED,
     TOUCHED_OUTPUTS,
     SHORT_OF,
-    ALIVE,
     NODES,
     DEATHS_ROOM,
     DEATHS_MADE,
@@ -97,7 +96,7 @@ REGISTERS = 17
     CELLS_MADE,
 ) = range(REGISTERS)
 """The registers: how many steps there are, the step, its row, frames in use, the number of the attempt, nodes and
-outputs that it has touched, the node (or output) that is full, instances alive, numbers of nodes, room for deaths, how
+outputs that it has touched, the node (or output) that is full, numbers of nodes, room for deaths, how
 many were ever made, the first free one, how many are in use, the first row whose deaths are to come, whether there are
 lists, and the cells that there were before the event."""
 

@@ -640,7 +640,7 @@ def run_network(words: Any) -> int:
         before = m.tested[0]
         code = take(w, step, row)
         made = instances_made(w)
-        if code == c.FINISHED and made > 0 and not keep(w, made):
+        if code == c.FINISHED and made > 0 and not keep(w, row, made):
             code = c.DEATHS_FULL
         if code != c.FINISHED:
             take_back(w, before)
@@ -650,7 +650,6 @@ def run_network(words: Any) -> int:
         if r[c.LISTING] and made == 0:  # its lists are part of no instance
             m.cells.ends[1] = r[c.CELLS_MADE]
         read(w, step, row)
-        m.held[step] = r[c.ALIVE]
         r[c.STEP] = step + 1
         if m.tested[0] - tested > c.TESTS_A_CALL:
             return c.GO_ON

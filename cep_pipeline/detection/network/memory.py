@@ -186,7 +186,7 @@ class Memory:
         self.counts = np.zeros((nodes, c.COUNTS), np.int64)
         self.peaks = np.zeros(nodes, np.int64)
         self._deaths = np.empty(ROOM * c.DEATH_WORDS, np.int32)
-        self.held = np.zeros(max(len(self.rows), 1), np.int32)
+        self.held = np.zeros(len(events) + 2, np.int32)
         self._arrays = self._all_arrays(nodes, len(events))
         r = self.registers
         r[c.STEPS], r[c.NODES], r[c.DEATHS_ROOM], r[c.DEATHS_FREE] = len(self.rows), nodes, ROOM, -1

@@ -178,9 +178,7 @@ class NetworkRun:
         if memory is None:
             return
         size = len(self.events)
-        rows = memory.rows
-        if len(rows):
-            held.instances[rows[0] :] += np.repeat(memory.held[: len(rows)], np.diff(rows, append=size))
+        held.instances += np.cumsum(memory.held[:size], dtype=np.int64)
         for node in self.network.nodes:
             if node.events is not None:
                 self._count_events(node, memory, counters, held)

@@ -49,7 +49,7 @@ class Machine(NamedTuple):
     dying, deaths
         Of each row the first of the deaths when it is reached, and all deaths.
     held
-        Of each step the instances behind it.
+        Of each row how many more instances are held behind it than before it; those whose windows have ended are not.
     saved_outputs, output_stamps, touched_outputs
         What outputs held before the event, the last attempt that touched each, and those touched.
     tested
@@ -293,7 +293,6 @@ def bury(w: Any, row: int) -> None:
             at = death * c.DEATH_WORDS
             following = m.deaths[at + c.D_NEXT]
             m.alive[m.deaths[at + c.D_NODE]] -= m.deaths[at + c.D_COUNT]
-            r[c.ALIVE] -= m.deaths[at + c.D_COUNT]
             m.deaths[at + c.D_NEXT] = r[c.DEATHS_FREE]
             r[c.DEATHS_FREE] = death
             r[c.DEATHS_USED] -= 1
@@ -313,8 +312,8 @@ def instances_made(w: Any) -> int:
 
 
 @njit(error_model="numpy")
-def keep(w: Any, made: int) -> bool:
-    """Hold the instances that the event made, until windows end; False where there is no room to note when."""
+def keep(w: Any, row: int, made: int) -> bool:
+    """Hold the instances that the event at a row made, until windows end; False where there is no room to note when."""
     m = machine_at(w)
     r = m.registers
     if r[c.DEATHS_USED] + made > r[c.DEATHS_ROOM]:
@@ -337,7 +336,7 @@ def keep(w: Any, made: int) -> bool:
                 _note_deaths(w, node, ended, alike)
             m.alive[node] += m.tails[node] - m.marks[node]
             m.peaks[node] = max(m.peaks[node], m.alive[node])
-            r[c.ALIVE] += m.tails[node] - m.marks[node]
+            m.held[row] += m.tails[node] - m.marks[node]
         m.marks[node] = m.tails[node]
     return True
 
@@ -346,6 +345,7 @@ def keep(w: Any, made: int) -> bool:
 def _note_deaths(w: Any, node: int, row: int, instances: int) -> None:
     m = machine_at(w)
     r = m.registers
+    m.held[row] -= instances
     death = m.dying[row]
     if death >= 0 and m.deaths[death * c.DEATH_WORDS + c.D_NODE] == node:
         m.deaths[death * c.DEATH_WORDS + c.D_COUNT] += instances

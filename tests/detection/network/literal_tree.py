@@ -2,12 +2,16 @@
 
 For patterns of single events without negation. Which events may stand together and which conditions hold is asked of
 the oracle; what is counted are the mechanism's metrics.
+
+Equalities that join all variables, as `a.k = b.k` does two, are `[k]` in plans and mechanisms (`with_agreement`): they
+are no conditions that a candidate is tested for. An event without the value agrees with no other one, so it is joined
+with none and held by no node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -138,8 +142,8 @@ def read_literally(pattern: Pattern, orders: Sequence[OrderOrTree], table: pa.Ta
     """The trees of all clauses, after they have read a table."""
     events = read_events(table, pattern)
     trees = [
-        LiteralTree(pattern, clause, as_tree(order), events)
-        for clause, order in zip(clauses_of(pattern), orders, strict=True)
+        LiteralTree(pattern, replace(clause, agree_on=planned.agree_on), as_tree(order), events)
+        for clause, planned, order in zip(clauses_of(pattern), pattern.clauses, orders, strict=True)
     ]
     reading = [tree for tree in trees if tree.reads]
     for event in events:

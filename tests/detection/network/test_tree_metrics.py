@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -31,7 +32,28 @@ def test_counts_are_those_of_the_literal_tree(data: st.DataObject, stream_rows: 
     pattern, table = data.draw(statements(SINGLE_EVENTS)).pattern, events_table(stream_rows)
     assume(not any(implied_by(clause, pattern.window, pattern.ties).contradiction for clause in pattern.clauses))
     plans = list(many_trees(planned(pattern, table, "trivial", "evaluation_tree"), seed=data.draw(st.integers(0, 99))))
-    plan = data.draw(st.sampled_from(plans))
+    check_against_literal_tree(pattern, table, data.draw(st.sampled_from(plans)))
+
+
+@pytest.mark.parametrize("equal", ["[x]", "a.x = b.x", "NOT (a.x != b.x)"])
+@pytest.mark.parametrize(("structure", "agreeing"), [("SEQ(A a, A b)", 2), ("AND(A a, A b)", 4)])
+def test_an_equality_that_is_spelled_out_counts_as_agreement(equal: str, structure: str, agreeing: int) -> None:
+    """Events without the value are joined with none, and only those that agree are candidates."""
+    [pattern] = cep.parse_patterns(f"PATTERN {structure} WHERE {equal} WITHIN 1 day TIES ARRIVAL", stream_schema())
+    events = stream("AAAAA", "01010")
+    events[0]["x"] = None  # of the others 1 and 1 agree, and 0 and 0
+    table = events_table(events)
+    for plan in many_trees(planned(pattern, table, "trivial", "evaluation_tree")):
+        check_against_literal_tree(pattern, table, plan)
+        _, metrics = cep.detect([pattern], table, plan, "evaluation_tree", metrics=True)
+        nodes = {node.node: node for node in metrics.nodes}
+        [pairs] = (work for names, work in nodes.items() if len(names) == 2)
+        assert (pairs.candidates, pairs.passes) == (agreeing, agreeing)
+        assert all(work.created in (0, 4) for names, work in nodes.items() if len(names) == 1)
+
+
+def check_against_literal_tree(pattern: cep.Pattern, table: pa.Table, plan: Plan) -> None:
+    """Compare what the mechanism counts and finds with what the literal tree does."""
     orders = [clause.order_or_tree for clause in plan.patterns[0].clauses]
     literal = read_literally(pattern, orders, table)
     found, metrics = cep.detect([pattern], table, plan, "evaluation_tree", metrics=True)
@@ -40,7 +62,7 @@ def test_counts_are_those_of_the_literal_tree(data: st.DataObject, stream_rows: 
         for index, tree in enumerate(literal)
         for names, work in tree.work.items()
     }
-    if stream_rows:
+    if table.num_rows:
         assert nodes == {
             (node.clause, node.node): (node.candidates, node.passes, node.created, node.peak) for node in metrics.nodes
         }
@@ -62,6 +84,14 @@ def test_an_instance_goes_with_its_window_whichever_clause_takes_the_event() -> 
     plan = planned(pattern, table, "trivial", "evaluation_tree")
     _, metrics = cep.detect([pattern], table, plan, "evaluation_tree", metrics=True)
     assert metrics.peak_instances == 2  # when b comes, the first a is out of its window: one a and the b are left
+
+
+def test_what_is_made_of_instances_goes_with_its_window_whichever_clause_takes_the_event() -> None:
+    text = "PATTERN OR(AND(A a, B b, D c), AND(C d, C e, C f)) WITHIN 4 EVENTS"
+    [pattern] = cep.parse_patterns(text, stream_schema())
+    table = events_table(stream("AABCCCC"))
+    for plan in many_trees(planned(pattern, table, "trivial", "evaluation_tree")):
+        check_against_literal_tree(pattern, table, plan)
 
 
 def stream(kinds: str, x: str | None = None) -> list[Row]:

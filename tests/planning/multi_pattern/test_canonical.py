@@ -58,6 +58,29 @@ def test_keys_tell_alternatives_and_numbers_of_events_apart() -> None:
     assert len(set(keys.values())) == len(keys) - 2
 
 
+@pytest.mark.parametrize(
+    ("spelled_out", "order", "shared"),
+    [
+        ("SEQ(A p, B q) WHERE q.id = p.id", "pq", 2),
+        ("SEQ(A p, B q, C r) WHERE q.id = p.id AND NOT (r.id != p.id)", "pqr", 3),
+        ("SEQ(A p, B q, D r) WHERE r.id = q.id AND q.id = p.id AND r.x > q.x", "pqr", 2),
+        # It joins some of the events only, and is a condition there: an event of r may have any id.
+        ("SEQ(A p, B q, C r) WHERE q.id = p.id", "pqr", 1),
+    ],
+)
+def test_an_equality_that_joins_all_events_shares_with_an_equivalence_test(
+    spelled_out: str, order: str, shared: int
+) -> None:
+    members = [
+        only("PATTERN SEQ(A a, B b, C c) WHERE [id] WITHIN 1 second"),
+        only(f"PATTERN {spelled_out} WITHIN 1 second", "other"),
+    ]
+    one, other = (member.forms.order_keys(names) for member, names in zip(members, ("abc", order), strict=True))
+    assert [mine == theirs for mine, theirs in zip(one, other, strict=False)].count(True) == shared
+    merged = share(members, [tuple("abc"), tuple(order)], "prefix")
+    assert sum(len(node.sharers) == 2 for node in merged) == shared
+
+
 @settings(max_examples=examples(100))
 @given(statements(ANY_MATCH_LANGUAGE), st.randoms(use_true_random=False))
 def test_other_words_for_the_same_statement_have_the_same_keys(statement: Statement, random: Random) -> None:
