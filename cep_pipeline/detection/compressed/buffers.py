@@ -1,7 +1,7 @@
 """Buffers: all matches of a pattern that end with one event, self-contained, as bytes.
 
 A buffer begins with the magic `CEPB`, the version and the kind (uint8), two zero bytes, and the length of the rest
-before it was compressed (uint64). There are two versions of the rest. Numbers are little-endian.
+before it was compressed (uint64). There are three versions of the rest. Numbers are little-endian.
 
 Version 1, compressed with Zstandard: the lengths of the two sections that follow, padded with zeros (uint32); the
 statement (UTF-8 JSON) and the attributes that RETURN reads (an Arrow IPC stream, or nothing); and then the events and
@@ -34,6 +34,11 @@ at once:
         presence                                      uint8, of each event: 0 for null
         numbers                                       int64 or float64; truth as uint8
         texts; lists as JSON text                     uint32, the length of each; then UTF-8
+
+Version 3 is as version 2, but has no statement: where the length of the rest stands, it has the digest of the statement
+(the first 8 bytes of its SHA-256), and the four numbers behind the length of the statement follow at once. Most buffers
+of listed matches have few of them, so the statement would be most of each. The first buffer of each pattern in a table
+is of version 2, and the metadata of the table have the statement, too.
 """
 
 from __future__ import annotations
@@ -43,6 +48,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -61,13 +67,16 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import room_for
 
 MAGIC = b"CEPB"
-COMPRESSED, PLAIN = 1, 2
-"""The versions of a buffer."""
+COMPRESSED, PLAIN, BRIEF = 1, 2, 3
+"""The versions of a buffer: compressed, not compressed, and without its statement."""
 GRAPH, LISTED = 0, 1
 _HEAD = struct.Struct("<4sBBxxQ")
 _SECTIONS = struct.Struct("<II")
 _SIZES = struct.Struct("<III")
-_PLAIN_SIZES = struct.Struct("<IIIII")
+_LISTED_SIZES = struct.Struct("<IIII")
+_DIGEST = struct.Struct("<q")
+VERSION_AT, DIGEST_AT = 4, 8
+"""Where a buffer has its version (one byte) and, without the statement, its digest (8 bytes)."""
 _ALIGNMENT = 8
 MOST_BYTES = 1 << 34
 """A buffer that claims to be longer is damaged."""
@@ -78,13 +87,13 @@ MOST_AT_ONCE, ENDS_AT_ONCE = 1 << 23, 1 << 15
 """Bytes and number of buffers of listed matches that are written at once: memory of that size is soon had again."""
 MOST_BYTES_OF_ARROW = (1 << 31) - 1
 """Bytes that an Arrow array of binary values has room for."""
-_FIXED_SIZE = _HEAD.size + _PLAIN_SIZES.size + 8
+_FIXED_SIZE = _HEAD.size + 4 + _LISTED_SIZES.size + 8
 _write_listed = NativeKernel(
     "cep_pipeline.detection.compressed.graph_kernels",
     "write_listed",
     (
         *("int64", "int64", "int64", "int64", "int64*", "int32*"),
-        *("int64", "int16*", "int64", "int64*", "int64*", "int64", "int64", "int64*", "int64*"),
+        *("int64", "int16*", "int64", "int64*", "int64*", "int64", "int64*", "int64*", "int64", "int64*", "int64*"),
         *("int64", "int64*", "int64*", "int32*", "int32*", "int64*", "int64", "int64"),
         *("int64*", "int64*", "int64*", "int32*", "uint8*", "int32*", "int64"),
     ),
@@ -187,22 +196,36 @@ class MatchesOfEvent:
     matches: Paths | ListedMatches
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> MatchesOfEvent:
+    def from_bytes(cls, data: bytes, statements: Mapping[int, str] | None = None) -> MatchesOfEvent:
         """Read a buffer.
+
+        Parameters
+        ----------
+        statements
+            By their digests those that a buffer may leave out.
 
         Raises
         ------
         InputError
-            The bytes are no buffer, one of a later version, or cut off.
+            The bytes are no buffer, one of a later version, or cut off; or its statement is none of those given.
         """
         try:
             magic, version, kind, size = _HEAD.unpack_from(data)
             if magic != MAGIC:
                 raise InputError("a value of the column 'buffer' is no buffer of matches: expand what was compressed")
-            if version not in (COMPRESSED, PLAIN) or kind not in (GRAPH, LISTED):
-                raise InputError(f"a buffer of matches has version {version}; this release reads 1 and 2")
+            if version not in (COMPRESSED, PLAIN, BRIEF) or kind not in (GRAPH, LISTED):
+                raise InputError(f"a buffer of matches has version {version}; this release reads 1, 2 and 3")
+            if version == BRIEF:
+                reader = _Reader(data, _HEAD.size)
+                sizes = reader.array(np.uint8, _LISTED_SIZES.size).tobytes()
+                return _listed(_statement_left_out(data, statements or {}), reader, sizes)
             if version == PLAIN:
-                return _from_plain(data, size)
+                if size != len(data) - _HEAD.size:
+                    raise ValueError(f"it claims {size:,} bytes and has {len(data) - _HEAD.size:,}")
+                reader = _Reader(data, _HEAD.size)
+                [length] = reader.array(np.uint32, 1).tolist()
+                sizes = reader.array(np.uint8, _LISTED_SIZES.size).tobytes()
+                return _listed(reader.array(np.uint8, length).tobytes().decode(), reader, sizes)
             if size > min(MOST_BYTES, len(data) * MOST_RATIO):
                 raise ValueError(f"it claims {size:,} bytes")
             data = _codec().decompress(data[_HEAD.size :], decompressed_size=size, asbytes=True)
@@ -289,15 +312,53 @@ class Listing:
 _NO_OFFSETS = np.zeros(1, np.int64)
 
 
-def ends_of_listed(
-    statements: Sequence[str], listing: Listing, attributes: Sequence[str], events: PreparedEvents
-) -> Iterator[tuple[Array, Array, Array, pa.Array, pa.Array]]:
-    """Write the buffers of listed matches, one for all that end with the same event.
+class StatementTexts:
+    """The statements of some patterns as `write_listed` takes them, and which of them a buffer has already.
 
     Parameters
     ----------
     statements
         That of each pattern, as `MatchesOfEvent` has it.
+
+    Attributes
+    ----------
+    longest
+        Bytes of the longest one.
+    is_told
+        int64, of each pattern: 0 until a buffer has its statement.
+    """
+
+    def __init__(self, statements: Sequence[str]) -> None:
+        texts = [statement.encode() for statement in statements]
+        self.longest = max(map(len, texts))
+        self.is_told = np.zeros(len(texts), np.int64)
+        self._bounds = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        self._spelled = np.frombuffer(b"".join([*texts, bytes(8)]), np.uint8)
+        self._digests = np.array([digest_of(statement) for statement in statements], np.int64)
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def words(self) -> tuple[Any, ...]:
+        """The statements as the kernel reads them."""
+        return self._bounds, self._spelled.ctypes.data, self._digests, self.is_told
+
+
+@lru_cache(maxsize=4096)
+def digest_of(statement: str) -> int:
+    """The first 8 bytes of the SHA-256 of a statement."""
+    return int.from_bytes(sha256(statement.encode()).digest()[:8], "little", signed=True)
+
+
+def ends_of_listed(
+    statements: StatementTexts, listing: Listing, attributes: Sequence[str], events: PreparedEvents
+) -> Iterator[tuple[Array, Array, Array, pa.Array, pa.Array]]:
+    """Write the buffers of listed matches, one for all that end with the same event.
+
+    The first buffer of a pattern whose statement is not told yet has it; the others have its digest.
+
+    Parameters
+    ----------
     attributes
         The attributes that RETURN reads, beside timestamp and seq.
 
@@ -307,12 +368,9 @@ def ends_of_listed(
         Of some ends, in the order of the matches: the number of the pattern, seq and timestamp in microseconds, int64;
         the number of matches as text; and the buffer, which is binary.
     """
-    texts = [statement.encode() for statement in statements]
-    bounds = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-    spelled = np.frombuffer(b"".join([*texts, bytes(8)]), np.uint8)
     values = [_PlainValues.of(events, name, listing.rows) for name in attributes]
     words = np.array([one.words() for one in values] or [_NO_WORDS], np.int64)
-    longest, total = max(map(len, texts)), len(events)
+    total = len(events)
     stamps, places, distinct = np.zeros(total, np.int64), np.empty(total, np.int32), np.empty(total + 1, np.int32)
     state = np.array([0, 1], np.int64)
     an_element = 20 + sum(one.mean_size for one in values)
@@ -321,7 +379,8 @@ def ends_of_listed(
         left = listing.count - int(state[0])
         ends = min(left, ENDS_AT_ONCE)
         share = left / listing.count
-        estimate = int(left * (_FIXED_SIZE + longest + 2 * listing.width) + share * listing.elements * an_element)
+        untold = statements.longest * int((statements.is_told == 0).sum())
+        estimate = int(left * (_FIXED_SIZE + 2 * listing.width) + share * listing.elements * an_element) + untold
         size = max(least, min(estimate, MOST_AT_ONCE))
         numbers = [room_for(ends, np.int64) for _ in range(3)]
         count_offsets, buffer_offsets = room_for(ends + 1, np.int32), room_for(ends + 1, np.int32)
@@ -329,8 +388,8 @@ def ends_of_listed(
         found = _write_listed(
             *(listing.count, listing.width, listing.match_step, listing.step, listing.offsets, listing.rows),
             *(int(len(listing.variables) < listing.elements), listing.variables),
-            *(len(texts), _NO_OFFSETS if listing.of is None else listing.of),
-            *(bounds, spelled.ctypes.data, total, events.timestamps, events.seqs),
+            *(len(statements), _NO_OFFSETS if listing.of is None else listing.of),
+            *(*statements.words(), total, events.timestamps, events.seqs),
             *(len(attributes), words, stamps, places, distinct, state, ends, size),
             *(numbers[1], numbers[2], numbers[0], count_offsets, counts, buffer_offsets, buffers.ctypes.data),
         )
@@ -493,13 +552,21 @@ class _PlainValues:
 _NO_WORDS = (0,) * 5
 
 
-def _from_plain(data: bytes, size: int) -> MatchesOfEvent:
-    """Read a buffer of version 2; ValueError or struct.error where it is damaged."""
-    if size != len(data) - _HEAD.size:
-        raise ValueError(f"it claims {size:,} bytes and has {len(data) - _HEAD.size:,}")
-    text, events, count, width, place = _PLAIN_SIZES.unpack_from(data, _HEAD.size)
-    reader = _Reader(data, _HEAD.size + _PLAIN_SIZES.size)
-    statement = reader.array(np.uint8, text).tobytes().decode()
+def _statement_left_out(data: bytes, statements: Mapping[int, str]) -> str:
+    """The statement of a buffer of version 3; an InputError where it is unknown."""
+    [digest] = _DIGEST.unpack_from(data, DIGEST_AT)
+    if digest not in statements:
+        raise InputError(
+            "the statement of a buffer of matches is in neither the metadata nor another row of the table: "
+            "give the whole table that output 'compressed' made"
+        )
+    return statements[digest]
+
+
+def _listed(statement: str, reader: _Reader, sizes: bytes) -> MatchesOfEvent:
+    """Read what version 2 and 3 have behind their sizes; ValueError or struct.error where it is damaged."""
+    events, count, width, place = _LISTED_SIZES.unpack(sizes)
+    size = len(reader.data)
     clocks = [reader.array(np.int64, events).copy() for _ in range(2)]
     if place not in (1, 2, 4):
         raise ValueError(f"the place of an event has {place} bytes")

@@ -16,6 +16,7 @@ from cep_pipeline.detection.compressed.buffers import (
     GraphBuilder,
     GraphWriter,
     Listing,
+    StatementTexts,
     attributes_beside_clocks,
     ends_of_listed,
     pattern_of,
@@ -99,6 +100,7 @@ class ListedBuffers:
     def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
         self._pattern, self._events = pattern, events
         self._places = {operand.variable: place for place, operand in enumerate(pattern.operands)}
+        self._statement = StatementTexts([statement_of(pattern)])
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, blocks: Iterable[Block]) -> None:
@@ -114,7 +116,7 @@ class ListedBuffers:
         else:
             offsets, rows, numbers = ordered.elements()
             listing = Listing(len(ordered), 0, 0, 1, offsets, np.ascontiguousarray(rows), places[numbers])
-        self._batches += (batch for _, batch in _rows_of([self._pattern], listing, self._events))
+        self._batches += (batch for _, batch in _rows_of([self._pattern], self._statement, listing, self._events))
 
     def table(self) -> pa.Table:
         """One row for all matches that end with the same event."""
@@ -122,12 +124,11 @@ class ListedBuffers:
 
 
 def _rows_of(
-    patterns: Sequence[Pattern], listing: Listing, events: PreparedEvents
+    patterns: Sequence[Pattern], statements: StatementTexts, listing: Listing, events: PreparedEvents
 ) -> Iterator[tuple[Array, pa.RecordBatch]]:
     """The compressed rows of patterns that read the same attributes, with the number of each row's pattern."""
     schema = schema_of_buffers(patterns[0])
     names = pa.array([pattern.name for pattern in patterns], pa.string())
-    statements = [statement_of(pattern) for pattern in patterns]
     found = ends_of_listed(statements, listing, attributes_beside_clocks(patterns[0]), events)
     for of, seqs, timestamps, counts, buffers in found:
         own = pa.repeat(names[0], len(of)) if len(names) == 1 else names.take(pa.array(of))
@@ -155,7 +156,9 @@ def buffers_of_few(found: Sequence[tuple[Pattern, Sequence[Block]]], events: Pre
     offsets, rows, variables = together.lists.elements()
     rows, variables = np.ascontiguousarray(rows), variables.astype(np.int16)
     listing = Listing(len(together.lists), width, width, 1, offsets, rows, variables, together.of.astype(np.int64))
-    made = [*_rows_of([pattern for pattern, _ in found], listing, events)]
+    patterns = [pattern for pattern, _ in found]
+    statements = StatementTexts([statement_of(pattern) for pattern in patterns])
+    made = [*_rows_of(patterns, statements, listing, events)]
     whole = pa.Table.from_batches([batch for _, batch in made])
     numbers = np.bincount(np.concatenate([of for of, _ in made]), minlength=len(found))
     tables, begin = [], 0

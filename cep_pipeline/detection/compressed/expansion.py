@@ -12,7 +12,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby, islice
@@ -20,9 +20,20 @@ from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEvent, Paths, pattern_of
+from cep_pipeline.detection.compressed.buffers import (
+    BRIEF,
+    DIGEST_AT,
+    PLAIN,
+    VERSION_AT,
+    ListedMatches,
+    MatchesOfEvent,
+    Paths,
+    digest_of,
+    pattern_of,
+)
 from cep_pipeline.detection.compressed.compressing import compressed_schema, count_of, statements_of
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.matches import MANY_PATTERNS, match_batches, matches_schema
@@ -341,23 +352,37 @@ def expand(table: pa.Table) -> pa.RecordBatchReader:
             )
         if table.column(field.name).null_count:
             raise InputError(f"column {field.name!r} of the compressed table has rows without a value: it is damaged")
-    patterns = _patterns(table)
-    schema = matches_schema(patterns[0]) if len(patterns) == 1 else MANY_PATTERNS
-    return pa.RecordBatchReader.from_batches(schema, _batches(table, typed=len(patterns) == 1))
-
-
-def _patterns(table: pa.Table) -> list[Pattern]:
-    """The patterns of a table: those that its metadata name, and those that its rows have."""
-    statements = statements_of(table.schema)
-    rows = {name: row for row, name in reversed([*enumerate(table.column("pattern").to_pylist())])}
-    statements += (_read(table.column("buffer")[row].as_py()).statement for row in sorted(rows.values()))
-    patterns = [pattern_of(statement) for statement in dict.fromkeys(statements)]
-    if not patterns:
+    statements = statements_in(table)
+    if not statements:
         raise InputError("a compressed table without rows says nothing of its patterns: its metadata have been lost")
-    return patterns
+    patterns = [pattern_of(statement) for statement in statements.values()]
+    schema = matches_schema(patterns[0]) if len(patterns) == 1 else MANY_PATTERNS
+    return pa.RecordBatchReader.from_batches(schema, _batches(table, statements, typed=len(patterns) == 1))
 
 
-def _batches(table: pa.Table, *, typed: bool) -> Iterator[pa.RecordBatch]:
+def statements_in(table: pa.Table) -> dict[int, str]:
+    """The statements of a table's patterns by their digests: those that its metadata have, and those of its rows."""
+    statements = {digest_of(statement): statement for statement in statements_of(table.schema)}
+    rows = {name: row for row, name in reversed([*enumerate(table.column("pattern").to_pylist())])}
+    buffers = table.column("buffer")
+    versions = pc.binary_slice(buffers, VERSION_AT, VERSION_AT + 1)
+    brief = pc.equal(versions, bytes([BRIEF]))
+    for row in sorted(rows.values()):
+        if not brief[row].as_py():
+            statement = _read(buffers[row].as_py(), statements).statement
+            statements[digest_of(statement)] = statement
+    left_out = pc.unique(pc.binary_slice(buffers.filter(brief), DIGEST_AT, DIGEST_AT + 8)).to_pylist()
+    unknown = {int.from_bytes(digest, "little", signed=True) for digest in left_out} - statements.keys()
+    for row in np.flatnonzero(pc.equal(versions, bytes([PLAIN])).to_numpy()).tolist() if unknown else ():
+        statement = _read(buffers[row].as_py(), statements).statement
+        statements[digest_of(statement)] = statement
+        unknown.discard(digest_of(statement))
+        if not unknown:
+            break
+    return statements
+
+
+def _batches(table: pa.Table, statements: Mapping[int, str], *, typed: bool) -> Iterator[pa.RecordBatch]:
     """Batches of growing size; rows with few matches are expanded together."""
     size = FIRST_ROWS
     waiting: list[MatchesOfEvent] = []
@@ -365,7 +390,7 @@ def _batches(table: pa.Table, *, typed: bool) -> Iterator[pa.RecordBatch]:
     columns = (table.column("count").to_pylist(), table.column("buffer"))
     for text, scalar in zip(*columns, strict=True):
         count = count_of(text)
-        buffer = _read(scalar.as_py())
+        buffer = _read(scalar.as_py(), statements)
         alone = count > AT_ONCE and isinstance(buffer.matches, Paths)
         if waiting and (alone or held + count > size or buffer.statement != waiting[0].statement):
             yield from _expanded(waiting, held, typed=typed)
@@ -387,9 +412,9 @@ def _batches(table: pa.Table, *, typed: bool) -> Iterator[pa.RecordBatch]:
         yield from _expanded(waiting, held, typed=typed)
 
 
-def _read(data: bytes) -> MatchesOfEvent:
+def _read(data: bytes, statements: Mapping[int, str]) -> MatchesOfEvent:
     """A buffer that fits the pattern that it names."""
-    buffer = MatchesOfEvent.from_bytes(data)
+    buffer = MatchesOfEvent.from_bytes(data, statements)
     pattern = pattern_of(buffer.statement)
     bound = buffer.matches.variables
     if bound.min() < (-1 if isinstance(buffer.matches, Paths) else 0) or bound.max() >= len(pattern.operands):

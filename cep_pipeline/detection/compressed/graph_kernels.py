@@ -560,6 +560,8 @@ def write_listed(
     of_at: Any,
     statement_bounds_at: Any,
     statements_from: int,
+    digests_at: Any,
+    is_told_at: Any,
     events: int,
     timestamps_at: Any,
     seqs_at: Any,
@@ -593,6 +595,9 @@ def write_listed(
     statements_from, statement_bounds
         The address of the statements of the patterns, with 7 readable bytes behind them; and where each begins, and
         behind the last one.
+    digests, is_told
+        int64, of each pattern: the digest of its statement; and 0 where its next buffer has the statement, which is
+        then set to 1: the others have the digest in its place.
     attribute_words
         int64, shape (attributes, 5): the bytes of a value, 1 or 8, and 0 for texts; and addresses: of the value of each
         event, which is the number of a text (int32) where there are texts; of a byte for each event, 0 where it has no
@@ -613,6 +618,7 @@ def write_listed(
     variables = carray(variables_at, width if variables_alike else matches * width if width else size)
     of = carray(of_at, matches)
     statement_bounds = carray(statement_bounds_at, patterns + 1)
+    digests, is_told = carray(digests_at, patterns), carray(is_told_at, patterns)
     timestamps, seqs = carray(timestamps_at, events), carray(seqs_at, events)
     attribute_words = carray(attribute_words_at, (attributes, 5))
     stamps, places, distinct = carray(stamps_at, events), carray(places_at, events), carray(distinct_at, events + 1)
@@ -674,7 +680,8 @@ def write_listed(
         place_size = 1 if count <= 256 else 2 if count <= 65536 else 4
         text = statement_bounds[pattern]
         text_size = statement_bounds[pattern + 1] - text
-        room = 36 + text_size + 16 * count + place_size * elements
+        told = is_told[pattern] != 0
+        room = (32 if told else 36 + text_size) + 16 * count + place_size * elements
         room += 2 * width if width else 4 * (stop - first) + 2 * elements
         for attribute in range(attributes):
             value_size = attribute_words[attribute, 0]
@@ -686,15 +693,23 @@ def write_listed(
             break
         at = used
         head = buffers_from + at
-        int64_at(head)[0] = 0x42504543 | 2 << 32 | 1 << 40  # the magic, the version and the kind
-        int64_at(head)[1] = room - 16
-        sizes = int32_at(head + 16)
-        sizes[0], sizes[1], sizes[2], sizes[3], sizes[4] = text_size, count, stop - first, width, place_size
-        at += 36
-        source, target = int64_at(statements_from + text), int64_at(buffers_from + at)
-        for word in range((text_size + 7) // 8):  # what is behind the text is written later
-            target[word] = source[word]
-        at += text_size
+        if told:
+            int64_at(head)[0] = 0x42504543 | 3 << 32 | 1 << 40  # the magic, the version and the kind
+            int64_at(head)[1] = digests[pattern]
+            sizes = int32_at(head + 16)
+            at += 32
+        else:
+            int64_at(head)[0] = 0x42504543 | 2 << 32 | 1 << 40
+            int64_at(head)[1] = room - 16
+            int32_at(head + 16)[0] = text_size
+            sizes = int32_at(head + 20)
+            at += 36
+            source, target = int64_at(statements_from + text), int64_at(buffers_from + at)
+            for word in range((text_size + 7) // 8):  # what is behind the text is written later
+                target[word] = source[word]
+            at += text_size
+            is_told[pattern] = 1
+        sizes[0], sizes[1], sizes[2], sizes[3] = count, stop - first, width, place_size
         times_of_buffer, seqs_of_buffer = int64_at(buffers_from + at), int64_at(buffers_from + at + 8 * count)
         for place in range(count):
             row = least + distinct[place]

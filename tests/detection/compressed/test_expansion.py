@@ -21,7 +21,7 @@ from cep_pipeline.detection.compressed import buffers, expansion, lanes
 from cep_pipeline.detection.compressed.buffers import GraphBuilder, ListedMatches, MatchesOfEvent, Paths
 from cep_pipeline.detection.compressed.components import groups_of
 from cep_pipeline.detection.compressed.compressing import compress_merged
-from cep_pipeline.detection.compressed.expansion import StreamOrderedPaths
+from cep_pipeline.detection.compressed.expansion import StreamOrderedPaths, statements_in
 from cep_pipeline.detection.compressed.lanes import CompiledRuns, LaneEvents
 from cep_pipeline.detection.compressed.runs import MergedRuns
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
@@ -209,8 +209,8 @@ def test_a_buffer_has_each_partial_match_once() -> None:
     ):
         merged = cep.detect(patterns, table, output="compressed")["p"]
     assert merged.num_rows == 120
-    for data in merged.column("buffer").to_pylist():
-        matches = MatchesOfEvent.from_bytes(data).matches
+    for buffer in buffers_of(merged):
+        matches = buffer.matches
         assert isinstance(matches, Paths)
         assert matches.nodes <= 40 + 1
     assert cep.expand(merged).read_all().equals(cep.detect(patterns, table)["p"])
@@ -307,34 +307,45 @@ def test_few_matches_are_listed_and_very_many_are_not() -> None:
             patch("cep_pipeline.detection.detect.found_at_once", never_at_once),
         ):
             merged = cep.detect(patterns, events, output="compressed")["all"]
-        kinds = [
-            {type(MatchesOfEvent.from_bytes(data).matches) for data in table.column("buffer").to_pylist()}
-            for table in (listed, merged)
-        ]
+        kinds = [{type(buffer.matches) for buffer in buffers_of(table)} for table in (listed, merged)]
         assert kinds == [{ListedMatches}, {Paths}]
         assert listed.drop_columns("buffer").equals(merged.drop_columns("buffer"))
         rows_of = [cep.expand(table).read_all() for table in (listed, merged)]
         assert rows_of[0].equals(rows_of[1])
         assert rows_of[0].equals(cep.detect(patterns, events)["all"])
         assert rows_of[0].num_rows > 8
-    [graph] = compressed(SIXTY, stream(60)).column("buffer").to_pylist()
-    assert isinstance(MatchesOfEvent.from_bytes(graph).matches, Paths)
+    [graph] = buffers_of(compressed(SIXTY, stream(60)))
+    assert isinstance(graph.matches, Paths)
 
 
-def test_buffers_of_earlier_releases_are_read() -> None:
-    """Listed matches were compressed buffers of version 1, as they are in files that earlier releases wrote."""
+def buffers_of(table: pa.Table) -> list[MatchesOfEvent]:
+    """The contents of all buffers of a compressed table."""
+    statements = statements_in(table)
+    return [MatchesOfEvent.from_bytes(data, statements) for data in table.column("buffer").to_pylist()]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_buffers_of_earlier_releases_are_read(version: int) -> None:
+    """Listed matches were buffers with their statements, at first compressed."""
     table = compressed("NAME up PATTERN SEQ(A a, B b) WITHIN 1 day", stream(3))
     old = []
-    for data in table.column("buffer").to_pylist():
-        buffer = MatchesOfEvent.from_bytes(data)
+    for buffer in buffers_of(table):
         statement = buffer.statement.encode()
-        statement += b"\0" * (-len(statement) % 8)
         listed = buffer.matches
         assert isinstance(listed, ListedMatches)
-        sizes = (buffer.events.num_rows, len(listed.events), len(listed.offsets) - 1)
-        clocks = (buffer.events.column(name).to_numpy() for name in ("timestamp", "seq"))
+        events, matches = buffer.events.num_rows, len(listed.offsets) - 1
+        clocks = [buffer.events.column(name).to_numpy() for name in ("timestamp", "seq")]
+        if version == 2:
+            rest = struct.pack("<IIIII", len(statement), events, matches, 0, 4) + statement
+            rest += b"".join(clock.astype(np.int64).tobytes() for clock in clocks)
+            rest += np.diff(listed.offsets).astype(np.uint32).tobytes()
+            rest += listed.variables.astype(np.int16).tobytes() + listed.events.astype(np.int32).tobytes()
+            old.append(struct.pack("<4sBBxxQ", b"CEPB", 2, 1, len(rest)) + rest)
+            continue
+        statement += b"\0" * (-len(statement) % 8)
+        rest = struct.pack("<II", len(statement), 0) + statement
+        rest += struct.pack("<III", events, len(listed.events), matches)
         arrays = (*(np.diff(clock, prepend=0) for clock in clocks), np.diff(listed.offsets))
-        rest = struct.pack("<II", len(statement), 0) + statement + struct.pack("<III", *sizes)
         rest += b"".join(array.astype(np.int64).tobytes() for array in arrays)
         rest += listed.events.astype(np.int32).tobytes() + listed.variables.astype(np.int16).tobytes()
         compressed_rest = pa.Codec("zstd").compress(rest, asbytes=True)
@@ -416,3 +427,25 @@ def test_compiled_runs_of_one_long_window_can_be_ended() -> None:
     events = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     with pytest.raises(LimitReached), at_most_seconds(0.2, time.process_time):
         compress_merged(pattern, events, Counters())
+
+
+def test_a_statement_stands_once_and_is_found_from_any_part_of_a_table() -> None:
+    """The first buffer of each pattern has it, and so have the metadata, with which any rows can be read."""
+    patterns = cep.parse_patterns(
+        "NAME up PATTERN SEQ(A a, B b) WITHIN 1 day; NAME ends PATTERN SEQ(B b, B c) WITHIN 1 day RETURN b.s AS s",
+        stream_schema(),
+    )
+    tables = [*cep.detect(patterns, stream(9), output="compressed").values()]
+    wholes = [cep.expand(table).read_all() for table in tables]
+    for table, whole in zip(tables, wholes, strict=True):
+        assert [data[4] for data in table.column("buffer").to_pylist()] == [2] + [3] * (table.num_rows - 1)
+        parts = [cep.expand(table.slice(row, 1)).read_all() for row in range(table.num_rows)]
+        assert len(parts) > 2
+        assert pa.concat_tables(parts).equals(whole)
+    together = pa.concat_tables(tables).replace_schema_metadata(None)
+    backwards = together.take([*reversed(range(together.num_rows))])
+    ids = [row for whole in wholes for row in whole.column("match_id").to_pylist()]
+    assert cep.expand(together).read_all().column("match_id").to_pylist() == ids
+    assert sorted(cep.expand(backwards).read_all().column("match_id").to_pylist()) == sorted(ids)
+    with pytest.raises(InputError, match="give the whole table"):
+        cep.expand(together.slice(1)).read_all()
