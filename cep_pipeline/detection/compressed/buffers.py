@@ -371,8 +371,8 @@ def ends_of_listed(
     values = [_PlainValues.of(events, name, listing.rows) for name in attributes]
     words = np.array([one.words() for one in values] or [_NO_WORDS], np.int64)
     total = len(events)
-    stamps, places, distinct = np.zeros(total, np.int64), np.empty(total, np.int32), np.empty(total + 1, np.int32)
-    state = np.array([0, 1], np.int64)
+    marks, marked_before = np.zeros(total // 64 + 1, np.int64), np.empty(total // 64 + 1, np.int32)
+    distinct, state = np.empty(total + 1, np.int32), np.zeros(1, np.int64)
     an_element = 20 + sum(one.mean_size for one in values)
     least = 0
     while int(state[0]) < listing.count:
@@ -390,7 +390,7 @@ def ends_of_listed(
             *(int(len(listing.variables) < listing.elements), listing.variables),
             *(len(statements), _NO_OFFSETS if listing.of is None else listing.of),
             *(*statements.words(), total, events.timestamps, events.seqs),
-            *(len(attributes), words, stamps, places, distinct, state, ends, size),
+            *(len(attributes), words, marks, marked_before, distinct, state, ends, size),
             *(numbers[1], numbers[2], numbers[0], count_offsets, counts, buffer_offsets, buffers.ctypes.data),
         )
         if not found:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import carray, njit
+from llvmlite import ir
+from numba import carray, njit, types
+from numba.extending import intrinsic
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 
@@ -552,33 +554,33 @@ def write_listed(
     width: int,
     match_step: int,
     step: int,
-    offsets_at: Any,
-    rows_at: Any,
+    offsets: Any,
+    rows: Any,
     variables_alike: int,
-    variables_at: Any,
+    variables: Any,
     patterns: int,
-    of_at: Any,
-    statement_bounds_at: Any,
+    of: Any,
+    statement_bounds: Any,
     statements_from: int,
-    digests_at: Any,
-    is_told_at: Any,
+    digests: Any,
+    is_told: Any,
     events: int,
-    timestamps_at: Any,
-    seqs_at: Any,
+    timestamps: Any,
+    seqs: Any,
     attributes: int,
     attribute_words_at: Any,
-    stamps_at: Any,
-    places_at: Any,
-    distinct_at: Any,
-    state_at: Any,
+    marks: Any,
+    marked_before: Any,
+    distinct: Any,
+    state: Any,
     most_ends: int,
     most_bytes: int,
-    end_seqs_at: Any,
-    end_times_at: Any,
-    pattern_of_end_at: Any,
-    count_offsets_at: Any,
-    counts_at: Any,
-    buffer_offsets_at: Any,
+    end_seqs: Any,
+    end_times: Any,
+    pattern_of_end: Any,
+    count_offsets: Any,
+    counts: Any,
+    buffer_offsets: Any,
     buffers_from: int,
 ) -> int:
     """Write the buffers of matches that are in order, one for all that end with the same event; return their number.
@@ -602,81 +604,74 @@ def write_listed(
         int64, shape (attributes, 5): the bytes of a value, 1 or 8, and 0 for texts; and addresses: of the value of each
         event, which is the number of a text (int32) where there are texts; of a byte for each event, 0 where it has no
         value, or 0 if all have one; of the bounds of the texts (int64); and of their letters.
-    stamps, places, distinct
-        Room of one element for each event, and one more for `distinct`; the stamps are less than those of `state`.
+    marks, marked_before
+        Room of one element for each 64 events, and one more; the marks are 0, and are left so.
+    distinct
+        Room of one element for each event, and one more.
     state
-        int64 (2,): the first match that is not written yet, and the next stamp; both are moved on.
+        int64 (1,): the first match that is not written yet, which is moved on.
     most_ends, most_bytes
         The room for buffers. If the first one has not enough of it, none is written.
     end_seqs, end_times, pattern_of_end, count_offsets, counts, buffer_offsets, buffers_from
         Written: seq and time of each end, its pattern, its number of matches as text, and its buffer, which lies at
         an address.
     """
-    offsets = carray(offsets_at, matches + 1)
-    size = match_step * (matches - 1) + step * (width - 1) + 1 if width else offsets[matches]
-    rows = carray(rows_at, size)
-    variables = carray(variables_at, width if variables_alike else matches * width if width else size)
-    of = carray(of_at, matches)
-    statement_bounds = carray(statement_bounds_at, patterns + 1)
-    digests, is_told = carray(digests_at, patterns), carray(is_told_at, patterns)
-    timestamps, seqs = carray(timestamps_at, events), carray(seqs_at, events)
-    attribute_words = carray(attribute_words_at, (attributes, 5))
-    stamps, places, distinct = carray(stamps_at, events), carray(places_at, events), carray(distinct_at, events + 1)
-    state = carray(state_at, 2)
-    end_seqs, end_times = carray(end_seqs_at, most_ends), carray(end_times_at, most_ends)
-    pattern_of_end = carray(pattern_of_end_at, most_ends)
-    count_offsets, buffer_offsets = carray(count_offsets_at, most_ends + 1), carray(buffer_offsets_at, most_ends + 1)
-    counts, buffers = carray(counts_at, 20 * most_ends), uint8_at(buffers_from)
-    first, stamp = state[0], state[1]
+    attribute_words, buffers = carray(attribute_words_at, (attributes, 5)), uint8_at(buffers_from)
+    first = state[0]
     used, letters, ends = 0, 0, 0
     count_offsets[0] = 0
     buffer_offsets[0] = 0
     while first < matches and ends < most_ends:
         pattern = of[first] if patterns > 1 else 0
         stop = first
-        least, last, first_in_order = events, -1, True
+        least, last, before, rising = events, -1, -1, True
         while stop < matches and (patterns == 1 or of[stop] == pattern):
             begin = stop * match_step if width else offsets[stop]
             length = width if width else offsets[stop + 1] - begin
-            low, high, in_order = events, -1, True
+            low, high, at_end, in_order = events, -1, before, True
             for element in range(length):
                 row = rows[begin + element * step]
-                in_order = in_order and row > high
+                in_order = in_order and row > at_end
+                before, at_end = at_end, row
                 low, high = min(low, row), max(high, row)
             if stop > first and high != last:
                 break
-            if stop == first:
-                first_in_order = in_order
+            rising = rising and in_order
             least, last = min(least, low), high
             stop += 1
-        count = 0
-        alone = stop == first + 1 and first_in_order  # as most ends have it where there are few matches
-        if alone:
-            begin = first * match_step if width else offsets[first]
-            count = width if width else offsets[stop] - begin
-            for element in range(count):
-                behind = rows[begin + element * step] - least
-                distinct[element], places[behind] = behind, element
-        for match in range(first, first if alone else stop):
+        elements = width * (stop - first) if width else offsets[stop] - offsets[first]
+        # If all events but the last one rise from match to match, as those of one match and of pairs do, each is new.
+        words = 0 if rising else (last - least) // 64 + 1
+        if words > 8 + 2 * elements:
+            words = 0
+        at_once = rising and elements < 256 and attributes == 0
+        count = elements - (stop - first) if at_once else 0
+        for match in range(first, first if at_once else stop):
             begin = match * match_step if width else offsets[match]
             length = width if width else offsets[match + 1] - begin
-            for element in range(length):
-                behind = rows[begin + element * step] - least
-                distinct[count] = behind  # kept if it is new: a branch here would often be guessed wrongly
-                count += stamps[behind] != stamp
-                stamps[behind] = stamp
-        dense = last - least < 8 * count  # the stamps of all rows between are soon read, in order
-        if dense and not alone:
-            place = 0
-            for behind in range(last - least + 1):
-                distinct[place], places[behind] = behind, place
-                place += stamps[behind] == stamp
-        elif not alone:
+            for element in range(length - rising):
+                row = rows[begin + element * step]
+                if words:
+                    marks[(row - least) >> 6] |= 1 << ((row - least) & 63)
+                else:
+                    distinct[count] = row
+                    count += 1
+        for word in range(words):
+            marked_before[word] = count
+            left = marks[word]
+            while left != 0:
+                distinct[count] = least + 64 * word + _lowest_bit(left)
+                left &= left - 1
+                count += 1
+        if rising:
+            distinct[count] = last
+            count += 1
+        elif not words:
             _sort(distinct, count)
-            for place in range(count):
-                places[distinct[place]] = place
-        stamp += 1
-        elements = width * (stop - first) if width else offsets[stop] - offsets[first]
+            sorted_count, count = count, 1
+            for place in range(1, sorted_count):
+                distinct[count] = distinct[place]
+                count += distinct[place] != distinct[count - 1]
         place_size = 1 if count <= 256 else 2 if count <= 65536 else 4
         text = statement_bounds[pattern]
         text_size = statement_bounds[pattern + 1] - text
@@ -688,8 +683,10 @@ def write_listed(
             room += (1 + value_size if value_size else 5) * count
             if value_size == 0:
                 for place in range(count):
-                    room += _text_of(attribute_words, attribute, least + distinct[place])[1]
+                    room += _text_of(attribute_words, attribute, distinct[place])[1]
         if used + room + 8 > most_bytes:
+            for word in range(words):
+                marks[word] = 0
             break
         at = used
         head = buffers_from + at
@@ -711,8 +708,8 @@ def write_listed(
             is_told[pattern] = 1
         sizes[0], sizes[1], sizes[2], sizes[3] = count, stop - first, width, place_size
         times_of_buffer, seqs_of_buffer = int64_at(buffers_from + at), int64_at(buffers_from + at + 8 * count)
-        for place in range(count):
-            row = least + distinct[place]
+        for place in range(0 if at_once else count):
+            row = distinct[place]
             times_of_buffer[place], seqs_of_buffer[place] = timestamps[row], seqs[row]
         at += 16 * count
         if width:
@@ -728,40 +725,62 @@ def write_listed(
             for element in range(elements):
                 _put(buffers, at + 2 * element, variables[begin + element])
             at += 2 * elements
-        for match in range(first, stop):
+        risen = 0
+        for match in range(first, stop if at_once else first):  # one loop where most ends have few matches
             begin = match * match_step if width else offsets[match]
             length = width if width else offsets[match + 1] - begin
-            if place_size == 1:
-                for element in range(length):
-                    buffers[at + element] = places[rows[begin + element * step] - least]
-            elif place_size == 2:
-                for element in range(length):
-                    _put(buffers, at + 2 * element, places[rows[begin + element * step] - least])
-            else:
-                for element in range(length):
-                    int32_at(buffers_from + at + 4 * element)[0] = places[rows[begin + element * step] - least]
-            at += place_size * length
+            for element in range(length - 1):
+                row = rows[begin + element * step]
+                times_of_buffer[risen], seqs_of_buffer[risen] = timestamps[row], seqs[row]
+                buffers[at + element] = risen
+                risen += 1
+            at += length
+            buffers[at - 1] = count - 1
+        if at_once:
+            times_of_buffer[risen], seqs_of_buffer[risen] = timestamps[last], seqs[last]
+        for match in range(first, first if at_once else stop):
+            begin = match * match_step if width else offsets[match]
+            length = width if width else offsets[match + 1] - begin
+            for element in range(length):
+                row = rows[begin + element * step]
+                if rising:
+                    place = count - 1 if element == length - 1 else risen
+                    risen += element < length - 1
+                elif words:
+                    word, bit = (row - least) >> 6, (row - least) & 63
+                    place = marked_before[word] + _bits_set(marks[word] & ((1 << bit) - 1))
+                else:
+                    place = _place_of(row, distinct, count)
+                if place_size == 1:
+                    buffers[at] = place
+                elif place_size == 2:
+                    _put(buffers, at, place)
+                else:
+                    int32_at(buffers_from + at)[0] = place
+                at += place_size
+        for word in range(words):
+            marks[word] = 0
         for attribute in range(attributes):
             value_size = attribute_words[attribute, 0]
             presence_from = attribute_words[attribute, 2]
             for place in range(count):
-                buffers[at + place] = 1 if presence_from == 0 else uint8_at(presence_from)[least + distinct[place]]
+                buffers[at + place] = 1 if presence_from == 0 else uint8_at(presence_from)[distinct[place]]
             presence, at = at, at + count
             if value_size == 8:
                 values, target = int64_at(attribute_words[attribute, 1]), int64_at(buffers_from + at)
                 for place in range(count):
-                    target[place] = values[least + distinct[place]] * buffers[presence + place]
+                    target[place] = values[distinct[place]] * buffers[presence + place]
                 at += 8 * count
             elif value_size == 1:
                 truths = uint8_at(attribute_words[attribute, 1])
                 for place in range(count):
-                    buffers[at + place] = truths[least + distinct[place]] & buffers[presence + place]
+                    buffers[at + place] = truths[distinct[place]] & buffers[presence + place]
                 at += count
             else:
                 lengths = int32_at(buffers_from + at)
                 at += 4 * count
                 for place in range(count):
-                    letters_from, length = _text_of(attribute_words, attribute, least + distinct[place])
+                    letters_from, length = _text_of(attribute_words, attribute, distinct[place])
                     lengths[place] = length
                     source, target = int64_at(letters_from), int64_at(buffers_from + at)
                     for word in range((length + 7) // 8):  # what is behind the text is written later
@@ -769,10 +788,9 @@ def write_listed(
                     at += length
         used = at
         end_seqs[ends], end_times[ends], pattern_of_end[ends] = seqs[last], timestamps[last], pattern
-        digits, left = 1, (stop - first) // 10
-        while left > 0:
-            digits, left = digits + 1, left // 10
-        left = stop - first
+        left, digits, tens = stop - first, 1, 10
+        while left >= tens:
+            digits, tens = digits + 1, 10 * tens
         for digit in range(digits - 1, -1, -1):
             counts[letters + digit] = 48 + left % 10
             left //= 10
@@ -781,7 +799,7 @@ def write_listed(
         count_offsets[ends] = letters
         buffer_offsets[ends] = used
         first = stop
-    state[0], state[1] = first, stamp
+    state[0] = first
     return ends
 
 
@@ -790,6 +808,35 @@ def _put(target: Any, at: int, number: int) -> None:
     """Write a number as two bytes, the less significant one first."""
     target[at] = number & 255
     target[at + 1] = (number >> 8) & 255
+
+
+@intrinsic
+def _bits_set(typing_context: Any, word: Any) -> Any:
+    """The number of bits of a word that are set."""
+    return types.int64(types.int64), lambda context, builder, signature, arguments: builder.ctpop(arguments[0])
+
+
+@intrinsic
+def _lowest_bit(typing_context: Any, word: Any) -> Any:
+    """The place of the lowest bit that is set in a word that is not 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
+
+
+@njit(inline="always")
+def _place_of(number: int, numbers: Any, count: int) -> int:
+    """Where a number stands among so many that ascend."""
+    low, high = 0, count - 1
+    while low < high:
+        middle = (low + high) // 2
+        if numbers[middle] < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @njit(inline="always")
