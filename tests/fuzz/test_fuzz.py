@@ -386,13 +386,14 @@ def changed_buffer(data: bytes, random: Random) -> bytes:
     if random.random() < 0.2:
         return mutated_bytes(data, random)
     size = int.from_bytes(data[8:16], "little")
-    codec, plain = pa.Codec("zstd"), data[4] == 2
+    codec, plain = pa.Codec("zstd"), data[4] > 1
     content = bytearray(data[16:] if plain else codec.decompress(data[16:], size, asbytes=True))
     for _ in range(random.choice((1, 2, 4))):
         place = random.randrange(len(content)) if random.random() < 0.3 else -1 - random.randrange(len(content) // 3)
         content[place] = random.choice((content[place] ^ 1 << random.randrange(8), 0, 1, 127, 128, 255))
     rest = bytes(content) if plain else codec.compress(bytes(content), asbytes=True)
-    return data[:8] + len(content).to_bytes(8, "little") + rest
+    length = data[8:16] if data[4] == 3 else len(content).to_bytes(8, "little")  # version 3 has a digest there
+    return data[:8] + length + rest
 
 
 def fuzz_compressed(cases: int, seed: int) -> int:
