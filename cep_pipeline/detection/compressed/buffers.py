@@ -99,6 +99,15 @@ _write_listed = NativeKernel(
     ),
     ("cep_pipeline.compiled.pointers",),
 )
+_read_listed = NativeKernel(
+    "cep_pipeline.detection.compressed.graph_kernels",
+    "read_listed",
+    (
+        *("int64", "int64", "int64*", "int64", "int64", "int64", "int64", "int64*", "int64", "int64*"),
+        *("int64*", "int64*", "int64*", "int32*", "int16*"),
+    ),
+    ("cep_pipeline.compiled.pointers",),
+)
 _write_graphs = NativeKernel(
     "cep_pipeline.detection.compressed.graph_kernels",
     "write_graphs",
@@ -585,13 +594,104 @@ def _listed(statement: str, reader: _Reader, sizes: bytes) -> MatchesOfEvent:
     _check_clocks(*clocks)
     matches.check(events)
     table = pa.table({"timestamp": clocks[0], "seq": clocks[1]})
-    pattern = pattern_of(statement)
-    kinds = dict(pattern.attributes)
-    for name in attributes_returned(pattern):
-        if name in kinds:
-            table = table.append_column(name, reader.column(kinds[name], events))
+    for name, kind in _attributes_kept(pattern_of(statement)):
+        table = table.append_column(name, reader.column(kind, events))
     reader.end()
     return MatchesOfEvent(statement, table, matches)
+
+
+class BriefBuffers:
+    """Buffers of version 3, of which many are read at a time.
+
+    Parameters
+    ----------
+    buffers
+        The buffers of a table, of any version.
+    statements
+        By their digests those of its patterns.
+    """
+
+    def __init__(self, buffers: pa.Array, statements: Mapping[int, str]) -> None:
+        self._statements = statements
+        _, offsets, self._data = buffers.buffers()
+        own = slice(buffers.offset, buffers.offset + len(buffers) + 1)
+        self._offsets = np.frombuffer(offsets, np.int32)[own].astype(np.int64)
+        data, begins = np.frombuffer(self._data, np.uint8), self._offsets[:-1]
+        self._is_brief = np.diff(self._offsets) >= DIGEST_AT + _DIGEST.size
+        begins = begins[self._is_brief]
+        self._is_brief[self._is_brief] = data[begins + VERSION_AT] == BRIEF
+        self._data_from = self._data.address
+
+    def read(self, first: int, stop: int) -> tuple[int, MatchesOfEvent] | None:
+        """The matches of the buffers from `first` on that have the same statement, and behind which of them they end.
+
+        The events of each buffer come after those of the one before. None: the first buffer is read by itself, as it is
+        of another version, or damaged, or has a list attribute.
+        """
+        if not self._is_brief[first]:
+            return None
+        [digest] = _DIGEST.unpack_from(self._data, int(self._offsets[first]) + DIGEST_AT)
+        if digest not in self._statements:
+            return None
+        statement = self._statements[digest]
+        pattern = pattern_of(statement)
+        attributes = _attributes_kept(pattern)
+        if any(kind is ValueType.FLOAT64_LIST for _, kind in attributes):
+            return None
+        sizes = [_VALUE_BYTES[kind] for _, kind in attributes]
+        words = np.array([(size, 0, 0, 0) for size in sizes] or [_NO_WORDS[:4]], np.int64)
+        totals = np.zeros(3 + len(sizes), np.int64)
+        asked = (self._offsets, self._data_from, digest, len(pattern.operands), len(sizes), words)
+        nothing = (_NO_OFFSETS, _NO_OFFSETS, _NO_OFFSETS, _NO_OFFSETS.view(np.int32), _NO_OFFSETS.view(np.int16))
+        found = _read_listed(first, stop, *asked, 0, totals, *nothing)
+        if not found or totals.max() > MOST_BYTES_OF_ARROW:
+            return None
+        events, matches, elements, *letters = totals.tolist()
+        times, seqs, offsets = np.empty(events, np.int64), np.empty(events, np.int64), np.empty(matches + 1, np.int64)
+        rows, variables = np.empty(elements, np.int32), np.empty(elements, np.int16)
+        values = [
+            [np.empty(room, np.uint8) for room in (events, (size or 4) * events, used)]
+            for size, used in zip(sizes, letters, strict=True)
+        ]
+        for word, arrays in zip(words, values, strict=False):
+            word[1:] = [one.ctypes.data for one in arrays]
+        _read_listed(first, first + found, *asked, 1, totals, times, seqs, offsets, rows, variables)
+        table = pa.table({"timestamp": times, "seq": seqs})
+        try:
+            for (name, kind), arrays in zip(attributes, values, strict=True):
+                table = table.append_column(name, _column(kind, *arrays))
+        except pa.ArrowInvalid:
+            return None
+        return first + found, MatchesOfEvent(statement, table, ListedMatches(offsets, rows, variables))
+
+
+_VALUE_BYTES = {ValueType.INT64: 8, ValueType.FLOAT64: 8, ValueType.BOOL: 1, ValueType.STRING: 0}
+
+
+def _attributes_kept(pattern: Pattern) -> list[tuple[str, ValueType]]:
+    """The attributes that a buffer has, beside timestamp and seq."""
+    kinds = dict(pattern.attributes)
+    return [(name, kinds[name]) for name in attributes_returned(pattern) if name in kinds]
+
+
+def _column(kind: ValueType, presence: Array, values: Array, letters: Array) -> pa.Array:
+    """An attribute of some events, of bytes: the values, or the lengths of texts and their letters.
+
+    Raises
+    ------
+    pa.ArrowInvalid
+        The letters are no UTF-8.
+    """
+    missing = presence == 0
+    if kind is ValueType.BOOL:
+        return pa.array(values != 0, mask=missing)
+    if kind is not ValueType.STRING:
+        return pa.array(values.view(kind.value), mask=missing)
+    offsets = np.append(0, np.cumsum(values.view(np.uint32), dtype=np.int64)).astype(np.int32)
+    buffers = [np.packbits(~missing, bitorder="little"), offsets, letters]
+    texts = pa.Array.from_buffers(pa.string(), len(missing), [pa.py_buffer(one) for one in buffers])
+    texts.validate(full=True)
+    return texts
 
 
 class _Reader:
@@ -605,21 +705,15 @@ class _Reader:
 
     def column(self, kind: ValueType, count: int) -> pa.Array:
         """An attribute of so many events."""
-        missing = self.array(np.uint8, count) == 0
-        if kind in (ValueType.INT64, ValueType.FLOAT64):
-            return pa.array(self.array(np.dtype(kind.value), count).copy(), mask=missing)
-        if kind is ValueType.BOOL:
-            return pa.array(self.array(np.uint8, count) != 0, mask=missing)
-        lengths = self.array(np.uint32, count).astype(np.int64)
-        bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))).tolist()
-        text = self.array(np.uint8, bounds[-1]).tobytes()
-        spans = zip(bounds[:-1], bounds[1:], missing.tolist(), strict=True)
-        texts = [None if null else text[first:stop].decode() for first, stop, null in spans]
-        if kind is ValueType.STRING:
-            return pa.array(texts, pa.string())
-        lists = [
-            None if one is None else parse_json(one, "a list attribute in a buffer of matches", "text") for one in texts
-        ]
+        is_list = kind is ValueType.FLOAT64_LIST
+        size = 0 if is_list else _VALUE_BYTES[kind]
+        presence, values = self.array(np.uint8, count), self.array(np.uint8, (size or 4) * count).copy()
+        letters = self.array(np.uint8, 0 if size else int(values.view(np.uint32).sum(dtype=np.int64)))
+        column = _column(ValueType.STRING if is_list else kind, presence, values, letters)
+        if not is_list:
+            return column
+        what = "a list attribute in a buffer of matches"
+        lists = [None if text is None else parse_json(text, what, "text") for text in column.to_pylist()]
         return pa.array(lists, ARROW_TYPES[kind])
 
     def end(self) -> None:

@@ -28,6 +28,7 @@ from cep_pipeline.detection.compressed.buffers import (
     DIGEST_AT,
     PLAIN,
     VERSION_AT,
+    BriefBuffers,
     ListedMatches,
     MatchesOfEvent,
     Paths,
@@ -363,11 +364,12 @@ def expand(table: pa.Table) -> pa.RecordBatchReader:
 def statements_in(table: pa.Table) -> dict[int, str]:
     """The statements of a table's patterns by their digests: those that its metadata have, and those of its rows."""
     statements = {digest_of(statement): statement for statement in statements_of(table.schema)}
-    rows = {name: row for row, name in reversed([*enumerate(table.column("pattern").to_pylist())])}
+    names = table.column("pattern").combine_chunks().dictionary_encode()
+    _, rows = np.unique(names.indices.to_numpy(), return_index=True)
     buffers = table.column("buffer")
     versions = pc.binary_slice(buffers, VERSION_AT, VERSION_AT + 1)
     brief = pc.equal(versions, bytes([BRIEF]))
-    for row in sorted(rows.values()):
+    for row in sorted(rows.tolist()):
         if not brief[row].as_py():
             statement = _read(buffers[row].as_py(), statements).statement
             statements[digest_of(statement)] = statement
@@ -387,10 +389,7 @@ def _batches(table: pa.Table, statements: Mapping[int, str], *, typed: bool) -> 
     size = FIRST_ROWS
     waiting: list[MatchesOfEvent] = []
     held = 0
-    columns = (table.column("count").to_pylist(), table.column("buffer"))
-    for text, scalar in zip(*columns, strict=True):
-        count = count_of(text)
-        buffer = _read(scalar.as_py(), statements)
+    for count, buffer in _in_turn(table, statements):
         alone = count > AT_ONCE and isinstance(buffer.matches, Paths)
         if waiting and (alone or held + count > size or buffer.statement != waiting[0].statement):
             yield from _expanded(waiting, held, typed=typed)
@@ -410,6 +409,31 @@ def _batches(table: pa.Table, statements: Mapping[int, str], *, typed: bool) -> 
         held += count
     if waiting:
         yield from _expanded(waiting, held, typed=typed)
+
+
+def _in_turn(table: pa.Table, statements: Mapping[int, str]) -> Iterator[tuple[int, MatchesOfEvent]]:
+    """The contents of all buffers in the order of the table, several together where they can be, with their counts."""
+    counts = _counts(table.column("count"))
+    begin, most = 0, FIRST_ROWS
+    for buffers in table.column("buffer").chunks:
+        brief = BriefBuffers(buffers, statements) if len(buffers) else None
+        row = 0
+        while row < len(buffers):
+            first, count = row, 0
+            while row < len(buffers) and (row == first or count + counts[begin + row] <= most):
+                count, row = count + counts[begin + row], row + 1
+            together = brief.read(first, row) if brief else None
+            row, buffer = together or (first + 1, _read(buffers[first].as_py(), statements))
+            yield sum(counts[begin + first : begin + row]), buffer
+            most = min(4 * most, MOST_ROWS)
+        begin += len(buffers)
+
+
+def _counts(texts: pa.ChunkedArray) -> list[int]:
+    """The number of matches of each row."""
+    if pc.all(pc.match_substring_regex(texts, "^[1-9][0-9]{0,17}$")).as_py():
+        return list(texts.cast(pa.int64()).to_pylist())
+    return [count_of(text) for text in texts.to_pylist()]
 
 
 def _read(data: bytes, statements: Mapping[int, str]) -> MatchesOfEvent:

@@ -803,6 +803,159 @@ def write_listed(
     return ends
 
 
+def read_listed(
+    first: int,
+    stop: int,
+    offsets: Any,
+    data_from: int,
+    digest: int,
+    operands: int,
+    attributes: int,
+    attribute_words_at: Any,
+    fills: int,
+    totals: Any,
+    timestamps: Any,
+    seqs: Any,
+    match_offsets: Any,
+    events: Any,
+    variables: Any,
+) -> int:
+    """Read buffers of version 3 that lie one after another; return the number of those that are as they should be.
+
+    It ends before a buffer of another version or statement, and before one that is damaged, or has more than a few
+    events whose seqs do not rise.
+
+    Parameters
+    ----------
+    first, stop, offsets, data_from
+        Buffer b lies from `offsets[b]` to `offsets[b + 1]` behind an address.
+    digest, operands
+        Of their pattern: the digest of its statement, and how many variables it has.
+    attribute_words
+        int64, shape (attributes, 4): the bytes of a value, 1 or 8, and 0 for texts; and the addresses that `fills`
+        asks for: of a byte for each event, 0 where it has no value; of the values, or the length of each text (int32);
+        and of the letters.
+    fills
+        0: what comes next stays as it is, and only `totals` is set.
+    totals
+        int64 (3 + attributes,), written: the number of events, of matches and of their elements, and the letters of
+        each attribute's texts.
+    timestamps, seqs, match_offsets, events, variables
+        Written: of each event; where the elements of each match begin, and behind the last one; and of each element
+        its event, counted through all buffers, and its variable.
+    """
+    attribute_words = carray(attribute_words_at, (attributes, 4))
+    all_events, all_matches, all_elements = 0, 0, 0
+    for total in range(3 + attributes):
+        totals[total] = 0
+    if fills:
+        match_offsets[0] = 0
+    for number in range(first, stop):
+        at, end = data_from + offsets[number], data_from + offsets[number + 1]
+        if end - at < 32 or int64_at(at)[0] != 0x42504543 | 3 << 32 | 1 << 40 or int64_at(at)[1] != digest:
+            return number - first
+        sizes = int32_at(at + 16)
+        count, matches, width, place_size = sizes[0], sizes[1], sizes[2], sizes[3]
+        at += 32
+        is_right = count > 0 and matches > 0 and width >= 0 and 0 < place_size <= 4 and place_size != 3
+        if not is_right or 16 * count + (2 * width if width else 4 * matches) > end - at:
+            return number - first
+        times_of_buffer, seqs_of_buffer = int64_at(at), int64_at(at + 8 * count)
+        at += 16 * count
+        rising = True
+        for event in range(1, count):
+            is_right = is_right and times_of_buffer[event - 1] <= times_of_buffer[event]
+            rising = rising and seqs_of_buffer[event - 1] < seqs_of_buffer[event]
+        if not rising:
+            is_right = is_right and count <= 64
+            for event in range(count if is_right else 0):
+                for other in range(event):
+                    is_right = is_right and seqs_of_buffer[other] != seqs_of_buffer[event]
+        lengths, elements = int32_at(at), width * matches
+        if width == 0:
+            for match in range(matches):
+                is_right = is_right and lengths[match] > 0
+                elements += lengths[match]
+            at += 4 * matches
+        bound, own_variables = uint8_at(at), width if width else elements
+        if not is_right or elements > end - at or 2 * own_variables + place_size * elements > end - at:
+            return number - first
+        for variable in range(own_variables):
+            is_right = is_right and bound[2 * variable] + 256 * bound[2 * variable + 1] < operands
+        at += 2 * own_variables
+        for element in range(elements):
+            place = _place_at(at, element, place_size)
+            is_right = is_right and 0 <= place < count
+        places_at = at
+        at += place_size * elements
+        values_at = at
+        for attribute in range(attributes):
+            size = attribute_words[attribute, 0]
+            at += count + (size if size else 4) * count
+            if at > end:
+                return number - first
+            if size == 0:
+                texts, letters = int32_at(at - 4 * count), 0
+                for event in range(count):
+                    is_right = is_right and texts[event] >= 0
+                    letters += texts[event]
+                if not is_right or letters > end - at:
+                    return number - first
+                at += letters
+        if not is_right or at != end:
+            return number - first
+        if fills:
+            for event in range(count):
+                timestamps[all_events + event] = times_of_buffer[event]
+                seqs[all_events + event] = seqs_of_buffer[event]
+            offset = all_elements
+            for match in range(matches):
+                offset += width if width else lengths[match]
+                match_offsets[all_matches + match + 1] = offset
+            variable = 0
+            for element in range(elements):
+                variables[all_elements + element] = bound[2 * variable] + 256 * bound[2 * variable + 1]
+                variable = 0 if variable + 1 == width else variable + 1
+                events[all_elements + element] = all_events + _place_at(places_at, element, place_size)
+        at = values_at
+        for attribute in range(attributes):
+            size, presence = attribute_words[attribute, 0], uint8_at(at)
+            at += count
+            if fills:
+                kept = uint8_at(attribute_words[attribute, 1] + all_events)
+                for event in range(count):
+                    kept[event] = presence[event]
+                kept = uint8_at(attribute_words[attribute, 2] + (size if size else 4) * all_events)
+                source = uint8_at(at)
+                for byte in range((size if size else 4) * count):
+                    kept[byte] = source[byte]
+            if size:
+                at += size * count
+                continue
+            texts, letters = int32_at(at), 0
+            for event in range(count):
+                letters += texts[event]
+            at += 4 * count
+            if fills:
+                kept, source = uint8_at(attribute_words[attribute, 3] + totals[3 + attribute]), uint8_at(at)
+                for letter in range(letters):
+                    kept[letter] = source[letter]
+            totals[3 + attribute] += letters
+            at += letters
+        all_events, all_matches, all_elements = all_events + count, all_matches + matches, all_elements + elements
+        totals[0], totals[1], totals[2] = all_events, all_matches, all_elements
+    return stop - first
+
+
+@njit(inline="always")
+def _place_at(address: int, element: int, size: int) -> int:
+    """The place of an event, of 1, 2 or 4 bytes, that an element has."""
+    if size == 4:
+        return int(int32_at(address)[element])
+    places = uint8_at(address + size * element)
+    return int(places[0]) + (256 * int(places[1]) if size == 2 else 0)
+
+
 @njit(inline="always")
 def _put(target: Any, at: int, number: int) -> None:
     """Write a number as two bytes, the less significant one first."""

@@ -449,3 +449,34 @@ def test_a_statement_stands_once_and_is_found_from_any_part_of_a_table() -> None
     assert sorted(cep.expand(backwards).read_all().column("match_id").to_pylist()) == sorted(ids)
     with pytest.raises(InputError, match="give the whole table"):
         cep.expand(together.slice(1)).read_all()
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(statements(LANGUAGE), rows(max_size=12))
+def test_buffers_that_are_read_together_are_those_read_one_by_one(statement: Statement, stream_rows: list[Row]) -> None:
+    assume(not statement.pattern.summary)
+    table = cep.detect([statement.pattern], events_table(stream_rows), output="compressed")[statement.pattern.name]
+    together = cep.expand(table).read_all()
+    with patch.object(buffers.BriefBuffers, "read", lambda *_: None):
+        assert cep.expand(table).read_all().equals(together)
+
+
+def test_few_events_whose_seqs_do_not_rise_are_read_together() -> None:
+    """Each seq stands once in a buffer; where it stands twice, the buffer is refused."""
+    rows = [{"seq": 90 - t, "timestamp": t // 2, "kind": kind} for t, kind in enumerate("AABABCBCC")]
+    patterns = cep.parse_patterns("NAME p PATTERN SEQ(A a, B b, C c) WITHIN 1 day TIES ARRIVAL", stream_schema())
+    table = cep.detect(patterns, events_table(rows), output="compressed")["p"]
+    assert table.num_rows > 1
+    brief = buffers.BriefBuffers(table.column("buffer").chunk(0), statements_in(table))
+    assert brief.read(0, table.num_rows) is None  # it has its statement
+    assert brief.read(1, table.num_rows) is not None
+    assert cep.expand(table).read_all().equals(cep.detect(patterns, events_table(rows))["p"])
+    last = bytearray(table.column("buffer")[-1].as_py())
+    events = int.from_bytes(last[16:20], "little")
+    seqs = slice(32 + 8 * events, 32 + 16 * events)
+    last[seqs] = last[seqs][:8] * events
+    table = table.set_column(
+        4, "buffer", pa.array([*table.column("buffer").to_pylist()[:-1], bytes(last)], pa.binary())
+    )
+    with pytest.raises(InputError, match="each once"):
+        cep.expand(table).read_all()
