@@ -35,6 +35,7 @@ from benchmarks.streams import Streams
 from benchmarks.workloads import WORKLOADS, stock_schema
 from cep_pipeline.cli.tables import write_table
 from cep_pipeline.cli.terminal import format_seconds, times_as_fast
+from cep_pipeline.detection.compressed.expansion import expand
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.detection.mechanisms import MECHANISMS, in_pattern_order
 from cep_pipeline.errors import CepError
@@ -213,6 +214,12 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             small,
             "our listing",
             partial(_compressed, f"{pair} WHERE a.x < b.x WITHIN 5 ms", small),
+        ),
+        Corner(
+            "a pair with two matches an end, rows again of compressed output",
+            small,
+            "our listing",
+            partial(_expanded, f"{pair} WHERE a.x < b.x WITHIN 5 ms", small),
         ),
         Corner(
             "rising lists, compressed output",
@@ -597,6 +604,13 @@ def _compressed_stock(name: str, events: int, streams: Streams) -> tuple[Work, W
 
 def _compressed(text: str, events: int, types: str = "ABC") -> tuple[Work, Work]:
     return _compressed_of([_drawn_pattern(text)], drawn_events(events, types=types))
+
+
+def _expanded(text: str, events: int) -> tuple[Work, Work]:
+    patterns, table = [_drawn_pattern(text)], drawn_events(events)
+    plan = _plan(patterns, table)
+    [compressed] = detect(patterns, table, plan, output="compressed").values()
+    return _timed(lambda: expand(compressed).read_all().num_rows), _detection(patterns, table, plan, "verbose")
 
 
 def _compressed_of(patterns: Sequence[Pattern], table: pa.Table) -> tuple[Work, Work]:
