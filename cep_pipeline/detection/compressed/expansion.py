@@ -330,7 +330,8 @@ def expand(table: pa.Table) -> pa.RecordBatchReader:
     Raises
     ------
     InputError
-        The table is none of that form, or a buffer is damaged.
+        The table is none of that form, a buffer is damaged, or the statement of a pattern is in neither the metadata
+        nor a row of the table.
 
     Examples
     --------
