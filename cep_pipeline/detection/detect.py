@@ -514,7 +514,7 @@ def detect_batches(
     table = events_for(patterns, events)
     prepared = _prepare(patterns, table)
     plan = _plan_for(patterns, table, prepared, plan, chosen).plan
-    detections = _detections(patterns, chosen, prepared, plan, Counters(), limit, prune=True)
+    detections = _detections(patterns, chosen, prepared, plan, Counters(wanted=False), limit, prune=True)
     for run in run_together(detections, plan):
         summarized = [one for one in run if one.pattern.summary is not None]
         for one, table in zip(summarized, tables_together(summarized), strict=True):
@@ -662,7 +662,7 @@ def detect_slice(
     left = len(patterns)
     while waiting:
         together = waiting.popleft()
-        own = Counters()  # of a run that is given up nothing is counted
+        own = counters.anew()  # of a run that is given up nothing is counted
         given_up = run.find(together, own)
         left -= len(together)
         if given_up is None:
@@ -858,7 +858,7 @@ def count_slice(
     """
     table = events_for([pattern], events, "events of the slice")
     chosen = choose_mechanisms([pattern], mechanism)
-    [detection] = _detections([pattern], chosen, _prepare([pattern], table), plan, Counters())
+    [detection] = _detections([pattern], chosen, _prepare([pattern], table), plan, Counters(wanted=False))
     ends = all(finality_of(pattern, clause) is Finality.LAST_EVENT for clause in pattern.clauses)
     found = 0
     try:
@@ -868,9 +868,9 @@ def count_slice(
             unlisted = count_owned(pattern, detection.events, owned)
             if unlisted is not None:
                 return unlisted, True
-            orders, events = [detection.orders], detection.events
-            for [blocks] in JointRun([pattern], detection.mechanism, orders, events, owned, Counters(), [None]).parts():
-                found += count_blocks(blocks, events)
+            mechanism, orders, counters = detection.mechanism, [detection.orders], detection.counters
+            for [blocks] in JointRun([pattern], mechanism, orders, detection.events, owned, counters, [None]).parts():
+                found += count_blocks(blocks, detection.events)
             return found, True
     except (LimitReached, NoRoom, MemoryError):
         return found, False

@@ -162,6 +162,10 @@ class Counters:
     wanted: bool = True
     evaluated: bool = True
 
+    def anew(self) -> Counters:
+        """Counters without counts, of which the same is read."""
+        return Counters(wanted=self.wanted, evaluated=self.evaluated)
+
     @property
     def nodes(self) -> dict[tuple[str, int, tuple[str, ...]], NodeCounts]:
         """The counts of each node, by pattern, clause and variables."""

@@ -315,7 +315,7 @@ def _listed_up_to(detection: Detection, most: int, seconds: float, few: FoundFew
     """The buffers of listed matches; None where there are more, or lists are looked for longer than so many seconds."""
     from cep_pipeline.detection.compressed.compressing import ListedBuffers
 
-    counters = Counters()
+    counters = detection.counters.anew()
     buffers: ListedBuffers | None = None
     patience = at_most_seconds(seconds, time.process_time) if binds_lists(detection.pattern) else nullcontext()
     try:

@@ -78,7 +78,7 @@ class JointRun:
         if len(cut) == len(self.patterns):
             yield from self._cut(limit, listed)
             return
-        counted = Counters()
+        counted = self.counters.anew()
         blocks = listed.take(self._find(self.owned, counted), limit if cut else None, cut)
         if blocks is not None:
             self.counters.take_over(counted)
@@ -113,7 +113,7 @@ class JointRun:
                 for number, blocks in enumerate(parts):
                     counts[number] += count_blocks(blocks, self.events)
             return counts
-        listed, counted = _Listed(self.patterns, self.most, self.events), Counters()
+        listed, counted = _Listed(self.patterns, self.most, self.events), self.counters.anew()
         for number, block in self._find(self.owned, counted):
             listed.add(number, block)
             counts[number] += len(block)
@@ -129,7 +129,7 @@ class JointRun:
             stop = min(first + size, end)
             part = start if first == begin else self._point(first), stop_at if stop == end else self._point(stop)
             whole = stop - first == end - begin
-            counted = Counters()
+            counted = self.counters.anew()
             # What is prepared for the whole slice serves other patterns too, what is for a part serves nobody else.
             with nullcontext() if whole else events.forgetting():
                 found = listed.take(self._find(part, counted), limit if stop - first > 1 else None)
@@ -148,7 +148,7 @@ class JointRun:
     def _in_order(self, limit: int, listed: _Listed) -> Iterator[list[list[Block]]]:
         """Parts of one run; once there are too many matches for one, each of one pattern."""
         waiting = [ArrivingMatches(pattern) for pattern in self.patterns]
-        counted = Counters()
+        counted = self.counters.anew()
         held, whole = 0, True
         room = _RoomForMatches()
 

@@ -86,7 +86,7 @@ def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
     counted = None
     if counted_by_parts(pattern, events):
         orders = tuple(tuple(one.name for one in clause.positive) for clause in pattern.clauses)
-        counted = count_by_clause(pattern, orders, events, Counters(), _start_in_order, finding=True)
+        counted = count_by_clause(pattern, orders, events, Counters(wanted=False), _start_in_order, finding=True)
     return count_merged(pattern, events, Counters()) if counted is None else counted
 
 

@@ -489,6 +489,20 @@ def test_a_list_of_any_length_is_exact() -> None:
     assert row["length"] == 300 * 2**299 / (2**300 - 1)
 
 
+def test_lists_that_are_counted_by_parts_take_no_merged_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merged runs take a hundred times as long."""
+    text = "PATTERN SEQ(A a, K+ b[], C c) WHERE b[i].x > b[1].x WITHIN 1 day"
+    rows = [{"timestamp": t, "kind": "AKKKKC"[t % 6], "x": 7 * t % 11} for t in range(60)]
+    monkeypatch.setattr(
+        "cep_pipeline.detection.compressed.compressing.count_merged", lambda *_: pytest.fail("runs are merged")
+    )
+    counted, found = (
+        cep.detect(cep.parse_patterns(f"NAME p {text} {ending}", SCHEMA), SCHEMA.table(rows), output=output)["p"]
+        for ending, output in (("", "count"), ("SUMMARIZE count(*) AS count", "verbose"))
+    )
+    assert found.column("count").to_pylist() == counted.column("count").to_pylist()
+
+
 def test_more_matches_than_anybody_lists() -> None:
     """Of n events of each kind, kind after kind, all combinations are matches."""
     n = 60
