@@ -207,9 +207,14 @@ _OF_TYPE = {
 
 def _example(name: str, setting: FieldInfo) -> str:
     """The example of a setting, as the reference of the document has it."""
-    from cep_pipeline.document_reference import as_yaml
-
     return f"; write for example `{as_yaml({name: setting.examples[0]})}`" if setting.examples else ""
+
+
+def as_yaml(value: object) -> str:
+    """A value as one line of YAML; a mapping of one setting without its braces."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+    text = text.removesuffix("\n").removesuffix("\n...")
+    return text[1:-1] if isinstance(value, dict) and len(value) == 1 else text
 
 
 def _settings_at(
