@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from cep_pipeline.documents import as_yaml
 from cep_pipeline.errors import InputError
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -88,7 +88,7 @@ def settings_table(schema: Schema, part: str) -> str:
             _kind(schema, setting, anchors),
             "required" if name in required else _default(setting),
             _meaning(schema, setting),
-            f"`{_yaml({name: setting['examples'][0]})}`",
+            f"`{as_yaml({name: setting['examples'][0]})}`",
         )
         for name, setting in sorted(chosen["properties"].items(), key=lambda item: item[0] not in required)
     ]
@@ -182,14 +182,7 @@ def _default(setting: Schema) -> str:
     default = setting.get("default")
     if default is None or default in ({}, []) or isinstance(default, Mapping):
         return ""
-    return f"`{_yaml(default)}`"
-
-
-def _yaml(value: object) -> str:
-    """A value as one line of YAML; a mapping of one setting without its braces."""
-    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
-    text = text.removesuffix("\n").removesuffix("\n...")
-    return text[1:-1] if isinstance(value, dict) and len(value) == 1 else text
+    return f"`{as_yaml(default)}`"
 
 
 def as_json(content: object) -> str:

@@ -19,7 +19,19 @@ from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
-from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, Strict, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
 from cep_pipeline.errors import InputError
@@ -30,6 +42,16 @@ class Document(BaseModel):
     """Base of all models of user-written documents: immutable, unknown keys refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `yes` where a number is asked for: it would count as 1."""
+        if isinstance(value, bool):
+            kinds = _kinds(cls.model_fields[str(info.field_name)].annotation)
+            if bool not in kinds and not kinds.isdisjoint((int, float)):
+                raise ValueError("this should be a number; YAML reads yes, no, on and off as true and false")
+        return value
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -91,10 +113,11 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
     try:
         return model.model_validate(content, context={"path": path})
     except ValidationError as error:
-        faults: dict[str, list[str]] = {}
-        for place, message in (_describe(path, root, fault, model) for fault in error.errors()):
-            faults.setdefault(place, []).append(message)  # of a setting of several types, one of each
-        raise InputError("\n".join(f"{place}: {'; or: '.join(said)}" for place, said in faults.items())) from error
+        faults: dict[tuple[str, str], list[str]] = {}
+        for place, message, example in (_describe(path, root, fault, model) for fault in error.errors()):
+            faults.setdefault((place, example), []).append(message)  # of a setting of several types, one of each
+        said = (f"{place}: {'; or: '.join(messages)}{example}" for (place, example), messages in faults.items())
+        raise InputError("\n".join(said)) from error
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -135,41 +158,96 @@ def _fill_in(path: Path, node: yaml.Node, filled: set[int]) -> None:
             )
 
 
-def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseModel]) -> tuple[str, str]:
-    """File, line and name of a setting, and what is wrong with it."""
+def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseModel]) -> tuple[str, str, str]:
+    """File, line and name of a setting, what is wrong with it, and an example of it."""
     location: tuple[int | str, ...] = fault["loc"]
     while location and fault["type"] not in ("missing", "extra_forbidden") and _IS_TYPE.fullmatch(str(location[-1])):
         location = location[:-1]
     line = line_of(root, location)
     name = ".".join(str(part) for part in location) or "document"
-    message = str(fault["msg"]).removeprefix("Value error, ")
+    message = _OF_TYPE.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
+    message = message.replace("Input should be", "this should be")
+    setting, _ = _settings_at(model, location)
+    example = _example(*setting) if setting is not None else ""
     if fault["type"] == "extra_forbidden":
-        message = f"unknown setting{_suggestion(str(location[-1]), _known_settings(model, location[:-1]))}"
+        message = f"unknown setting{_suggestion(str(location[-1]), _settings_at(model, location[:-1])[1])}"
+        example = ""
     elif fault["type"] == "missing":
         message = "this setting is required"
-    elif "input" in fault and isinstance(fault["input"], str | int | float | bool):
-        message = f"{message} (found {fault['input']!r})"
-    elif fault.get("input", "") is None:
-        message = f"{message} (there is no value)"
-    return f"{path}:{line}: {name}", message
+    elif "input" in fault:
+        found = fault["input"]
+        if isinstance(found, str | int | float | bool):
+            message += ", in quotes" if fault["type"] == "string_type" else ""
+            message += "" if isinstance(found, str) and repr(found) in message else f" (found {found!r})"
+        elif found is None or fault["type"] in _OF_TYPE:
+            message += (
+                " (there is no value)" if found is None else f" (found {_NAMES.get(type(found), 'another value')})"
+            )
+    return f"{path}:{line}: {name}", message, example
 
 
-_IS_TYPE = re.compile(r"str|int|float|bool|(list|dict)\[.*\]")
-"""What stands last in the place of a fault where a setting may have one of several types: the type that was tried."""
+_IS_TYPE = re.compile(r"str|int|float|bool|(list|dict)\[.*\]|\[key\]")
+"""What stands last in the place of a fault where a setting may have one of several types: the type that was tried.
+Where the name of an entry is wrong, `[key]` stands there."""
+_NAMES: dict[type, str] = {list: "a list", dict: "a mapping"}
+_OF_TYPE = {
+    kind: f"this should be {words}"
+    for words, kinds in {
+        "a mapping (name: value)": ("dict_type", "model_type"),
+        "a list": ("list_type", "tuple_type"),
+        "text": ("string_type", "path_type"),
+        "a whole number": ("int_type", "int_parsing", "int_from_float"),
+        "a number": ("float_type", "float_parsing"),
+        "true or false": ("bool_type", "bool_parsing"),
+    }.items()
+    for kind in kinds
+}
+"""What a fault of a type says, by pydantic's name for it."""
 
 
-def _known_settings(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
-    """The settings that may stand at a location; [] where a model does not say so."""
+def _example(name: str, setting: FieldInfo) -> str:
+    """The example of a setting, as the reference of the document has it."""
+    return f"; write for example `{as_yaml({name: setting.examples[0]})}`" if setting.examples else ""
+
+
+def as_yaml(value: object) -> str:
+    """A value as one line of YAML; a mapping of one setting without its braces."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+    text = text.removesuffix("\n").removesuffix("\n...")
+    return text[1:-1] if isinstance(value, dict) and len(value) == 1 else text
+
+
+def _settings_at(
+    model: type[BaseModel], location: Sequence[int | str]
+) -> tuple[tuple[str, FieldInfo] | None, list[str]]:
+    """The setting that a location is in, and the settings that may stand there; None and [] where a model is silent."""
     annotation: Any = model
+    inside: tuple[str, FieldInfo] | None = None
     for part in location:
         annotation = _inner(annotation)
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            field = annotation.model_fields.get(str(part))
-            annotation = field.annotation if field is not None else None
+        if _is_model(annotation):
+            setting = _by_name(annotation).get(str(part))
+            inside = None if setting is None else (str(part), setting)
+            annotation = None if setting is None else setting.annotation
         else:  # an entry of a mapping or a list: the last argument of dict[str, X] and list[X]
             annotation = (get_args(annotation) or (None,))[-1]
     annotation = _inner(annotation)
-    return list(annotation.model_fields) if isinstance(annotation, type) and issubclass(annotation, BaseModel) else []
+    return inside, list(_by_name(annotation)) if _is_model(annotation) else []
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _by_name(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The settings of a model by the names that a document has for them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """The types that a setting may have."""
+    options = get_args(annotation) if get_origin(annotation) in (Union, UnionType, Annotated) else ()
+    return set().union(*map(_kinds, options)) if options else {annotation}
 
 
 def _inner(annotation: Any) -> Any:

@@ -449,6 +449,8 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
             opened = configuration.stream(name)
             errors += _not_runnable(opened.pattern_sets)
             number += sum(len(one.statements) for one in opened.pattern_sets)
+            missing = configuration.missing_data(name)
+            doubts += [] if missing is None else [missing]
             doubts += _held_up(opened)
             _add_doubts(configuration, opened, doubts)
     return f"{counted(len(names), 'stream')}, {counted(number, 'pattern')}"

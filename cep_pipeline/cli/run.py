@@ -114,6 +114,9 @@ def run(
     chosen = configuration.stream(named, data=data)
     pattern_sets = [chosen.pattern_set(name) for name in set_names] or list(chosen.pattern_sets)
     wanted = sorted(days)
+    missing = None if data or wanted or stale else configuration.missing_data(named)
+    if missing is not None and not (first and last):  # the days are those of the files
+        raise InputError(f"{missing} (`cep generate` makes days of trades to begin with)")
     if first or last:
         if wanted:
             raise InputError("give either --day, or --from and --to")

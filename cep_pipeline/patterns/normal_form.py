@@ -6,10 +6,11 @@ becomes a conjunction of conjuncts, each of which constrains exactly the clauses
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
+from typing import TypeVar
 
 from cep_pipeline.patterns.conditions import (
     AllOf,
@@ -382,8 +383,12 @@ class _Equality:
     sides: tuple[tuple[str, Element], tuple[str, Element]]
 
     @property
+    def ends(self) -> tuple[str, str]:
+        return self.sides[0][0], self.sides[1][0]
+
+    @property
     def variables(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self.sides)
+        return frozenset(self.ends)
 
     @property
     def elements(self) -> frozenset[Element]:
@@ -420,6 +425,8 @@ def with_agreement(clauses: tuple[Clause, ...], *, by_runs: bool) -> tuple[Claus
 
     Wherever `[k]` divides events by their keys, the equalities do so, too: in plans, statistics and all mechanisms.
     An attribute is taken if the equalities join all events of each clause, those of lists and negated ones included.
+    Beside `[k]` or PARTITION BY an equality such as `a.k = b.k` says nothing more: it is left out, so that no estimate
+    counts it twice.
     What an attribute of events says of their time stays as it is written: it bounds the time between them.
 
     Parameters
@@ -460,6 +467,8 @@ def _is_agreement(clause: Clause, attribute: str, *, by_runs: bool) -> bool:
         alone = [one for one in said if one.variables == {names[0]}]
         if any(one.elements.isdisjoint((Element.CURRENT, Element.PREVIOUS)) for one in alone):
             return False
+    if attribute in clause.agree_on:
+        return True
     if by_runs:
         if not all(pair in clause.precedence for pair in pairwise(names)):
             return False
@@ -485,15 +494,44 @@ def _joined(variables: Sequence[Variable], said: Iterable[_Equality]) -> bool:
     among = [one for one in said if one.variables <= names]
     if any(variable.kleene and not any(one.unifies(variable.name) for one in among) for variable in variables):
         return False
-    return _reached(variables[0].name, among) >= names
+    return len(connected_parts(names, (one.ends for one in among if one.joins))) == 1
 
 
-def _reached(start: str, said: Collection[_Equality]) -> set[str]:
-    reached, before = {start}, 0
-    while len(reached) > before:
-        before = len(reached)
-        reached.update(*(one.variables for one in said if one.joins and not one.variables.isdisjoint(reached)))
-    return reached
+def equal_variables(clause: Clause) -> dict[str, list[tuple[str, str]]]:
+    """The pairs of single positive variables whose events conjuncts ask to have one attribute equal, by attribute."""
+    single = {variable.name for variable in clause.positive if not variable.kleene}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for one in map(_equality, clause.conjuncts):
+        if one is not None and one.joins and one.variables <= single:
+            found.setdefault(one.attribute, []).append(one.ends)
+    return found
+
+
+Member = TypeVar("Member", int, str)
+
+
+def connected_parts(members: Iterable[Member], edges: Iterable[tuple[Member, Member]]) -> list[tuple[Member, ...]]:
+    """The parts of a graph that are connected, each in ascending order, those with the smallest members first.
+
+    Examples
+    --------
+    >>> connected_parts("abcde", [("d", "a"), ("e", "d")])
+    [('a', 'd', 'e'), ('b',), ('c',)]
+    """
+    above = {member: member for member in members}
+
+    def top(member: Member) -> Member:
+        while above[member] != member:
+            above[member] = above[above[member]]
+            member = above[member]
+        return member
+
+    for one, other in edges:
+        above[top(one)] = top(other)
+    found: dict[Member, list[Member]] = {}
+    for member in above:
+        found.setdefault(top(member), []).append(member)
+    return sorted(tuple(sorted(part)) for part in found.values())
 
 
 def _agreeing(clause: Clause, attribute: str) -> Clause:

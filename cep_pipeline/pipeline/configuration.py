@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
-from pydantic import ConfigDict, field_validator
+from pydantic import AfterValidator, ConfigDict, field_validator
 
 from cep_pipeline.compiled.object_code import read_cached, write_cached
 from cep_pipeline.documents import Document, checked, line_at, load_document, one_of, setting
@@ -204,6 +204,9 @@ def _check_name(name: str) -> str:
     return name
 
 
+_Name = Annotated[str, AfterValidator(_check_name)]
+
+
 class LimitSettings(Document):
     """The limits of a pattern on a day. A pattern that reaches one is stopped; the others have all their matches."""
 
@@ -374,7 +377,7 @@ class StreamSettings(Document):
         "The folder of the raw files, or its address in an object store; `cep run --data` names another.",
         example="data/cold_rooms",
     )
-    pattern_sets: dict[str, PatternSetSettings] = setting(
+    pattern_sets: dict[_Name, PatternSetSettings] = setting(
         "The pattern sets by name. A name has letters, digits and `_`, and does not begin with a digit. A stream "
         "without pattern sets is ingested and validated only.",
         example={"alarms": {"file": "patterns/alarms.sase"}},
@@ -402,11 +405,6 @@ class StreamSettings(Document):
         AdaptationSettings.model_construct(),
         example={"decision": "static"},
     )
-
-    @field_validator("pattern_sets")
-    @classmethod
-    def _names(cls, sets: dict[str, PatternSetSettings]) -> dict[str, PatternSetSettings]:
-        return {_check_name(name): settings for name, settings in sets.items()}
 
 
 _SECRET = re.compile(r"secret|access-key|account-key|token|credential|connection-string")
@@ -587,7 +585,7 @@ class PipelineSettings(Document):
 
     model_config = ConfigDict(title="Pipeline configuration")
 
-    streams: dict[str, StreamSettings] = setting(
+    streams: dict[_Name, StreamSettings] = setting(
         "The streams by name, at least one. A command without `--stream` takes the first one. A name has letters, "
         "digits and `_`, and does not begin with a digit.",
         example={"cold_rooms": {"schema": "streams/cold_rooms.yaml", "data": "data/cold_rooms"}},
@@ -626,10 +624,10 @@ class PipelineSettings(Document):
 
     @field_validator("streams")
     @classmethod
-    def _names(cls, streams: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
+    def _any(cls, streams: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
         if not streams:
             raise ValueError("at least one stream is needed")
-        return {_check_name(name): settings for name, settings in streams.items()}
+        return streams
 
 
 @dataclass(frozen=True)
@@ -813,14 +811,32 @@ class Configuration:
         """Load the schema of a stream, and nothing else of it."""
         from cep_pipeline.events.schema import StreamSchema
 
-        file = self.folder / self.stream_settings(name).schema_file
+        file = self._file(self.stream_settings(name).schema_file, "stream schema", ("streams", name, "schema"))
         schema = StreamSchema.load(file)
         if schema.name != name:
             raise InputError(
-                f"{file}: the schema is named {schema.name!r}, but {self.path} lists it as {name!r}; use one name, for "
-                "it is the namespace of the stream's tables"
+                f"{self._at('streams', name)}: the schema {file} is named {schema.name!r}, not {name!r}; use one name, "
+                "for it is the namespace of the stream's tables"
             )
         return schema
+
+    def _at(self, *place: str) -> str:
+        """The file, line and name of a setting, for messages."""
+        return f"{self.path}:{line_at(self.path, place)}: {'.'.join(place)}"
+
+    def _file(self, named: Path, what: str, place: tuple[str, ...]) -> Path:
+        """The path of a file that a setting names; InputError where there is none."""
+        file = self.folder / named
+        if not file.exists():
+            raise InputError(f"{self._at(*place)}: {file}: no such {what}; give the path of an existing file")
+        return file
+
+    def missing_data(self, name: str) -> str | None:
+        """A sentence that says so where the folder of a stream's raw files does not exist; of an object store none."""
+        folder = _resolved(self.folder, self.stream_settings(name).data)
+        if "://" in folder or Path(folder).exists():
+            return None
+        return f"{self._at('streams', name, 'data')}: there is no folder {folder}; `cep run` needs it, or --data FOLDER"
 
     def _pattern_set(
         self,
@@ -833,7 +849,7 @@ class Configuration:
         from cep_pipeline.language.scope import Swept
         from cep_pipeline.planning.planners import DEFAULT_PLANNER
 
-        file = self.folder / settings.file
+        file = self._file(settings.file, "pattern file", (*place, "file"))
         parameters = {
             key: read_parameter(value, self.folder)
             if isinstance(value, str)
@@ -850,9 +866,12 @@ class Configuration:
         try:
             _check_names(settings.limits.patterns, patterns)
             search = _search(planner, cost, alpha, settings, planning)
-            _check_mechanism(settings.mechanism)
         except InputError as error:
             raise InputError(f"{self.path}:{line_at(self.path, place)}: pattern set {name!r}: {error}") from error
+        try:
+            _check_mechanism(settings.mechanism)
+        except InputError as error:
+            raise InputError(f"{self._at(*place, 'mechanism')}: {error}") from error
         return PatternSet(
             name=name,
             file=file,

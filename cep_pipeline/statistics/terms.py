@@ -25,7 +25,7 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
     walk,
 )
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.normal_form import Clause, connected_parts, equal_variables
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.patterns.structure import EventType, type_alternatives
@@ -174,6 +174,21 @@ def agreeing_attributes(pattern: Pattern, clause: Clause) -> tuple[str, ...]:
     return tuple(attribute for attribute in clause.agree_on if attribute not in within)
 
 
+def equal_classes(clause: Clause) -> list[tuple[str, tuple[str, ...], list[tuple[str, str]]]]:
+    """The classes of variables that several equalities of an attribute join, such as `a.k = b.k AND b.k = c.k`.
+
+    Each is the attribute, the variables that are joined and the pairs that are written. What joins all variables of a
+    clause stands there as agreement (`with_agreement`).
+    """
+    found = []
+    for attribute, pairs in equal_variables(clause).items():
+        for names in connected_parts([variable.name for variable in clause.positive], pairs):
+            among = [pair for pair in pairs if pair[0] in names]
+            if len(among) > 1:
+                found.append((attribute, names, among))
+    return found
+
+
 def positive_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
     """The conjuncts that a plan places: over positive variables only, no part of a leaf, and no limit of a list.
 
@@ -207,6 +222,9 @@ def terms_of(patterns: Iterable[Pattern]) -> tuple[list[Leaf], list[PairConditio
             for attribute in agreeing_attributes(pattern, clause):
                 for one, other in combinations(clause.positive, 2):
                     conditions[agreement(pattern, clause, attribute, one.name, other.name)] = None
+            for attribute, names, _ in equal_classes(clause):
+                for pair in combinations(names, 2):
+                    conditions[agreement(pattern, clause, attribute, *pair)] = None
     for condition in conditions:
         leaves[condition.scope.first] = None
         leaves[condition.scope.second] = None

@@ -148,6 +148,12 @@ def test_a_folder_in_place_of_a_raw_file(project: Project) -> None:
 
 def test_a_data_folder_that_is_not_there(project: Project) -> None:
     assert_refused(run(project, "--data", "nowhere"), 2, "nowhere: no such data folder", "name the folder")
+    raw = project.folder / "raw"
+    raw.rename(project.folder / "moved")
+    try:
+        assert_refused(run(project), 2, "pipeline.yaml:4: streams.ticks.data: there is no folder", "--data FOLDER")
+    finally:
+        (project.folder / "moved").rename(raw)
 
 
 def test_a_missing_day(project: Project) -> None:

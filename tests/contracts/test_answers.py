@@ -47,6 +47,42 @@ def test_random_statement_is_answered_or_refused(mechanism: str, statement: Stat
         assert comparable(found) == comparable(evaluate([pattern], table))
 
 
+IMPLIED = (
+    ("SEQ(A a, B b, C c)", "a.x = b.x"),
+    ("AND(A a, B b, C c)", "a.x = c.x AND b.x = a.x"),
+    ("SEQ(A a, B+ b[], C c)", "b.x = a.x AND b[i].x = b[i-1].x"),
+    ("SEQ(A a, ~B n, C c)", "n.x = a.x"),
+    ("SEQ(A a, ~SEQ(B n, C m), C c)", "n.x = m.x AND m.x = c.x"),
+    ("SEQ(A+ a[])", "a[i].x = a[i-1].x"),
+    ("SEQ(A+ a[])", "a.x = a[1].x"),
+)
+"""Structures, and equalities that say no more than `[x]` does, but for those of a list of one event without a value."""
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    of=st.sampled_from(IMPLIED),
+    strategy=st.sampled_from(
+        ["skip_till_any_match", "skip_till_next_match", "strict_contiguity", "partition_contiguity"]
+    ),
+    partition=st.booleans(),
+    stream_rows=rows(),
+)
+def test_equalities_beside_agreement(
+    mechanism: str, of: tuple[str, str], strategy: str, partition: bool, stream_rows: list[Row]
+) -> None:
+    """They are not tested again where they follow from it."""
+    structure, equalities = of
+    agreement = equalities if partition else f"[x] AND {equalities}"
+    text = f"PATTERN {structure} WHERE {strategy} {{ {agreement} }} WITHIN 1 second"
+    [pattern] = cep.parse_patterns(f"{text} PARTITION BY x" if partition else text, stream_schema())
+    table = events_table(stream_rows)
+    found = answer_or_refusal(mechanism, pattern, table)
+    if found is not None:
+        assert comparable(found) == comparable(evaluate([pattern], table))
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), stream_rows=rows())

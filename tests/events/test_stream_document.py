@@ -59,7 +59,19 @@ def columns_of_types(columns: dict[Any, list[str]]) -> dict[str, Any]:
         (
             columns_of_types(5),  # type: ignore[arg-type]
             "columns:",
-            "source.columns: Input should be a valid list (found 5); or: Input should be a valid dictionary",
+            "source.columns: this should be a list (found 5); or: this should be a mapping (name: value) (found 5)",
+        ),
+        ({"timezone": 1}, "timezone:", "this should be text, in quotes (found 1); write for example `timezone: "),
+        ({"on_missing": "skp"}, "on_missing:", "'skip' (found 'skp'); write for example `on_missing: skip`"),
+        (
+            {"attributes": ["symbol"]},
+            "attributes:",
+            "should be a mapping (name: value) (found a list); write for example",
+        ),
+        (
+            {"quality": {"max_rejected_share": -1}},
+            "max_rejected_share:",
+            "write for example `max_rejected_share: 0.05`",
         ),
         (columns_of_types({"SPY": ["symbol", "price"]}), "columns:", "type 'SPY' lacks the column of the time"),
         (columns_of_types({"SPY": ["timestamp", "price"]}), "columns:", "type 'SPY' lacks the column of the type"),

@@ -124,6 +124,33 @@ def test_a_long_pattern_file_is_parsed_once_for_all_processes(
         (PIPELINE + "adaptation: {distances: 1}\n", 7, "did you mean 'distance'"),
         (PIPELINE + "warehouse:\n  properties:\n    s3.secret-access-key: x\n", 8, "set it in the environment"),
         (PIPELINE + "warehouse: {properties: {adls.sas-token: x}}\n", 7, "adls.sas-token is a credential"),
+        (PIPELINE + "statistics: 1 hour\n", 7, "should be a mapping (name: value) (found '1 hour'); write for example"),
+        (
+            PIPELINE + "statistics: {epsilon: low}\n",
+            7,
+            "should be a number (found 'low'); write for example `epsilon: 0",
+        ),
+        (
+            PIPELINE + "statistics: {window: 60}\n",
+            7,
+            "text, in quotes (found 60); write for example `window: 20 minutes`",
+        ),
+        (PIPELINE + "statistics: {window: 2 weeks}\n", 7, "write for example `window: 20 minutes`"),
+        (
+            PIPELINE + "limits: {max_matches: -5}\n",
+            7,
+            "or equal to 0 (found -5); write for example `max_matches: 1000000`",
+        ),
+        (PIPELINE + "spark: {from_events: yes}\n", 7, "a number; YAML reads yes, no, on and off as true and false"),
+        (PIPELINE + "retention: 3\n", 7, "retention: unknown setting; known are streams, warehouse"),
+        (
+            PIPELINE.replace("trades.yaml", "[trades.yaml]"),
+            3,
+            "text (found a list); write for example `schema: streams",
+        ),
+        (PIPELINE.replace("schema:", "schem:"), 3, "did you mean 'schema'"),
+        (PIPELINE.replace("  trades:", "  trades-2:"), 2, "streams.trades-2: 'trades-2' is no name"),
+        (PIPELINE + "streams: {}\n", 7, "'streams' is set twice, first in line 1"),
         ("streams: {}\n", 1, "at least one stream"),
         ("warehouse: {}\n", 1, "streams: this setting is required"),
         ("streams: [\n", 2, "no valid YAML"),
@@ -163,14 +190,25 @@ def test_variables_of_the_environment_stand_for_values(folder: Path, monkeypatch
         Configuration.load(path)
 
 
+def test_a_schema_of_another_name_and_a_missing_folder_are_told_with_their_lines(folder: Path) -> None:
+    path = folder / "pipeline.yaml"
+    path.write_text(PIPELINE + "  others: {schema: trades.yaml, data: nowhere}\n")
+    configuration = Configuration.load(path)
+    with pytest.raises(InputError, match=r"pipeline\.yaml:7: streams\.others: .*is named 'trades', not 'others'"):
+        configuration.stream("others")
+    assert str(configuration.missing_data("others")).startswith(f"{path}:7: streams.others.data: there is no folder")
+    (folder / "nowhere").mkdir()
+    assert configuration.missing_data("others") is None
+
+
 def test_missing_files_are_named(folder: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere\.yaml: no such pipeline configuration"):
         Configuration.load(folder / "nowhere.yaml")
     (folder / "market.sase").unlink()
-    with pytest.raises(InputError, match=r"market\.sase: no such pattern file"):
+    with pytest.raises(InputError, match=r"pipeline\.yaml:6: .*file: .*market\.sase: no such pattern file"):
         Configuration.load(folder / "pipeline.yaml").stream("trades")
     (folder / "trades.yaml").unlink()
-    with pytest.raises(InputError, match=r"trades\.yaml: no such stream schema"):
+    with pytest.raises(InputError, match=r"pipeline\.yaml:3: .*schema: .*trades\.yaml: no such stream schema"):
         Configuration.load(folder / "pipeline.yaml").stream("trades")
 
 
@@ -197,7 +235,7 @@ def test_a_pattern_set_names_its_mechanism(folder: Path) -> None:
     assert Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_sets[0].mechanism == "evaluation_tree"
     (folder / "pipeline.yaml").write_text(named.replace("evaluation_tree", "magic"))
     with pytest.raises(
-        InputError, match=r"pipeline\.yaml:\d+: pattern set 'market': .*mechanism 'magic'; there are: fused"
+        InputError, match=r"pipeline\.yaml:6: .*market\.mechanism: .*mechanism 'magic'; there are: fused"
     ):
         Configuration.load(folder / "pipeline.yaml").stream("trades")
 

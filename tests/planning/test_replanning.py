@@ -46,7 +46,9 @@ def of_any_shape(draw: st.DrawFn, max_size: int = 6) -> ClauseStatistics:
     conditions = tuple(
         replace(one, **draw(st.sampled_from([{}, {"equality": True}, {"span": True}]))) for one in known.conditions
     )
-    joints = tuple(replace(one, in_range=draw(st.booleans())) for one in known.joints)
+    joints = tuple(
+        replace(one, **draw(st.sampled_from([{}, {"in_range": True}, {"equality": True}]))) for one in known.joints
+    )
     kleene = draw(st.sets(st.integers(0, known.size - 1), max_size=2))
     return replace(
         known,

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.normal_form import connected_parts
 from cep_pipeline.planning.clause_plans import (
     ON_KERNEL,
     Alternative,
@@ -25,7 +26,6 @@ from cep_pipeline.planning.clause_plans import (
     WorkloadPlan,
 )
 from cep_pipeline.planning.costs.kernel import NUMBER, kernel_costs
-from cep_pipeline.planning.numbers.clause_questions import connected_parts
 from cep_pipeline.planning.numbers.logarithms import format_ln, format_number, from_ln, ln_sum
 from cep_pipeline.planning.orderings import (
     DecidingComparison,

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import combinations
+from itertools import chain, combinations
 from struct import Struct
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
 from cep_pipeline.patterns.implications import Implications, implications_of
-from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.patterns.normal_form import Clause, Variable, connected_parts
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import time_spans
 from cep_pipeline.planning.costs.conditions import kind_of
@@ -34,7 +34,13 @@ from cep_pipeline.planning.numbers.clause_statistics import (
 from cep_pipeline.planning.search.sums import Array
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
 from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
-from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
+from cep_pipeline.statistics.terms import (
+    agreeing_attributes,
+    equal_classes,
+    format_conjunct,
+    leaf_of,
+    positive_conjuncts,
+)
 
 
 def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> ClauseStatistics:
@@ -84,11 +90,12 @@ class ClauseQuestions:
             for conjunct in sorted(positive_conjuncts(clause), key=format_conjunct)
         ]
         self._agreements = [
-            {
-                (i, j): _UNKNOWN.agreement(pattern, clause, attribute, one.name, other.name)
-                for (i, one), (j, other) in combinations(enumerate(clause.positive), 2)
-            }
-            for attribute in agreeing_attributes(pattern, clause)
+            self._pairs(attribute, [*self._position]) for attribute in agreeing_attributes(pattern, clause)
+        ]
+        # Each has the pairs that are written, and all pairs.
+        self._equal = [
+            ([*chain(*(self._pairs(attribute, pair) for pair in written))], self._pairs(attribute, names))
+            for attribute, names, written in equal_classes(clause)
         ]
         self._priors = [prior for _, prior, *_ in self._conditions]
         self._keys, self._asks = [*self._leaves.values()], [prior.condition for prior in self._priors]
@@ -96,6 +103,16 @@ class ClauseQuestions:
         self._sequences = series_groups(clause)
         self._last = _last_in_order(clause)
         self._kleene = frozenset(self._position[variable.name] for variable in clause.positive if variable.kleene)
+
+    def _pairs(self, attribute: str, names: Iterable[str]) -> dict[tuple[int, int], Selectivity]:
+        """That the variables of each pair agree on an attribute, by their positions: keys and priors."""
+        pairs = combinations(sorted(names, key=self._position.__getitem__), 2)
+        return {
+            (self._position[one], self._position[other]): _UNKNOWN.agreement(
+                self._pattern, self._clause, attribute, one, other
+            )
+            for one, other in pairs
+        }
 
     @cached_property
     def tested(self) -> tuple[tuple[frozenset[str], str, Selectivity, str], ...]:
@@ -197,6 +214,8 @@ class ClauseQuestions:
         joints = self._joints(snapshot) if snapshot.joints else ()
         if self._implied.narrowed and window_us is not None:
             joints += self._gaps(window_us, ln_selectivities)
+        for written, pairs in self._equal:
+            joints += _equal_together(written, {pair: _ln_known(prior, snapshot) for pair, prior in pairs.items()})
         numbers = ClauseNumbers(
             (*ln_instances, *ln_events, *agreeing, *ln_selectivities), joints, len(rates) - 1 if last is None else last
         )
@@ -238,14 +257,22 @@ class ClauseQuestions:
         """
         rates = {key: planned_rate(snapshot, self.rate(name, snapshot)) for name, key in self._leaves.items()}
         asked = [prior for _, prior, *_ in self._conditions]
-        asked += [prior for pairs in self._agreements for prior in pairs.values()]
+        asked += self._agreeing
         return rates | {prior.condition: math.exp(_ln_known(prior, snapshot)) for prior in asked}
+
+    @property
+    def _agreeing(self) -> list[Selectivity]:
+        """The pairs that agree, by agreement or by equalities that follow from others: keys and priors."""
+        return [
+            prior for pairs in (*self._agreements, *(pairs for _, pairs in self._equal)) for prior in pairs.values()
+        ]
 
     @cached_property
     def row(self) -> ClauseRow | None:
         """The places of the numbers in snapshots; None where more has to be made of them than logarithms."""
         if (
             self._agreements
+            or self._equal
             or self._window_us is None
             or self._implied.narrowed
             or any(one.limits for one in self._clause.positive)
@@ -276,6 +303,7 @@ class ClauseQuestions:
         """True if a snapshot says no more of the clause than its row of numbers."""
         return (
             not snapshot.joints
+            and not self._equal
             and not self._implied.narrowed
             and (self._last is not None or not snapshot.order_profiles)
         )
@@ -293,7 +321,7 @@ class ClauseQuestions:
     @property
     def asked_numbers(self) -> list[tuple[str, Selectivity | None]]:
         """The keys of `numbers`, some of them twice; those of conditions with their priors."""
-        asked = [*self._priors, *(prior for pairs in self._agreements for prior in pairs.values())]
+        asked = [*self._priors, *self._agreeing]
         return [*((key, None) for key in self._leaves.values()), *((prior.condition, prior) for prior in asked)]
 
     def rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
@@ -528,35 +556,8 @@ class ClauseRow:
         self._keys = leaves, conditions
 
 
-Member = TypeVar("Member", int, str)
-
-
-def connected_parts(members: Iterable[Member], edges: Iterable[tuple[Member, Member]]) -> list[tuple[Member, ...]]:
-    """The parts of a graph that are connected, each in ascending order, those with the smallest members first.
-
-    Examples
-    --------
-    >>> connected_parts("abcde", [("d", "a"), ("e", "d")])
-    [('a', 'd', 'e'), ('b',), ('c',)]
-    """
-    above = {member: member for member in members}
-
-    def top(member: Member) -> Member:
-        while above[member] != member:
-            above[member] = above[above[member]]
-            member = above[member]
-        return member
-
-    for one, other in edges:
-        above[top(one)] = top(other)
-    found: dict[Member, list[Member]] = {}
-    for member in above:
-        found.setdefault(top(member), []).append(member)
-    return sorted(tuple(sorted(part)) for part in found.values())
-
-
 MOST_BOUNDED = 6
-"""Of more variables with bounds nothing is worked out: each set of them has a number."""
+"""Of more variables with bounds, or of one class, nothing is worked out: each set of them has a number."""
 _LITTLE = 1e-9
 
 
@@ -596,16 +597,56 @@ def _implied_gaps(
         for pair in combinations(bounded, 2)
         if pair in most or pair[::-1] in most
     }
+    found = _corrections(bounded, written, lambda chosen: _ln_tree(chosen, shares))
+    return tuple(JointCondition(places, ln_ratio, in_range=True) for places, ln_ratio in found.items())
+
+
+def _corrections(
+    members: Sequence[int], written: Mapping[tuple[int, ...], float], ln_expected: Callable[[Sequence[int]], float]
+) -> dict[tuple[int, ...], float]:
+    """The factors of sets, by their logarithms, that make of what is written of pairs what is expected of each set."""
     found: dict[tuple[int, ...], float] = {}
-    for size in range(2, len(bounded) + 1):
-        for chosen in combinations(bounded, size):
+    for size in range(2, len(members) + 1):
+        for chosen in combinations(members, size):
             inside = frozenset(chosen)
             known = sum(ln_ratio for smaller, ln_ratio in found.items() if inside.issuperset(smaller))
             known += sum(ln_share for pair, ln_share in written.items() if inside.issuperset(pair))
-            ln_ratio = _ln_tree(chosen, shares) - known
+            ln_ratio = ln_expected(chosen) - known
             if abs(ln_ratio) > _LITTLE:
                 found[chosen] = ln_ratio
-    return tuple(JointCondition(places, ln_ratio, in_range=True) for places, ln_ratio in found.items())
+    return found
+
+
+def _equal_together(
+    written: Sequence[tuple[int, int]], shares: Mapping[tuple[int, int], float]
+) -> tuple[JointCondition, ...]:
+    """The factors of sets of variables that equalities of one attribute join.
+
+    What is equal to one event of a class is equal to all of it, so the shares of three equalities of three events are
+    not multiplied: as of an `Agreement`, of each further variable only the most selective pair with the earlier ones
+    counts. So a further equality never raises an estimate, though it makes two classes one, or all of it agreement.
+
+    Parameters
+    ----------
+    written
+        The pairs of positions that conditions ask to be equal.
+    shares
+        The logarithm of the share of all pairs of the class that are equal.
+    """
+    members = sorted({place for pair in written for place in pair})
+    if len(members) > MOST_BOUNDED:
+        return ()
+
+    def ln_expected(chosen: Sequence[int]) -> float:
+        parts = connected_parts(chosen, (pair for pair in written if {*pair} <= {*chosen}))
+        return sum(
+            min((shares[earlier, place] for earlier in part[:number]), default=0.0)
+            for part in parts
+            for number, place in enumerate(part)
+        )
+
+    found = _corrections(members, {pair: written.count(pair) * shares[pair] for pair in written}, ln_expected)
+    return tuple(JointCondition(places, ln_ratio, equality=True) for places, ln_ratio in found.items())
 
 
 def _ln_share(

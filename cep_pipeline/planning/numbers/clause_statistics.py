@@ -76,11 +76,14 @@ class JointCondition:
     in_range
         Whether it is of bounds that follow from others, which the fused mechanism's index ranges fulfil, and no others
         do.
+    equality
+        Whether it is of equalities, so that it counts wherever their selectivities do.
     """
 
     positions: tuple[int, ...]
     ln_ratio: float
     in_range: bool = False
+    equality: bool = False
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.ln_ratio):
@@ -262,7 +265,8 @@ class ClauseStatistics(DerivedFacts):
     def candidates(self) -> ClauseStatistics:
         """The numbers without the conditions that have to be tested: of what is in window and order, and equal."""
         found = tuple(one for one in self.conditions if one.equality)
-        return replace(self, conditions=found, joints=(), shape=None)
+        joints = tuple(joint for joint in self.joints if joint.equality)
+        return replace(self, conditions=found, joints=joints, shape=None)
 
     @cached_property
     def passing(self) -> ClauseStatistics:
@@ -271,6 +275,7 @@ class ClauseStatistics(DerivedFacts):
             self,
             ln_instances=(0.0,) * self.size,
             conditions=tuple(one for one in self.conditions if not one.equality),
+            joints=tuple(joint for joint in self.joints if not joint.equality),
             agreements=(),
             sequences=(),
             shape=None,
@@ -288,7 +293,8 @@ class ClauseStatistics(DerivedFacts):
     def in_range(self) -> ClauseStatistics:
         """The numbers without the conditions that have to be tested: what the fused mechanism's index ranges find."""
         found = tuple(one for one in self.singles.conditions if one.equality or one.span)
-        joints = tuple(replace(joint, in_range=False) for joint in self.singles.joints if joint.in_range)
+        kept = (joint for joint in self.singles.joints if joint.in_range or joint.equality)
+        joints = tuple(replace(joint, in_range=False) for joint in kept)
         return replace(self.singles, conditions=found, joints=joints, shape=None)
 
     @cached_property

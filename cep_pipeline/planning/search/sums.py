@@ -338,9 +338,15 @@ def joined_factors(
     """Masks, kinds and values of conditions, and of the corrections for those that depend on each other."""
     return (
         np.concatenate((masks, np.array([mask_of(one.positions) for one in joints], np.int64))),
-        np.concatenate((kinds, np.array([RANGE if one.in_range else codes.JOINT for one in joints], np.int64))),
+        np.concatenate((kinds, np.array([_kind(one) for one in joints], np.int64))),
         np.concatenate((values, np.array([one.ln_ratio for one in joints], np.float64))),
     )
+
+
+def _kind(joint: JointCondition) -> int:
+    if joint.in_range:
+        return RANGE
+    return codes.EQUALITY if joint.equality else codes.JOINT
 
 
 def _edges(shape: ClauseShape, sets: Array) -> tuple[Array, Array]:

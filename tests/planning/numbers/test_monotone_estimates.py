@@ -73,6 +73,22 @@ def text_of(structure: str, chosen: Sequence[str], window: str) -> str:
     return f"PATTERN {structure}{where} WITHIN {window}"
 
 
+def assert_no_more(
+    structure: str,
+    chosen: Sequence[str],
+    further: str,
+    seed: int,
+    cost: str,
+    window: str = "2 seconds",
+    alpha: float = 0.0,
+) -> None:
+    """Plan the pattern with the chosen conjuncts, and with a further one: no estimate is higher."""
+    patterns = [*parse(text_of(structure, chosen, window)), *parse(text_of(structure, [*chosen, further], window))]
+    known = snapshot(patterns, seed)
+    before, after = (plan([pattern], known, "trivial", cost, alpha) for pattern in patterns)
+    assert_not_above(after, before)
+
+
 # In an OR some conditions are over several branches and constrain nothing, as the language warns.
 every_cost = pytest.mark.parametrize("cost", sorted(COSTS))
 
@@ -92,11 +108,52 @@ def test_a_further_conjunct(
     every = conjuncts(STRUCTURES[structure])
     chosen = draw.draw(st.lists(st.sampled_from(every), max_size=4, unique=True))
     further = draw.draw(st.sampled_from([conjunct for conjunct in every if conjunct not in chosen]))
-    patterns = [*parse(text_of(structure, chosen, window)), *parse(text_of(structure, [*chosen, further], window))]
-    known = snapshot(patterns, seed)
-    weight = 0.0 if cost == "latency" else alpha
-    before, after = (plan([pattern], known, "trivial", cost, weight) for pattern in patterns)
-    assert_not_above(after, before)
+    assert_no_more(structure, chosen, further, seed, cost, window, 0.0 if cost == "latency" else alpha)
+
+
+@every_cost
+@settings(deadline=None, max_examples=examples(40))
+@given(
+    structure=st.sampled_from(["SEQ(A a, B b, C c)", "AND(A a, B b, C c, A d)", "SEQ(A a, ~B n, AND(B b, C c), A d)"]),
+    draw=st.data(),
+    seed=st.integers(0, 10**6),
+)
+def test_a_further_equality(cost: str, structure: str, draw: st.DataObject, seed: int) -> None:
+    every = [conjunct for conjunct in conjuncts(STRUCTURES[structure]) if "sector" in conjunct]
+    every.append("b.sector = a.sector")
+    chosen = draw.draw(st.lists(st.sampled_from(every), max_size=4, unique=True))
+    further = draw.draw(st.sampled_from([conjunct for conjunct in every if conjunct not in chosen]))
+    assert_no_more(structure, chosen, further, seed, cost)
+
+
+@every_cost
+@pytest.mark.parametrize(
+    ("structure", "chosen", "further"),
+    [
+        ("SEQ(A a, B b, C c)", ["a.sector = b.sector", "[sector]"], "a.sector = c.sector"),
+        ("SEQ(A a, B b, C c)", ["[sector]"], "a.sector = b.sector"),
+        (
+            "AND(A a, B b, C c, A d)",
+            ["a.sector = b.sector", "b.sector = c.sector", "a.sector = c.sector"],
+            "a.sector = d.sector",
+        ),
+        ("AND(A a, B b, C c, A d)", ["a.sector = c.sector", "b.sector = c.sector"], "[sector]"),
+        ("AND(A a, B b, C c, A d)", ["a.sector = b.sector"], "b.sector = a.sector"),
+    ],
+)
+def test_equalities_that_follow_from_others(cost: str, structure: str, chosen: list[str], further: str) -> None:
+    """They count once: beside agreement not at all, and of three of three events only two."""
+    for seed in range(30):
+        assert_no_more(structure, chosen, further, seed, cost)
+
+
+@pytest.mark.parametrize("equalities", ["a.sector = b.sector", "a.sector = c.sector AND b.sector = c.sector"])
+def test_an_equality_beside_agreement_changes_nothing(equalities: str) -> None:
+    for same in ("[sector]", "a.sector = b.sector AND b.sector = c.sector"):
+        alone, beside = (
+            parse(text_of("SEQ(A a, B b, C c)", written, "2 seconds"))[0] for written in ([same], [same, equalities])
+        )
+        assert alone.clauses == beside.clauses
 
 
 @every_cost
