@@ -319,6 +319,19 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             ),
         ),
         Corner(
+            "lists above their first element, within 100 ms, counted by the second",
+            size(20_000),
+            "NumPy, the elements above each first one of each start",
+            partial(
+                _of_windows,
+                size(20_000),
+                "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[1].x",
+                _above_first,
+                100_000,
+                "SUMMARIZE count(*) AS count GROUP BY bucket(1 second) AS second",
+            ),
+        ),
+        Corner(
             "count four that rise, within 1 second",
             size(20_000),
             "NumPy, sums behind each start",
@@ -680,9 +693,11 @@ class _Window:
     of_ends: npt.NDArray[np.float64]
 
 
-def _of_windows(events: int, text: str, count: Callable[[_Window], int], window_us: int = 300_000) -> tuple[Work, Work]:
+def _of_windows(
+    events: int, text: str, count: Callable[[_Window], int], window_us: int = 300_000, summary: str = ""
+) -> tuple[Work, Work]:
     """Lists between A and C, beside a function that counts those of each A."""
-    table, pattern = drawn_events(events), _drawn_pattern(f"{text} WITHIN {window_us} us")
+    table, pattern = drawn_events(events), _drawn_pattern(f"{text} WITHIN {window_us} us {summary}")
     times, values = table["timestamp"].to_numpy(), table["x"].to_numpy()
     kinds = table["kind"].combine_chunks().indices.to_numpy()
     (starts, elements, ends), of_kind = ([own[kinds == code] for code in range(3)] for own in (times, values))
@@ -696,7 +711,15 @@ def _of_windows(events: int, text: str, count: Callable[[_Window], int], window_
             total += count(_Window(value, elements[here], of_kind[1][here], ends[there], of_kind[2][there]))
         return total
 
-    return _detection([pattern], table, _plan([pattern], table), "count"), _timed(peer)
+    plan = _plan([pattern], table)
+    if not summary:
+        return _detection([pattern], table, plan, "count"), _timed(peer)
+
+    def grouped() -> int:
+        [rows] = detect([pattern], table, plan).values()
+        return sum(map(int, rows["count"].to_pylist()))
+
+    return _timed(grouped), _timed(peer)
 
 
 def _sum_of_powers(exponents: Numbers, weights: Numbers) -> int:

@@ -868,8 +868,8 @@ def count_slice(
             unlisted = count_owned(pattern, detection.events, owned)
             if unlisted is not None:
                 return unlisted, True
-            mechanism, orders, counters = detection.mechanism, [detection.orders], detection.counters
-            for [blocks] in JointRun([pattern], mechanism, orders, detection.events, owned, counters, [None]).parts():
+            runner, orders, counters = detection.mechanism, [detection.orders], detection.counters
+            for [blocks] in JointRun([pattern], runner, orders, detection.events, owned, counters, [None]).parts():
                 found += count_blocks(blocks, detection.events)
             return found, True
     except (LimitReached, NoRoom, MemoryError):

@@ -19,8 +19,9 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.ownership import Finality, finality_of
+from cep_pipeline.slices.ownership import Finality, counts_in_partitions, finality_of, look_back
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import leaf_of, view_of_leaf
 
 NOT_COUNTED = "matches are not counted without being found"
 
@@ -53,14 +54,25 @@ def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, alway
         return _count_unswept(pattern, events)
     if any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses):
         return None
-    found = []
-    for rows in events.rows_in(owned):
-        part = PreparedEvents(
-            events.table.slice(0, rows), type_attribute=events.type_attribute, base_type=events.base_type
-        )
-        found.append(_count_unswept(pattern, part) if rows else 0)
-    before, within = found
+    first, end = events.rows_in(owned)
+    if first >= end:
+        return 0
+    begin = _reach_of(pattern, events, first)
+    before, within = (_count_unswept(pattern, _rows_of(events, begin, row)) for row in (first, end))
     return None if before is None or within is None else within - before
+
+
+def _reach_of(pattern: Pattern, events: PreparedEvents, row: int) -> int:
+    """The first row of a match whose last event has this row or a later one, and of what may reject it."""
+    if counts_in_partitions(pattern):
+        return 0
+    back = look_back([pattern])
+    return max(events.rows_before_time(int(events.timestamps[row]) - back.time_us) - back.positions, 0)
+
+
+def _rows_of(events: PreparedEvents, begin: int, end: int) -> PreparedEvents:
+    part = events.table.slice(begin, end - begin)
+    return PreparedEvents(part, type_attribute=events.type_attribute, base_type=events.base_type)
 
 
 def not_counted_because(pattern: Pattern) -> str | None:
@@ -85,9 +97,16 @@ def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
 
     counted = None
     if counted_by_parts(pattern, events):
-        orders = tuple(tuple(one.name for one in clause.positive) for clause in pattern.clauses)
+        orders = tuple(_rarest_first(clause, events) for clause in pattern.clauses)
         counted = count_by_clause(pattern, orders, events, Counters(wanted=False), _start_in_order, finding=True)
     return count_merged(pattern, events, Counters()) if counted is None else counted
+
+
+def _rarest_first(clause: Clause, events: PreparedEvents) -> tuple[str, ...]:
+    """The variables of a clause by the number of events that they may bind, with the lists behind."""
+    single = [one.name for one in clause.positive if not one.kleene]
+    sizes = {name: len(view_of_leaf(events, leaf_of(clause, name), 0, len(events))) for name in single}
+    return (*sorted(single, key=sizes.__getitem__), *(one.name for one in clause.positive if one.kleene))
 
 
 def _start_in_order(of: ClauseSlice, plan: OrderOrTree) -> CountedRun:
