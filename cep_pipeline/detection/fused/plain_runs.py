@@ -434,21 +434,22 @@ class PlainRuns:
         self.remade: list[RemadeColumn] = []
         self.runs: list[list[_Run]] = []  # those of the clauses of each pattern; none where one of them is not plain
         self.counted: list[bool] = []
+        alike: dict[tuple[bool, Hashable], list[_Run]] = {}
         for pattern, plans in zip(patterns, orders, strict=True):
             # A binding of several clauses is one match, and what negated structures and whole lists reject is listed.
             ordered = _plain_orders(pattern, plans)
-            listed = len({one.positive for one in pattern.clauses}) < len(pattern.clauses)
-            listed = listed or any(one.negated_structures or _lists_are_made(one) for one, _ in ordered)
-            self.counted.append(counted and not listed)
+            shared = len({one.positive for one in pattern.clauses}) < len(pattern.clauses)
+            asked = any(one.negated_structures or _lists_are_made(one) for one, _ in ordered)
+            self.counted.append(counted and not shared and not asked)
             self.runs.append([self._run(pattern, *one, listing=not self.counted[-1]) for one in ordered])
+            for run in self.runs[-1]:
+                if run.questions is not None:
+                    alike.setdefault((counted and not shared, run.questions.key), []).append(run)
         every = list(chain.from_iterable(self.runs))
         for number, run in enumerate(every):
             run.number = number
-        alike: dict[Hashable, list[_Run]] = {}
-        for run in every:
-            if run.questions is not None:
-                alike.setdefault(run.questions.key, []).append(run)
-        self.asked_together = list(alike.values())
+        # Whether the matches that pass are only counted, and the runs that ask alike.
+        self.asked_together = [(only_counted, runs) for (only_counted, _), runs in alike.items()]
         self.every = every
         self.of_levels = _Groups([run.leaves for run in every])
         self.of_all = _Groups(
@@ -683,18 +684,19 @@ class PlainRuns:
             for place, known in (ended if self.asked_together else {}).items()
             for run, one in zip(self.runs[place], known, strict=True)
         }
-        for runs in self.asked_together:
-            of_slice.ask([(run, of_runs[run.number]) for run in runs if run.number in of_runs])
+        for only_counted, runs in self.asked_together:
+            of_slice.ask([run for run in runs if run.number in of_runs], of_runs, counted=only_counted)
         for place, known in ended.items():
+            known = [of_runs.get(run.number, one) for run, one in zip(self.runs[place], known, strict=True)]
             found[place] = known[0] if len(known) == 1 else _of_clauses(known)
         return found
 
 
 def _of_clauses(found: Sequence[FoundAtOnce]) -> FoundAtOnce:
     """The matches of all clauses of a pattern."""
+    blocks, count = [block for one in found for block in one.blocks], partial(_count_all, found)
     numbers = [one.number for one in found if one.number is not None]
-    number = sum(numbers) if numbers else None
-    return FoundAtOnce([block for one in found for block in one.blocks], partial(_count_all, found), number)
+    return FoundAtOnce([], count, sum(numbers) + sum(map(len, blocks))) if numbers else FoundAtOnce(blocks, count)
 
 
 def _count_all(found: Sequence[FoundAtOnce], counters: Counters) -> None:
@@ -953,12 +955,25 @@ class _Slice:
             self._kept.append(values)
             self._clocks[number] = values.ctypes.data
 
-    def ask(self, found: Sequence[tuple[_Run, FoundAtOnce]]) -> None:
-        """Take out of what runs that ask alike have found the matches that do not pass, or are not owned."""
-        some = [(run, run.questions, one) for run, one in found if run.questions is not None and one.blocks]
+    def ask(self, runs: Sequence[_Run], found: dict[int, FoundAtOnce], *, counted: bool) -> None:
+        """Take out of what runs that ask alike have found the matches that do not pass, or are not owned.
+
+        Parameters
+        ----------
+        found
+            What each run has found, by its number.
+        counted
+            Whether only the number of matches is wanted.
+        """
+        some = [(run, run.questions, found[run.number]) for run in runs if run.questions is not None]
+        some = [one for one in some if one[2].blocks]
         asked, blocks = [questions for _, questions, _ in some], [one.blocks[0] for *_, one in some]
-        kept, fulfil = that_hold(asked, blocks, self._events)
-        for (run, _, one), block, number in zip(some, kept, fulfil, strict=True):
+        counted = counted and self._owned == EVERYTHING
+        kept, numbers = that_hold(asked, blocks, self._events, counted=counted)
+        for (run, _, one), block, number in zip(some, kept, numbers, strict=True):
+            if counted:
+                found[run.number] = FoundAtOnce([], one.count, number)
+                continue
             if run.number in self._lists_made:
                 self._lists_made[run.number].passed = number
                 block = self._owned_lists(run, block)

@@ -9,7 +9,7 @@ conditions compare with alone, are asked together.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -82,7 +82,7 @@ class Questions:
 
 
 def that_hold(
-    asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents
+    asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool = False
 ) -> tuple[list[Block], list[int]]:
     """The matches that pass, and how many matches fulfil the conditions on lists.
 
@@ -92,20 +92,24 @@ def that_hold(
         Questions with one key.
     blocks
         Matches, one block for each of them, all of fixed width or all of variable width.
+    counted
+        Whether only the number of the matches that pass is wanted: then it is the second result, and the first one is
+        as it was given.
     """
     found, fulfil = list(blocks), [0] * len(blocks)
     some = [place for place, block in enumerate(blocks) if len(block)]
     for start, stop in pieces(np.array([blocks[place].rows.size for place in some], np.int64), EVENTS_AT_ONCE):
         go_on()
         part = some[start:stop]
-        kept, counts = _that_hold([asked[place] for place in part], [blocks[place] for place in part], events)
+        own = [asked[place] for place in part], [blocks[place] for place in part]
+        kept, counts = _that_hold(*own, events, counted=counted)
         for place, block, count in zip(part, kept, counts, strict=True):
             found[place], fulfil[place] = block, count
     return found, fulfil
 
 
 def _that_hold(
-    asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents
+    asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool
 ) -> tuple[Sequence[Block], list[int]]:
     of = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
     together = _joined(blocks)
@@ -114,9 +118,11 @@ def _that_hold(
     fulfil = np.bincount(of[keep], minlength=len(blocks)).tolist()
     if keep.any():
         _reject(asked[0], together, bound, keep, events)
+    counts = np.bincount(of[keep], minlength=len(blocks))
+    if counted:
+        return blocks, counts.tolist()
     if keep.all():
         return blocks, fulfil
-    counts = np.bincount(of[keep], minlength=len(blocks))
     return _parted(together.take(keep), counts, [block.clause for block in blocks]), fulfil
 
 
@@ -149,16 +155,22 @@ def events_of(block: Block) -> dict[str, Array | Lists]:
     positive = block.clause.positive
     if isinstance(block, MatchBlock):
         return {variable.name: rows for variable, rows in zip(positive, block.rows, strict=True)}
-    width, count = len(positive), len(block)
-    owners = np.repeat(np.arange(0, count * width, width), np.diff(block.offsets))
-    sizes = np.bincount(owners + block.variables, minlength=count * width).reshape(count, width)
-    starts = block.offsets[:-1, np.newaxis] + np.cumsum(sizes, axis=1) - sizes
-    return {
-        variable.name: Lists(starts[:, place], sizes[:, place], block.rows)
-        if variable.kleene
-        else block.rows[starts[:, place]]
-        for place, variable in enumerate(positive)
-    }
+    starts, ends = block.offsets[:-1], block.offsets[1:]
+    behind = len(positive)
+    bound: dict[str, Array | Lists] = {}
+    for place, variable in enumerate(positive):
+        behind -= 1
+        if not variable.kleene:
+            bound[variable.name] = block.rows[starts]
+            starts = starts + 1
+            continue
+        if any(one.kleene for one in positive[place + 1 :]):
+            lengths = np.add.reduceat(block.variables == place, block.offsets[:-1], dtype=np.int64)
+        else:  # all that is left is single events
+            lengths = ends - starts - behind
+        bound[variable.name] = Lists(starts, lengths, block.rows)
+        starts = starts + lengths
+    return bound
 
 
 def _joined(blocks: Sequence[Block]) -> Block:
@@ -170,8 +182,8 @@ def _joined(blocks: Sequence[Block]) -> Block:
         return MatchBlock(singles[0].clause, np.concatenate([block.rows for block in singles], axis=1))
     lists = [block for block in blocks if isinstance(block, ListBlock)]
     before = np.cumsum([0, *(len(block.rows) for block in lists)])
-    ends = [block.offsets[1:] + begin for block, begin in zip(lists, before, strict=False)]
-    offsets = np.concatenate((np.zeros(1, np.int64), *ends))
+    ends = np.concatenate([block.offsets[1:] for block in lists])
+    offsets = np.append(0, ends + np.repeat(before[:-1], [len(block) for block in lists]))
     rows, variables = ([getattr(block, name) for block in lists] for name in ("rows", "variables"))
     return ListBlock(lists[0].clause, offsets, np.concatenate(rows), np.concatenate(variables))
 
@@ -186,9 +198,5 @@ def _parted(block: Block, counts: Array, clauses: Sequence[Clause]) -> list[Bloc
     for start, stop, clause in spans:
         first, end = int(block.offsets[start]), int(block.offsets[stop])
         offsets = block.offsets[start : stop + 1] - first
-        found.append(
-            replace(
-                block, clause=clause, offsets=offsets, rows=block.rows[first:end], variables=block.variables[first:end]
-            )
-        )
+        found.append(ListBlock(clause, offsets, block.rows[first:end], block.variables[first:end]))
     return found
