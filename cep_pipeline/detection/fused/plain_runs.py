@@ -57,7 +57,7 @@ from cep_pipeline.detection.fused.programs import (
     SCRATCH_STRIDE,
     STATE,
 )
-from cep_pipeline.detection.fused.questions import Questions, that_hold
+from cep_pipeline.detection.fused.questions import Asked, Questions, that_hold
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.compiled_lists import (
@@ -73,6 +73,7 @@ from cep_pipeline.detection.kleene.compiled_lists import (
 from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
+from cep_pipeline.detection.negated_structures import JoinedClause, joined_clauses
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.composing import EVENT_TYPE
@@ -128,6 +129,8 @@ class _Reach(NamedTuple):
         They decide what is owned by this finality.
     reads
         Whether they are all rows that the slice reads, as those of the events behind which lists are looked for.
+    whole
+        Whether they are all rows there are, as those of the bindings of negated structures.
     window, ties, partition_by, partitioned
         What says how far a window reaches back.
     """
@@ -138,10 +141,17 @@ class _Reach(NamedTuple):
     ties: Ties
     partition_by: tuple[str, ...]
     partitioned: bool
+    whole: bool = False
 
     def rows(self, pattern: Pattern, events: PreparedEvents, owned: Owned) -> tuple[int, int]:
         """Rows [first, end), of a pattern that has this reach."""
-        return deciding_rows(pattern, events, reading(pattern, events, owned) if self.reads else owned, self.finality)
+        return deciding_rows(pattern, events, self.owned(pattern, events, owned), self.finality)
+
+    def owned(self, pattern: Pattern, events: PreparedEvents, owned: Owned) -> Owned:
+        """The part of the stream that decides of them what is final."""
+        if self.whole:
+            return EVERYTHING
+        return reading(pattern, events, owned) if self.reads else owned
 
 
 class _Leaf(NamedTuple):
@@ -323,12 +333,16 @@ class _Run:
         The clause over the variables that bind one event, and their order.
     reach
         The number of its reach.
+    by_view
+        Whether its views say what is owned, so that nothing is asked about rows.
     leaves, negated
         The numbers of the leaves by level, and of those of the negated variables.
     known, lists
         The layout of the runs of the clause in this order, and the lists behind it, if it has some.
     questions
         What its matches are asked; None: nothing.
+    bindings
+        The runs that find the bindings of its negated structures, one for each of `questions.joined`.
     layout, stages, searches
         That layout and its stages, and the searches for lists; none as long as nothing is known.
     number
@@ -345,11 +359,13 @@ class _Run:
     order: tuple[str, ...]
     finality: Finality
     reach: int
+    by_view: bool
     leaves: tuple[int, ...]
     negated: tuple[int, ...]
     known: KnownLayout
     lists: tuple[ListStep, ...]
     questions: Questions | None
+    bindings: tuple[_Run, ...] = ()
     layout: RunLayout | None = None
     stages: tuple[_Stage, ...] = ()
     searches: tuple[_Part, ...] = ()
@@ -446,6 +462,7 @@ class PlainRuns:
                 if run.questions is not None:
                     alike.setdefault((counted and not shared, run.questions.key), []).append(run)
         every = list(chain.from_iterable(self.runs))
+        every += [bindings for run in every for bindings in run.bindings]
         for number, run in enumerate(every):
             run.number = number
         # Whether the matches that pass are only counted, and the runs that ask alike.
@@ -458,32 +475,44 @@ class PlainRuns:
         self._lay_out([run for run in every if run.is_known])
         self._find_together(every)
 
-    def _run(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, listing: bool) -> _Run:
+    def _run(
+        self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, listing: bool, whole: bool = False
+    ) -> _Run:
         finality, lists, bound = finality_of(pattern, clause), _lists_of(pattern, clause, order), clause
         questions = _questions(pattern, clause, order, lists)
+        bindings: tuple[_Run, ...] = ()
+        if questions is not None and questions.joined:
+            clauses = [one.bindings for one in questions.joined if one.bindings is not None]
+            bindings = tuple(
+                self._run(pattern, one, tuple(variable.name for variable in one.positive), listing=True, whole=True)
+                for one in clauses
+            )
         if lists:
             bound, order = lists[0].behind.bound_clause, lists[0].behind.bound_order
         # Events behind which lists are looked for may all come before the slice.
         last, decides = last_variable(pattern, bound), Finality.LAST_EVENT if lists else finality
         at_end = decides is Finality.WINDOW_END
-        by_view = self.from_start or at_end or last is not None
+        from_start = self.from_start or whole
+        by_view = from_start or at_end or last is not None
         known = known_layout(pattern, bound, order, (by_view, bool(lists)))
         layout = known.layout
         keys = layout.keys if layout is not None else (None,) * len(order)
         window = pattern.window, pattern.ties, pattern.partition_by, bool(clause.partition_by)
-        reach = self.reaches.number_of(_Reach(decides, bool(lists), *window))
+        reach = self.reaches.number_of(_Reach(decides, bool(lists), *window, whole))
         if reach == len(self.reaching):
             self.reaching.append(pattern)
 
         def number_of(leaf: EventLeaf, back: int, key: tuple[str, ...] | None = None) -> int:
-            return self.leaves.number_of(_Leaf(leaf, reach, 0 if self.from_start else back, key))
+            return self.leaves.number_of(_Leaf(leaf, reach, 0 if from_start else back, key))
 
         leaves = tuple(
             number_of(leaf_of(bound, name), 0 if at_end or name == last else 1, key)
             for name, key in zip(order, keys, strict=True)
         )
         negated = tuple(number_of(leaf_of(bound, variable.name), 2) for variable in bound.negated)
-        run = _Run(pattern, clause, bound, order, finality, reach, leaves, negated, known, lists, questions)
+        run = _Run(
+            pattern, clause, bound, order, finality, reach, by_view, leaves, negated, known, lists, questions, bindings
+        )
         if layout is None:
             return run
         run.layout, run.stages = layout, tuple(self._stage(run, stage) for stage in layout.stages)
@@ -648,7 +677,7 @@ class PlainRuns:
     @property
     def complete(self) -> bool:
         """False if a run has been laid out, or laid out anew, since these were put together."""
-        return all(run.is_current for run in chain.from_iterable(self.runs))
+        return all(run.is_current for run in self.every)
 
     def over(self, events: PreparedEvents, owned: Owned, counters: Counters) -> list[FoundAtOnce | None] | None:
         """The owned matches of each pattern; None for those that are left to runs by themselves.
@@ -661,7 +690,7 @@ class PlainRuns:
         if first_row >= end_row or not times_are_plain(events):
             return found
         of_slice = _Slice(self, events, owned)
-        learnt = [of_slice.learn(run) for run in chain.from_iterable(self.runs) if run.is_to_be_learnt]
+        learnt = [of_slice.learn(run) for run in self.every if run.is_to_be_learnt]
         if any(learnt):
             return None
         begun = [place for place, runs in enumerate(self.runs) if runs and all(map(of_slice.begin, runs))]
@@ -669,10 +698,12 @@ class PlainRuns:
             begun = [
                 place for place in begun if all(of_slice.counts_as_alone(run, counters) for run in self.runs[place])
             ]
-        lacking = of_slice.make_columns([run for place in begun for run in self.runs[place]])
+        runs = [run for place in begun for run in self.runs[place]]
+        runs += [one for run in runs if all(map(of_slice.begin, run.bindings)) for one in run.bindings]
+        lacking = of_slice.make_columns(runs)
         if lacking:
             begun = [place for place in begun if lacking.isdisjoint(run.number for run in self.runs[place])]
-        of_slice.write_words([run for place in begun for run in self.runs[place]])
+        of_slice.write_words([run for run in runs if run.number not in lacking])
         ended: dict[int, list[FoundAtOnce]] = {}
         for place in begun:
             of_clauses = [of_slice.found(run, counted=self.counted[place]) for run in self.runs[place]]
@@ -781,7 +812,8 @@ class _Slice:
         learnt = False
         if not run.known.looked:
             levels = self._alone(run).searching_levels()
-            if levels is not None:
+            # In a slice that begins within the first instant of its events a run alone may ask nothing about rows.
+            if levels is not None and (run.lists or (levels.planned.first_owned is None) is run.by_view):
                 run.known.learn(levels)
             learnt = run.known.layout is not None
         owned = reading(run.pattern, self._events, self._owned)
@@ -793,7 +825,7 @@ class _Slice:
     def _alone(self, run: _Run) -> KernelRun:
         """The run by itself, without lists."""
         reach = self._of.reaches.things[run.reach]
-        owned = reading(run.pattern, self._events, self._owned) if reach.reads else self._owned
+        owned = reach.owned(run.pattern, self._events, self._owned)
         of = run.pattern, run.bound, run.order, self._events, owned
         return KernelRun(*of, finality=reach.finality, as_places=reach.reads)
 
@@ -888,6 +920,7 @@ class _Slice:
     def write_words(self, runs: Sequence[_Run]) -> None:
         """Make the ranges of runs, and write all addresses into the words."""
         of, chosen = self._of, self._chosen(runs)
+        self._written = {run.number for run in runs}
         self._state, self._counts = np.zeros(of.numbers[0], np.int64), np.zeros(of.numbers[1], np.int64)
         if not chosen.any():
             return
@@ -965,12 +998,12 @@ class _Slice:
         counted
             Whether only the number of matches is wanted.
         """
-        some = [(run, run.questions, found[run.number]) for run in runs if run.questions is not None]
-        some = [one for one in some if one[2].blocks]
-        asked, blocks = [questions for _, questions, _ in some], [one.blocks[0] for *_, one in some]
+        some = [(run, found[run.number]) for run in runs if found[run.number].blocks]
+        asked = [Asked(run.questions, self._bindings(run)) for run, _ in some if run.questions is not None]
+        blocks = [one.blocks[0] for _, one in some]
         counted = counted and self._owned == EVERYTHING
         kept, numbers = that_hold(asked, blocks, self._events, counted=counted)
-        for (run, _, one), block, number in zip(some, kept, numbers, strict=True):
+        for (run, one), block, number in zip(some, kept, numbers, strict=True):
             if counted:
                 found[run.number] = FoundAtOnce([], one.count, number)
                 continue
@@ -978,6 +1011,17 @@ class _Slice:
                 self._lists_made[run.number].passed = number
                 block = self._owned_lists(run, block)
             one.blocks[:] = [block] if len(block) else []
+
+    def _bindings(self, run: _Run) -> list[Array] | None:
+        """The bindings of a run's negated structures, one after another; None where they are not to be found here."""
+        found: list[Array] = []
+        for one in run.bindings:
+            made = self.found(one, counted=False) if one.number in self._written else None
+            if made is None:
+                return None
+            of_none = np.empty((len(one.order), 0), np.int32)
+            found.append(next((block.rows for block in made.blocks), of_none))
+        return found if found else None
 
     def found(self, run: _Run, *, counted: bool) -> FoundAtOnce | None:
         """The matches of a run that has begun, or their number; None where it does not come to an end.
@@ -1194,9 +1238,22 @@ def _questions(
     pattern: Pattern, clause: Clause, order: tuple[str, ...], lists: tuple[ListStep, ...]
 ) -> Questions | None:
     """The questions that whole matches of a clause are asked; None: there are none."""
-    questions = Questions(pattern, clause, conditions_left(clause, order, lists) if lists else ())
+    conditions, joined = conditions_left(clause, order, lists) if lists else (), tuple(joined_clauses(pattern, clause))
+    questions = Questions(
+        pattern, clause, conditions, joined if all(_has_plain_bindings(pattern, one) for one in joined) else ()
+    )
     asks = questions.conditions or questions.asks_of_events or clause.negated_structures
     return questions if asks else None
+
+
+def _has_plain_bindings(pattern: Pattern, joined: JoinedClause) -> bool:
+    """True if the bindings of a clause of a negated structure are found by a plain run."""
+    found = joined.bindings
+    return (
+        found is not None
+        and all(one.variables for one in found.conjuncts)
+        and not implied_by(found, pattern.window, pattern.ties).contradiction
+    )
 
 
 def _lists_are_made(clause: Clause) -> bool:

@@ -11,12 +11,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, rejected_by_events
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.negated_structures import rejected_by_structures, structure_checks
+from cep_pipeline.detection.negated_structures import (
+    JoinedClause,
+    rejected_by_bindings,
+    rejected_by_structures,
+    structure_checks,
+)
 from cep_pipeline.expressions.columns import Array, ColumnSource
 from cep_pipeline.expressions.evaluate import WithNumbers
 from cep_pipeline.expressions.lists import Lists, holds_over_lists, pieces
@@ -42,24 +48,39 @@ class Questions:
         The clause of a pattern.
     conditions
         The conditions on whole lists.
+    joined
+        For each clause of its negated structures that clause beside its own, where the bindings are found like matches.
     """
 
     pattern: Pattern
     clause: Clause
     conditions: tuple[Conjunct, ...]
+    joined: tuple[JoinedClause, ...] = ()
 
     @cached_property
     def key(self) -> Hashable:
         """Equal for questions that are asked together."""
-        clause, pattern = self.clause, self.pattern
+        clause = self.clause
         bound = tuple((variable.name, variable.kleene) for variable in clause.positive)
         about = bound, self._lifted[0], tuple(one.type for one in self.numbers)
         if not (self.asks_of_events or clause.negated_structures):
             return about
+        if not self.asks_of_events and self.joined:
+            return about, self._of_pattern, tuple(one.alike for one in self.joined)
+        return about, self.rules
+
+    @property
+    def rules(self) -> Hashable:
+        """Equal for questions that ask alike of events."""
+        clause, negated = self.clause, {variable.name for variable in self.clause.negated}
         rules = clause.positive, clause.negated, clause.precedence, clause.agree_on, clause.negated_structures
-        of_pattern = pattern.window, pattern.ties, pattern.partition_by, pattern.type_attribute, pattern.base_type
-        negated = {variable.name for variable in clause.negated}
-        return about, rules, of_pattern, tuple(c for c in clause.conjuncts if not negated.isdisjoint(c.variables))
+        asking = tuple(conjunct for conjunct in clause.conjuncts if not negated.isdisjoint(conjunct.variables))
+        return rules, self._of_pattern, asking
+
+    @property
+    def _of_pattern(self) -> Hashable:
+        pattern = self.pattern
+        return pattern.window, pattern.ties, pattern.partition_by, pattern.type_attribute, pattern.base_type
 
     @property
     def asks_of_events(self) -> bool:
@@ -81,8 +102,21 @@ class Questions:
         return without_numbers(self.conditions)
 
 
+class Asked(NamedTuple):
+    """What the matches of one run are asked.
+
+    Attributes
+    ----------
+    bindings
+        All bindings of its negated structures, int32 rows for each of `questions.joined`; None: they are not found yet.
+    """
+
+    questions: Questions
+    bindings: Sequence[Array] | None = None
+
+
 def that_hold(
-    asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool = False
+    asked: Sequence[Asked], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool = False
 ) -> tuple[list[Block], list[int]]:
     """The matches that pass, and how many matches fulfil the conditions on lists.
 
@@ -109,15 +143,21 @@ def that_hold(
 
 
 def _that_hold(
-    asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool
+    asked: Sequence[Asked], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool
 ) -> tuple[Sequence[Block], list[int]]:
     of = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
     together = _joined(blocks)
-    bound = events_of(together) if asked[0].conditions or asked[0].asks_of_events else {}
-    keep = _fulfils(asked, together, bound, of, events)
+    first = asked[0].questions
+    bound = events_of(together) if first.conditions or first.asks_of_events else {}
+    keep = _fulfils([one.questions for one in asked], together, bound, of, events)
     fulfil = np.bincount(of[keep], minlength=len(blocks)).tolist()
-    if keep.any():
-        _reject(asked[0], together, bound, keep, events)
+    if first.asks_of_events and keep.any():
+        places = np.flatnonzero(keep)
+        found = Bindings(bound, together.first_rows(), together.last_rows()).take(places)
+        keep[places] = ~rejected_by_events(BindingRules(first.pattern, first.clause, events), found)
+    if first.clause.negated_structures and keep.any():
+        places = np.flatnonzero(keep)
+        keep[places] = ~_rejected(asked, together.take(keep), of[places], events)
     counts = np.bincount(of[keep], minlength=len(blocks))
     if counted:
         return blocks, counts.tolist()
@@ -137,17 +177,32 @@ def _fulfils(
     return keep
 
 
-def _reject(
-    asked: Questions, block: Block, bound: dict[str, Array | Lists], keep: Array, events: PreparedEvents
-) -> None:
-    """Take out of `keep` the matches that what is negated rejects."""
-    if asked.asks_of_events:
-        places = np.flatnonzero(keep)
-        found = Bindings(bound, block.first_rows(), block.last_rows()).take(places)
-        keep[places] = ~rejected_by_events(BindingRules(asked.pattern, asked.clause, events), found)
-    if asked.clause.negated_structures and keep.any():
-        checks = structure_checks(asked.pattern, asked.clause, events)
-        keep[np.flatnonzero(keep)] = ~rejected_by_structures(checks, block.take(keep))
+def _rejected(asked: Sequence[Asked], block: Block, of: Array, events: PreparedEvents) -> Array:
+    """bool: the matches that a negated composite or list rejects; `of` is the number of each match's questions."""
+    rejected = np.zeros(len(block), np.bool_)
+    known = [number for number, one in enumerate(asked) if one.bindings is not None]
+    if known:
+        numbers = np.full(len(asked), -1)
+        numbers[known] = np.arange(len(known))
+        some = numbers[of] >= 0
+        own, own_of = block.take(some), numbers[of[some]]
+        for place in range(len(asked[0].questions.joined)):
+            joined = [asked[number].questions.joined[place] for number in known]
+            bindings = [found[place] for number in known if (found := asked[number].bindings) is not None]
+            pattern = asked[0].questions.pattern
+            rejected[some] |= rejected_by_bindings(pattern, joined, bindings, own, own_of, events)
+    alike: dict[Hashable, list[int]] = {}
+    for number, one in enumerate(asked):
+        if one.bindings is None:
+            alike.setdefault(one.questions.rules, []).append(number)
+    for members in alike.values():
+        some = np.isin(of, members)
+        if some.any():
+            first = asked[members[0]].questions
+            rejected[some] = rejected_by_structures(
+                structure_checks(first.pattern, first.clause, events), block.take(some)
+            )
+    return rejected
 
 
 def events_of(block: Block) -> dict[str, Array | Lists]:
