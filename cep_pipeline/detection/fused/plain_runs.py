@@ -391,6 +391,12 @@ class _Run:
         """The number of conditions on the variable of each level alone."""
         return tuple(len(filters_of(self.bound, name)) for name in self.order)
 
+    @cached_property
+    def takes_all(self) -> bool:
+        """True if every event of its one variable is a match."""
+        final = self.stages[-1]
+        return final.part is None and not final.layout.asks and not self.lists
+
     @property
     def is_known(self) -> bool:
         """True if nothing of it is still to be learnt."""
@@ -1016,11 +1022,10 @@ class _Slice:
         """The bindings of a run's negated structures, one after another; None where they are not to be found here."""
         found: list[Array] = []
         for one in run.bindings:
-            made = self.found(one, counted=False) if one.number in self._written else None
-            if made is None:
+            rows = self._rows_found(one) if one.number in self._written else None
+            if rows is None:
                 return None
-            of_none = np.empty((len(one.order), 0), np.int32)
-            found.append(next((block.rows for block in made.blocks), of_none))
+            found.append(rows)
         return found if found else None
 
     def found(self, run: _Run, *, counted: bool) -> FoundAtOnce | None:
@@ -1029,30 +1034,42 @@ class _Slice:
         They are still to be asked what the run asks of whole matches.
         """
         go_on()
+        count, waits = partial(self._count, run), run.finality is Finality.WINDOW_END
         if self._empty[run.number]:
-            return FoundAtOnce([], partial(self._count, run), 0 if counted else None)
-        final = run.stages[-1]
-        if final.part is None and not final.layout.asks and not run.lists:  # all events are matches
-            rows = self._rows_of_leaf(run.leaves[0])[np.newaxis]
-        else:
-            found = self._bound(run)
-            if found is None:
-                run.resting = LEFT_OUT
+            return FoundAtOnce([], count, 0 if counted else None)
+        if run.lists or (counted and not waits):
+            number = self._bound(run)
+            if number is None:
                 return None
-            if not found:
-                return FoundAtOnce([], partial(self._count, run), 0 if counted else None)
-            if run.lists:
-                return self._found_lists(run, found, counted=counted)
-            rows = self._as_rows(run, found)
-        if rows.size and run.finality is Finality.WINDOW_END:
+            if run.lists and number:
+                return self._found_lists(run, number, counted=counted)
+            return FoundAtOnce([], count, number if counted else None)
+        rows = self._rows_found(run)
+        if rows is None:
+            return None
+        if rows.size and waits:
             rows = final_rows(run.pattern, self._events, self._owned, run.finality, rows, self._counts_of(run))
         if counted:
-            return FoundAtOnce([], partial(self._count, run), rows.shape[1])
-        block = MatchBlock(run.clause, rows.copy())
-        return FoundAtOnce([block] if len(block) else [], partial(self._count, run))
+            return FoundAtOnce([], count, rows.shape[1])
+        return FoundAtOnce([MatchBlock(run.clause, rows)] if rows.size else [], count)
+
+    def _rows_found(self, run: _Run) -> Array | None:
+        """The matches of a run of single events, int32, shape (variables, n); None where it does not come to an end."""
+        if self._empty[run.number]:
+            return np.empty((len(run.order), 0), np.int32)
+        if run.takes_all:
+            return self._rows_of_leaf(run.leaves[0])[np.newaxis].copy()
+        found = self._bound(run)
+        return None if found is None else self._as_rows(run, found)
 
     def _bound(self, run: _Run) -> int | None:
         """Bind all levels of a run, stage after stage; the number of matches in the last block, or None if too many."""
+        found = int(self._sizes[run.leaves[0]]) if run.takes_all else self._bound_now(run)
+        if found is None:
+            run.resting = LEFT_OUT
+        return found
+
+    def _bound_now(self, run: _Run) -> int | None:
         found = 0
         for number, stage in enumerate(run.stages):
             if stage.part is None:
@@ -1083,30 +1100,34 @@ class _Slice:
 
     def _accepted(self, run: _Run, stage: _Stage, block: Array, found: int) -> Array | None:
         """The places of the partial matches of a block that pass what a stage asks; None where that takes long."""
-        accepted = np.ones(found, np.bool_)
+        accepted: Array | None = None
         for conjunct in stage.layout.residual:
             levels = ((name, run.order.index(name)) for name in conjunct.variables)
             rows = {name: self._rows_of_leaf(run.leaves[level])[block[level, :found]] for name, level in levels}
-            accepted &= conjunct_holds(conjunct, self._events, rows)
+            held = conjunct_holds(conjunct, self._events, rows)
+            accepted = held if accepted is None else accepted & held
         for search in stage.searches:
             if found * int(self._sizes[search.leaves[-1]]) > MOST_SEARCHED:
                 return None
             self._words[search.start + OUTER] = found
             code = running_shape(search.layout.shape, search.layout.program)
             code.call_at(self._words_at + 8 * search.start, self._frame, self._frame_at)
-            accepted &= self._rejecting[:found] < 0
-        return np.flatnonzero(accepted)
+            held = self._rejecting[:found] < 0
+            accepted = held if accepted is None else accepted & held
+        assert accepted is not None
+        kept: Array = accepted.nonzero()[0]
+        return kept
 
     def _as_rows(self, run: _Run, found: int) -> Array:
         """The matches in the last block as rows in pattern order."""
         final, block = run.stages[-1], self._blocks[1 - len(run.stages) % 2]
         if final.part is not None and final.part.layout.output_rows is not None:
-            whole: Array = block[: len(run.order), :found]
+            whole: Array = block[: len(run.order), :found].copy()
             return whole
         assert run.layout is not None
         rows = np.empty((len(run.order), found), np.int32)
         for level, row in enumerate(run.layout.output_rows):
-            rows[row] = self._rows_of_leaf(run.leaves[level])[block[level, :found]]
+            self._rows_of_leaf(run.leaves[level]).take(block[level, :found], out=rows[row], mode="clip")
         return rows
 
     def _found_lists(self, run: _Run, count: int, *, counted: bool) -> FoundAtOnce | None:
