@@ -57,7 +57,7 @@ from cep_pipeline.detection.fused.programs import (
     SCRATCH_STRIDE,
     STATE,
 )
-from cep_pipeline.detection.fused.questions import Asked, Questions, that_hold
+from cep_pipeline.detection.fused.questions import AskedRun, Questions, that_hold
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.compiled_lists import (
@@ -1005,7 +1005,7 @@ class _Slice:
             Whether only the number of matches is wanted.
         """
         some = [(run, found[run.number]) for run in runs if found[run.number].blocks]
-        asked = [Asked(run.questions, self._bindings(run)) for run, _ in some if run.questions is not None]
+        asked = [AskedRun(run.questions, self._bindings(run)) for run, _ in some if run.questions is not None]
         blocks = [one.blocks[0] for _, one in some]
         counted = counted and self._owned == EVERYTHING
         kept, numbers = that_hold(asked, blocks, self._events, counted=counted)

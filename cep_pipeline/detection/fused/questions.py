@@ -102,7 +102,7 @@ class Questions:
         return without_numbers(self.conditions)
 
 
-class Asked(NamedTuple):
+class AskedRun(NamedTuple):
     """What the matches of one run are asked.
 
     Attributes
@@ -116,7 +116,7 @@ class Asked(NamedTuple):
 
 
 def that_hold(
-    asked: Sequence[Asked], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool = False
+    asked: Sequence[AskedRun], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool = False
 ) -> tuple[list[Block], list[int]]:
     """The matches that pass, and how many matches fulfil the conditions on lists.
 
@@ -143,7 +143,7 @@ def that_hold(
 
 
 def _that_hold(
-    asked: Sequence[Asked], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool
+    asked: Sequence[AskedRun], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool
 ) -> tuple[Sequence[Block], list[int]]:
     of = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
     together = _joined(blocks)
@@ -177,7 +177,7 @@ def _fulfils(
     return keep
 
 
-def _rejected(asked: Sequence[Asked], block: Block, of: Array, events: PreparedEvents) -> Array:
+def _rejected(asked: Sequence[AskedRun], block: Block, of: Array, events: PreparedEvents) -> Array:
     """bool: the matches that a negated composite or list rejects; `of` is the number of each match's questions."""
     rejected = np.zeros(len(block), np.bool_)
     known = [number for number, one in enumerate(asked) if one.bindings is not None]
