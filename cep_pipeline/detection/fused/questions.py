@@ -156,8 +156,11 @@ def _that_hold(
         found = Bindings(bound, together.first_rows(), together.last_rows()).take(places)
         keep[places] = ~rejected_by_events(BindingRules(first.pattern, first.clause, events), found)
     if first.clause.negated_structures and keep.any():
-        places = np.flatnonzero(keep)
-        keep[places] = ~_rejected(asked, together.take(keep), of[places], events)
+        left = ~_rejected(asked, together.take(keep), of if keep.all() else of[keep], events)
+        if keep.all():
+            keep = left
+        else:
+            keep[keep] = left
     counts = np.bincount(of[keep], minlength=len(blocks))
     if counted:
         return blocks, counts.tolist()
@@ -179,18 +182,14 @@ def _fulfils(
 
 def _rejected(asked: Sequence[AskedRun], block: Block, of: Array, events: PreparedEvents) -> Array:
     """bool: the matches that a negated composite or list rejects; `of` is the number of each match's questions."""
-    rejected = np.zeros(len(block), np.bool_)
     known = [number for number, one in enumerate(asked) if one.bindings is not None]
-    if known:
-        numbers = np.full(len(asked), -1)
-        numbers[known] = np.arange(len(known))
-        some = numbers[of] >= 0
-        own, own_of = block.take(some), numbers[of[some]]
-        for place in range(len(asked[0].questions.joined)):
-            joined = [asked[number].questions.joined[place] for number in known]
-            bindings = [found[place] for number in known if (found := asked[number].bindings) is not None]
-            pattern = asked[0].questions.pattern
-            rejected[some] |= rejected_by_bindings(pattern, joined, bindings, own, own_of, events)
+    if len(known) == len(asked):
+        return _rejected_by_bindings(asked, block, of, events)
+    rejected = np.zeros(len(block), np.bool_)
+    some = np.isin(of, known)
+    if some.any():
+        own = np.searchsorted(known, of[some])
+        rejected[some] = _rejected_by_bindings([asked[number] for number in known], block.take(some), own, events)
     alike: dict[Hashable, list[int]] = {}
     for number, one in enumerate(asked):
         if one.bindings is None:
@@ -202,6 +201,16 @@ def _rejected(asked: Sequence[AskedRun], block: Block, of: Array, events: Prepar
             rejected[some] = rejected_by_structures(
                 structure_checks(first.pattern, first.clause, events), block.take(some)
             )
+    return rejected
+
+
+def _rejected_by_bindings(asked: Sequence[AskedRun], block: Block, of: Array, events: PreparedEvents) -> Array:
+    """The same where the bindings of all are found."""
+    first, rejected = asked[0].questions, np.zeros(len(block), np.bool_)
+    for place in range(len(first.joined)):
+        joined = [one.questions.joined[place] for one in asked]
+        bindings = [one.bindings[place] for one in asked if one.bindings is not None]
+        rejected |= rejected_by_bindings(first.pattern, joined, bindings, block, of, events)
     return rejected
 
 
