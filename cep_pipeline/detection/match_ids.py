@@ -54,7 +54,7 @@ _describe_single_events = NativeKernel(
     _KERNELS, "describe_single_events", ("int64", "int64", "int64", "int32*", "int64", *_OF_EVENTS, *_WRITTEN)
 )
 _describe_lists = NativeKernel(
-    _KERNELS, "describe_lists", ("int64", "int64*", "int32*", "int32*", *_OF_EVENTS, "int64", *_WRITTEN)
+    _KERNELS, "describe_lists", ("int64", "int64*", "int64*", "int32*", "int32*", *_OF_EVENTS, "int64", *_WRITTEN)
 )
 
 
@@ -167,7 +167,9 @@ class MatchIdentity:
         offsets, rows, variables = matches.elements()
         bound = room_for(len(rows), np.int64)
         elements = (np.ascontiguousarray(offsets), np.ascontiguousarray(rows), np.ascontiguousarray(variables))
-        _describe_lists(count, *elements, *of_events, len(positions), *written, bound, starts, ends)
+        _describe_lists(
+            1, np.array([count], np.int64), *elements, *of_events, len(positions), *written, bound, starts, ends
+        )
         return MatchRows(ids, starts, ends, bound, variables, offsets)
 
     def ids_of(self, offsets: Array, variables: pa.Array, seqs: Array, composed: pa.Array) -> Array:
@@ -205,7 +207,8 @@ class MatchIdentity:
         count = len(offsets) - 1
         ids, instants = np.empty((count, 2), np.uint64), np.empty((2, count), np.int64)
         _describe_lists(
-            count,
+            1,
+            np.array([count], np.int64),
             starts,
             np.arange(len(words), dtype=np.int32),
             slots,
@@ -225,11 +228,6 @@ class MatchIdentity:
     @cached_property
     def _key(self) -> Array:
         return np.frombuffer(self.digest, "<u8").astype(np.uint64)
-
-    @cached_property
-    def key_address(self) -> int:
-        """The address of the key's words."""
-        return int(self._key.ctypes.data)
 
 
 def rows_of_many(
@@ -253,15 +251,10 @@ def rows_of_many(
         np.empty_like(rows, np.int64),
     )
     positions = np.arange(max(len(identity.variables) for identity in identities))
-    of_elements = rows.ctypes.data, variables.ctypes.data
-    of_events = len(seqs), seqs.ctypes.data, timestamps.ctypes.data, positions.ctypes.data, len(positions)
-    constants, describe, bound_at = _CONSTANT_WORDS.ctypes.data, _describe_lists.function, bound.ctypes.data
-    at, sizes = [one.ctypes.data for one in (offsets, ids, starts, ends)], (8, 16, 8, 8)
-    for identity, own in zip(identities, matches.counts, strict=True):
-        begin, own_ids, *instants = at
-        key = identity.key_address, constants
-        describe(own, begin, *of_elements, *of_events, *key, own_ids, bound_at, *instants)
-        at = [address + own * size for address, size in zip(at, sizes, strict=True)]
+    keys = np.frombuffer(b"".join([identity.digest for identity in identities]), "<u8").astype(np.uint64)
+    counts, of_events = np.array(matches.counts, np.int64), (len(seqs), seqs, timestamps, positions, len(positions))
+    written = keys, _CONSTANT_WORDS, ids, bound, starts, ends
+    _describe_lists(len(counts), counts, offsets, rows, variables, *of_events, *written)
     return MatchRows(ids, starts, ends, bound, variables, offsets)
 
 

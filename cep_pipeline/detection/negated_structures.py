@@ -11,9 +11,9 @@ joins them with an event that is bound before. So those between two events are f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from cep_pipeline.detection.instances.codes import EARLIER, LATER, MAY_SHARE
 from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups, filters_of
 from cep_pipeline.detection.instances.event_columns import comparable_columns, of_any_event
 from cep_pipeline.detection.instances.program import CODE_WORDS, Program
+from cep_pipeline.detection.kleene.bindings import clause_over
 from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
@@ -35,7 +36,7 @@ from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.keys import agreement_codes, dense_codes
-from cep_pipeline.slices.order import StreamOrder, before_is_earlier, instants_of, order_rows
+from cep_pipeline.slices.order import StreamOrder, WindowInstants, before_is_earlier, instants_of, order_rows
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows
 from cep_pipeline.slices.views import clause_cache_of, clock_of, leaf_view
@@ -91,6 +92,61 @@ def _unrejected(pattern: Pattern, clause: Clause, events: PreparedEvents, found:
             yield kept
 
 
+def joined_clauses(pattern: Pattern, clause: Clause) -> list[JoinedClause]:
+    """A clause with the variables of both for each clause of each negated structure."""
+    return [
+        JoinedClause.of(pattern, clause, structure, negated, {one.name: () for one in negated.positive if one.kleene})
+        for structure in clause.negated_structures
+        for negated in structure.clauses
+    ]
+
+
+def rejected_by_bindings(
+    pattern: Pattern,
+    joined: Sequence[JoinedClause],
+    bindings: Sequence[Array],
+    block: Block,
+    of: Array,
+    events: PreparedEvents,
+) -> Array:
+    """bool, shape (n,): the matches of several patterns that a binding of a clause of their negated structures rejects.
+
+    Parameters
+    ----------
+    pattern
+        Any of the patterns: their windows and TIES are the same.
+    joined
+        The clause of each pattern; `alike` is the same for all of them.
+    bindings
+        All matches of the `bindings` of each, int32, shape (variables, m).
+    of
+        int64, shape (n,): the number of each match's pattern.
+    """
+    known, size, matches = joined[0], len(events) + 1, _Matches.of(block)
+    rows = np.concatenate(bindings, axis=1)
+    if not rows.shape[1]:
+        return np.zeros(len(block), np.bool_)
+    owners = np.repeat(np.arange(len(bindings)), [one.shape[1] for one in bindings])
+    needed = np.flatnonzero(known.needed).tolist()
+    pairs = [(owners, of), *((rows[place], matches.first_of(slot)) for place, slot in enumerate(needed))]
+    if known.clause.agree_on:
+        codes, _ = agreement_codes(events, known.clause.agree_on)
+        pairs.append((codes[rows[0]] + 1, codes[matches.first_of(0)] + 1))
+    key = np.zeros(len(owners) + len(of), np.int64)
+    for width, column in [(int(one.max()) + 1, one) for one in map(np.concatenate, pairs)]:
+        if int(key.max()) >= NO_LIMIT // (width * size):
+            key = np.unique(key, return_inverse=True)[1]
+        key = key * width + column
+    base, asked = key[: len(owners)] * size, key[len(owners) :]
+    if known.clause.agree_on:
+        asked[pairs[-1][1] == 0] = -1
+    own = rows[len(needed) :]
+    begins, ends = base + own.min(axis=0), base + own.max(axis=0)
+    order = np.argsort(begins)
+    low, high = known.between(matches, StreamOrder(clock_of(events), pattern.ties), instants_of(pattern, events))
+    return KnownEnds.of_bindings(size, begins[order], ends[order]).reject(low, high, asked)
+
+
 def rejected_by_structures(checks: Sequence[StructureCheck], block: Block) -> Array:
     """bool, shape (n,): the matches of a clause that a binding of one of its negated structures rejects."""
     rejected = np.zeros(len(block), np.bool_)
@@ -135,8 +191,12 @@ class KnownEnds:
             return cls(0, rows, np.minimum.accumulate(of_rows[::-1])[::-1])
         size = events + 1
         base = np.repeat(np.arange(len(starts) - 1), np.diff(starts)) * size
-        behind = np.minimum.accumulate((base + ends)[::-1])[::-1]
-        return cls(size, base + rows, np.append(behind, np.iinfo(np.int64).max))
+        return cls.of_bindings(size, base + rows, base + ends)
+
+    @classmethod
+    def of_bindings(cls, size: int, begins: Array, ends: Array) -> KnownEnds:
+        """From the begin and the end of each binding, with its key; the begins ascend."""
+        return cls(size, begins, np.append(np.minimum.accumulate(ends[::-1])[::-1], np.iinfo(np.int64).max))
 
     def reject(self, low: Array, high: Array, codes: Array | None) -> Array:
         """bool: whether a binding lies between two rows, among the events of a key."""
@@ -223,7 +283,7 @@ class _Matches:
         return _Matches(self.width, singles=self._singles[:, places])
 
 
-class _JoinedClause:
+class JoinedClause:
     """A clause of a negated structure beside the clause that it stands in, as far as no event says anything about it.
 
     Attributes
@@ -257,6 +317,7 @@ class _JoinedClause:
         joined = joined_clause(clause, structure, negated)
         implied = (limit for own in limits.values() for limit in own)
         self.clause = replace(joined, conjuncts=tuple(dict.fromkeys((*joined.conjuncts, *implied))))
+        self._of_match = clause.conjuncts
         conditions = ClauseConditions(pattern, self.clause)
         self.groups, self.slots, self.relations = ConditionGroups(conditions), conditions.slots, conditions.relations
         self._ties, self._positive, self._negated = pattern.ties, clause.positive, negated.positive
@@ -301,11 +362,30 @@ class _JoinedClause:
         structure: NegatedStructure,
         negated: Clause,
         limits: Mapping[str, tuple[Conjunct, ...]],
-    ) -> _JoinedClause:
+    ) -> JoinedClause:
         """The clause with these limits of its lists, remembered with the clause that the structure stands in."""
         place = clause.negated_structures.index(structure), structure.clauses.index(negated)
         key = "joined", *place, pattern.ties, pattern.base_type, pattern.window, tuple(limits.items())
         return clause_cache_of(clause).once(key, lambda: cls(pattern, clause, structure, negated, limits))
+
+    @cached_property
+    def bindings(self) -> Clause | None:
+        """A clause whose matches are the bindings beside the needed events of the match; None: it is none that is run.
+
+        None where lists are among its variables, and where bindings may be wider than a window.
+        """
+        if not (self.after or self.before):
+            return None
+        needed = {variable.name for variable, one in zip(self._positive, self.needed, strict=False) if one}
+        names = needed | {variable.name for variable in self._negated}
+        if any(self.clause.by_name[name].kleene for name in names):
+            return None
+        return clause_over(replace(self.clause, conjuncts=(*self.clause.conjuncts, *self._of_match)), names)
+
+    @property
+    def alike(self) -> Hashable:
+        """Equal for structures whose bindings, once they are found, are asked together."""
+        return tuple(self.after), tuple(self.before), self.needed.tobytes(), len(self._negated), self.clause.agree_on
 
     def _needed_slots(self) -> Array:
         mentioned = frozenset(name for conjunct in self.clause.conjuncts for name in conjunct.variables)
@@ -380,6 +460,14 @@ class _JoinedClause:
                 return False
         return True
 
+    def between(self, matches: _Matches, order: StreamOrder, window: WindowInstants) -> tuple[Array, Array]:
+        """The rows from which, and before which, the events of a binding lie."""
+        after = [order.rows_after(matches.last_of(place)) for place in self.after]
+        before = [order.rows_ahead(matches.first_of(place)) for place in self.before]
+        low = reduce(np.maximum, after) if after else window.first_row_within(matches.last())
+        high = reduce(np.minimum, before) if before else window.end_row_within(matches.first())
+        return low, high
+
     def conjuncts_on(self, variable: Variable) -> list[Conjunct]:
         """The conjuncts that mention a variable."""
         return [conjunct for conjunct in self.clause.conjuncts if variable.name in conjunct.variables]
@@ -394,14 +482,14 @@ class StructureCheck:
         self.pattern, self.clause, self.structure, self.negated = pattern, clause, structure, negated
         self.events = events
         lists = [variable for variable in negated.positive if variable.kleene]
-        self._joined = known = _JoinedClause.of(pattern, clause, structure, negated, {one.name: () for one in lists})
+        self._joined = known = JoinedClause.of(pattern, clause, structure, negated, {one.name: () for one in lists})
         self._views = {
             variable.name: leaf_view(events, variable.event_type, filters, 0, len(events))
             for variable, filters in zip(negated.positive, known.leaves, strict=True)
         }
         if lists:
             limits = {variable.name: self._limits_of(variable) for variable in lists}
-            self._joined = _JoinedClause.of(pattern, clause, structure, negated, limits)
+            self._joined = JoinedClause.of(pattern, clause, structure, negated, limits)
         self._order = StreamOrder(clock_of(events), pattern.ties)
         self._window = instants_of(pattern, events)
         self._codes = agreement_codes(events, clause.agree_on) if clause.agree_on else None
@@ -478,12 +566,7 @@ class StructureCheck:
     # --- which matches ask for what ---------------------------------------------------------------------------------
 
     def _between(self, matches: _Matches) -> tuple[Array, Array]:
-        """The rows from which, and before which, the events of a binding lie."""
-        after = [self._order.rows_after(matches.last_of(place)) for place in self._joined.after]
-        before = [self._order.rows_ahead(matches.first_of(place)) for place in self._joined.before]
-        low = reduce(np.maximum, after) if after else self._window.first_row_within(matches.last())
-        high = reduce(np.minimum, before) if before else self._window.end_row_within(matches.first())
-        return low, high
+        return self._joined.between(matches, self._order, self._window)
 
     def _questions(self, matches: _Matches, low: Array) -> Array:
         """int64: equal for matches whose searches are the same but for their ends."""

@@ -410,6 +410,11 @@ def order_together(found: Sequence[Sequence[Block]], seqs: Array) -> OrderedToge
     numbers = np.array([number for number, own in enumerate(found) for _ in own], np.int64)
     blocks = [block for own in found for block in own]
     bound = [[variable.position for variable in block.clause.positive] for block in blocks]
+    singles = [block.rows for block in blocks if isinstance(block, MatchBlock)]
+    if len(singles) == len(blocks) and all(len(own) == 1 for own in found):
+        of_singles = _order_single_together(singles, bound, seqs)
+        if of_singles is not None:
+            return of_singles
     lists = [(number, block) for number, block in enumerate(blocks) if isinstance(block, ListBlock)]
     counts = np.array([len(block) for block in blocks], np.int64)
     widths = np.array([len(names) for names in bound], np.int64)
@@ -434,6 +439,32 @@ def order_together(found: Sequence[Sequence[Block]], seqs: Array) -> OrderedToge
     if order is not None:
         ordered, of = _taken(ordered, order), of[order]
     return OrderedTogether(np.bincount(of, minlength=len(found)).tolist(), of, ordered)
+
+
+def _order_single_together(
+    found: Sequence[Array], bound: Sequence[Sequence[int]], seqs: Array
+) -> OrderedTogether | None:
+    """Matches of single events, one clause a pattern, if an integer holds a match with the number of its pattern.
+
+    Parameters
+    ----------
+    found, bound
+        The rows of each pattern's matches, int32 of shape (k, n), and the positions of its variables.
+    """
+    width, counts = len(bound[0]), [rows.shape[1] for rows in found]
+    if any(len(positions) != width for positions in bound) or len(found) * len(seqs) > MOST_NUMBERS:
+        return None
+    if not (seqs[1:] > seqs[:-1]).all():
+        return None
+    of = np.repeat(np.arange(len(found)), counts)
+    first = (of * len(seqs)).astype(np.int32)  # an event of a later pattern has a greater number
+    ordered = _sorted_rows(np.concatenate(found, axis=1) + first)
+    if ordered is None:
+        return None
+    rows = np.ascontiguousarray((ordered - first).T).reshape(-1)
+    alike = all(positions == bound[0] for positions in bound)
+    variables = np.tile(np.array(bound[0], np.int32), len(of)) if alike else np.array(bound, np.int32)[of].reshape(-1)
+    return OrderedTogether(counts, of, OrderedLists((), np.arange(len(of) + 1) * width, rows, variables))
 
 
 def in_order(found: OrderedLists, seqs: Array) -> OrderedLists:

@@ -39,7 +39,7 @@ class MatchBlock:
 
     def take(self, keep: Array) -> MatchBlock:
         """The matches where `keep`, bool of shape (n,), is true."""
-        return self if keep.all() else MatchBlock(self.clause, self.rows[:, keep])
+        return self if keep.all() else MatchBlock(self.clause, self.rows.take(keep.nonzero()[0], axis=1))
 
     def first_rows(self) -> Array:
         """The row of each match's first event."""

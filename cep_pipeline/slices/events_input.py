@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from cep_pipeline.expressions.columns import CLOCK_COLUMNS, TableColumns
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType, walk
-from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
+from cep_pipeline.patterns.pattern import Pattern, once_a_pattern, once_a_set
 
 
 def as_table(events: Any) -> pa.Table:
@@ -59,21 +59,25 @@ def events_for(patterns: Iterable[Pattern], events: pa.Table, source: str = "eve
         A column is missing or has another type than the patterns were checked with, `timestamp` or `seq` has nulls,
         a seq occurs twice, or the events are not sorted by (timestamp, seq).
     """
-    patterns = list(patterns)
-    declared: dict[str, ValueType] = {}
-    for pattern in patterns:
-        declared.update(pattern.attributes)
-    missing = [name for name in columns_needed(patterns) if name not in events.column_names]
+    declared = _declared(list(patterns))
+    missing = [name for name in declared if name not in events.column_names]
     if missing:
         raise InputError(
             f"the {source} have no column {', '.join(map(repr, missing))}; they have "
             f"{', '.join(events.column_names) or 'none'}; detect over events of the "
             "patterns' stream, as cep.read makes them"
         )
-    columns = {name: _checked_column(events, name, declared.get(name), source) for name in columns_needed(patterns)}
+    columns = {name: _checked_column(events, name, kind, source) for name, kind in declared.items()}
     checked = pa.table(columns)
     _check_order(checked, source)
     return checked
+
+
+@once_a_set
+def _declared(patterns: Sequence[Pattern]) -> dict[str, ValueType | None]:
+    """The columns that detection reads, with the type that the patterns were checked with; None: there is none."""
+    declared = {name: kind for pattern in patterns for name, kind in pattern.attributes}
+    return {name: declared.get(name) for name in columns_needed(patterns)}
 
 
 def _checked_column(events: pa.Table, name: str, declared: ValueType | None, source: str) -> pa.ChunkedArray:

@@ -117,6 +117,32 @@ def test_patterns_are_ordered_together_as_each_is_alone(
         begin += count
 
 
+pairs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=20, unique=True)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(CLAUSES[:3]), pairs), min_size=1, max_size=5),
+    st.sampled_from([7, ordering.MOST_NUMBERS]),
+    st.booleans(),
+)
+def test_single_events_of_many_patterns_are_ordered_together(drawn: list[Any], events: int, backwards: bool) -> None:
+    """With one clause a pattern; where the numbers of all events are few an integer holds a match and its pattern."""
+    seqs = np.arange(events, dtype=np.int64)[:: -1 if backwards else 1] + 5
+    found: list[list[Block]] = [[block_of(clause, rows)] for clause, rows in drawn]
+    together = order_together(found, seqs)
+    assert together.counts == [len(rows) for _, rows in drawn]
+    assert together.of.tolist() == [number for number, count in enumerate(together.counts) for _ in range(count)]
+    expected = [
+        (match, [variable.position for variable in clause.positive])
+        for clause, rows in drawn
+        for match in sorted(rows, key=lambda match: (max(match), [seqs[row] for row in match]))
+    ]
+    assert together.lists.bound_rows.reshape(-1, 2).tolist() == [list(match) for match, _ in expected]
+    assert together.lists.variables.reshape(-1, 2).tolist() == [positions for _, positions in expected]
+    assert together.lists.offsets.tolist() == [*range(0, 2 * len(expected) + 1, 2)]
+
+
 @pytest.mark.parametrize("ends", [1, 3, 40])
 def test_many_matches_that_end_with_the_same_event(ends: int) -> None:
     """Lists that begin alike, in runs that are in order already and in others; equal ones are taken once."""

@@ -57,7 +57,7 @@ from cep_pipeline.detection.fused.programs import (
     SCRATCH_STRIDE,
     STATE,
 )
-from cep_pipeline.detection.fused.questions import Questions, that_hold
+from cep_pipeline.detection.fused.questions import AskedRun, Questions, that_hold
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.compiled_lists import (
@@ -73,6 +73,7 @@ from cep_pipeline.detection.kleene.compiled_lists import (
 from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
+from cep_pipeline.detection.negated_structures import JoinedClause, joined_clauses
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.composing import EVENT_TYPE
@@ -128,6 +129,8 @@ class _Reach(NamedTuple):
         They decide what is owned by this finality.
     reads
         Whether they are all rows that the slice reads, as those of the events behind which lists are looked for.
+    whole
+        Whether they are all rows there are, as those of the bindings of negated structures.
     window, ties, partition_by, partitioned
         What says how far a window reaches back.
     """
@@ -138,10 +141,17 @@ class _Reach(NamedTuple):
     ties: Ties
     partition_by: tuple[str, ...]
     partitioned: bool
+    whole: bool = False
 
     def rows(self, pattern: Pattern, events: PreparedEvents, owned: Owned) -> tuple[int, int]:
         """Rows [first, end), of a pattern that has this reach."""
-        return deciding_rows(pattern, events, reading(pattern, events, owned) if self.reads else owned, self.finality)
+        return deciding_rows(pattern, events, self.owned(pattern, events, owned), self.finality)
+
+    def owned(self, pattern: Pattern, events: PreparedEvents, owned: Owned) -> Owned:
+        """The part of the stream that decides of them what is final."""
+        if self.whole:
+            return EVERYTHING
+        return reading(pattern, events, owned) if self.reads else owned
 
 
 class _Leaf(NamedTuple):
@@ -323,12 +333,16 @@ class _Run:
         The clause over the variables that bind one event, and their order.
     reach
         The number of its reach.
+    by_view
+        Whether its views say what is owned, so that nothing is asked about rows.
     leaves, negated
         The numbers of the leaves by level, and of those of the negated variables.
     known, lists
         The layout of the runs of the clause in this order, and the lists behind it, if it has some.
     questions
         What its matches are asked; None: nothing.
+    bindings
+        The runs that find the bindings of its negated structures, one for each of `questions.joined`.
     layout, stages, searches
         That layout and its stages, and the searches for lists; none as long as nothing is known.
     number
@@ -345,11 +359,13 @@ class _Run:
     order: tuple[str, ...]
     finality: Finality
     reach: int
+    by_view: bool
     leaves: tuple[int, ...]
     negated: tuple[int, ...]
     known: KnownLayout
     lists: tuple[ListStep, ...]
     questions: Questions | None
+    bindings: tuple[_Run, ...] = ()
     layout: RunLayout | None = None
     stages: tuple[_Stage, ...] = ()
     searches: tuple[_Part, ...] = ()
@@ -374,6 +390,12 @@ class _Run:
     def tests_alone(self) -> tuple[int, ...]:
         """The number of conditions on the variable of each level alone."""
         return tuple(len(filters_of(self.bound, name)) for name in self.order)
+
+    @cached_property
+    def takes_all(self) -> bool:
+        """True if every event of its one variable is a match."""
+        final = self.stages[-1]
+        return final.part is None and not final.layout.asks and not self.lists
 
     @property
     def is_known(self) -> bool:
@@ -434,21 +456,23 @@ class PlainRuns:
         self.remade: list[RemadeColumn] = []
         self.runs: list[list[_Run]] = []  # those of the clauses of each pattern; none where one of them is not plain
         self.counted: list[bool] = []
+        alike: dict[tuple[bool, Hashable], list[_Run]] = {}
         for pattern, plans in zip(patterns, orders, strict=True):
             # A binding of several clauses is one match, and what negated structures and whole lists reject is listed.
             ordered = _plain_orders(pattern, plans)
-            listed = len({one.positive for one in pattern.clauses}) < len(pattern.clauses)
-            listed = listed or any(one.negated_structures or _lists_are_made(one) for one, _ in ordered)
-            self.counted.append(counted and not listed)
+            shared = len({one.positive for one in pattern.clauses}) < len(pattern.clauses)
+            asked = any(one.negated_structures or _lists_are_made(one) for one, _ in ordered)
+            self.counted.append(counted and not shared and not asked)
             self.runs.append([self._run(pattern, *one, listing=not self.counted[-1]) for one in ordered])
+            for run in self.runs[-1]:
+                if run.questions is not None:
+                    alike.setdefault((counted and not shared, run.questions.key), []).append(run)
         every = list(chain.from_iterable(self.runs))
+        every += [bindings for run in every for bindings in run.bindings]
         for number, run in enumerate(every):
             run.number = number
-        alike: dict[Hashable, list[_Run]] = {}
-        for run in every:
-            if run.questions is not None:
-                alike.setdefault(run.questions.key, []).append(run)
-        self.asked_together = list(alike.values())
+        # Whether the matches that pass are only counted, and the runs that ask alike.
+        self.asked_together = [(only_counted, runs) for (only_counted, _), runs in alike.items()]
         self.every = every
         self.of_levels = _Groups([run.leaves for run in every])
         self.of_all = _Groups(
@@ -457,32 +481,44 @@ class PlainRuns:
         self._lay_out([run for run in every if run.is_known])
         self._find_together(every)
 
-    def _run(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, listing: bool) -> _Run:
+    def _run(
+        self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, listing: bool, whole: bool = False
+    ) -> _Run:
         finality, lists, bound = finality_of(pattern, clause), _lists_of(pattern, clause, order), clause
         questions = _questions(pattern, clause, order, lists)
+        bindings: tuple[_Run, ...] = ()
+        if questions is not None and questions.joined:
+            clauses = [one.bindings for one in questions.joined if one.bindings is not None]
+            bindings = tuple(
+                self._run(pattern, one, tuple(variable.name for variable in one.positive), listing=True, whole=True)
+                for one in clauses
+            )
         if lists:
             bound, order = lists[0].behind.bound_clause, lists[0].behind.bound_order
         # Events behind which lists are looked for may all come before the slice.
         last, decides = last_variable(pattern, bound), Finality.LAST_EVENT if lists else finality
         at_end = decides is Finality.WINDOW_END
-        by_view = self.from_start or at_end or last is not None
+        from_start = self.from_start or whole
+        by_view = from_start or at_end or last is not None
         known = known_layout(pattern, bound, order, (by_view, bool(lists)))
         layout = known.layout
         keys = layout.keys if layout is not None else (None,) * len(order)
         window = pattern.window, pattern.ties, pattern.partition_by, bool(clause.partition_by)
-        reach = self.reaches.number_of(_Reach(decides, bool(lists), *window))
+        reach = self.reaches.number_of(_Reach(decides, bool(lists), *window, whole))
         if reach == len(self.reaching):
             self.reaching.append(pattern)
 
         def number_of(leaf: EventLeaf, back: int, key: tuple[str, ...] | None = None) -> int:
-            return self.leaves.number_of(_Leaf(leaf, reach, 0 if self.from_start else back, key))
+            return self.leaves.number_of(_Leaf(leaf, reach, 0 if from_start else back, key))
 
         leaves = tuple(
             number_of(leaf_of(bound, name), 0 if at_end or name == last else 1, key)
             for name, key in zip(order, keys, strict=True)
         )
         negated = tuple(number_of(leaf_of(bound, variable.name), 2) for variable in bound.negated)
-        run = _Run(pattern, clause, bound, order, finality, reach, leaves, negated, known, lists, questions)
+        run = _Run(
+            pattern, clause, bound, order, finality, reach, by_view, leaves, negated, known, lists, questions, bindings
+        )
         if layout is None:
             return run
         run.layout, run.stages = layout, tuple(self._stage(run, stage) for stage in layout.stages)
@@ -647,7 +683,7 @@ class PlainRuns:
     @property
     def complete(self) -> bool:
         """False if a run has been laid out, or laid out anew, since these were put together."""
-        return all(run.is_current for run in chain.from_iterable(self.runs))
+        return all(run.is_current for run in self.every)
 
     def over(self, events: PreparedEvents, owned: Owned, counters: Counters) -> list[FoundAtOnce | None] | None:
         """The owned matches of each pattern; None for those that are left to runs by themselves.
@@ -660,7 +696,7 @@ class PlainRuns:
         if first_row >= end_row or not times_are_plain(events):
             return found
         of_slice = _Slice(self, events, owned)
-        learnt = [of_slice.learn(run) for run in chain.from_iterable(self.runs) if run.is_to_be_learnt]
+        learnt = [of_slice.learn(run) for run in self.every if run.is_to_be_learnt]
         if any(learnt):
             return None
         begun = [place for place, runs in enumerate(self.runs) if runs and all(map(of_slice.begin, runs))]
@@ -668,10 +704,12 @@ class PlainRuns:
             begun = [
                 place for place in begun if all(of_slice.counts_as_alone(run, counters) for run in self.runs[place])
             ]
-        lacking = of_slice.make_columns([run for place in begun for run in self.runs[place]])
+        runs = [run for place in begun for run in self.runs[place]]
+        runs += [one for run in runs if all(map(of_slice.begin, run.bindings)) for one in run.bindings]
+        lacking = of_slice.make_columns(runs)
         if lacking:
             begun = [place for place in begun if lacking.isdisjoint(run.number for run in self.runs[place])]
-        of_slice.write_words([run for place in begun for run in self.runs[place]])
+        of_slice.write_words([run for run in runs if run.number not in lacking])
         ended: dict[int, list[FoundAtOnce]] = {}
         for place in begun:
             of_clauses = [of_slice.found(run, counted=self.counted[place]) for run in self.runs[place]]
@@ -683,18 +721,19 @@ class PlainRuns:
             for place, known in (ended if self.asked_together else {}).items()
             for run, one in zip(self.runs[place], known, strict=True)
         }
-        for runs in self.asked_together:
-            of_slice.ask([(run, of_runs[run.number]) for run in runs if run.number in of_runs])
+        for only_counted, runs in self.asked_together:
+            of_slice.ask([run for run in runs if run.number in of_runs], of_runs, counted=only_counted)
         for place, known in ended.items():
+            known = [of_runs.get(run.number, one) for run, one in zip(self.runs[place], known, strict=True)]
             found[place] = known[0] if len(known) == 1 else _of_clauses(known)
         return found
 
 
 def _of_clauses(found: Sequence[FoundAtOnce]) -> FoundAtOnce:
     """The matches of all clauses of a pattern."""
+    blocks, count = [block for one in found for block in one.blocks], partial(_count_all, found)
     numbers = [one.number for one in found if one.number is not None]
-    number = sum(numbers) if numbers else None
-    return FoundAtOnce([block for one in found for block in one.blocks], partial(_count_all, found), number)
+    return FoundAtOnce([], count, sum(numbers) + sum(map(len, blocks))) if numbers else FoundAtOnce(blocks, count)
 
 
 def _count_all(found: Sequence[FoundAtOnce], counters: Counters) -> None:
@@ -779,7 +818,8 @@ class _Slice:
         learnt = False
         if not run.known.looked:
             levels = self._alone(run).searching_levels()
-            if levels is not None:
+            # In a slice that begins within the first instant of its events a run alone may ask nothing about rows.
+            if levels is not None and (run.lists or (levels.planned.first_owned is None) is run.by_view):
                 run.known.learn(levels)
             learnt = run.known.layout is not None
         owned = reading(run.pattern, self._events, self._owned)
@@ -791,7 +831,7 @@ class _Slice:
     def _alone(self, run: _Run) -> KernelRun:
         """The run by itself, without lists."""
         reach = self._of.reaches.things[run.reach]
-        owned = reading(run.pattern, self._events, self._owned) if reach.reads else self._owned
+        owned = reach.owned(run.pattern, self._events, self._owned)
         of = run.pattern, run.bound, run.order, self._events, owned
         return KernelRun(*of, finality=reach.finality, as_places=reach.reads)
 
@@ -886,6 +926,7 @@ class _Slice:
     def write_words(self, runs: Sequence[_Run]) -> None:
         """Make the ranges of runs, and write all addresses into the words."""
         of, chosen = self._of, self._chosen(runs)
+        self._written = {run.number for run in runs}
         self._state, self._counts = np.zeros(of.numbers[0], np.int64), np.zeros(of.numbers[1], np.int64)
         if not chosen.any():
             return
@@ -953,16 +994,39 @@ class _Slice:
             self._kept.append(values)
             self._clocks[number] = values.ctypes.data
 
-    def ask(self, found: Sequence[tuple[_Run, FoundAtOnce]]) -> None:
-        """Take out of what runs that ask alike have found the matches that do not pass, or are not owned."""
-        some = [(run, run.questions, one) for run, one in found if run.questions is not None and one.blocks]
-        asked, blocks = [questions for _, questions, _ in some], [one.blocks[0] for *_, one in some]
-        kept, fulfil = that_hold(asked, blocks, self._events)
-        for (run, _, one), block, number in zip(some, kept, fulfil, strict=True):
+    def ask(self, runs: Sequence[_Run], found: dict[int, FoundAtOnce], *, counted: bool) -> None:
+        """Take out of what runs that ask alike have found the matches that do not pass, or are not owned.
+
+        Parameters
+        ----------
+        found
+            What each run has found, by its number.
+        counted
+            Whether only the number of matches is wanted.
+        """
+        some = [(run, found[run.number]) for run in runs if found[run.number].blocks]
+        asked = [AskedRun(run.questions, self._bindings(run)) for run, _ in some if run.questions is not None]
+        blocks = [one.blocks[0] for _, one in some]
+        counted = counted and self._owned == EVERYTHING
+        kept, numbers = that_hold(asked, blocks, self._events, counted=counted)
+        for (run, one), block, number in zip(some, kept, numbers, strict=True):
+            if counted:
+                found[run.number] = FoundAtOnce([], one.count, number)
+                continue
             if run.number in self._lists_made:
                 self._lists_made[run.number].passed = number
                 block = self._owned_lists(run, block)
             one.blocks[:] = [block] if len(block) else []
+
+    def _bindings(self, run: _Run) -> list[Array] | None:
+        """The bindings of a run's negated structures, one after another; None where they are not to be found here."""
+        found: list[Array] = []
+        for one in run.bindings:
+            rows = self._rows_found(one) if one.number in self._written else None
+            if rows is None:
+                return None
+            found.append(rows)
+        return found if found else None
 
     def found(self, run: _Run, *, counted: bool) -> FoundAtOnce | None:
         """The matches of a run that has begun, or their number; None where it does not come to an end.
@@ -970,30 +1034,42 @@ class _Slice:
         They are still to be asked what the run asks of whole matches.
         """
         go_on()
+        count, waits = partial(self._count, run), run.finality is Finality.WINDOW_END
         if self._empty[run.number]:
-            return FoundAtOnce([], partial(self._count, run), 0 if counted else None)
-        final = run.stages[-1]
-        if final.part is None and not final.layout.asks and not run.lists:  # all events are matches
-            rows = self._rows_of_leaf(run.leaves[0])[np.newaxis]
-        else:
-            found = self._bound(run)
-            if found is None:
-                run.resting = LEFT_OUT
+            return FoundAtOnce([], count, 0 if counted else None)
+        if run.lists or (counted and not waits):
+            number = self._bound(run)
+            if number is None:
                 return None
-            if not found:
-                return FoundAtOnce([], partial(self._count, run), 0 if counted else None)
-            if run.lists:
-                return self._found_lists(run, found, counted=counted)
-            rows = self._as_rows(run, found)
-        if rows.size and run.finality is Finality.WINDOW_END:
+            if run.lists and number:
+                return self._found_lists(run, number, counted=counted)
+            return FoundAtOnce([], count, number if counted else None)
+        rows = self._rows_found(run)
+        if rows is None:
+            return None
+        if rows.size and waits:
             rows = final_rows(run.pattern, self._events, self._owned, run.finality, rows, self._counts_of(run))
         if counted:
-            return FoundAtOnce([], partial(self._count, run), rows.shape[1])
-        block = MatchBlock(run.clause, rows.copy())
-        return FoundAtOnce([block] if len(block) else [], partial(self._count, run))
+            return FoundAtOnce([], count, rows.shape[1])
+        return FoundAtOnce([MatchBlock(run.clause, rows)] if rows.size else [], count)
+
+    def _rows_found(self, run: _Run) -> Array | None:
+        """The matches of a run of single events, int32, shape (variables, n); None where it does not come to an end."""
+        if self._empty[run.number]:
+            return np.empty((len(run.order), 0), np.int32)
+        if run.takes_all:
+            return self._rows_of_leaf(run.leaves[0])[np.newaxis].copy()
+        found = self._bound(run)
+        return None if found is None else self._as_rows(run, found)
 
     def _bound(self, run: _Run) -> int | None:
         """Bind all levels of a run, stage after stage; the number of matches in the last block, or None if too many."""
+        found = int(self._sizes[run.leaves[0]]) if run.takes_all else self._bound_now(run)
+        if found is None:
+            run.resting = LEFT_OUT
+        return found
+
+    def _bound_now(self, run: _Run) -> int | None:
         found = 0
         for number, stage in enumerate(run.stages):
             if stage.part is None:
@@ -1024,30 +1100,34 @@ class _Slice:
 
     def _accepted(self, run: _Run, stage: _Stage, block: Array, found: int) -> Array | None:
         """The places of the partial matches of a block that pass what a stage asks; None where that takes long."""
-        accepted = np.ones(found, np.bool_)
+        accepted: Array | None = None
         for conjunct in stage.layout.residual:
             levels = ((name, run.order.index(name)) for name in conjunct.variables)
             rows = {name: self._rows_of_leaf(run.leaves[level])[block[level, :found]] for name, level in levels}
-            accepted &= conjunct_holds(conjunct, self._events, rows)
+            held = conjunct_holds(conjunct, self._events, rows)
+            accepted = held if accepted is None else accepted & held
         for search in stage.searches:
             if found * int(self._sizes[search.leaves[-1]]) > MOST_SEARCHED:
                 return None
             self._words[search.start + OUTER] = found
             code = running_shape(search.layout.shape, search.layout.program)
             code.call_at(self._words_at + 8 * search.start, self._frame, self._frame_at)
-            accepted &= self._rejecting[:found] < 0
-        return np.flatnonzero(accepted)
+            held = self._rejecting[:found] < 0
+            accepted = held if accepted is None else accepted & held
+        assert accepted is not None
+        kept: Array = accepted.nonzero()[0]
+        return kept
 
     def _as_rows(self, run: _Run, found: int) -> Array:
         """The matches in the last block as rows in pattern order."""
         final, block = run.stages[-1], self._blocks[1 - len(run.stages) % 2]
         if final.part is not None and final.part.layout.output_rows is not None:
-            whole: Array = block[: len(run.order), :found]
+            whole: Array = block[: len(run.order), :found].copy()
             return whole
         assert run.layout is not None
         rows = np.empty((len(run.order), found), np.int32)
         for level, row in enumerate(run.layout.output_rows):
-            rows[row] = self._rows_of_leaf(run.leaves[level])[block[level, :found]]
+            self._rows_of_leaf(run.leaves[level]).take(block[level, :found], out=rows[row], mode="clip")
         return rows
 
     def _found_lists(self, run: _Run, count: int, *, counted: bool) -> FoundAtOnce | None:
@@ -1179,9 +1259,22 @@ def _questions(
     pattern: Pattern, clause: Clause, order: tuple[str, ...], lists: tuple[ListStep, ...]
 ) -> Questions | None:
     """The questions that whole matches of a clause are asked; None: there are none."""
-    questions = Questions(pattern, clause, conditions_left(clause, order, lists) if lists else ())
+    conditions, joined = conditions_left(clause, order, lists) if lists else (), tuple(joined_clauses(pattern, clause))
+    questions = Questions(
+        pattern, clause, conditions, joined if all(_has_plain_bindings(pattern, one) for one in joined) else ()
+    )
     asks = questions.conditions or questions.asks_of_events or clause.negated_structures
     return questions if asks else None
+
+
+def _has_plain_bindings(pattern: Pattern, joined: JoinedClause) -> bool:
+    """True if the bindings of a clause of a negated structure are found by a plain run."""
+    found = joined.bindings
+    return (
+        found is not None
+        and all(one.variables for one in found.conjuncts)
+        and not implied_by(found, pattern.window, pattern.ties).contradiction
+    )
 
 
 def _lists_are_made(clause: Clause) -> bool:

@@ -9,14 +9,20 @@ conditions compare with alone, are asked together.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, rejected_by_events
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.negated_structures import rejected_by_structures, structure_checks
+from cep_pipeline.detection.negated_structures import (
+    JoinedClause,
+    rejected_by_bindings,
+    rejected_by_structures,
+    structure_checks,
+)
 from cep_pipeline.expressions.columns import Array, ColumnSource
 from cep_pipeline.expressions.evaluate import WithNumbers
 from cep_pipeline.expressions.lists import Lists, holds_over_lists, pieces
@@ -42,24 +48,39 @@ class Questions:
         The clause of a pattern.
     conditions
         The conditions on whole lists.
+    joined
+        For each clause of its negated structures that clause beside its own, where the bindings are found like matches.
     """
 
     pattern: Pattern
     clause: Clause
     conditions: tuple[Conjunct, ...]
+    joined: tuple[JoinedClause, ...] = ()
 
     @cached_property
     def key(self) -> Hashable:
         """Equal for questions that are asked together."""
-        clause, pattern = self.clause, self.pattern
+        clause = self.clause
         bound = tuple((variable.name, variable.kleene) for variable in clause.positive)
         about = bound, self._lifted[0], tuple(one.type for one in self.numbers)
         if not (self.asks_of_events or clause.negated_structures):
             return about
+        if not self.asks_of_events and self.joined:
+            return about, self._of_pattern, tuple(one.alike for one in self.joined)
+        return about, self.rules
+
+    @property
+    def rules(self) -> Hashable:
+        """Equal for questions that ask alike of events."""
+        clause, negated = self.clause, {variable.name for variable in self.clause.negated}
         rules = clause.positive, clause.negated, clause.precedence, clause.agree_on, clause.negated_structures
-        of_pattern = pattern.window, pattern.ties, pattern.partition_by, pattern.type_attribute, pattern.base_type
-        negated = {variable.name for variable in clause.negated}
-        return about, rules, of_pattern, tuple(c for c in clause.conjuncts if not negated.isdisjoint(c.variables))
+        asking = tuple(conjunct for conjunct in clause.conjuncts if not negated.isdisjoint(conjunct.variables))
+        return rules, self._of_pattern, asking
+
+    @property
+    def _of_pattern(self) -> Hashable:
+        pattern = self.pattern
+        return pattern.window, pattern.ties, pattern.partition_by, pattern.type_attribute, pattern.base_type
 
     @property
     def asks_of_events(self) -> bool:
@@ -81,8 +102,21 @@ class Questions:
         return without_numbers(self.conditions)
 
 
+class AskedRun(NamedTuple):
+    """What the matches of one run are asked.
+
+    Attributes
+    ----------
+    bindings
+        All bindings of its negated structures, int32 rows for each of `questions.joined`; None: they are not found yet.
+    """
+
+    questions: Questions
+    bindings: Sequence[Array] | None = None
+
+
 def that_hold(
-    asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents
+    asked: Sequence[AskedRun], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool = False
 ) -> tuple[list[Block], list[int]]:
     """The matches that pass, and how many matches fulfil the conditions on lists.
 
@@ -92,31 +126,46 @@ def that_hold(
         Questions with one key.
     blocks
         Matches, one block for each of them, all of fixed width or all of variable width.
+    counted
+        Whether only the number of the matches that pass is wanted: then it is the second result, and the first one is
+        as it was given.
     """
     found, fulfil = list(blocks), [0] * len(blocks)
     some = [place for place, block in enumerate(blocks) if len(block)]
     for start, stop in pieces(np.array([blocks[place].rows.size for place in some], np.int64), EVENTS_AT_ONCE):
         go_on()
         part = some[start:stop]
-        kept, counts = _that_hold([asked[place] for place in part], [blocks[place] for place in part], events)
+        own = [asked[place] for place in part], [blocks[place] for place in part]
+        kept, counts = _that_hold(*own, events, counted=counted)
         for place, block, count in zip(part, kept, counts, strict=True):
             found[place], fulfil[place] = block, count
     return found, fulfil
 
 
 def _that_hold(
-    asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents
+    asked: Sequence[AskedRun], blocks: Sequence[Block], events: PreparedEvents, *, counted: bool
 ) -> tuple[Sequence[Block], list[int]]:
     of = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
     together = _joined(blocks)
-    bound = events_of(together) if asked[0].conditions or asked[0].asks_of_events else {}
-    keep = _fulfils(asked, together, bound, of, events)
+    first = asked[0].questions
+    bound = events_of(together) if first.conditions or first.asks_of_events else {}
+    keep = _fulfils([one.questions for one in asked], together, bound, of, events)
     fulfil = np.bincount(of[keep], minlength=len(blocks)).tolist()
-    if keep.any():
-        _reject(asked[0], together, bound, keep, events)
+    if first.asks_of_events and keep.any():
+        places = np.flatnonzero(keep)
+        found = Bindings(bound, together.first_rows(), together.last_rows()).take(places)
+        keep[places] = ~rejected_by_events(BindingRules(first.pattern, first.clause, events), found)
+    if first.clause.negated_structures and keep.any():
+        left = ~_rejected(asked, together.take(keep), of if keep.all() else of[keep], events)
+        if keep.all():
+            keep = left
+        else:
+            keep[keep] = left
+    counts = np.bincount(of[keep], minlength=len(blocks))
+    if counted:
+        return blocks, counts.tolist()
     if keep.all():
         return blocks, fulfil
-    counts = np.bincount(of[keep], minlength=len(blocks))
     return _parted(together.take(keep), counts, [block.clause for block in blocks]), fulfil
 
 
@@ -131,17 +180,38 @@ def _fulfils(
     return keep
 
 
-def _reject(
-    asked: Questions, block: Block, bound: dict[str, Array | Lists], keep: Array, events: PreparedEvents
-) -> None:
-    """Take out of `keep` the matches that what is negated rejects."""
-    if asked.asks_of_events:
-        places = np.flatnonzero(keep)
-        found = Bindings(bound, block.first_rows(), block.last_rows()).take(places)
-        keep[places] = ~rejected_by_events(BindingRules(asked.pattern, asked.clause, events), found)
-    if asked.clause.negated_structures and keep.any():
-        checks = structure_checks(asked.pattern, asked.clause, events)
-        keep[np.flatnonzero(keep)] = ~rejected_by_structures(checks, block.take(keep))
+def _rejected(asked: Sequence[AskedRun], block: Block, of: Array, events: PreparedEvents) -> Array:
+    """bool: the matches that a negated composite or list rejects; `of` is the number of each match's questions."""
+    known = [number for number, one in enumerate(asked) if one.bindings is not None]
+    if len(known) == len(asked):
+        return _rejected_by_bindings(asked, block, of, events)
+    rejected = np.zeros(len(block), np.bool_)
+    some = np.isin(of, known)
+    if some.any():
+        own = np.searchsorted(known, of[some])
+        rejected[some] = _rejected_by_bindings([asked[number] for number in known], block.take(some), own, events)
+    alike: dict[Hashable, list[int]] = {}
+    for number, one in enumerate(asked):
+        if one.bindings is None:
+            alike.setdefault(one.questions.rules, []).append(number)
+    for members in alike.values():
+        some = np.isin(of, members)
+        if some.any():
+            first = asked[members[0]].questions
+            rejected[some] = rejected_by_structures(
+                structure_checks(first.pattern, first.clause, events), block.take(some)
+            )
+    return rejected
+
+
+def _rejected_by_bindings(asked: Sequence[AskedRun], block: Block, of: Array, events: PreparedEvents) -> Array:
+    """The same where the bindings of all are found."""
+    first, rejected = asked[0].questions, np.zeros(len(block), np.bool_)
+    for place in range(len(first.joined)):
+        joined = [one.questions.joined[place] for one in asked]
+        bindings = [one.bindings[place] for one in asked if one.bindings is not None]
+        rejected |= rejected_by_bindings(first.pattern, joined, bindings, block, of, events)
+    return rejected
 
 
 def events_of(block: Block) -> dict[str, Array | Lists]:
@@ -149,16 +219,22 @@ def events_of(block: Block) -> dict[str, Array | Lists]:
     positive = block.clause.positive
     if isinstance(block, MatchBlock):
         return {variable.name: rows for variable, rows in zip(positive, block.rows, strict=True)}
-    width, count = len(positive), len(block)
-    owners = np.repeat(np.arange(0, count * width, width), np.diff(block.offsets))
-    sizes = np.bincount(owners + block.variables, minlength=count * width).reshape(count, width)
-    starts = block.offsets[:-1, np.newaxis] + np.cumsum(sizes, axis=1) - sizes
-    return {
-        variable.name: Lists(starts[:, place], sizes[:, place], block.rows)
-        if variable.kleene
-        else block.rows[starts[:, place]]
-        for place, variable in enumerate(positive)
-    }
+    starts, ends = block.offsets[:-1], block.offsets[1:]
+    behind = len(positive)
+    bound: dict[str, Array | Lists] = {}
+    for place, variable in enumerate(positive):
+        behind -= 1
+        if not variable.kleene:
+            bound[variable.name] = block.rows[starts]
+            starts = starts + 1
+            continue
+        if any(one.kleene for one in positive[place + 1 :]):
+            lengths = np.add.reduceat(block.variables == place, block.offsets[:-1], dtype=np.int64)
+        else:  # all that is left is single events
+            lengths = ends - starts - behind
+        bound[variable.name] = Lists(starts, lengths, block.rows)
+        starts = starts + lengths
+    return bound
 
 
 def _joined(blocks: Sequence[Block]) -> Block:
@@ -170,8 +246,8 @@ def _joined(blocks: Sequence[Block]) -> Block:
         return MatchBlock(singles[0].clause, np.concatenate([block.rows for block in singles], axis=1))
     lists = [block for block in blocks if isinstance(block, ListBlock)]
     before = np.cumsum([0, *(len(block.rows) for block in lists)])
-    ends = [block.offsets[1:] + begin for block, begin in zip(lists, before, strict=False)]
-    offsets = np.concatenate((np.zeros(1, np.int64), *ends))
+    ends = np.concatenate([block.offsets[1:] for block in lists])
+    offsets = np.append(0, ends + np.repeat(before[:-1], [len(block) for block in lists]))
     rows, variables = ([getattr(block, name) for block in lists] for name in ("rows", "variables"))
     return ListBlock(lists[0].clause, offsets, np.concatenate(rows), np.concatenate(variables))
 
@@ -186,9 +262,5 @@ def _parted(block: Block, counts: Array, clauses: Sequence[Clause]) -> list[Bloc
     for start, stop, clause in spans:
         first, end = int(block.offsets[start]), int(block.offsets[stop])
         offsets = block.offsets[start : stop + 1] - first
-        found.append(
-            replace(
-                block, clause=clause, offsets=offsets, rows=block.rows[first:end], variables=block.variables[first:end]
-            )
-        )
+        found.append(ListBlock(clause, offsets, block.rows[first:end], block.variables[first:end]))
     return found

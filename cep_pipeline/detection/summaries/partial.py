@@ -167,6 +167,18 @@ class PartialSummary:
         """
         if not len(ends_us):
             return
+        columns, values = self._read(ends_us, items)
+        weights = None if numbers is None else weights_of(numbers, kinds)
+        codes, keys = group_codes([*([] if of is None else [pa.array(of)]), *columns], len(ends_us))
+        found = [self.group(key) for key in keys]
+        for group, number in zip(found, _numbers(codes, len(keys), weights), strict=True):
+            group.matches += number
+        for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
+            for group, state in zip(found, _states(aggregate, codes, array, len(found), weights), strict=True):
+                self._add_state(aggregate, group.states[place], state)
+
+    def _read(self, ends_us: Array, items: Sequence[pa.Array]) -> tuple[list[pa.Array], list[pa.Array]]:
+        """The values of the groups, and those that are put together, of some matches."""
         values = iter(items)
         columns = [
             bucket_starts(ends_us, group.bucket_us, self._pattern.timezone)
@@ -174,36 +186,7 @@ class PartialSummary:
             else next(values)
             for group in self._summary.groups
         ]
-        weights = None if numbers is None else weights_of(numbers, kinds)
-        codes, keys = group_codes([*([] if of is None else [pa.array(of)]), *columns], len(ends_us))
-        found = [self.group(key) for key in keys]
-        for group, number in zip(found, _numbers(codes, len(keys), weights), strict=True):
-            group.matches += number
-        for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
-            self._add_values(place, aggregate, codes, array, found, weights)
-
-    def _add_values(
-        self,
-        place: int,
-        aggregate: SummaryAggregate,
-        codes: Array,
-        array: pa.Array,
-        groups: Sequence[SummaryRow],
-        weights: Weights | None,
-    ) -> None:
-        if array.null_count:
-            valid = array.is_valid().to_numpy(zero_copy_only=False)
-            codes, array = codes[valid], array.drop_null()
-            weights = None if weights is None else [own[valid] for own in weights]
-        if not len(codes):
-            return
-        states: list[State] = []
-        if aggregate.function in ("sum", "avg"):
-            states += totals(codes, array.to_numpy(zero_copy_only=False), len(groups), weights)
-        else:
-            states += _extremes(codes, array, len(groups), greatest=aggregate.function == "max")
-        for group, state in zip(groups, states, strict=True):
-            self._add_state(aggregate, group.states[place], state)
+        return columns, [*values]
 
     def _add_state(self, aggregate: SummaryAggregate, own: State, other: State, times: int = 1) -> None:
         if isinstance(own, Total):
@@ -246,7 +229,7 @@ class PartialSummary:
     def tables(
         cls, patterns: Sequence[Pattern], of: Array, ends_us: Array, items: Sequence[pa.Array]
     ) -> list[pa.Table]:
-        """The rows of many patterns that put together the same, from all their matches.
+        """The rows of many patterns that put together the same, from all their matches, of which each has some.
 
         Parameters
         ----------
@@ -256,18 +239,24 @@ class PartialSummary:
             As in `add_matches`.
         """
         made = cls(patterns[0])
-        made.groups.clear()
-        made.add_matches(ends_us, items, of=of)
-        if not made._summary.groups:
-            for number in range(len(patterns)):
-                made.group((number,))
-        keys = made._ordered()
-        owners = np.array([key[0] for key in keys], np.int64)
-        names = pa.array([pattern.name for pattern in patterns], pa.string()).take(pa.array(owners))
-        columns = [names, *made._columns([key[1:] for key in keys], [made.groups[key] for key in keys])]
+        columns, values = made._read(ends_us, items)
+        codes, groups = _grouped([pa.array(of), *columns], in_order=True)
+        numbers, places = groups[0]
+        owners = np.array(numbers, np.int64)[places]
+        types = [field.type for field in summary_schema(patterns[0])][1:]
+        arrays = [pa.array([pattern.name for pattern in patterns], pa.string()).take(pa.array(owners))]
+        for (known, places), kind in zip(groups[1:], types, strict=False):
+            arrays.append(_array(known, kind).take(pa.array(places)))
+        rest = iter(values)
+        for one, kind in zip(made._summary.aggregates, types[len(columns) :], strict=True):
+            if one.expression is None:
+                arrays.append(pa.array(np.bincount(codes, minlength=len(owners))).cast(kind))
+            else:
+                states = _states(one, codes, next(rest), len(owners))
+                arrays.append(_array([_value_of(one, state) for state in states], kind))
         stops = np.searchsorted(owners, np.arange(len(patterns)), "right").tolist()
         return [
-            pa.Table.from_arrays([one.slice(start, stop - start) for one in columns], schema=summary_schema(pattern))
+            pa.Table.from_arrays([one.slice(start, stop - start) for one in arrays], schema=summary_schema(pattern))
             for pattern, start, stop in zip(patterns, [0, *stops[:-1]], stops, strict=True)
         ]
 
@@ -377,13 +366,30 @@ def group_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, list[tup
     """The number of each row's group, and the values of each group that occurs, once."""
     if not columns:
         return np.zeros(rows, np.int64), [()]
-    codes, firsts = _codes(columns[0])
-    found: list[tuple[Value, ...]] = [(value,) for value in firsts]
-    for column in columns[1:]:
-        own, values = _codes(column)
-        pairs, codes = _distinct(codes * len(values) + own, len(found) * len(values))
-        found = [(*found[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
-    return codes, found
+    codes, groups = _grouped(columns)
+    return codes, [*zip(*([known[place] for place in places.tolist()] for known, places in groups), strict=True)]
+
+
+Groups = list[tuple[list[Value], Array]]
+"""The distinct values of each column by which rows are grouped, and the place among them of the value of each group."""
+
+
+def _grouped(columns: Sequence[pa.Array], *, in_order: bool = False) -> tuple[Array, Groups]:
+    """The number of each row's group, and the groups; they are in the order of their values where that is asked for."""
+    codes, groups = np.zeros(len(columns[0]), np.int64), Groups()
+    numbers = np.zeros(1, np.int64)
+    for column in columns:
+        own, known = _codes(column)
+        if in_order:
+            order = sorted(range(len(known)), key=lambda place: rank(known[place]))
+            places = np.empty(len(known), np.int64)
+            places[order] = np.arange(len(known))
+            own, known = places[own], [known[place] for place in order]
+        pairs, codes = _distinct(codes * len(known) + own, len(numbers) * len(known))
+        groups = [(values, places[pairs // len(known)]) for values, places in groups]
+        groups.append((known, pairs % len(known)))
+        numbers = pairs
+    return codes, groups
 
 
 def _distinct(numbers: Array, limit: int) -> tuple[Array, Array]:
@@ -506,6 +512,19 @@ def _fraction_sums(codes: Array, numbers: Array, groups: int, weights: Weights |
         if total:
             sums[pair % groups] += total << (least + pair // groups)
     return sums
+
+
+def _states(
+    aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: int, weights: Weights | None = None
+) -> Sequence[State]:
+    """The state of each group after values, each as often as its weight says; nulls are left out."""
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        codes, array = codes[valid], array.drop_null()
+        weights = None if weights is None else [own[valid] for own in weights]
+    if aggregate.function in ("sum", "avg"):
+        return totals(codes, array.to_numpy(zero_copy_only=False), groups, weights)
+    return _extremes(codes, array, groups, greatest=aggregate.function == "max")
 
 
 def _extremes(codes: Array, known: pa.Array, groups: int, *, greatest: bool) -> list[Extreme]:

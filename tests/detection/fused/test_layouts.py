@@ -525,3 +525,42 @@ def test_rows_of_summarize_of_many_patterns_are_those_of_each_by_itself(
     one_by_one(monkeypatch)
     assert together == [tables(table) for table in streams_ for _ in range(2)]
     assert in_slices == [groups(table) for table in streams_ for _ in range(2)]
+
+
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["SEQ({0} a, B b)", "AND({0} a, C b)", "OR({0} a, SEQ(B c, C b))"]),
+            st.sampled_from("AB"),
+            st.sampled_from(
+                [
+                    *("count(*) AS n", "sum(b.y) AS y, count(*) AS n", "min(a.s) AS l, max(b.x) AS m, avg(b.id) AS i"),
+                    *("min(b.y) AS l, max(b.y) AS m, avg(a.x) AS x", "max(b.s) AS f, sum(a.id) AS i, count(*) AS n"),
+                ]
+            ),
+            st.sampled_from(
+                ["", "a.s AS g", "b.y AS g, a.s AS h", "a.f AS f, b.id AS g, bucket(1 second)", "a.x + b.x AS g"]
+            ),
+        ),
+        min_size=2,
+        max_size=6,
+    ),
+    rows(max_size=14),
+)
+def test_rows_of_summarize_made_as_columns_are_those_put_together_group_by_group(
+    drawn: list[tuple[str, ...]], rows_: list[dict[str, Any]]
+) -> None:
+    patterns = many(
+        [
+            f"PATTERN {structure.format(kind)} WITHIN 4 seconds SUMMARIZE {what}{' GROUP BY ' * bool(groups)}{groups}"
+            for structure, kind, what, groups in drawn
+        ]
+    )
+    table = events_table(rows_)
+    for _ in range(2):
+        together = detect(patterns, pa.table(table), own_order_plan(patterns), "fused")
+    alone = detect(patterns, pa.table(table), own_order_plan(patterns), "evaluation_tree")
+    assert {name: (own.schema, repr(own.to_pylist())) for name, own in together.items()} == {
+        name: (own.schema, repr(own.to_pylist())) for name, own in alone.items()
+    }
