@@ -372,6 +372,7 @@ def _timestamps(expression: Expression) -> tuple[dict[str, int], int] | None:
 def asked_of_elements(clause: Clause) -> Clause:
     """The clause with bounds on the time of each element of a list in place of those on its last one.
 
+    `first(v[].x)` becomes `v[1].x`, and `last(v[].x)` becomes `v[v.LEN].x`, which say the same.
     `v[v.LEN].timestamp - a.timestamp <= 10000000` becomes `v[].timestamp - a.timestamp <= 10000000`, and
     `v[v.LEN].timestamp - v[1].timestamp <= 10000000` becomes `v[i].timestamp - v[1].timestamp <= 10000000`: a list that
     has gone beyond the bound is not grown. The very clause, where there are none.
@@ -383,6 +384,7 @@ def asked_of_elements(clause: Clause) -> Clause:
         if conjunct.variables.isdisjoint(kleene) or not conjunct.variables.isdisjoint(negated):
             found[conjunct] = None
             continue
+        conjunct = rewritten(conjunct, _as_element)
         parts = list(_ends_of(conjunct))
         asked = [_of_each_element(part, kleene) for part in parts]
         if any(asked):
@@ -400,6 +402,14 @@ def _ends_of(conjunct: Conjunct) -> Iterator[Conjunct]:
             yield Conjunct((Comparison(Comparator.LE, expression, high),), conjunct.span)
         case _:
             yield conjunct
+
+
+def _as_element(node: Expression) -> Expression:
+    """The first or the last element of a list in place of the aggregate that has its value."""
+    match node:
+        case Aggregate("first" | "last" as function, variable, attribute, False, type_of, span):
+            return Reference(variable, attribute, Element.FIRST if function == "first" else Element.LAST, type_of, span)
+    return node
 
 
 def _as_end(node: Expression) -> Expression:

@@ -15,8 +15,9 @@ from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.clause import KleeneRun, count_matches, counts_at_once
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
+from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import Finality, counts_in_partitions, finality_of, look_back
@@ -35,7 +36,9 @@ class CountedRun(Protocol):
     def __iter__(self) -> Iterator[Block]: ...
 
 
-def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, always: bool = False) -> int | None:
+def count_owned(
+    pattern: Pattern, events: PreparedEvents, owned: Owned, *, always: bool = False, finding: bool = False
+) -> int | None:
     """The number of matches that a slice owns, without listing them; None where they have to be listed to be counted.
 
     Matches with lists are counted by parts or by merged runs where no sweep counts them: those of a slice are those of
@@ -45,10 +48,13 @@ def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, alway
     ----------
     always
         Whether sweeps count even where matches would be found sooner.
+    finding
+        Whether matches of single variables may be found, and not kept, to be counted.
     """
     swept = _count_by_sweeps(pattern, events, owned, always=always)
     of_one = always and all(len(clause.positive) == 1 for clause in pattern.clauses)
-    if swept is not None or not (of_one or binds_lists(pattern)) or _reason_to_list(pattern) is not None:
+    of_singles = not binds_lists(pattern) and (of_one or (finding and _is_counted_by_clause(pattern)))
+    if swept is not None or not (of_singles or binds_lists(pattern)) or _reason_to_list(pattern) is not None:
         return swept
     if owned == EVERYTHING:
         return _count_unswept(pattern, events)
@@ -92,14 +98,23 @@ def _reason_to_list(pattern: Pattern) -> str | None:
 
 
 def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
-    """The number of matches over all events, by parts of lists where all clauses have such, else by merged runs."""
+    """The number of matches over all events, clause by clause where that lists none, else by merged runs."""
     from cep_pipeline.detection.compressed.compressing import count_merged
 
     counted = None
-    if counted_by_parts(pattern, events):
+    if _is_counted_by_clause(pattern):
         orders = tuple(_rarest_first(clause, events) for clause in pattern.clauses)
         counted = count_by_clause(pattern, orders, events, Counters(wanted=False), _start_in_order, finding=True)
     return count_merged(pattern, events, Counters()) if counted is None else counted
+
+
+def _is_counted_by_clause(pattern: Pattern) -> bool:
+    """Return whether no match is one of two clauses, and none is rejected by several events together."""
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
+        return False
+    if any(clause.negated_structures for clause in pattern.clauses):
+        return False
+    return len({clause.positive for clause in pattern.clauses}) == len(pattern.clauses)
 
 
 def _rarest_first(clause: Clause, events: PreparedEvents) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def summarize_unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -
         return None
     assert pattern.summary is not None
     if not pattern.items and not pattern.summary.groups:
-        total = count_owned(pattern, events, owned)
+        total = count_owned(pattern, events, owned, finding=True)
         if total is not None:
             summary.group(()).matches = total
         return None if total is None else summary

@@ -458,7 +458,9 @@ def test_buffers_that_are_read_together_are_those_read_one_by_one(statement: Sta
     table = cep.detect([statement.pattern], events_table(stream_rows), output="compressed")[statement.pattern.name]
     together = cep.expand(table).read_all()
     with patch.object(buffers.BriefBuffers, "read", lambda *_: None):
-        assert cep.expand(table).read_all().equals(together)
+        alone = cep.expand(table).read_all()
+    assert alone.schema == together.schema
+    assert repr(alone.to_pylist()) == repr(together.to_pylist())  # NaN equals NaN
 
 
 def test_few_events_whose_seqs_do_not_rise_are_read_together() -> None:

@@ -489,17 +489,35 @@ def test_a_list_of_any_length_is_exact() -> None:
     assert row["length"] == 300 * 2**299 / (2**300 - 1)
 
 
-def test_lists_that_are_counted_by_parts_take_no_merged_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merged runs take a hundred times as long."""
-    text = "PATTERN SEQ(A a, K+ b[], C c) WHERE b[i].x > b[1].x WITHIN 1 day"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SEQ(A a, K+ b[], C c) WHERE b[i].x > b[1].x",
+        "SEQ(A a, K+ b[], C c) WHERE b[i].x > b[i-1].x",
+        "SEQ(A a, K{2,3} b[], C c) WHERE b[i].x > b[i-1].x",
+        "SEQ(A a, K+ b[], C c) WHERE b[i].timestamp - b[i-1].timestamp < 3 us",
+        "SEQ(A a, K+ b[], C c) WHERE first(b[].x) < last(b[].x)",
+        "SEQ(A a, K* b[], C c) WHERE a.x < c.x",
+        "K+ b[] WHERE b[i].x > b[i-1].x",
+        "AND(A a, K b, C c) WHERE a.x < b.x",
+    ],
+)
+def test_matches_are_counted_as_count_does(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merged runs take a hundred times as long, and so does to list the matches."""
     rows = [{"timestamp": t, "kind": "AKKKKC"[t % 6], "x": 7 * t % 11} for t in range(60)]
     monkeypatch.setattr(
         "cep_pipeline.detection.compressed.compressing.count_merged", lambda *_: pytest.fail("runs are merged")
     )
+    monkeypatch.setattr("cep_pipeline.detection.outputs.JointRun", lambda *_: pytest.fail("matches are listed"))
     counted, found = (
-        cep.detect(cep.parse_patterns(f"NAME p {text} {ending}", SCHEMA), SCHEMA.table(rows), output=output)["p"]
+        cep.detect(
+            cep.parse_patterns(f"NAME p PATTERN {text} WITHIN 30 us {ending}", SCHEMA),
+            SCHEMA.table(rows),
+            output=output,
+        )["p"]
         for ending, output in (("", "count"), ("SUMMARIZE count(*) AS count", "verbose"))
     )
+    assert int(counted.column("count")[0].as_py()) > 100
     assert found.column("count").to_pylist() == counted.column("count").to_pylist()
 
 
