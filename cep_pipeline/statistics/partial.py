@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import brief
-from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_factor, check_key, split_joints
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_factor, split_joints
 from cep_pipeline.statistics.snapshot import (
     LeafRate,
     Selectivity,
@@ -19,10 +18,6 @@ from cep_pipeline.statistics.snapshot import (
     span_seconds,
     wilson_interval,
 )
-from cep_pipeline.statistics.versioned import check_version
-
-VERSION = 2
-"""Version of the JSON form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,45 +97,6 @@ class PartialStatistics:
             conditions=_added(self.conditions, other.conditions),
             orders=_added(self.orders, other.orders),
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """The counts as JSON values, with their version."""
-        return {
-            "version": VERSION,
-            "stream": self.stream,
-            "events": self.events,
-            "start_us": self.start_us,
-            "end_us": self.end_us,
-            "leaves": dict(sorted(self.leaves.items())),
-            "conditions": {key: list(astuple(counts)) for key, counts in sorted(self.conditions.items())},
-            "orders": {key: list(astuple(counts)) for key, counts in sorted(self.orders.items())},
-        }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any], source: str = "partial statistics") -> PartialStatistics:
-        """Read what `to_json` wrote; raises InputError where `content` is something else."""
-        from cep_pipeline.documents import check_form, form_of
-
-        check_version(content, VERSION, "part of the statistics", source)
-        counts = {PairCount: form_of(tuple[int, int, float, float, float])}
-        form = form_of(PartialStatistics, {"version": int}, counts)
-        check_form(form, content, "no part of the statistics", source, "estimate the statistics again")
-        try:
-            for key in content["conditions"]:
-                check_key(key)
-            return cls(
-                stream=content["stream"],
-                events=content["events"],
-                start_us=content["start_us"],
-                end_us=content["end_us"],
-                leaves=dict(content["leaves"]),
-                conditions={key: PairCount(*counts) for key, counts in content["conditions"].items()},
-                orders={key: PairCount(*counts) for key, counts in content["orders"].items()},
-            )
-        except ValueError as error:
-            raise InputError(
-                f"{source}: no part of the statistics: {brief(error)}; estimate the statistics again"
-            ) from error
 
 
 def _added(one: Mapping[str, PairCount], other: Mapping[str, PairCount]) -> dict[str, PairCount]:

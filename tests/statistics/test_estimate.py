@@ -202,7 +202,6 @@ def test_slices_add_up_to_the_whole(texts: list[Statement], rows: list[Any], dra
     cuts = sorted(draw.sample(points, min(len(points), 3)))
     bounds = [None, *cuts, None]
     parts = [partial_statistics(patterns, events, start=start, end=end) for start, end in pairwise(bounds)]
-    parts = [PartialStatistics.from_json(json.loads(json.dumps(part.to_json()))) for part in parts]
     whole = estimate_statistics(patterns, events)
     assert combine(parts) == whole
     draw.shuffle(parts)
@@ -245,12 +244,6 @@ def test_parts_of_several_streams_do_not_combine() -> None:
         combine([part, other])
     with pytest.raises(InputError, match="at least one"):
         combine([])
-
-
-@pytest.mark.parametrize("content", [3, {}, {"version": 1}, {"version": 9}])
-def test_parts_of_another_form_are_input_errors(content: Any) -> None:
-    with pytest.raises(InputError, match=r"part\.json"):
-        PartialStatistics.from_json(content, "part.json")
 
 
 def test_as_of_ends_the_window_and_later_events_do_not_count() -> None:
