@@ -329,20 +329,6 @@ class WindowedStatistics:
         terms = Terms.of(patterns)
         return cls(patterns[0].stream, window, epsilon, [leaf.key for leaf in terms.leaves], terms.keys)
 
-    @property
-    def buckets(self) -> int:
-        """Buckets and bins that are held, the measure of its memory."""
-        histograms = (*self._counts.values(), *self._sums.values())
-        return sum(map(len, histograms)) + self._bins.counts.size
-
-    def covers(self, patterns: Sequence[Pattern]) -> bool:
-        """True where everything that planning the patterns asks for is measured."""
-        terms = Terms.of(patterns)
-        own = {condition for scope in self.scopes for condition in scope.conditions}
-        asked = {condition for scope in terms.keys for condition in scope.conditions}
-        same = {pattern.stream for pattern in patterns} <= {self.stream}
-        return same and {leaf.key for leaf in terms.leaves} <= set(self.leaves) and asked <= own
-
     def goes_on(self, later: WindowedStatistics) -> bool:
         """True where another state measures what is measured here, so that it can be merged."""
         return self._what == later._what or self._what == self._narrowed(later)._what
