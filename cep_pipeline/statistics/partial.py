@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,30 +101,6 @@ class PartialStatistics:
 
 def _added(one: Mapping[str, PairCount], other: Mapping[str, PairCount]) -> dict[str, PairCount]:
     return {key: one.get(key, PairCount()) + other.get(key, PairCount()) for key in {**one, **other}}
-
-
-def combine(parts: Iterable[PartialStatistics], dependent_factor: float = DEPENDENT_FACTOR) -> StatisticsSnapshot:
-    """The snapshot of all slices together.
-
-    Parameters
-    ----------
-    parts
-        At least one; the slices of a stream, each pair of events in one of them.
-    dependent_factor
-        As `snapshot_of` takes it.
-
-    Raises
-    ------
-    InputError
-        There is no part, they are of several streams, or `dependent_factor` is not above 1.
-    """
-    slices = sorted(parts, key=lambda part: -math.inf if part.start_us is None else part.start_us)
-    if not slices:
-        raise InputError("there are no statistics to combine: give those of at least one slice")
-    whole = slices[0]
-    for part in slices[1:]:
-        whole = whole + part
-    return snapshot_of(whole, dependent_factor)
 
 
 def snapshot_of(
