@@ -29,8 +29,6 @@ from pyiceberg.expressions import (
     And,
     BooleanExpression,
     EqualTo,
-    GreaterThanOrEqual,
-    LessThanOrEqual,
     Or,
 )
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
@@ -58,10 +56,8 @@ PINNED_S = 600.0
 DEAD_AFTER_S = 3600.0
 """A lease without a heartbeat for so long keeps no snapshot."""
 
-# The constructors take a column's name and a literal, which their declared fields do not show.
+# The constructor takes a column's name and a literal, which its declared fields do not show.
 _equal = cast(Callable[[str, str], BooleanExpression], EqualTo)
-_at_least = cast(Callable[[str, str], BooleanExpression], GreaterThanOrEqual)
-_at_most = cast(Callable[[str, str], BooleanExpression], LessThanOrEqual)
 
 Unit = Mapping[str, str | date]
 """Partition column -> value, all of a table's: what is replaced at once."""
@@ -369,24 +365,6 @@ def load_table(catalog: WarehouseCatalog, stream: str, name: str) -> Table:
     """Load a table for reading; a DamagedError says that its metadata cannot be read."""
     with catalog_errors(catalog, f"opening table {stream}.{name}"):
         return catalog.load_table((stream, name))
-
-
-def files_between(
-    table: Table,
-    day_column: str,
-    first: date | None,
-    last: date | None,
-    *,
-    equal: Mapping[str, str] | None = None,
-    snapshot_id: int | None = None,
-) -> list[DataFile]:
-    """Return the data files of a range of days, and of other partition values, in a snapshot (None: the current)."""
-    conditions: list[BooleanExpression] = [_equal(column, value) for column, value in (equal or {}).items()]
-    if first is not None:
-        conditions.append(_at_least(day_column, first.isoformat()))
-    if last is not None:
-        conditions.append(_at_most(day_column, last.isoformat()))
-    return _planned(table.scan(row_filter=_all_of(conditions), snapshot_id=snapshot_id))
 
 
 def _planned(scan: DataScan) -> list[DataFile]:
