@@ -43,7 +43,7 @@ from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.storage import damage_errors, make_durable, open_filesystem, size_and_digest, storage_errors
 from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, record_files, remove_uncommitted
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
-from cep_pipeline.warehouse.published_table import bound, day_of
+from cep_pipeline.warehouse.published_table import day_of
 
 logger = logging.getLogger(__name__)
 COMMIT_PATIENCE_S = 120.0
@@ -355,12 +355,6 @@ def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
     return file
 
 
-def bounds_of(table: Table, file: DataFile, column: str) -> tuple[int, int]:
-    """Return the least and the greatest value of a column of numbers or timestamps, as a manifest says them."""
-    number = table.schema().find_field(column).field_id
-    return bound(file.lower_bounds[number]), bound(file.upper_bounds[number])
-
-
 def load_table(catalog: WarehouseCatalog, stream: str, name: str) -> Table:
     """Load a table for reading; a DamagedError says that its metadata cannot be read."""
     with catalog_errors(catalog, f"opening table {stream}.{name}"):
@@ -388,12 +382,9 @@ def catalog_errors(catalog: WarehouseCatalog, what: str) -> Iterator[None]:
         raise InputError(f"{what}: {error}") from error
 
 
-def _all_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
-    return reduce(And, conditions, cast(BooleanExpression, AlwaysTrue()))
-
-
 def _condition(unit: Unit) -> BooleanExpression:
-    return _all_of([_equal(column, str(value)) for column, value in unit.items()])
+    equal = (_equal(column, str(value)) for column, value in unit.items())
+    return reduce(And, equal, cast(BooleanExpression, AlwaysTrue()))
 
 
 def _unit_text(unit: Unit) -> str:
