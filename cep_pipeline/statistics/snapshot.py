@@ -15,7 +15,7 @@ from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.terms import agreement, clauses_read, format_conjunct, leaf_of, pair_of, tuple_of
+from cep_pipeline.statistics.terms import agreement, clauses_read, format_conjunct, leaf_of, order_of, pair_of, tuple_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
 if TYPE_CHECKING:
@@ -372,6 +372,10 @@ class StatisticsSnapshot:
             )
         return self.by_leaf[leaf.key]
 
+    def measured(self, key: str) -> Selectivity | None:
+        """The selectivity of a condition by its key; None where it was not measured."""
+        return self.by_condition.get(key)
+
     def covers(self, patterns: Iterable[Pattern]) -> bool:
         """True where the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(key in self.by_leaf for key in leaves_of(patterns))
@@ -388,6 +392,15 @@ class StatisticsSnapshot:
         """Share of the pairs of two variables that agree on an attribute; a prior where it was not measured."""
         key = agreement(pattern, clause, attribute, first, second).key
         return self.by_condition.get(key, Selectivity(key, EQUAL, source=Source.PRIOR))
+
+    def order(self, pattern: Pattern, clause: Clause, first: str, second: str) -> Selectivity:
+        """Share of the pairs of two variables in one window whose first event comes before the second.
+
+        By the pattern's TIES; measured of variables that follow one another in the clause, a prior of 1/2 for others.
+        """
+        key = order_of(pattern, clause, first, second).key
+        known = {order.condition: order for order in self.orders}
+        return known.get(key, Selectivity(key, 0.5, source=Source.PRIOR))
 
     def to_json(self) -> dict[str, Any]:
         """The snapshot as JSON values, with its version."""

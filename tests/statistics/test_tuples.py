@@ -67,8 +67,11 @@ def test_order_is_the_oracles_under_each_ties_mode(ties: str, window: str, rows:
         for operator in ("AND", "SEQ")
     )
     pairs, in_order = (len(evaluate(patterns, events)) for patterns in (both, ordered))
-    found = [(one.pairs, one.value, one.low == one.high) for one in estimate_statistics(ordered, events).orders]
-    assert found == ([(pairs, pytest.approx(in_order / pairs), True)] if pairs else [])
+    found = estimate_statistics(ordered, events).order(ordered[0], ordered[0].clauses[0], "a", "b")
+    if pairs:
+        assert (found.pairs, found.value, found.low) == (pairs, pytest.approx(in_order / pairs), found.high)
+    else:
+        assert (found.source, found.value) == (Source.PRIOR, 0.5)
 
 
 @pytest.mark.parametrize(
