@@ -47,6 +47,5 @@ if TYPE_CHECKING:  # the names of the package, each imported when it is first us
     from cep_pipeline.adaptation.scanning import ScannedDistance as ScannedDistance
     from cep_pipeline.adaptation.scanning import scan_distance as scan_distance
     from cep_pipeline.adaptation.verification import Verification as Verification
-    from cep_pipeline.adaptation.verification import verify as verify
 
 __getattr__, __dir__ = lazy_names(__name__)

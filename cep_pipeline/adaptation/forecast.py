@@ -69,12 +69,12 @@ def forecast(
     history
         The statistics of each day; days that are missing are gaps in time.
     distance
-        As in `verify`.
+        As `InvariantCheck.verifications` takes it.
 
     Raises
     ------
     InputError, PlanError
-        As `verify`.
+        As `InvariantCheck.verifications`.
 
     Notes
     -----

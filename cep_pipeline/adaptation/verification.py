@@ -80,7 +80,7 @@ def describe_verification(verification: Verification, patterns: Sequence[Pattern
 def freeze(
     invariants: Iterable[Invariant], patterns: Sequence[Pattern], snapshot: StatisticsSnapshot
 ) -> tuple[Invariant, ...]:
-    """The invariants with the costs of their sub-plans as constants, for `verify` with `frozen`.
+    """The invariants with the costs of their sub-plans as constants, for verifications with `frozen`.
 
     Parameters
     ----------
@@ -102,33 +102,6 @@ def freeze(
         constants = (ln_frozen_part(one.measure, side, statistics, cost) for side in (one.chosen, one.rejected))
         frozen.append(replace(invariant, ln_frozen=cast("tuple[float, float]", tuple(constants))))
     return tuple(frozen)
-
-
-def verify(
-    invariants: Sequence[Invariant],
-    patterns: Sequence[Pattern],
-    snapshot: StatisticsSnapshot,
-    *,
-    distance: float | Mapping[str, float] = 0.0,
-    frozen: bool = False,
-) -> tuple[Verification, ...]:
-    """Verify invariants on fresh statistics, all of them, in their order.
-
-    Parameters
-    ----------
-    distance
-        The minimal distance d, 0 or more; or that of each invariant by its key, 0 for those that are not there.
-    frozen
-        Take what sub-plans cost from when the plan was made (`freeze`), as the patent does; it breaks Theorem 1.
-
-    Raises
-    ------
-    InputError
-        A distance is negative; or `frozen` without frozen costs.
-    PlanError
-        The snapshot does not know a leaf, or there is no such pattern among the patterns.
-    """
-    return tuple(InvariantCheck(invariants, patterns).verifications(snapshot, distance=distance, frozen=frozen))
 
 
 class Verifications(LazySequence[Verification]):
@@ -209,7 +182,7 @@ class InvariantCheck:
     Parameters
     ----------
     invariants, patterns
-        As in `verify`.
+        The invariants, and at least the patterns that they are of.
     questions
         Of patterns by their names, clause by clause, what snapshots are asked, where that is known.
 
@@ -233,7 +206,22 @@ class InvariantCheck:
     def verifications(
         self, snapshot: StatisticsSnapshot, *, distance: float | Mapping[str, float] = 0.0, frozen: bool = False
     ) -> Iterator[Verification]:
-        """The verifications that `verify` returns, one after the other; a caller may stop at the first violation."""
+        """The verifications of all invariants, in their order; a caller may stop at the first violation.
+
+        Parameters
+        ----------
+        distance
+            The minimal distance d, 0 or more; or that of each invariant by its key, 0 for those that are not there.
+        frozen
+            Take what sub-plans cost from when the plan was made (`freeze`), as the patent does; it breaks Theorem 1.
+
+        Raises
+        ------
+        InputError
+            A distance is negative; or `frozen` without frozen costs.
+        PlanError
+            The snapshot does not know a leaf.
+        """
         for invariant, (statistics, cost) in self.measured(snapshot):
             one = invariant.comparison
             if frozen and not one.given:
@@ -263,7 +251,7 @@ class InvariantCheck:
         Raises
         ------
         InputError, PlanError
-            As `verify`.
+            As `verifications`.
         """
         if not frozen and self.programs is not None:
             try:

@@ -29,23 +29,6 @@ def is_trading_day(day: date) -> bool:
     return day.weekday() < _SATURDAY and day not in _holidays(day.year)
 
 
-def last_trading_days(count: int, end: date) -> list[date]:
-    """The last `count` trading days up to and including `end`, ascending.
-
-    Examples
-    --------
-    >>> [day.isoformat() for day in last_trading_days(3, date(2013, 10, 7))]
-    ['2013-10-03', '2013-10-04', '2013-10-07']
-    """
-    days: list[date] = []
-    day = end
-    while len(days) < count:
-        if is_trading_day(day):
-            days.append(day)
-        day -= timedelta(days=1)
-    return days[::-1]
-
-
 def _holidays(year: int) -> set[date]:
     fixed = [date(year, 7, 4), date(year, 12, 25)]
     if year >= _JUNETEENTH_SINCE:

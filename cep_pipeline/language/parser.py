@@ -394,10 +394,8 @@ class _Statement:
 
     def _return_item(self, taken: dict[str, int]) -> ReturnItem:
         """Read an item; `taken` has each column name in use, with how many items have asked for it."""
-        start = self.cursor.current
         expression = self._value_of_a_match()
-        name, named = self._column(format_expression(expression), taken)
-        return ReturnItem(expression, name, named, Span(start.span.start, self.cursor.previous.span.end))
+        return ReturnItem(expression, *self._column(format_expression(expression), taken))
 
     def _value_of_a_match(self) -> Expression:
         expression = self.conditions.expression()
@@ -460,9 +458,7 @@ class _Statement:
             except TypeMismatch as mismatch:
                 raise self.cursor.error(str(mismatch), start.span) from None
         self.cursor.expect_symbol(")")
-        name, named = self._column(format_aggregate(function, expression), taken)
-        span = Span(start.span.start, self.cursor.previous.span.end)
-        return SummaryAggregate(function, expression, name, named, span)
+        return SummaryAggregate(function, expression, *self._column(format_aggregate(function, expression), taken))
 
     def _summary_group(self, taken: dict[str, int]) -> SummaryGroup:
         start = self.cursor.current
@@ -474,9 +470,7 @@ class _Statement:
             expression = self._value_of_a_match()
             if expression.type is ValueType.FLOAT64_LIST:
                 raise self.cursor.error("a list is no group; group by numbers, strings or bools", expression.span)
-        name, named = self._column(format_group(expression, bucket_us), taken)
-        span = Span(start.span.start, self.cursor.previous.span.end)
-        return SummaryGroup(expression, bucket_us, name, named, span)
+        return SummaryGroup(expression, bucket_us, *self._column(format_group(expression, bucket_us), taken))
 
     def _bucket(self) -> int:
         """Read `bucket(L)`; returns L in microseconds."""

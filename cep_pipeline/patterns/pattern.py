@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.patterns.conditions import Condition, Value
-from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
+from cep_pipeline.patterns.expressions import Expression, ValueType
 from cep_pipeline.patterns.normal_form import Clause, normalize, with_agreement
 from cep_pipeline.patterns.rewriting import asked_of_elements
 from cep_pipeline.patterns.structure import EventOperand, Structure, event_operands, structure_text
@@ -139,7 +139,6 @@ class ReturnItem:
     name: str
     named: bool = False
     """True if the name was written with AS."""
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,6 @@ class SummaryAggregate:
     name: str
     named: bool = False
     """True if the name was written with AS."""
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,6 @@ class SummaryGroup:
     name: str
     named: bool = False
     """True if the name was written with AS."""
-    span: Span = field(default=NOWHERE, compare=False)
 
     def __post_init__(self) -> None:
         if (self.expression is None) == (self.bucket_us is None):

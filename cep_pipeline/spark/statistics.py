@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.spark.slicing import Slice
-from cep_pipeline.statistics import StatisticsSnapshot, combine, partial_statistics
+from cep_pipeline.statistics import StatisticsSnapshot, partial_statistics
 from cep_pipeline.statistics.estimate import windowed_statistics
+from cep_pipeline.statistics.partial import snapshot_of
 from cep_pipeline.statistics.windowed import WindowedStatistics
 
 if TYPE_CHECKING:
@@ -130,4 +131,4 @@ def no_statistics(patterns: Sequence[Pattern]) -> StatisticsSnapshot:
 
     fields = [("timestamp", pa.timestamp("us", tz="UTC")), ("seq", pa.int64())]
     fields += [(name, ARROW_TYPES[kind]) for name, kind in patterns[0].attributes]
-    return combine([partial_statistics(patterns, pa.schema(fields).empty_table())])
+    return snapshot_of(partial_statistics(patterns, pa.schema(fields).empty_table()))

@@ -89,7 +89,7 @@ def partial_statistics(
     most_first: int | None = None,
     terms: Terms | None = None,
 ) -> PartialStatistics:
-    """Count one slice of a stream, to be combined with the others by `combine`.
+    """Count one slice of a stream, to be added to the others.
 
     Parameters
     ----------

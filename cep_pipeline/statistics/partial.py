@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import brief
-from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_factor, check_key, split_joints
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_factor, split_joints
 from cep_pipeline.statistics.snapshot import (
     LeafRate,
     Selectivity,
@@ -19,10 +18,6 @@ from cep_pipeline.statistics.snapshot import (
     span_seconds,
     wilson_interval,
 )
-from cep_pipeline.statistics.versioned import check_version
-
-VERSION = 2
-"""Version of the JSON form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,72 +98,9 @@ class PartialStatistics:
             orders=_added(self.orders, other.orders),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """The counts as JSON values, with their version."""
-        return {
-            "version": VERSION,
-            "stream": self.stream,
-            "events": self.events,
-            "start_us": self.start_us,
-            "end_us": self.end_us,
-            "leaves": dict(sorted(self.leaves.items())),
-            "conditions": {key: list(astuple(counts)) for key, counts in sorted(self.conditions.items())},
-            "orders": {key: list(astuple(counts)) for key, counts in sorted(self.orders.items())},
-        }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any], source: str = "partial statistics") -> PartialStatistics:
-        """Read what `to_json` wrote; raises InputError where `content` is something else."""
-        from cep_pipeline.documents import check_form, form_of
-
-        check_version(content, VERSION, "part of the statistics", source)
-        counts = {PairCount: form_of(tuple[int, int, float, float, float])}
-        form = form_of(PartialStatistics, {"version": int}, counts)
-        check_form(form, content, "no part of the statistics", source, "estimate the statistics again")
-        try:
-            for key in content["conditions"]:
-                check_key(key)
-            return cls(
-                stream=content["stream"],
-                events=content["events"],
-                start_us=content["start_us"],
-                end_us=content["end_us"],
-                leaves=dict(content["leaves"]),
-                conditions={key: PairCount(*counts) for key, counts in content["conditions"].items()},
-                orders={key: PairCount(*counts) for key, counts in content["orders"].items()},
-            )
-        except ValueError as error:
-            raise InputError(
-                f"{source}: no part of the statistics: {brief(error)}; estimate the statistics again"
-            ) from error
-
 
 def _added(one: Mapping[str, PairCount], other: Mapping[str, PairCount]) -> dict[str, PairCount]:
     return {key: one.get(key, PairCount()) + other.get(key, PairCount()) for key in {**one, **other}}
-
-
-def combine(parts: Iterable[PartialStatistics], dependent_factor: float = DEPENDENT_FACTOR) -> StatisticsSnapshot:
-    """The snapshot of all slices together.
-
-    Parameters
-    ----------
-    parts
-        At least one; the slices of a stream, each pair of events in one of them.
-    dependent_factor
-        As `snapshot_of` takes it.
-
-    Raises
-    ------
-    InputError
-        There is no part, they are of several streams, or `dependent_factor` is not above 1.
-    """
-    slices = sorted(parts, key=lambda part: -math.inf if part.start_us is None else part.start_us)
-    if not slices:
-        raise InputError("there are no statistics to combine: give those of at least one slice")
-    whole = slices[0]
-    for part in slices[1:]:
-        whole = whole + part
-    return snapshot_of(whole, dependent_factor)
 
 
 def snapshot_of(

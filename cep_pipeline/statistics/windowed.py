@@ -20,7 +20,7 @@ from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_key, split_joints
 from cep_pipeline.statistics.samples import ScopeKeys, Terms
-from cep_pipeline.statistics.sliding_window import Estimate, SeveralSums, SlidingWindow, Sums
+from cep_pipeline.statistics.sliding_window import Estimate, SlidingWindow, Sums
 from cep_pipeline.statistics.snapshot import (
     Kind,
     LeafRate,
@@ -315,12 +315,11 @@ class WindowedStatistics:
         by_time = window.time_us is not None
         # A position p is in the window of n events that ends with position q where q - p <= n - 1.
         width = window.time_us if window.time_us is not None else (window.events or 1) - 1
-        self._counts = {key: SlidingWindow("count", width, epsilon) for key in (_EVENTS, *self.leaves)}
+        self._counts = {key: SlidingWindow(width, epsilon) for key in (_EVENTS, *self.leaves)}
         self._bins = DayBins(len(self.leaves) + 1, bin_width_us(window.time_us), 2 * DAY_US)
         horizon = max(DAY_US, width if by_time else 0)
         self._sums = {
-            scope.key: SlidingWindow(SeveralSums(3 + 2 * len(scope.conditions)), horizon, epsilon)
-            for scope in self.scopes
+            scope.key: SlidingWindow(horizon, epsilon, 3 + 2 * len(scope.conditions)) for scope in self.scopes
         }
         self._clock = None if by_time else StreamClock(window.events or 1)
 
@@ -329,20 +328,6 @@ class WindowedStatistics:
         """The state before the first event, of all that planning the patterns asks."""
         terms = Terms.of(patterns)
         return cls(patterns[0].stream, window, epsilon, [leaf.key for leaf in terms.leaves], terms.keys)
-
-    @property
-    def buckets(self) -> int:
-        """Buckets and bins that are held, the measure of its memory."""
-        histograms = (*self._counts.values(), *self._sums.values())
-        return sum(map(len, histograms)) + self._bins.counts.size
-
-    def covers(self, patterns: Sequence[Pattern]) -> bool:
-        """True where everything that planning the patterns asks for is measured."""
-        terms = Terms.of(patterns)
-        own = {condition for scope in self.scopes for condition in scope.conditions}
-        asked = {condition for scope in terms.keys for condition in scope.conditions}
-        same = {pattern.stream for pattern in patterns} <= {self.stream}
-        return same and {leaf.key for leaf in terms.leaves} <= set(self.leaves) and asked <= own
 
     def goes_on(self, later: WindowedStatistics) -> bool:
         """True where another state measures what is measured here, so that it can be merged."""
@@ -425,7 +410,7 @@ class WindowedStatistics:
             window = self._counts[key]
             # What the latest instant leaves behind is not looked at: a slice is often many windows long.
             reached = int(np.searchsorted(instants, instants[-1] - window.width)) if len(instants) else 0
-            window.update_many(instants[reached:])
+            window.count(instants[reached:])
         self._bins.count([own, *(arrivals[key][0] for key in self.leaves)])
         if self._clock is not None:
             self._clock.count(own)
@@ -527,9 +512,7 @@ class WindowedStatistics:
             "events": self.events,
             "since_us": self.since_us,
             "latest_us": self.latest_us,
-            "counts": [
-                [packed(spans), packed(sums[:1])] for spans, sums in (window.held for window in self._counts.values())
-            ],
+            "counts": [[packed(part) for part in window.held] for window in self._counts.values()],
             "bins": self._bins.to_json(),
             "sums": [[packed(part) for part in self._sums[scope.key].held] for scope in self.scopes],
             "clock": self._clock.to_json() if self._clock is not None else None,
@@ -570,11 +553,10 @@ class WindowedStatistics:
             state.events, state.since_us = content["events"], content["since_us"]
             state.latest_us = content["latest_us"]
             for histogram, (spans, counts) in zip(state._counts.values(), content["counts"], strict=True):
-                numbers = unpacked(counts, np.float64, 1)[[0, 0, 0]] * [[1], [1], [0]]
-                histogram.hold(unpacked(spans, np.int64, 2), numbers)
+                histogram.hold(unpacked(spans, np.int64, 2), unpacked(counts, np.float64, 1))
             state._bins.read(content["bins"])
             for sums, (spans, values) in zip(state._sums.values(), content["sums"], strict=True):
-                sums.hold(unpacked(spans, np.int64, 2), unpacked(values, np.float64, sums.statistic.rows))
+                sums.hold(unpacked(spans, np.int64, 2), unpacked(values, np.float64, sums.rows))
             if state._clock is not None:
                 state._clock.read(content["clock"])
             state._check_time()

@@ -29,8 +29,6 @@ from pyiceberg.expressions import (
     And,
     BooleanExpression,
     EqualTo,
-    GreaterThanOrEqual,
-    LessThanOrEqual,
     Or,
 )
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
@@ -45,7 +43,7 @@ from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.storage import damage_errors, make_durable, open_filesystem, size_and_digest, storage_errors
 from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, record_files, remove_uncommitted
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
-from cep_pipeline.warehouse.published_table import bound, day_of
+from cep_pipeline.warehouse.published_table import day_of
 
 logger = logging.getLogger(__name__)
 COMMIT_PATIENCE_S = 120.0
@@ -58,10 +56,8 @@ PINNED_S = 600.0
 DEAD_AFTER_S = 3600.0
 """A lease without a heartbeat for so long keeps no snapshot."""
 
-# The constructors take a column's name and a literal, which their declared fields do not show.
+# The constructor takes a column's name and a literal, which its declared fields do not show.
 _equal = cast(Callable[[str, str], BooleanExpression], EqualTo)
-_at_least = cast(Callable[[str, str], BooleanExpression], GreaterThanOrEqual)
-_at_most = cast(Callable[[str, str], BooleanExpression], LessThanOrEqual)
 
 Unit = Mapping[str, str | date]
 """Partition column -> value, all of a table's: what is replaced at once."""
@@ -359,34 +355,10 @@ def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
     return file
 
 
-def bounds_of(table: Table, file: DataFile, column: str) -> tuple[int, int]:
-    """Return the least and the greatest value of a column of numbers or timestamps, as a manifest says them."""
-    number = table.schema().find_field(column).field_id
-    return bound(file.lower_bounds[number]), bound(file.upper_bounds[number])
-
-
 def load_table(catalog: WarehouseCatalog, stream: str, name: str) -> Table:
     """Load a table for reading; a DamagedError says that its metadata cannot be read."""
     with catalog_errors(catalog, f"opening table {stream}.{name}"):
         return catalog.load_table((stream, name))
-
-
-def files_between(
-    table: Table,
-    day_column: str,
-    first: date | None,
-    last: date | None,
-    *,
-    equal: Mapping[str, str] | None = None,
-    snapshot_id: int | None = None,
-) -> list[DataFile]:
-    """Return the data files of a range of days, and of other partition values, in a snapshot (None: the current)."""
-    conditions: list[BooleanExpression] = [_equal(column, value) for column, value in (equal or {}).items()]
-    if first is not None:
-        conditions.append(_at_least(day_column, first.isoformat()))
-    if last is not None:
-        conditions.append(_at_most(day_column, last.isoformat()))
-    return _planned(table.scan(row_filter=_all_of(conditions), snapshot_id=snapshot_id))
 
 
 def _planned(scan: DataScan) -> list[DataFile]:
@@ -410,12 +382,9 @@ def catalog_errors(catalog: WarehouseCatalog, what: str) -> Iterator[None]:
         raise InputError(f"{what}: {error}") from error
 
 
-def _all_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
-    return reduce(And, conditions, cast(BooleanExpression, AlwaysTrue()))
-
-
 def _condition(unit: Unit) -> BooleanExpression:
-    return _all_of([_equal(column, str(value)) for column, value in unit.items()])
+    equal = (_equal(column, str(value)) for column, value in unit.items())
+    return reduce(And, equal, cast(BooleanExpression, AlwaysTrue()))
 
 
 def _unit_text(unit: Unit) -> str:

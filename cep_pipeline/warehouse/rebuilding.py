@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables
-from pyiceberg.manifest import DataFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from sqlalchemy.engine import URL
@@ -24,11 +23,12 @@ from sqlalchemy.engine import URL
 from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import canonical_json, damage_errors, digest_of, object_store_io, read_data_file, stored_files
-from cep_pipeline.warehouse import backup, commits, relocation
+from cep_pipeline.warehouse import backup, relocation
 from cep_pipeline.warehouse.database import CATALOG_NAME, CURRENT_PLANS, PUBLISHED, SETTINGS
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
+from cep_pipeline.warehouse.iceberg_tables import as_published
 from cep_pipeline.warehouse.layout import FORMAT_VERSION, MEANINGS, OF_PATTERN_SETS, SCRATCH, day_column
-from cep_pipeline.warehouse.published_table import day_of
+from cep_pipeline.warehouse.published_table import PublishedFile, day_of
 from cep_pipeline.warehouse.units import NOTE
 
 logger = logging.getLogger(__name__)
@@ -133,8 +133,8 @@ def _newest(paths: list[str], report: RebuildReport) -> Table | None:
     return None
 
 
-def _files(table: Table) -> list[DataFile]:
-    return commits.files_between(table, DAY, None, None)
+def _files(table: Table) -> list[PublishedFile]:
+    return as_published(table).files(DAY)
 
 
 def _records(stream: str, name: str, table: Table) -> Iterator[dict[str, Any]]:
@@ -142,7 +142,7 @@ def _records(stream: str, name: str, table: Table) -> Iterator[dict[str, Any]]:
     snapshot = table.current_snapshot()
     fields = [one.name for one in table.spec().fields]
     day_at = fields.index(day_column(name))
-    units: dict[tuple[str, str], list[DataFile]] = defaultdict(list)
+    units: dict[tuple[str, str], list[PublishedFile]] = defaultdict(list)
     for file in _files(table):
         pattern_set = file.partition[fields.index("pattern_set")] if name in OF_PATTERN_SETS else ""
         units[pattern_set, day_of(file.partition[day_at]).isoformat()].append(file)
@@ -167,7 +167,7 @@ def _records(stream: str, name: str, table: Table) -> Iterator[dict[str, Any]]:
         }
 
 
-def _matches_by_pattern(files: list[DataFile]) -> Mapping[str, int]:
+def _matches_by_pattern(files: list[PublishedFile]) -> Mapping[str, int]:
     counted: Counter[str] = Counter()
     for file in files:
         column = read_data_file(file.file_path, pa.schema([("pattern", pa.string())])).column("pattern")

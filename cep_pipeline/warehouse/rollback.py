@@ -25,7 +25,6 @@ from cep_pipeline.warehouse.records import RunRecord, RunStep
 from cep_pipeline.warehouse.units import NOTE, forget_lost_buffers, replace_record
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from sqlalchemy.engine import Connection, Row
 
@@ -116,8 +115,6 @@ def _wanted(tables: StreamTables, states: Sequence[_State], day: date, to_run: s
 
 def _files(tables: StreamTables, wanted: _State, present: _State, day: date) -> dict[str, dict[str, Sequence[str]]]:
     """Table -> pattern set -> the files that are to be its rows of the day; units that are the same are left out."""
-    from cep_pipeline.warehouse import commits
-
     found: dict[str, dict[str, Sequence[str]]] = {}
     for key in sorted({*wanted.units, *present.units}):
         now, then = present.units.get(key), wanted.units.get(key)
@@ -133,11 +130,11 @@ def _files(tables: StreamTables, wanted: _State, present: _State, day: date) -> 
             if files:
                 raise _expired(tables, table, day)
         found.setdefault(table, {})[pattern_set] = files
-    statistics = tables._table("statistics")
+    statistics = tables._published("statistics")
     position = tables._layouts["statistics"].partitions.index("pattern_set")
-    now_files = commits.files_between(statistics, DAY, day, day)
+    now_files = statistics.files(DAY, day, day)
     at = _snapshot_then(tables, "statistics", wanted, day, needed=bool(now_files))
-    then_files = commits.files_between(statistics, DAY, day, day, snapshot_id=at.snapshot_id) if at else []
+    then_files = statistics.files(DAY, day, day, snapshot_id=at.snapshot_id) if at else []
     names = {file.partition[position] for file in [*then_files, *now_files]}
     for name in sorted(names):
         paths = [file.file_path for file in then_files if file.partition[position] == name]
@@ -172,14 +169,12 @@ def _expired(tables: StreamTables, name: str, day: date) -> InputError:
 
 
 def _of_snapshot(tables: StreamTables, key: UnitKey, snapshot_id: int, day: date) -> Sequence[str]:
-    from cep_pipeline.warehouse import commits
-
     name, pattern_set = key
-    table: Table = tables._table(name)
-    if table.snapshot_by_id(snapshot_id) is None:
+    table = tables._published(name)
+    if not table.has_snapshot(snapshot_id):
         raise _expired(tables, name, day)
     equal = {"pattern_set": pattern_set} if name in OF_PATTERN_SETS else {}
-    files = commits.files_between(table, day_column(name), day, day, equal=equal, snapshot_id=snapshot_id)
+    files = table.files(day_column(name), day, day, equal=equal, snapshot_id=snapshot_id)
     return [file.file_path for file in files]
 
 

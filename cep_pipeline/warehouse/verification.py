@@ -42,7 +42,7 @@ from cep_pipeline.storage import (
     read_footer,
     stored_files,
 )
-from cep_pipeline.warehouse import commits, iceberg_tables
+from cep_pipeline.warehouse import iceberg_tables
 from cep_pipeline.warehouse.catalog import check_recorded, recorded_files
 from cep_pipeline.warehouse.database import CURRENT_PLANS, DAMAGES, PUBLISHED, explain_database_error
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
@@ -55,7 +55,7 @@ from cep_pipeline.warehouse.layout import (
     run_record,
     statistics_record,
 )
-from cep_pipeline.warehouse.published_table import day_of
+from cep_pipeline.warehouse.published_table import bound, day_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Row
@@ -637,7 +637,8 @@ def _check_bounds(table: Table, file: DataFile, footer: pq.FileMetaData) -> None
         at = footer.schema.names.index(column)
         bounds = [group.column(at).statistics for group in groups]
         found = (min(one.min_raw for one in bounds), max(one.max_raw for one in bounds))
-        said = commits.bounds_of(table, file, column)
+        number = table.schema().find_field(column).field_id
+        said = bound(file.lower_bounds[number]), bound(file.upper_bounds[number])
         if said != found:
             raise _Damaged(f"the manifest says {column} {said[0]} to {said[1]}, and it has {found[0]} to {found[1]}")
 

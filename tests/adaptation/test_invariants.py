@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import invariants_of, verify, without_invariants
+from cep_pipeline.adaptation import invariants_of, without_invariants
 from cep_pipeline.adaptation.invariants import Invariant, describe
 from cep_pipeline.adaptation.plan_quality import same_plans
 from cep_pipeline.adaptation.side_programs import SideWriter
@@ -30,6 +30,7 @@ from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import DecidingComparison, Ordering, ln_measure
 from cep_pipeline.planning.search.sums import CostTerms
 from tests.adaptation.drifting import PATTERNS, snapshot
+from tests.adaptation.verified import verify
 from tests.planning.all_plans import MODELS, with_any_last
 from tests.statistics.market import parse
 from tests.thoroughness import examples

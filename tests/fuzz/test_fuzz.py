@@ -39,11 +39,9 @@ from cep_pipeline.planning.costs.kernel import costs_from_json, costs_to_json, k
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.estimate import partial_statistics, windowed_statistics
+from cep_pipeline.statistics.estimate import windowed_statistics
 from cep_pipeline.statistics.observed import Observation, Observed
 from cep_pipeline.statistics.output_profile import OrderProfile
-from cep_pipeline.statistics.partial import PartialStatistics, combine
-from cep_pipeline.statistics.sliding_window import SlidingWindow
 from cep_pipeline.statistics.versioned import digest_of
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from tests.fuzz.mutations import mutated_bytes, mutated_document, refused
@@ -136,17 +134,6 @@ def observed() -> Observed:
     return Observed((Observation("both", "key", ("a", "b"), ("a.x < b.x",), 10, 4),), (profile,))
 
 
-def use_partial(content: Any) -> object:
-    return combine([PartialStatistics.from_json(content, "part.json")]).digest
-
-
-def windows() -> list[Any]:
-    window = SlidingWindow("variance", 1000, 0.1)
-    for at in range(50):
-        window.update(at * 10, at % 7)
-    return [in_json(window.to_json())]
-
-
 VIOLATION = Violation("market", 3, "key", "because", ("both",), {"as_of": "2024-01-01"})
 CARRY = Carry({"x": {"A": (1.0, float("nan")), "B": (2.0,)}})
 KINDS = {
@@ -162,8 +149,6 @@ KINDS = {
     "observed": DocumentKind(
         lambda: [in_json(observed().to_json())], lambda content: Observed.from_json(content).to_json()
     ),
-    "partial": DocumentKind(lambda: [in_json(partial_statistics(patterns(), events()).to_json())], use_partial),
-    "histogram": DocumentKind(windows, lambda content: SlidingWindow.from_json(content).to_json()),
     "distances": DocumentKind(lambda: [{"everywhere": 0.1, "own": {"key": 0.5}}], Distances.from_json),
     "violation": DocumentKind(lambda: [in_json(VIOLATION.to_json())], Violation.from_json),
     "carry": DocumentKind(lambda: [in_json(CARRY.to_json())], lambda content: Carry.from_json(content).digest),

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from cep_pipeline.generate import is_trading_day, last_trading_days
+from cep_pipeline.generate import is_trading_day
 
 # From the exchange's published calendars.
 HOLIDAYS = {
@@ -24,8 +24,3 @@ def test_closed_weekdays_are_the_exchanges_holidays(year: int) -> None:
 
 def test_weekends_are_closed() -> None:
     assert not any(is_trading_day(date(2024, 6, day)) for day in (1, 2, 8, 9))
-
-
-def test_last_trading_days_skip_a_long_weekend() -> None:
-    assert last_trading_days(2, date(2013, 9, 3)) == [date(2013, 8, 30), date(2013, 9, 3)]
-    assert last_trading_days(0, date(2013, 9, 3)) == []

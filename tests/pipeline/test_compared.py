@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cep_pipeline.adaptation import decision_function, verify
+from cep_pipeline.adaptation import decision_function
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.plan_checks import MOST_RECORDED, compared_json, deviation_json, verification_json
 from cep_pipeline.planning import plan
 from tests.adaptation.drifting import snapshot
+from tests.adaptation.verified import verify
 from tests.statistics.market import parse
 
 FEW, MANY = 3, 60

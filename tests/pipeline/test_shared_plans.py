@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cep_pipeline.adaptation import Distances, verify
+from cep_pipeline.adaptation import Distances
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline import plan_checks, plans
@@ -26,6 +26,7 @@ from cep_pipeline.planning import Plan
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.records import PlanRecord
 from tests.adaptation.test_verification import alike
+from tests.adaptation.verified import verify
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, drifting_rows
 from tests.pipeline.project import PIPELINE, SCHEMA, Project
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import invariants_of, verify
+from cep_pipeline.adaptation import invariants_of
 from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import plan
@@ -24,6 +24,7 @@ from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.terms import terms_of
 from tests.adaptation import drifting
+from tests.adaptation.verified import verify
 from tests.planning.all_plans import MODELS, with_any_last
 from tests.statistics.market import parse
 from tests.thoroughness import examples

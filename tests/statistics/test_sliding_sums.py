@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.statistics.sliding_window import Estimate, SeveralSums, SlidingWindow
+from cep_pipeline.statistics.sliding_window import SlidingWindow
 from cep_pipeline.statistics.versioned import packed, unpacked
 from cep_pipeline.statistics.windowed import StreamClock
 from tests.thoroughness import examples
@@ -35,10 +32,10 @@ def test_the_true_sums_lie_between_what_is_inside_and_what_is_cut(
     times = np.cumsum([gap for gap, _ in steps] or [0])[: len(steps)]
     weights = np.array([weight for _, weight in steps])
     passing = np.where(np.arange(len(steps)) % 3 == 0, weights, 0.0)
-    sums, begin = SlidingWindow(SeveralSums(2), 500, epsilon), 0
+    sums, begin = SlidingWindow(500, epsilon, 2), 0
     while begin < len(steps):
         stop = begin + sizes[begin % len(sizes)]
-        part = SlidingWindow(SeveralSums(2), 500, epsilon)
+        part = SlidingWindow(500, epsilon, 2)
         part.add(np.stack((times[begin:stop],) * 2), np.stack((weights[begin:stop], passing[begin:stop])))
         sums.merge(part)
         begin = stop
@@ -52,7 +49,7 @@ def test_the_true_sums_lie_between_what_is_inside_and_what_is_cut(
 
 
 def test_a_cut_bucket_holds_little_of_all_that_is_newer() -> None:
-    sums = SlidingWindow(SeveralSums(1), 10**9, 0.05)
+    sums = SlidingWindow(10**9, 0.05)
     for start in range(0, 100_000, 1000):
         times = np.arange(start, start + 1000)
         sums.add(np.stack((times, times)), np.ones((1, 1000)))
@@ -63,53 +60,14 @@ def test_a_cut_bucket_holds_little_of_all_that_is_newer() -> None:
         assert found.cut[0] <= 2 * 0.05 * (100_000 - start) + 1
 
 
-@dataclass(frozen=True)
-class Largest(SeveralSums):
-    """The largest value: what a later one exceeds is never asked for again."""
-
-    def checked(self, values: object, size: int) -> Any:
-        return np.asarray(values, np.float64)
-
-    def added(self, instants: Any, values: Any, epsilon: float) -> Any:
-        return np.stack((instants, instants)), values[None, :]
-
-    def merged(self, buckets: Any, epsilon: float) -> Any:
-        spans, sums = buckets
-        later = np.maximum.accumulate(np.append(sums[0, 1:], -np.inf)[::-1])[::-1]
-        return spans[:, sums[0] > later], sums[:, sums[0] > later]
-
-    def estimate(self, sums: Any, inside: Any, cut: Any) -> Estimate:
-        most = float(sums[0, inside].max(initial=0.0))
-        return Estimate(most, most, most)
-
-
-@settings(deadline=None, max_examples=examples(50))
-@given(values.filter(bool), st.integers(0, 100), st.integers(0, 100))
-def test_a_window_is_over_any_statistic_that_merges(steps: Sequence[tuple[int, float]], width: int, after: int) -> None:
-    times, numbers = np.cumsum([gap for gap, _ in steps]), np.array([weight for _, weight in steps])
-    window, later = SlidingWindow(Largest(1), width, 0.1), SlidingWindow(Largest(1), width, 0.1)
-    window.update_many(times[::2], numbers[::2])
-    for instant, number in zip(times[1::2], numbers[1::2], strict=True):
-        later.update(int(instant), float(number))
-    window.merge(later)
-    now = int(times[-1]) + after
-    assert window.estimate(now).value == numbers[times >= now - width].max(initial=0.0)
-    assert len(window) <= 3
-
-
-def test_several_sums_come_back_from_json() -> None:
-    window = SlidingWindow(SeveralSums(2), 100, 0.1)
+def test_sums_of_another_shape_are_refused() -> None:
+    window = SlidingWindow(100, 0.1, 2)
     window.add(np.array([[0, 5], [4, 9]]), np.array([[3.0, 1.0], [2.0, 0.0]]))
-    again = SlidingWindow.from_json(json.loads(json.dumps(window.to_json())))
-    assert again.to_json() == window.to_json()
-    assert again.statistic == SeveralSums(2)
-    assert again.estimate(9).value == 4.0
-    with pytest.raises(ValueError, match="in buckets"):
-        again.update_many([10], [1.0])
+    assert window.estimate(9).value == 4.0
     with pytest.raises(ValueError, match="do not merge"):
-        again.merge(SlidingWindow(SeveralSums(3), 100, 0.1))
+        window.merge(SlidingWindow(100, 0.1, 3))
     with pytest.raises(ValueError, match="shape"):
-        again.hold(np.zeros((2, 1), np.int64), np.ones((3, 1)))
+        window.hold(np.zeros((2, 1), np.int64), np.ones((3, 1)))
 
 
 @settings(deadline=None, max_examples=examples(100))

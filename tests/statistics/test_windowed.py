@@ -173,10 +173,9 @@ def test_memory_does_not_grow_with_the_events() -> None:
     sizes = []
     for events in (20_000, 200_000):
         state = windowed_statistics(patterns(PAIRS), generated_trades(events), Window(time_us=60 * MINUTE), 0.05)
-        sizes.append((state.buckets, len(json.dumps(state.to_json()))))
-    (few, small), (many, large) = sizes
-    assert many < few + 1500  # logarithmic in the events: ten times as many
-    assert large < 2.5 * small
+        sizes.append(len(json.dumps(state.to_json())))
+    small, large = sizes
+    assert large < 2.5 * small  # logarithmic in the events: ten times as many
 
 
 @settings(deadline=None, max_examples=examples(40))
@@ -269,7 +268,7 @@ def test_a_gap_of_years_is_forgotten() -> None:
     state = windowed_statistics(asked, early, window)
     state.merge(windowed_statistics(asked, moved, window))
     alone = windowed_statistics(asked, moved, window)
-    assert state.buckets <= 2 * alone.buckets
+    assert len(json.dumps(state.to_json())) <= 2 * len(json.dumps(alone.to_json()))
     assert [rate.count for rate in state.snapshot().rates] == [rate.count for rate in alone.snapshot().rates]
     assert state.business_day(years, years + 10**9).rates == alone.business_day(years, years + 10**9).rates
     with pytest.raises(InputError, match="known from"):
@@ -313,8 +312,6 @@ def test_states_merge_in_the_order_of_time_and_of_the_same_things_only() -> None
         assert not whole.goes_on(other)
         with pytest.raises(InputError, match="different things"):
             whole.merge(other)
-    assert whole.covers(parse("PATTERN A x WITHIN 9 seconds"))
-    assert not whole.covers(parse("PATTERN C x WITHIN 9 seconds"))
     subset = parse("PATTERN SEQ(A a, B b) WITHIN 1 second")
     part = WindowedStatistics.of(subset, window)
     part.merge(whole)

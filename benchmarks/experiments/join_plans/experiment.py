@@ -23,7 +23,7 @@ from cep_pipeline.detection.compare_plans import MeasuredRun, PlanRun
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning import PLANNERS
-from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners, makes_trees
+from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners
 from cep_pipeline.statistics import estimate_statistics
 
 CHAIN, TREE, FUSED = "lazy_chain_nfa", "evaluation_tree", "fused"
@@ -132,7 +132,7 @@ class _Streams:
 
 def mechanism_of(planned: PlannerResult) -> str:
     """What runs a planner's plans."""
-    return TREE if makes_trees(planned) else CHAIN
+    return TREE if planned.planner in TREES else CHAIN
 
 
 def measure_planners(drawn: Drawn, stream: JoinStream, repetitions: int, limit_s: float) -> dict[str, Figure]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 
 import pyarrow as pa
 
@@ -22,9 +23,10 @@ from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT
-from cep_pipeline.planning.multi_pattern import PatternGraph, members_of, shared_plan_of
+from cep_pipeline.planning.multi_pattern import Member, members_of, shared_plan_of
 from cep_pipeline.planning.multi_pattern.costs import ln_node_cost, member_statistics
 from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
+from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import OrderOrTree, as_tree
@@ -266,9 +268,19 @@ class _PlannedAndRun:
 @lru_cache(maxsize=4)
 def _given(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> _Given:
     patterns = draw_workload(stream, shape, number, seed).patterns
-    graph = PatternGraph(members_of(patterns))
     snapshot = snapshot_for(patterns, stream.events)
-    return _Given(patterns, snapshot, prepared_events(stream, stream.events), graph.density(1), graph.density(2))
+    densities = (graph_density(members_of(patterns), size) for size in (1, 2))
+    return _Given(patterns, snapshot, prepared_events(stream, stream.events), *densities)
+
+
+def graph_density(members: Sequence[Member], size: int) -> float:
+    """The share of all pairs of members that have a sub-pattern of so many variables in common."""
+    keys = [
+        {member.subsets.key(mask_of(places)) for places in combinations(range(len(member.names)), size)}
+        for member in members
+    ]
+    pairs = [not one.isdisjoint(other) for one, other in combinations(keys, 2)]
+    return sum(pairs) / len(pairs) if pairs else 0.0
 
 
 @lru_cache(maxsize=256)

@@ -86,7 +86,6 @@ class EagerAutomaton:
         All take edges.
     """
 
-    clause: Clause
     states: tuple[frozenset[str], ...]
     edges: tuple[EagerEdge, ...]
 
@@ -136,7 +135,7 @@ def compile_automaton(pattern: Pattern, clause: Clause) -> EagerAutomaton:
             elif name in state and _grows(clause, state, name):
                 moment = _moment(clause, state)
                 edges.append(EagerEdge(number, number, name, moment, moment, ()))
-    return EagerAutomaton(clause, tuple(numbers), tuple(edges))
+    return EagerAutomaton(tuple(numbers), tuple(edges))
 
 
 def _grows(clause: Clause, state: frozenset[str], name: str) -> bool:

@@ -18,7 +18,7 @@ earliest plan level where all that bounds the range or is compared is bound, by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -66,6 +66,7 @@ from cep_pipeline.detection.fused.shape import (
 )
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
+from cep_pipeline.expressions.lists import pieces, ranges
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
@@ -678,28 +679,24 @@ class LevelNegation:
         lows = np.maximum.reduce([array[block[level]] for level, array in self.lows.items()])
         highs = np.minimum.reduce([array[block[level]] for level, array in self.highs.items()])
         rejected = np.zeros(block.shape[1], dtype=bool)
-        for which, places in _pairs(lows, highs):
+        widths = np.maximum(highs.astype(np.int64) - lows, 0)
+        for start, stop in pieces(widths, PAIRS_AT_ONCE) if widths.any() else ():
+            sizes = widths[start:stop]
+            which = np.repeat(np.arange(start, stop), sizes)
             kept = np.ones(len(which), dtype=bool)
-            rows = {self.around.order[level]: self._rows(level, block[level, which]) for level in self.depends}
-            rows[self.name] = self.view.rows[places]
+            order, views = self.around.order, self.around.views
+            rows = {order[level]: views[level].rows[block[level, which]] for level in self.depends}
+            rows[self.name] = self.view.rows[ranges(lows[start:stop], sizes)]
             for level in self.distinct:
-                kept &= rows[self.name] != rows[self.around.order[level]]
+                kept &= rows[self.name] != rows[order[level]]
             for bound in self._edges:
-                edges = edge_rows(self.around.events, bound, self.around.views[bound.earlier])[
-                    block[bound.earlier, which]
-                ]
+                edges = edge_rows(self.around.events, bound, views[bound.earlier])[block[bound.earlier, which]]
                 kept &= (rows[self.name] >= edges) if bound.low else (rows[self.name] < edges)
             for conjunct in self.conjuncts:
-                kept[kept] = self._holds(conjunct, {name: row[kept] for name, row in rows.items()})
+                own = {name: row[kept] for name, row in rows.items()}
+                kept[kept] = conjunct_holds(conjunct, self.around.events, own)
             rejected[which[kept]] = True
         return rejected
-
-    def _rows(self, level: int, places: Array) -> Array:
-        rows: Array = self.around.views[level].rows[places]
-        return rows
-
-    def _holds(self, conjunct: Conjunct, rows: Mapping[str, Array]) -> Array:
-        return conjunct_holds(conjunct, self.around.events, rows)
 
 
 def _in_buckets(values: Array) -> tuple[Array, Array, int]:
@@ -714,19 +711,3 @@ def _in_buckets(values: Array) -> tuple[Array, Array, int]:
     order = np.lexsort((values[known], bucket))
     starts = np.append(0, np.cumsum(np.bincount(bucket, minlength=1 << bits)))
     return known[order], starts, 64 - bits
-
-
-def _pairs(lows: Array, highs: Array) -> Iterator[tuple[Array, Array]]:
-    """(match, place) for all matches and all places in [low, high) of each, some at a time."""
-    widths = np.maximum(highs.astype(np.int64) - lows, 0)
-    ends = np.cumsum(widths)
-    start = 0
-    while start < len(widths):
-        before = int(ends[start] - widths[start])
-        stop = max(int(np.searchsorted(ends, before + PAIRS_AT_ONCE, "right")), start + 1)
-        width = widths[start:stop]
-        if width.any():
-            which = np.repeat(np.arange(start, stop), width)
-            offset = np.repeat(lows[start:stop] - (ends[start:stop] - width - before), width)
-            yield which, np.arange(len(which)) + offset
-        start = stop

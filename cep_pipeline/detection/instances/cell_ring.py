@@ -50,11 +50,6 @@ class CellRing:
         self._starts = np.cumsum([0, *map(len, entries)]).astype(np.int64)
         self._accumulators = np.array([word for own in entries for entry in own for word in entry] or [0], np.int64)
 
-    @property
-    def held(self) -> int:
-        """The number of cells that are held."""
-        return int(self._ends[1] - self._ends[0])
-
     def grow(self) -> None:
         """Double the ring; its words change.
 

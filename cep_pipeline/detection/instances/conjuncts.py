@@ -38,7 +38,6 @@ from cep_pipeline.patterns.conditions import (
     Between,
     Comparator,
     Comparison,
-    Conjunct,
     Like,
     Membership,
     NullTest,
@@ -70,8 +69,6 @@ class CompiledConjunct:
 
     Attributes
     ----------
-    conjunct
-        The conjunct.
     begin
         Its place in the words.
     choosers
@@ -80,7 +77,6 @@ class CompiledConjunct:
         If it is one comparison of two columns at two events: comparator, and column and event of both sides.
     """
 
-    conjunct: Conjunct
     begin: int
     choosers: tuple[Chooser, ...]
     rows: Rows | None
@@ -139,7 +135,7 @@ class ConjunctWriter(TermWriter):
         if written.rows is not None:
             comparator, left, one, right, other = written.rows
             rows = comparator, self.address(left), one, self.address(right), other
-        return CompiledConjunct(tested.conjunct, begin, tested.choosers, rows)
+        return CompiledConjunct(begin, tested.choosers, rows)
 
     def _write(self, tested: TestedConjunct) -> CompiledConjunct:
         conjunct, chosen = tested.conjunct, tested.choosers
@@ -174,7 +170,7 @@ class ConjunctWriter(TermWriter):
             self.words[head] = len(self.words)
             self._places.append(head)
         single = len(alternatives) == 1 and len(alternatives[0]) == 1
-        return CompiledConjunct(conjunct, begin, chosen, self._rows if single else None)
+        return CompiledConjunct(begin, chosen, self._rows if single else None)
 
     def _write_test(self, test: _Test) -> None:
         at = len(self.words)

@@ -216,21 +216,17 @@ class BindingRules:
                 found += value.lengths if isinstance(value, Lists) else 1
         return found
 
-    def distinct_and_agreeing(
-        self, bindings: Bindings, variable: Variable, partial: Array, rows: Array, *, skip: str | None = None
-    ) -> Array:
+    def distinct_and_agreeing(self, bindings: Bindings, variable: Variable, partial: Array, rows: Array) -> Array:
         """Return whether each candidate is none of the events of its partial match, and agrees with them.
 
         Parameters
         ----------
         partial
             Ascending places in `bindings`, all of which have an event.
-        skip
-            A variable of which no candidate can be an event.
         """
         keep = np.ones(len(rows), dtype=bool)
         for name, value in bindings.bound.items():
-            if name == skip or not self.may_be_one(name, variable):
+            if not self.may_be_one(name, variable):
                 continue
             if isinstance(value, Lists):
                 owner = np.repeat(np.arange(len(bindings), dtype=np.int64), value.lengths)

@@ -92,11 +92,6 @@ def compare_planners(
     return tuple(_planned_by(name, statistics, model) for name in names)
 
 
-def makes_trees(planned: PlannerResult) -> bool:
-    """True if the planner is one of trees."""
-    return PLANNERS[planned.planner].makes_trees
-
-
 def _planned_by(name: str, statistics: Sequence[ClauseStatistics], model: CostModel) -> PlannerResult:
     seconds: list[float] = []
     while not seconds or (len(seconds) < MOST_RUNS and seconds[-1] <= RUN_AGAIN_S):

@@ -12,10 +12,6 @@ if TYPE_CHECKING:  # the names of the package, each imported when it is first us
     from cep_pipeline.planning.multi_pattern.members import Member as Member
     from cep_pipeline.planning.multi_pattern.members import MemberId as MemberId
     from cep_pipeline.planning.multi_pattern.members import members_of as members_of
-    from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph as PatternGraph
-    from cep_pipeline.planning.multi_pattern.pattern_graph import Subpattern as Subpattern
-    from cep_pipeline.planning.multi_pattern.pattern_graph import maximal_common as maximal_common
-    from cep_pipeline.planning.multi_pattern.pattern_graph import subpattern_of as subpattern_of
     from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode as SharedNode
     from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan as SharedPlan
     from cep_pipeline.planning.multi_pattern.shared_plan import share as share

@@ -22,7 +22,7 @@ import numpy as np
 
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.multi_pattern.members import Member
-from cep_pipeline.planning.multi_pattern.search_problem import common_subpatterns
+from cep_pipeline.planning.multi_pattern.pattern_graph import common_subpatterns
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload, named_order
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.trees import OrderOrTree, left_deep, named_tree
@@ -63,7 +63,7 @@ def planned_together(workload: Workload) -> list[Member]:
 def common_blocks(workload: Workload) -> list[tuple[Block, ...]]:
     """The common sub-patterns of two variables or more, each as a block of every member that has it."""
     found = []
-    for common in common_subpatterns(planned_together(workload), workload.graph, 2):
+    for common in common_subpatterns(planned_together(workload), 2):
         first = common.uses[0][2]
         slots = sorted(range(len(first)), key=lambda slot: first[slot])
         found.append(tuple(Block(member, tuple(own[slot] for slot in slots)) for member, _, own in common.uses))

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import combinations
 
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.multi_pattern.costs import cost_model_of, member_statistics, workload_plan
 from cep_pipeline.planning.multi_pattern.members import members_of
 from cep_pipeline.planning.multi_pattern.order_tests import give_up_order_tests, with_trees
+from cep_pipeline.planning.multi_pattern.pattern_graph import components
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
-from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.planned_clauses import summary_of
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -31,11 +30,6 @@ def components_of_patterns(patterns: Sequence[Pattern], sharing: Sharing) -> lis
         Beginnings of orders connect from one variable on, subtrees from two: single variables are shared by all trees
         alike. Where nothing is shared, each pattern is by itself.
 
-    Notes
-    -----
-    Patterns with a larger sub-pattern in common have two of its variables in common as well, so that single variables
-    and pairs say all, and no maximal common sub-patterns (`PatternGraph`) have to be found.
-
     Examples
     --------
     >>> from cep_pipeline.events.schema import StreamSchema
@@ -48,20 +42,8 @@ def components_of_patterns(patterns: Sequence[Pattern], sharing: Sharing) -> lis
     """
     if sharing == "none":
         return [(pattern.name,) for pattern in patterns]
-    having: dict[str, dict[str, None]] = {}
-    for member in members_of(patterns):
-        for places in combinations(range(len(member.names)), 1 if sharing == "prefix" else 2):
-            having.setdefault(member.subsets.key(mask_of(places)), {})[member.id[0]] = None
-    component_of = {pattern.name: {pattern.name} for pattern in patterns}
-    for names in having.values():
-        joined, *others = {id(one): one for one in map(component_of.__getitem__, names)}.values()
-        for other in others:
-            joined |= other
-            component_of.update(dict.fromkeys(other, joined))
-    found: dict[int, list[str]] = {}
-    for pattern in patterns:
-        found.setdefault(id(component_of[pattern.name]), []).append(pattern.name)
-    return [tuple(names) for names in found.values()]
+    of_patterns = [(member.id[0], member) for member in members_of(patterns)]
+    return components([pattern.name for pattern in patterns], of_patterns, 1 if sharing == "prefix" else 2)
 
 
 def connected(patterns: Sequence[Pattern], sharing: Sharing, names: Iterable[str]) -> frozenset[str]:

@@ -135,7 +135,7 @@ def _reached(search: LocalSearch) -> tuple[float, int]:
 def search_of(workload: Workload, options: SearchOptions, number: int) -> LocalSearch:
     """The search of one component, at its start."""
     component = workload.components[number]
-    problem = SearchProblem.of(component, workload.local, workload.graph, trees=workload.trees)
+    problem = SearchProblem.of(component, workload.local, trees=workload.trees)
     seed = int(np.random.SeedSequence([options.seed, number]).generate_state(1)[0])
     start = [_positions(workload.start[member.id], member, trees=workload.trees) for member in component]
     return LocalSearch(problem, options.neighbourhood, seed, start, recompute=options.recompute)

@@ -11,70 +11,13 @@ from itertools import chain, combinations, permutations
 import numpy as np
 
 from cep_pipeline.planning.costs.model import Array
-from cep_pipeline.planning.multi_pattern.canonical import bits_of
 from cep_pipeline.planning.multi_pattern.local_plans import JoinCosts, LocalPlans
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
-from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
+from cep_pipeline.planning.multi_pattern.pattern_graph import CommonSubpattern, common_subpatterns
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
 
-MAX_ALL_SUBSETS = 10
-"""Of larger maximal common sub-patterns not all parts are tried, but those of up to `MAX_SMALL` variables, and those
-that leave out one or none."""
-MAX_SMALL = 3
 MAX_PERMUTED = 6
 """Conjuncts over more variables are not compared by the search: it expects their nodes not to be shared."""
-
-
-@dataclass(frozen=True, eq=False)
-class CommonSubpattern:
-    """A sub-pattern that several members have: neighbours share it.
-
-    Attributes
-    ----------
-    uses
-        The place of a member among those of the problem, the sub-pattern's variables as a set, and in slots: equal
-        slots of different uses are equal variables.
-    """
-
-    uses: tuple[tuple[int, int, tuple[int, ...]], ...]
-
-    @cached_property
-    def members(self) -> frozenset[int]:
-        """The members that have it."""
-        return frozenset(member for member, _, _ in self.uses)
-
-
-def common_subpatterns(members: Sequence[Member], graph: PatternGraph, min_size: int) -> tuple[CommonSubpattern, ...]:
-    """All sub-patterns of two members or more: the parts of the maximal common ones (Gamma of MCEP [0094]).
-
-    Parameters
-    ----------
-    graph
-        The members' multi-pattern graph, or one of more members.
-    min_size
-        The least number of variables.
-    """
-    uses: dict[str, list[tuple[int, int, tuple[int, ...]]]] = {}
-    for place, member in enumerate(members):
-        found: dict[int, None] = {}
-        for maximal in graph.common_of(member.id):
-            for mask in member.subsets.masks_with(maximal.key, maximal.leaves):
-                found |= dict.fromkeys(_parts(mask, min_size))
-        for mask in found:
-            use = place, mask, member.subsets.slots(mask)
-            uses.setdefault(member.subsets.key(mask), []).append(use)
-    common = (CommonSubpattern(tuple(of_key)) for of_key in uses.values())
-    return tuple(subpattern for subpattern in common if len(subpattern.members) > 1)
-
-
-def _parts(mask: int, min_size: int) -> Iterator[int]:
-    places = bits_of(mask)
-    sizes: Sequence[int] = range(min_size, len(places) + 1)
-    if len(places) > MAX_ALL_SUBSETS:
-        sizes = [*range(min_size, MAX_SMALL + 1), len(places) - 1, len(places)]
-    for size in sizes:
-        for chosen in combinations(places, size):
-            yield mask_of(chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +42,10 @@ class SearchProblem:
     trees: bool
 
     @classmethod
-    def of(
-        cls, members: Sequence[Member], local: Mapping[MemberId, LocalPlans], graph: PatternGraph, *, trees: bool
-    ) -> SearchProblem:
+    def of(cls, members: Sequence[Member], local: Mapping[MemberId, LocalPlans], *, trees: bool) -> SearchProblem:
         """The problem of some members; for trees a single variable is shared whatever they are."""
         own = tuple(local[member.id] for member in members)
-        return cls(tuple(members), own, common_subpatterns(members, graph, 2 if trees else 1), trees)
+        return cls(tuple(members), own, common_subpatterns(members, 2 if trees else 1), trees)
 
     @cached_property
     def width(self) -> int:

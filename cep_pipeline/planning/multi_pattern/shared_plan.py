@@ -24,16 +24,15 @@ that are alike), and the two sides of a join may be one node.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
 from cep_pipeline.errors import PlanError
-from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Length, Reference
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.planning.clause_plans import SHARINGS, Sharing
 from cep_pipeline.planning.multi_pattern.canonical import NodeForm, private_key
@@ -115,11 +114,6 @@ class SharedNode:
         return self._windows.largest
 
     @property
-    def windows(self) -> Mapping[int, int]:
-        """The number of sharers by the size of their windows."""
-        return self._windows.counts
-
-    @property
     def uses(self) -> int:
         """The number of nodes of single plans that it stands for."""
         return sum(map(len, self.sharers.values()))
@@ -129,11 +123,6 @@ class SharedNode:
         """True if windows count events: in the stream, or in the partition by `clause.partition_by`."""
         return self.model[0].forms.counted
 
-    @property
-    def ties(self) -> Ties:
-        """The meaning of `before` in `clause.precedence`; where that is empty it does not matter."""
-        return self.model[0].pattern.ties
-
     @cached_property
     def clause(self) -> Clause:
         """All that a binding of the slots must satisfy beside the window: a clause of the variables `slot_name(k)`.
@@ -142,19 +131,6 @@ class SharedNode:
         which the positions of a count window are counted; a node that is one single event has no others.
         """
         return project(*self.model)
-
-    @cached_property
-    def conjuncts(self) -> tuple[Conjunct, ...]:
-        """The conjuncts that are tested here, over `slot_name(k)`: all but those that the nodes below have tested.
-
-        At a state of an order those over the last slot alone are among them: there is no leaf below that tests them.
-        """
-        sides: list[frozenset[str]] = []
-        cut = 0
-        for size in self.below:
-            sides.append(frozenset(map(slot_name, range(cut, cut + size))))
-            cut += size
-        return tuple(c for c in self.clause.conjuncts if not any(c.variables <= side for side in sides))
 
 
 class _Largest:

@@ -20,7 +20,7 @@ from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, ln_node_cost
 from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
-from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
+from cep_pipeline.planning.multi_pattern.pattern_graph import components
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
@@ -192,11 +192,6 @@ class Workload:
         return {member.id: member for member in self.members}
 
     @cached_property
-    def graph(self) -> PatternGraph:
-        """The multi-pattern graph of the members that are planned together."""
-        return PatternGraph(member for member in self.members if member.id in self.local)
-
-    @cached_property
     def local(self) -> dict[MemberId, LocalPlans]:
         """The local plans of the members that are planned together.
 
@@ -242,7 +237,8 @@ class Workload:
 
     @cached_property
     def _components(self) -> list[tuple[MemberId, ...]]:
-        return self.graph.components(2 if self.trees else 1)
+        together = [(member.id, member) for member in self.members if member.id in self.local]
+        return components(self.local, together, 2 if self.trees else 1)
 
     @cached_property
     def _alone(self) -> set[MemberId]:

@@ -15,7 +15,7 @@ from cep_pipeline.patterns.conjunct_text import MOST_VALUES
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.patterns.structure import EventOperand
-from cep_pipeline.planning.multi_pattern import Member, SharedNode, members_of, share
+from cep_pipeline.planning.multi_pattern import Member, members_of, share
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.trees import Join, leaves_of
 from tests.oracle.any_match import any_matches
@@ -202,27 +202,13 @@ def test_a_node_has_the_partial_matches_of_each_of_its_sharers(
     events = read_events(events_table(stream), pattern)
     for node in plan:
         width = Window(events=node.window) if node.counted else Window(time_us=node.window)
-        model = replace(node.model[0].pattern, window=width, partition_by=node.clause.partition_by, ties=node.ties)
+        model = replace(node.model[0].pattern, window=width, partition_by=node.clause.partition_by)
         expected = bindings(model, node.clause, events, tuple(v.name for v in node.clause.positive))
         for name, uses in node.sharers.items():
             sharer = plan.members[name]
             for slots in uses:
                 widest = replace(sharer.pattern, window=width)
                 assert bindings(widest, sharer.clause, events, slots) == expected
-        assert_tested_once(plan, node)
-
-
-def assert_tested_once(plan: object, node: SharedNode) -> None:
-    """What is tested at a node and below it is the node's clause."""
-    assert set(node.conjuncts) <= set(node.clause.conjuncts)
-    below = [set[str]() for _ in node.below]
-    cut = 0
-    for part, size in zip(below, node.below, strict=True):
-        part |= {variable.name for variable in node.clause.positive[cut : cut + size]}
-        cut += size
-    rest = set(node.clause.conjuncts) - set(node.conjuncts)
-    assert all(any(conjunct.variables <= part for part in below) for conjunct in rest)
-    assert not any(conjunct.variables <= part for part in below for conjunct in node.conjuncts)
 
 
 # -- what changes a key ------------------------------------------------------------------------------------------------
@@ -358,7 +344,7 @@ def test_a_tree_finds_the_variable_that_a_join_tells_from_one_that_is_like_it() 
     assert one.forms.tree_key(tree) == other.forms.tree_key(tree)
     plan = share([one, other], [tree, tree], "subexpression")
     (root,) = (node for node in plan if node.size == 3)
-    (compared,) = root.conjuncts
+    (compared,) = root.clause.conjuncts
     for name, variable in ((one.id, "a"), (other.id, "b")):
         (slots,) = root.sharers[name]
         assert {slots[int(slot[1:])] for slot in compared.variables} == {variable, "c"}

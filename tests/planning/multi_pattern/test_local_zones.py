@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import invariants_of, verify
+from cep_pipeline.adaptation import invariants_of
 from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
@@ -22,6 +22,7 @@ from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import Join
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
+from tests.adaptation.verified import verify
 from tests.planning.multi_pattern.planned import MODELS, alike, patterns_of, snapshot_of
 from tests.planning.multi_pattern.workloads import SCHEMA, workloads
 

@@ -127,7 +127,6 @@ def described(plan: SharedPlan) -> dict[str, Described]:
             "below": [plan[side].key for side in (node.left, node.right) if side is not None],
             "sharers": {name: sorted(uses) for name, uses in node.sharers.items()},
             "window": node.window,
-            "windows": dict(node.windows),
             "members": sorted(node.members),
         }
         for node in plan

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import invariants_of, verify
+from cep_pipeline.adaptation import invariants_of
 from cep_pipeline.adaptation.decisions import InvariantBased
 from cep_pipeline.adaptation.invariants import describe
 from cep_pipeline.adaptation.thresholds import Deviation
@@ -23,6 +23,7 @@ from cep_pipeline.planning.orderings import DecidingComparison
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import named_tree
 from tests.adaptation.test_verification import alike as alike_measured
+from tests.adaptation.verified import verify
 from tests.planning.multi_pattern.planned import alike, patterns_of, snapshot_of
 from tests.planning.multi_pattern.test_local_zones import SHARING, other_snapshot, rates
 from tests.planning.multi_pattern.workloads import SCHEMA, workloads
