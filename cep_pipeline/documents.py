@@ -202,7 +202,7 @@ _OF_TYPE = {
     }.items()
     for kind in kinds
 }
-"""What a fault of a type says, by pydantic's name for it."""
+"""The text for a fault of a type, by pydantic's name for the fault."""
 
 
 def _example(name: str, setting: FieldInfo) -> str:

@@ -103,7 +103,7 @@ class Questions:
 
 
 class AskedRun(NamedTuple):
-    """What the matches of one run are asked.
+    """The questions that a run asks of its matches.
 
     Attributes
     ----------
