@@ -72,7 +72,9 @@ EVENT_US = 1_000
 """Drawn events are so many microseconds apart."""
 COLD_EVENTS = 5_000
 RISING_EVENTS, RISING_WINDOW = 1_500, 950
-SMALL_EVENTS, SMALL_PATTERNS, SMALL_CALLS = 1_000, 100, 10
+SMALL_PATTERNS, SMALL_CALLS = 100, 10
+SMALL_EVENTS = (10, 1_000)
+"""Events of a call with many patterns: so few that a pattern costs what it always costs, and a small slice."""
 SMALL_TYPES, SMALL_KEYS, SMALL_WINDOW_MS = "ABCDEFGHIJ", 3, 20
 _SCHEMA = """\
 name: drawn
@@ -424,10 +426,11 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
         *(
             Corner(
                 f"one of {SMALL_PATTERNS} patterns{one.kind}, in a call over new events: {one.work}",
-                size(SMALL_EVENTS),
+                min(events, size(events)),
                 one.peer,
-                partial(_small_calls, size(SMALL_EVENTS), max(int(SMALL_CALLS * share), 1), one),
+                partial(_small_calls, min(events, size(events)), max(int(SMALL_CALLS * share), 1), one),
             )
+            for events in SMALL_EVENTS
             for one in SMALL
         ),
         Corner(

@@ -170,7 +170,7 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(0.0000432), format_seconds(0.0123), format_seconds(2.5)
     ('43 us', '12.3 ms', '2.50 s')
     """
-    if 0 < seconds < 1e-4:
+    if 0 < seconds < 1e-3:
         return f"{seconds * 1e6:.0f} us"
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 

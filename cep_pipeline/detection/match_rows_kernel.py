@@ -254,6 +254,14 @@ def spell_names(
     ends = carray(ends_at, (names + 1,))
     letters = carray(letters_at, (ends[names],))
     offsets, text = carray(offsets_at, (elements + 1,)), carray(text_at, (room,))
+    if ends[names] == names:  # of one letter each, as most are: nothing depends on where the last one ended
+        if elements > room:
+            return -1
+        for element in range(elements):
+            offsets[element] = element
+            text[element] = letters[numbers[element]]
+        offsets[elements] = elements
+        return elements
     at = 0
     for element in range(elements):
         offsets[element] = at

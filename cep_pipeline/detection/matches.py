@@ -191,15 +191,13 @@ def batches_of_few(
     identities = [MatchIdentity.of(pattern) for pattern, _ in found]
     written = rows_of_many(identities, together, events.timestamps, events.seqs)
     names = pa.array([pattern.name for pattern, _ in found], pa.string()).take(pa.array(together.of))
-    variables = pa.array([name for identity in identities for name in identity.variables], pa.string())
+    variables = tuple(name for identity in identities for name in identity.variables)
     sizes = [len(identity.variables) for identity in identities]
-    first = (np.cumsum(sizes) - sizes)[together.of]
+    first = (np.cumsum(sizes, dtype=np.int32) - np.array(sizes, np.int32))[together.of]
     bound = np.repeat(first, np.diff(written.offsets)) + together.lists.variables
-    elements = [variables.take(pa.array(bound)), pa.array(written.seqs)]
-    bindings = pa.ListArray.from_arrays(
-        pa.array(written.offsets.astype(np.int32)),
-        pa.StructArray.from_arrays(elements, fields=list(BINDINGS.value_type)),
-    )
+    offsets, spelled = _spelled(variables, written.offsets, bound)
+    elements = pa.StructArray.from_arrays([spelled, pa.array(written.seqs)], fields=list(BINDINGS.value_type))
+    bindings = pa.ListArray.from_arrays(offsets, elements)
     columns = [names, ids_array(written.ids), _instants(written.starts), _instants(written.ends), bindings]
     if typed:
         all_rows = pa.RecordBatch.from_arrays(columns, schema=_FIXED)
