@@ -124,7 +124,9 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unlisted, "MATCHES_OF_ONE", 0)
     monkeypatch.setattr(numbers, "LEAST_S", 1e9)
     monkeypatch.setattr(unlisted, "finding_takes_long", lambda _: True)
-    monkeypatch.setattr(unlisted, "count_owned", lambda *of, always=True: count(*of, always=True))
+    monkeypatch.setattr(
+        unlisted, "count_owned", lambda *of, always=True, finding=False: count(*of, always=True, finding=finding)
+    )
 
 
 def unlisted_of(pattern: cep.Pattern, events: pa.Table) -> pa.Table | None:
