@@ -26,7 +26,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.expressions import Element, Reference, ValueType
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.pipeline.local_days import LocalDays, events_by_day
-from tests.thoroughness import examples
+from tests.thoroughness import examples, part_of
 
 SCHEMA = StreamSchema.from_dict(
     {
@@ -401,7 +401,7 @@ def some_rows(seed: int, number: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("shape", COUNTED)
 def test_what_is_counted_is_summarized_without_listing(shape: str) -> None:
     events = SCHEMA.table(some_rows(8, 30))
-    for item in items_of(COUNTED[shape]):
+    for item in part_of([*items_of(COUNTED[shape])], [*COUNTED].index(shape)):
         [pattern] = cep.parse_patterns(stated(shape, item), SCHEMA)
         counted = replace(pattern, summary=None)
         assert not_counted_because(counted) is None
