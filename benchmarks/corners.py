@@ -177,6 +177,7 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
         return max(int(events * share), 100)
 
     stock, keyed, small = size(1_000_000), size(1_000_000), size(300_000)
+    together = max(int(SMALL_PATTERNS * share), 5)
     pair, triple = "SEQ(A a, B b)", "SEQ(A a, B b, C c)"
     return [
         *(
@@ -425,10 +426,10 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
         ),
         *(
             Corner(
-                f"one of {SMALL_PATTERNS} patterns{one.kind}, in a call over new events: {one.work}",
+                f"one of {together} patterns{one.kind}, in a call over new events: {one.work}",
                 min(events, size(events)),
                 one.peer,
-                partial(_small_calls, min(events, size(events)), max(int(SMALL_CALLS * share), 1), one),
+                partial(_small_calls, min(events, size(events)), max(int(SMALL_CALLS * share), 1), together, one),
             )
             for events in SMALL_EVENTS
             for one in SMALL
@@ -1150,14 +1151,14 @@ SMALL = (
 )
 
 
-def _small_calls(events: int, calls: int, small: _Small) -> tuple[Work, Work] | None:
+def _small_calls(events: int, calls: int, together: int, small: _Small) -> tuple[Work, Work] | None:
     """The time of one pattern in one call, of many patterns that are run over new events again and again."""
     try:
         import duckdb
     except ImportError:
         return None
     draw = random.Random(5)
-    types = [draw.sample(SMALL_TYPES, 3) for _ in range(SMALL_PATTERNS)]
+    types = [draw.sample(SMALL_TYPES, 3) for _ in range(together)]
     patterns = [replace(_drawn_pattern(small.text(own)), name=f"small_{number}") for number, own in enumerate(types)]
     tables = [drawn_events(events, keys=SMALL_KEYS, types=SMALL_TYPES, seed=seed) for seed in range(calls)]
     plan = _plan(patterns, tables[0])
@@ -1189,7 +1190,7 @@ def _small_calls(events: int, calls: int, small: _Small) -> tuple[Work, Work] | 
                     total += found[0][0].as_py() if small.output == "count" else found.num_rows
         return total
 
-    return _timed(ours, calls * SMALL_PATTERNS), _timed(peer, calls * SMALL_PATTERNS)
+    return _timed(ours, calls * together), _timed(peer, calls * together)
 
 
 def _without_used_events(matches: pa.Table) -> int:
