@@ -285,7 +285,7 @@ def _merged(patterns: Sequence[Pattern], table: pa.Table) -> int:
 
 
 def calibrated(stream: StockStream, repetitions: int, progress: Progress) -> MechanismCosts:
-    """What a unit of work costs each mechanism, and planning: least squares of relative errors, none negative."""
+    """Fit what a unit of work costs each mechanism, and planning: least relative errors, no cost below 0."""
     kinds = tuple(WINDOWS_MS)
     jobs = [(1, n, kind) for n in EVENTS[:2] for kind in kinds] + [(10, 1_000, kind) for kind in kinds]
     jobs += [(10, 10_000, "rare"), (100, 1_000, "rare"), (100, 1_000, "some"), (3, 100_000, LATE)]
@@ -370,7 +370,7 @@ def write_constants(costs: MechanismCosts, path: Path) -> None:
 
 
 def choice_page(found: Sequence[MeasuredCell], costs: MechanismCosts) -> str:
-    """How near what is chosen comes to the best in hindsight, and what the mechanisms cost, in Markdown."""
+    """Return the page in Markdown: what is chosen beside the best in hindsight, and what the mechanisms cost."""
     rows = []
     for output in (*OUTPUTS, SUMMARIZED, "all"):
         own = [one for one in found if output in (one.cell.output, "all")]

@@ -92,7 +92,7 @@ class BoundBy:
     is_order: bool
 
     def ln_cost(self, model: CostModel, statistics: ClauseStatistics, *, as_tree: bool) -> float:
-        """What a model makes of it; an order among trees counts as the tree that it is."""
+        """The logarithm of the plan's cost by a model; an order among trees counts as the tree that it is."""
         if self.is_order and not as_tree:
             return ln_order_cost(model, statistics, positions_below(self.tree))
         return ln_tree_cost(model, statistics, self.tree)

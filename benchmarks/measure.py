@@ -20,7 +20,7 @@ from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.slices.prepared import PreparedEvents
 
 SHARING_OF: Mapping[str, Sharing] = {"multi_pattern_nfa": "prefix", "multitree": "subexpression"}
-"""What the mechanisms for many patterns share."""
+"""The things that the mechanisms for many patterns share."""
 SEARCH_STEPS = 20_000
 """Steps of the search for a plan of patterns that share."""
 SLOW_ROUND_S = 4.0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SEED = 10
 SYMBOLS = (1, 2)
 HIGHEST = 1000
-"""Of the first prices and of all volumes, which are drawn from 1 to this."""
+"""The highest first price and the highest volume: they are drawn from 1 to this."""
 LARGEST_STEP = 3
 
 

@@ -30,7 +30,7 @@ _SETTINGS = {
 
 
 def missing() -> str | None:
-    """What is missing, and how to have it."""
+    """Return the names of what is missing and how to get them, or None."""
     return None if find_spec("pyspark") and find_spec("sqlglot") else "needs pyspark, sqlglot and Java"
 
 

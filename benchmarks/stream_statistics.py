@@ -216,7 +216,7 @@ def _intervals(patterns: Sequence[Pattern], events: pa.Table, window: Window, pr
 
 
 MOST_PAIRS = 20_000_000
-"""Where a window has more pairs of a scope, its true selectivity is not looked up."""
+"""The most pairs of a scope in a window whose true selectivity is looked up."""
 
 
 def statistics_table(results: Sequence[StatisticsResult]) -> str:

@@ -52,7 +52,7 @@ spark: {{master: "{master}"}}
 _SETTINGS, _DRAWN = "workload.json", "drawn.sase"
 _SCHEMA_FILE, _PATTERNS, _CONFIGURATION = "schema.yaml", "patterns.sase", "pipeline.yaml"
 LOOKS_PER_DAY, LOOKS_BEFORE = 288, 72
-"""Of generated readings: every five minutes, from six o'clock on the first day on."""
+"""Looks of generated readings: every five minutes, from six o'clock on the first day on."""
 
 
 @dataclass(frozen=True)

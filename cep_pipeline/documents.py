@@ -187,7 +187,7 @@ def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseMo
 
 
 _IS_TYPE = re.compile(r"str|int|float|bool|(list|dict)\[.*\]|\[key\]")
-"""What stands last in the place of a fault where a setting may have one of several types: the type that was tried.
+"""The end of a fault's place where a setting may have one of several types: the type that was tried.
 Where the name of an entry is wrong, `[key]` stands there."""
 _NAMES: dict[type, str] = {list: "a list", dict: "a mapping"}
 _OF_TYPE = {

@@ -33,7 +33,7 @@ def tell_of_failure(context: Mapping[str, Any]) -> None:
 
 
 TASK_TIMEOUT_HOURS = 6.0
-"""How long a task may take where the stream has no `task_timeout_hours`: what hangs would hold its day for ever."""
+"""Hours that a task may take where the stream has no `task_timeout_hours`: what hangs would hold its day for ever."""
 RETRIES: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(seconds=30),
@@ -60,7 +60,7 @@ class ConfiguredStream:
 
     @property
     def task_arguments(self) -> dict[str, Any]:
-        """How the stream's tasks are retried, and how long one may take."""
+        """Return how the stream's tasks are retried, and how long one may take."""
         return {**RETRIES, "execution_timeout": timedelta(hours=self.task_timeout_hours)}
 
 

@@ -19,7 +19,7 @@ from cep_pipeline.errors import CepError
 
 @dataclass(frozen=True)
 class Request:
-    """How an experiment is to be run.
+    """The options with which an experiment is run.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be measured, and what becomes of it.
+    """The cells that an experiment measures, and the files that it writes.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ def _measured(
 
 
 _PLANNED: list[Work] = []
-"""In a process that measures cells: what they are of."""
+"""The experiment whose cells this process measures."""
 
 
 def _plan(plan: Callable[[Request], Work], request: Request) -> None:

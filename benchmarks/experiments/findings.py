@@ -14,7 +14,7 @@ from cep_pipeline.cli.terminal import times_as_fast
 
 
 class Verdict(StrEnum):
-    """How a figure of ours stands to a finding of a paper."""
+    """The verdict on a finding of a paper, by a figure of ours."""
 
     HOLDS = "holds"
     SURPASSED = "surpassed"

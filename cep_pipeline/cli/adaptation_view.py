@@ -18,7 +18,7 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import written
 
 MOST_SHOWN = 40
-"""Of more invariants, numbers or changed patterns only those are shown that say most."""
+"""The most invariants, numbers or changed patterns that are shown: those that say most."""
 
 
 def shown_headline(of: InvariantReport) -> str:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 SWITCHES_SHOWN = 20
 SCAN = "scan"
-"""In place of a distance: the best of some for these events."""
+"""The word in place of a distance that asks for the best of several distances for these events."""
 ORDERS_SHOWN = 6
-"""Of a plan of more patterns only so many orders or trees are shown."""
+"""The most orders or trees of a plan that are shown."""
 
 
 adaptation_options = with_options(

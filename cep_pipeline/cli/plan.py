@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 CHOSEN = "▶"
 NOTEWORTHY = 1.1
-"""What is less faster than this may be chance."""
+"""A plan is called faster from this ratio of times on; less may be chance."""
 
 
 class _Asked(Asked):

@@ -27,7 +27,7 @@ from cep_pipeline.errors import CepError
 Kind = Literal["max_matches", "time_limit", "memory", "disk"]
 """The limits: those of the configuration; and what a machine has, which nobody needs to set."""
 LOOK_S = 0.2
-"""How often the time, and what other tasks have spent, is looked at."""
+"""Seconds between two looks at the time and at what other tasks have spent."""
 
 _watch: ContextVar[Callable[[], None] | None] = ContextVar("watch", default=None)
 
@@ -195,7 +195,7 @@ class Spent:
 
 
 CELL_BYTES = 24
-"""What a file of a `Ledger` has of one pattern and one task."""
+"""Bytes that a file of a `Ledger` has for one pattern and one task."""
 
 
 class Ledger:

@@ -23,7 +23,7 @@ from cep_pipeline.slices.routines import room_for
 MOST_NUMBERS = 1 << 18
 """So many numbers of events may be counted to order matches of several patterns; others are sorted first."""
 ABSENT = np.int32(-1)
-"""In place of a row: the form of the match has no such variable."""
+"""The number in place of a row where the form of the match has no such variable."""
 _WORD_BITS = 63
 """Bits of a non-negative int64."""
 _COUNTED = 6 << 11

@@ -38,7 +38,7 @@ from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import format_conjunct
 
 MOST_FACTS = 4
-"""Of more facts that follow from the conditions of a pattern only their number is told."""
+"""The most facts that are listed of those that follow from a pattern's conditions; of more, their number is told."""
 OUTPUTS = ("verbose", "compressed", "count")
 """Forms of output, in the order of the table of a whole set."""
 MOST_COMPARED = 100

@@ -36,7 +36,7 @@ from cep_pipeline.patterns.expressions import (
 )
 
 MOST_VALUES = 32
-"""Of more values after IN a digest stands in the text."""
+"""The most values after IN that stand in the text; of more, a digest does."""
 
 
 def conjunct_text(conjunct: Conjunct, slots: Mapping[str, int]) -> str:

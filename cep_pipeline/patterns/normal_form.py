@@ -417,7 +417,7 @@ _UNIFYING = tuple(
         ),
     )
 )
-"""What of one list is equal where all of its events agree."""
+"""Aggregates of a list that are equal where all of its events agree."""
 
 
 def with_agreement(clauses: tuple[Clause, ...], *, by_runs: bool) -> tuple[Clause, ...]:

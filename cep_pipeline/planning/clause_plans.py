@@ -155,7 +155,7 @@ class PlacedNegation:
 
 
 ON_KERNEL = "kernel"
-"""In place of a planner: the order that the columnar kernel runs where a shared plan takes more time on it."""
+"""The name of the planner of an order that the columnar kernel runs because a shared plan takes more time on it."""
 
 
 @dataclass(frozen=True, slots=True)

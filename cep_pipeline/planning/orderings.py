@@ -30,7 +30,7 @@ MEASURES = {
     "cost": "cost before the step",
     "tree": "cost below the join",
 }
-"""What the two sides of a comparison can be: of the last variable; of the set of all; of the order without its last
+"""The kinds of sides of a comparison: numbers of the last variable; of the set of all; of the order without its last
 variable; of a tree without its leaves and its root. Where both sides bind the same set, what they have in common (the
 last step, the leaves and the root) is left out."""
 

@@ -51,7 +51,7 @@ class Expectations:
     clause: Clause
     snapshot: StatisticsSnapshot
     asked: ClauseQuestions | None = None
-    """What snapshots are asked about the clause, where that is known."""
+    """The questions that snapshots are asked about the clause, where they are known."""
 
     @cached_property
     def statistics(self) -> ClauseStatistics:

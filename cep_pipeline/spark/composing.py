@@ -534,7 +534,7 @@ def _ids_of_others(
 
 
 _PUBLISHED, _OF_DAY, _WAITS = range(3)
-"""Who publishes the matches whose last event stands at a place: an earlier day, this one, or a later one."""
+"""The day that publishes the matches whose last event stands at a place: an earlier day, this one, or a later one."""
 
 
 class _CountedPartitions:

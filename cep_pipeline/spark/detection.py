@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Groups = list[dict[str, Any]]
-"""What SUMMARIZE has put together of some matches, as `PartialSummary.to_json`."""
+"""The groups of SUMMARIZE of some matches, in the form of `PartialSummary.to_json`."""
 _SHAPE_SHARERS = 64
 """So many clauses that need one shape are enough to make a small one of them count."""
 _MAX_LN = 60.0
@@ -187,7 +187,8 @@ def _ln_tests(expected: PlanStep | PlanNode) -> float:
 
 
 _MOST_TESTS = 100.0
-"""Where conditions hardly ever hold, mechanisms rule out most tuples before they are made."""
+"""The most tests that a mechanism is expected to make where conditions hardly ever hold: it rules out most tuples
+early."""
 
 
 def _span_us(pieces: Pieces) -> int:
@@ -758,7 +759,7 @@ class _Part:
 
 
 _Work = tuple[tuple[Pattern, ...], Plan]
-"""What many jobs have in common: the patterns and their plan."""
+"""The patterns and the plan that many jobs share."""
 _packed_last: tuple[_Work, bytes] | None = None
 
 
@@ -908,4 +909,4 @@ def _detect(
 
 
 _TELL_S = 0.2
-"""How often a task says how many patterns it has done."""
+"""Seconds after which a task says how many patterns it has done."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     Workers: TypeAlias = SparkSession | LocalProcesses
-    """What runs tasks: a Spark session, or processes of this machine."""
+    """The workers that run tasks: those of a Spark session, or processes of this machine."""
 
 logger = logging.getLogger(__name__)
 

@@ -56,7 +56,8 @@ DEPENDENT_FACTOR = 2.0
 MOST_PLACES = 1000
 """A joint selectivity is used at so many places of a clause, at most."""
 MOST_TOGETHER = 6
-"""Of more conditions on two variables, only all of them together and the first ones in twos are counted."""
+"""The most conditions on two variables of which all sets are counted; of more, all together and the first ones in
+twos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ def members_to_key(members: Members) -> str:
 
 
 _SEVERAL = "[["
-"""What such a text begins with, and no key of a condition."""
+"""The beginning of such a text, with which no key of a condition begins."""
 
 
 def _members_of_key(key: str) -> Members:

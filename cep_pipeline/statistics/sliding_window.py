@@ -22,7 +22,8 @@ _compress = NativeKernel(
     ("int64", "float64*", "int64*", "int64*", "float64*", "int64*"),
 )
 _SHARE = 2.0
-"""What a bucket may hold of all that is newer, as a multiple of epsilon: half of the bucket is the error."""
+"""The largest share that a bucket may hold of all that is newer, as a multiple of epsilon: half of the bucket is the
+error."""
 LEAST_PENDING = 256
 """Events that are held until buckets are merged, at least."""
 

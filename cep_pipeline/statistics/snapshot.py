@@ -28,7 +28,7 @@ from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparis
 VERSION = 2
 """Version of the JSON form."""
 CONFIDENCE = 0.95
-"""How sure the interval is that goes with a sampled number."""
+"""The confidence of the interval that goes with a sampled number."""
 
 
 class Source(Enum):

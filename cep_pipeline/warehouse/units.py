@@ -331,7 +331,8 @@ def recorded_erasures(database: Database, stream: str) -> tuple[Erasure, ...]:
 
 
 ReadEarlier = Callable[[str, date, date, date], ReadBefore | None]
-"""What the matches of (pattern set, day) have read of an earlier day; between the two stands the latest earlier day."""
+"""The part of an earlier day that the matches of (pattern set, day) have read; between the two stands the latest
+earlier day."""
 
 
 def find_stale_units(

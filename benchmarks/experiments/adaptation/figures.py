@@ -33,7 +33,7 @@ THRESHOLD, INVARIANT = "constant threshold", "invariants"
 
 
 class Place(StrEnum):
-    """How one decision function stands to another one."""
+    """A comparison of one decision function with another one."""
 
     AHEAD = "ahead"
     LEVEL = "level"

@@ -44,7 +44,7 @@ NFAB = "nfab"
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured.
+    """The amount of work that is measured.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class _Streams:
 
 
 def mechanism_of(planned: PlannerResult) -> str:
-    """What runs a planner's plans."""
+    """Return the mechanism that runs a planner's plans."""
     return TREE if planned.planner in TREES else CHAIN
 
 

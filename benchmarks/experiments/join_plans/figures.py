@@ -19,7 +19,7 @@ HEURISTICS = ("greedy", *II, ZSTREAM, "zstream_ordered")
 
 Pairs = Sequence[tuple[Row, Row]]
 PATTERN = ("stream", "set", "size", "number")
-"""What identifies a pattern among the rows of a part."""
+"""The columns that identify a pattern among the rows of a part."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ SEQUENCES_OF_A_DISJUNCTION = 3
 LEAST_SELECTIVITY, GREATEST_SELECTIVITY = 0.002, 0.88
 """The paper's range; where in it a condition lies is drawn evenly on a logarithmic scale."""
 MOST_KLEENE_EVENTS = 8.0
-"""In a window: their lists double with each one."""
+"""The most events of a list in a window: lists double with each one."""
 PAIRS = 2_000
 """Of differences, by which it is chosen what a condition compares them with."""
 

@@ -28,14 +28,14 @@ THRESHOLD = 0.5
 """Least correlation of the price histories of neighbours."""
 STOCK_OF = {"a": FREQUENT[0], "b": FREQUENT[1], "c": RARE}
 SEQUENCES = ("abc", "cba", "acb")
-"""Of events, by rarity: c is the rare one."""
+"""Sequences of events, by rarity: c is the rare one."""
 FREQUENCY, INPUT, CHANGING = "frequency", "input", "changing"
 """The parts of the experiment: figures 7 and 8, figure 9, figure 10."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured.
+    """The amount of work that is measured.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ LEAST_SELECTIVITY, GREATEST_SELECTIVITY = 0.003, 0.92
 SPECIAL = 0.2
 """Share of patterns with NOT or KL."""
 MOST_KLEENE_EVENTS = 4.0
-"""In a window, of a type under KL: its lists double with each one."""
+"""The most events in a window of a type under KL: its lists double with each one."""
 DEAREST = 20_000.0
 """Partial matches in a window of 15 minutes that a pattern may be expected to have by its own order."""
 MOST_MATCHES = 3.0

@@ -34,7 +34,7 @@ LARGEST_STEP = 1
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured.
+    """The amount of work that is measured.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class _Streams:
         self._last: tuple[tuple[int, float], pa.Table] | None = None
 
     def by_window(self, sizes: Sizes, rising: float) -> dict[int, pa.Table]:
-        """Of all windows, for one cell; none is kept."""
+        """Figures of all windows, for one cell; none is kept."""
         return {w: generate_sase_stream(sizes.events(w), self._seed, rising, LARGEST_STEP) for w in sizes.windows}
 
     def of(self, events: int, rising: float) -> pa.Table:

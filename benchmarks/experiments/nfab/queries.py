@@ -43,7 +43,7 @@ class Query:
 
     @property
     def name(self) -> str:
-        """As the paper writes it."""
+        """The query's name in the paper."""
         return f"{self.predicate}{self.strategy}"
 
     def text(self, output: str = ALL) -> str:

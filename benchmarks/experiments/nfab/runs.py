@@ -34,7 +34,7 @@ WINDOW = "@"
 
 
 def is_there(algorithm: str) -> bool:
-    """Whether the mechanism runs the queries by an algorithm."""
+    """Return whether the mechanism runs the queries by an algorithm."""
     mechanism = MECHANISMS[MECHANISM]
     try:
         mechanism.check(pattern_of(Query("p3", "s3", 500)))

@@ -76,7 +76,7 @@ _SIZES = struct.Struct("<III")
 _LISTED_SIZES = struct.Struct("<IIII")
 _DIGEST = struct.Struct("<q")
 VERSION_AT, DIGEST_AT = 4, 8
-"""Where a buffer has its version (one byte) and, without the statement, its digest (8 bytes)."""
+"""The places in a buffer of its version (one byte) and, without the statement, its digest (8 bytes)."""
 _ALIGNMENT = 8
 MOST_BYTES = 1 << 34
 """A buffer that claims to be longer is damaged."""
@@ -828,7 +828,7 @@ def pattern_of(statement: str) -> Pattern:
 
 
 IGNORED = -1
-"""In place of a variable: the run did not bind the event."""
+"""The number in place of a variable where the run did not bind the event."""
 NO_NODE = -1
 """The node of a run without events."""
 

@@ -151,7 +151,7 @@ class RunStates:
 
 
 NOTHING, SOME, BROKEN = 0, 1, 2
-"""What a side's extreme is: of no element yet, a value, or of elements that no value can be compared with."""
+"""States of a side's extreme: no element yet, a value, or elements with which no value can be compared."""
 
 Fields = Mapping[str, Array]
 

@@ -50,7 +50,8 @@ LANES = 64
 SAMPLED = 1024
 """Pairs of events that tell how many pass a condition."""
 CLEARLY = 100.0
-"""How much dearer finding has to look where comparisons join three variables and a sweep counts behind first events.
+"""The ratio by which finding has to look dearer where comparisons join three variables and a sweep counts behind first
+events.
 
 Finding removes the events that are in no match first. Where conditions of one event stand beside comparisons, that
 leaves a much smaller part of the combinations than a sample of pairs tells.
@@ -58,11 +59,11 @@ leaves a much smaller part of the combinations than a sample of pairs tells.
 CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
 """How long it takes to find matches for each candidate, or where negation rejects most of them; and a sweep at all."""
 SUMMARIZED_NS = 40.0
-"""How long it takes to list a match and to add what SUMMARIZE reads of it."""
+"""Time to list a match and to add what SUMMARIZE reads of it, in ns."""
 STAR_NS = 100.0
-"""How long a sweep of a star takes for each event and pair of its states behind the hub."""
+"""Time of a sweep of a star for each event and pair of its states behind the hub, in ns."""
 ELEMENT_NS = 3.5
-"""How long it takes to count lists of compared neighbours for each element between two single events."""
+"""Time to count lists of compared neighbours for each element between two single events, in ns."""
 STEP_NS, STATE_NS, JOINING_NS, AROUND_NS, BEHIND_NS = 60.0, 4.0, 350.0, 1200.0, 600.0
 """How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two; and
 behind 64 first events.

@@ -152,7 +152,7 @@ INSTANCES_A_CALL = 1 << 26
 FIRST_CAPACITY, FIRST_CELLS, FIRST_ELEMENTS = 1 << 8, 1 << 10, 1 << 18
 """Instances of a state, elements of lists, and events of finished matches that there is room for at first."""
 MOST_WORDS = 1 << 31
-"""Of the instances of a state: 8 GB."""
+"""The most words of the instances of a state: 8 GB."""
 NO_KEY = -2
 """No event has this key."""
 MOST_LIVES = 1 << 24

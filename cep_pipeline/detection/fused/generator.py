@@ -717,7 +717,7 @@ class _Searching(ComparingText):
 
 
 TOO_MANY = -1
-"""What is written where the lists are more than the argument words allow."""
+"""The number that is written where there are more lists than the argument words allow."""
 MOST_FOLLOWERS = 64
 """Candidates whose followers are a word each."""
 _LONGS = f"<{WIDTH} x i64>"

@@ -412,7 +412,7 @@ def _arrive(words: Any, run: int, variable: int, place: int) -> None:
 
 
 WHOLE, STAYING = 0, 1
-"""What is left of a postponed run: all it may do with its event, or all but beginning the next variable."""
+"""The moves that are left to a postponed run: all it may do with its event, or all but beginning the next variable."""
 
 
 @njit(error_model="numpy")

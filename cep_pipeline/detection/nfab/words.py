@@ -58,7 +58,7 @@ from __future__ import annotations
     EXPIRED,
     REAL_BITS,
 ) = range(54)
-"""Of the machine.
+"""The words of the machine.
 
 CONTROL
     int64: the places below.

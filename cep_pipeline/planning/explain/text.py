@@ -43,24 +43,24 @@ from cep_pipeline.statistics.snapshot import Selectivity, Source
 WIDTH = 118
 """Longest line of text."""
 MOST_EXPLAINED = 20
-"""Of a plan of more patterns only a list is shown, until some are asked for."""
+"""The most patterns of a plan that are shown in full; of more, a list is shown until some are asked for."""
 MOST_LISTED = 40
-"""Of more patterns only those are listed that cost most."""
+"""The most patterns that are listed: those that cost most."""
 LONGEST_TREE = 80
 """So many characters of an order or tree stand in the list."""
 FAR_OFF = 10.0
 """An estimate is marked where more than so many times as much, or as little, has happened."""
 FEW = 100.0
-"""Of fewer than so many tests no selectivity is judged."""
+"""The fewest tests by which a selectivity is judged."""
 LONGEST_LIST = 6
-"""Of more variables only the first two and the last two are named."""
+"""The most variables that are all named; of more, the first two and the last two."""
 _TEXT = {"step", "binds", "node", "leaf", "condition", "rests on", "where", "pattern", "order or tree", ""}
 _TEXT |= {"a test on fused", "mechanisms"}
 """Headings of the columns of text."""
 MOST_NODES = 25
-"""Of more shared nodes only those are shown that save most."""
+"""The most shared nodes that are shown: those that save most."""
 MOST_USES = 4
-"""Of more patterns that share a node only so many are named."""
+"""The most patterns that are named of those that share a node."""
 _KINDS: dict[Sharing, str] = {
     "none": "nothing is shared",
     "prefix": "equal beginnings of orders are shared",

@@ -14,7 +14,7 @@ from cep_pipeline.planning.multi_pattern.canonical import ClauseForms, NodeForm,
 from cep_pipeline.planning.trees import Join, Tree, nodes_of, without_order_tests
 
 MemberId: TypeAlias = tuple[str, int]
-"""What names a member in a workload: the pattern's name and the index of the clause."""
+"""The name of a member in a workload: the pattern's name and the index of the clause."""
 MOST_MEMBERS = 1 << 11
 """Members that are kept with what has been worked out of them; those that were not asked for longest go first."""
 

@@ -21,8 +21,8 @@ MAX_CLIQUES = 500
 """So many maximal mappings between two members are looked at. There are more only where many variables are alike; then
 a maximal common sub-pattern may be missed, and is not shared."""
 MAX_ALL_SUBSETS = 10
-"""Of larger maximal common sub-patterns not all parts are tried, but those of up to `MAX_SMALL` variables, and those
-that leave out one or none."""
+"""The largest maximal common sub-patterns of which all parts are tried; of larger ones those of up to `MAX_SMALL`
+variables, and those that leave out one or none."""
 MAX_SMALL = 3
 T = TypeVar("T")
 

@@ -184,7 +184,7 @@ def named_plan(plan: PositionPlan, member: Member, *, trees: bool) -> OrderOrTre
 
 
 ALPHA = 0.99
-"""What the threshold is multiplied by (MCEP [0165])."""
+"""The factor by which the threshold falls (MCEP [0165])."""
 PROBED = 1000
 """Neighbours of the start among which the largest difference of cost is the first threshold (MCEP [0165])."""
 FROZEN = 1e-7

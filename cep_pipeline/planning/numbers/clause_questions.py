@@ -362,7 +362,7 @@ MOST_SHAPES = 1 << 10
 _shapes: dict[Any, ClauseShape] = {}
 """By their fields: clauses of one shape share what follows from it, the sums of their costs among them."""
 _UNKNOWN = StatisticsSnapshot()
-"""What it answers are the keys of conditions, with their priors."""
+"""A snapshot that knows nothing: it answers the keys of conditions with their priors."""
 
 
 def _ln_known(prior: Selectivity, snapshot: StatisticsSnapshot) -> float:
@@ -557,7 +557,7 @@ class ClauseRow:
 
 
 MOST_BOUNDED = 6
-"""Of more variables with bounds, or of one class, nothing is worked out: each set of them has a number."""
+"""The most variables with bounds, or of one class, for which anything is worked out: each set of them has a number."""
 _LITTLE = 1e-9
 
 

@@ -40,7 +40,8 @@ MOST_COMPARED = 64
 STEP, COST, TREE = range(3)
 """Measures of comparisons."""
 MEASURE, BLOCK, WHERE, CHOSEN, REJECTED, WINS_TIES, ROW = range(7)
-"""Of a comparison its measure and block, where it is, what was chosen there over what, and whether that wins ties.
+"""The words of a comparison: its measure and block, where it is, what was chosen there over what, and whether that wins
+ties.
 
 Where: of a step the set that was bound, of a cost the set that is made, of a tree the range `first * MOST + last` of
 leaves. Chosen and rejected: the variable that comes last, or the last leaf of the left side."""
@@ -52,9 +53,9 @@ JOINS = ORDER + MOST
 ROWS = JOINS + 2 * MOST
 TABLE = ROWS + MOST_COMPARED * ROW
 FOUND_LENGTH = TABLE + (1 << MOST)
-"""What is found: the plan, by its steps, or by its leaves and joins, each as the two sets that it joins, the first one
-0 where there is none; the order, or the leaves from left to right; the ranges of the joins; the comparisons; and of
-each range the last leaf of the left side, or of each set the variable that is bound last."""
+"""The words of the result: the plan, by its steps, or by its leaves and joins, each as the two sets that it joins, the
+first one 0 where there is none; the order, or the leaves from left to right; the ranges of the joins; the comparisons;
+and of each range the last leaf of the left side, or of each set the variable that is bound last."""
 
 FOUND_BYTES = 8 * FOUND_LENGTH
 LN_NODES = 0
@@ -76,6 +77,6 @@ PROGRAM_AT = REGISTER_AT + (1 << MOST)
 MOST_INSTRUCTIONS = (1 << MOST) + 2 * MOST_COMPARED
 REGISTERS_AT = PROGRAM_AT + 6 * MOST_INSTRUCTIONS
 KEPT_LENGTH = REGISTERS_AT + MOST_INSTRUCTIONS
-"""What is kept, behind the words of `set_sums_kernel` that say where it is: the places of the comparisons, the
-registers of their sides, their ln(1 + d), the sets that are used, and instructions; between them the registers of
+"""The words that are kept, behind the words of `set_sums_kernel` that say where it is: the places of the comparisons,
+the registers of their sides, their ln(1 + d), the sets that are used, and instructions; between them the registers of
 ranges or sets while instructions are written."""

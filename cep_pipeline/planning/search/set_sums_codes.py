@@ -35,7 +35,7 @@ from __future__ import annotations
 """Numbers, and addresses of arrays. Of the sets only those at the places in `USED_SETS` are summed."""
 
 COUNTED, RAREST, KINDS, SINGLES, AGREEING, WITH_ENDS, ASKED_COLUMNS = range(7)
-"""What is asked of a term: the variables whose instances count, whether only the rarest of them does, which kinds of
+"""The question about a term: the variables whose instances count, whether only the rarest of them does, which kinds of
 factors, whether Kleene variables have none, whether agreement counts, and whether the ends of sets do."""
 
 EQUALITY, TESTED, JOINT = 1, 2, 4
@@ -45,7 +45,8 @@ NODE, PAIR, PRODUCT, HELD, DELAY, TUPLES, PASSING, COST_TERMS = range(8)
 """The terms of a cost model and of its late tests, by their rows; those it has not are -1."""
 
 WHOLE, LEFT, RIGHT, FLAGS, ONE, OTHER, COLUMNS = range(7)
-"""Of an instruction: the sets that are joined and what they make, what is charged, and the registers that are added."""
+"""The words of an instruction: the sets that are joined and what they make, what is charged, and the registers that are
+added."""
 
 CHARGES_NODE, CHARGES_PAIR, CHARGES_HELD, CHARGES_STEP_DELAY, CHARGES_JOIN_DELAY, IS_NUMBER = 1, 2, 4, 8, 16, 32
 """Flags; an instruction that is a number takes that of the variable `RIGHT`."""
