@@ -52,7 +52,7 @@ from cep_pipeline.pipeline.violations import (
     violation_of,
 )
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.multi_pattern.component_plans import connected
+from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns, within
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.storage import digest_of
 from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
@@ -208,7 +208,9 @@ class CurrentPlan:
         key = digest_of({"plan": made, "replannings": self.replannings})[:12]
         reason, patterns = verdict.reason, verdict.patterns
         if patterns:
-            again = connected(self.pattern_set.patterns, self.plan.sharing, patterns)
+            of_set, kept = self.pattern_set.patterns, self.kept
+            components = components_of_patterns(of_set, self.plan.sharing) if kept is None else kept.components
+            again = within(components, patterns)
             reason += f"; {described_part(self.pattern_set, again)}"
         return Violation(self.pattern_set.name, self.record.version, key, reason, patterns, statistics.to_json())
 

@@ -391,7 +391,10 @@ def keep_check(record: PlanRecord, pattern_set: PatternSet, state: DecisionState
     if len(state.invariants) < KEPT_FROM or not state.together or state.unguarded != ([], []):
         return
     if isinstance(state.check, InvariantCheck) and not isinstance(state.check, KeptCheck):
-        content = packed(state.check, {*leaves_of(pattern_set.patterns)}, state.plan.sharing)
+        from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
+
+        patterns, sharing = pattern_set.patterns, state.plan.sharing
+        content = packed(state.check, {*leaves_of(patterns)}, sharing, components_of_patterns(patterns, sharing))
         if content is not None:
             write_cached(_check_key(record, pattern_set), content)
 
