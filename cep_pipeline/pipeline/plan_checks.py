@@ -78,7 +78,7 @@ def compared_json(
     `MOST_RECORDED` of them, in the order of the plan, the closest ones where there are more; `verified` and `violated`
     count them. `moved` has as many of the numbers that have moved most, and `numbers` counts these.
     """
-    found, moved = verdict.checks, list[Deviation]()
+    found, moved, by_name = verdict.checks, list[Deviation](), {one.name: one for one in patterns}
     if not isinstance(found, Verifications):
         moved = [one for one in found if isinstance(one, Deviation)]
         found = Verifications.of([one for one in found if isinstance(one, Verification)])
@@ -86,10 +86,15 @@ def compared_json(
         found = state.check.checked(snapshot, distance=state.minimal, to_the_end=True)
     distances, violated = found.distances_to_violation, found.are_violated
     tightest = min(range(len(found)), key=distances.__getitem__, default=None)
+
+    def shown(place: int) -> dict[str, Any]:
+        one = found[place]
+        return verification_json(one, [by_name[one.invariant.pattern]])
+
     ranks = [(not one, distance) for one, distance in zip(violated, distances, strict=True)]
     return {
-        "tightest": None if tightest is None else verification_json(found[tightest], patterns),
-        "verdicts": [verification_json(found[place], patterns) for place in _least(ranks)],
+        "tightest": None if tightest is None else shown(tightest),
+        "verdicts": [*map(shown, _least(ranks))],
         "verified": len(found),
         "violated": sum(violated),
         "moved": [deviation_json(moved[place]) for place in _least([(-one.relative,) for one in moved])],
