@@ -29,14 +29,16 @@ from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 Array = np.ndarray[Any, Any]
 
-FORM = 1
+FORM = 2
 """Version of the form; whoever keeps a check makes it part of the key."""
 _FACTORS = [codes.FACTORS, codes.FACTOR_MASKS, codes.FACTOR_KINDS, codes.FACTOR_VALUES]
 _SIZES = 2
 _CODEC = "lz4_raw"
 
 
-def packed(check: InvariantCheck, leaves: Collection[str], sharing: Sharing) -> bytes | None:
+def packed(
+    check: InvariantCheck, leaves: Collection[str], sharing: Sharing, components: Sequence[Sequence[str]]
+) -> bytes | None:
     """A check as bytes that `KeptCheck` reads; None where its costs are no sums.
 
     Parameters
@@ -45,6 +47,8 @@ def packed(check: InvariantCheck, leaves: Collection[str], sharing: Sharing) -> 
         The keys of all leaves that statistics have to know.
     sharing
         What the patterns of the plan share.
+    components
+        The names of patterns that are planned again together (`components_of_patterns`).
     """
     programs = check.programs
     if programs is None:
@@ -79,6 +83,7 @@ def packed(check: InvariantCheck, leaves: Collection[str], sharing: Sharing) -> 
     header = {
         "leaves": sorted(leaves),
         "sharing": sharing,
+        "components": components,
         "numbers": [*numbers],
         "asked": asked,
         "unsure": unsure,
@@ -119,6 +124,7 @@ class KeptCheck(InvariantCheck):
         self.invariants = KeptInvariants(content[lines:].split(b"\n") if lines_size else [], header["clauses"])
         self.leaves: Sequence[str] = header["leaves"]
         self.sharing: Sharing = header["sharing"]
+        self.components: Sequence[Sequence[str]] = header["components"]
 
 
 class KeptInvariants(LazySequence[Invariant]):

@@ -193,11 +193,11 @@ class SidePrograms:
             for (questions, terms), writer, begin in zip(clauses, writers, begins[:-1], strict=True)
         ]
         self.sums = [
-            (sums_begin[place] + number, _registers(added, begins[place]), _registers(parts, begins[place]), ln_share)
-            for place, writer in enumerate(writers)
-            for number, (added, ln_share, parts) in enumerate(writer.sums)
+            (_registers(added, begin), _registers(parts, begin), ln_share)
+            for begin, writer in zip(begins[:-1], writers, strict=True)
+            for added, ln_share, parts in writer.sums
         ]
-        """Registers of sums, each with those that it adds, the parts that are given, and ln of the share of these."""
+        """Of the sums the registers that are added, the parts that are given, and ln of the share of these."""
         found = [(sums_begin[place] - 2 - side) if side < _NONE else begins[place] + side for place, side in sides]
         self.sides: Array = np.array(found, np.int64).reshape(-1, 2)
         self.wins_ties: Array = np.array([one.wins_ties for _, one in comparisons], bool)
@@ -214,11 +214,11 @@ class SidePrograms:
         registers = self.registers
         with self._alone:  # pages are made by threads, and all of them fill the same registers
             self._run(snapshot)
-            for place, added, parts, ln_share in self.sums:
-                found = ln_sum(registers[added].tolist())
-                if parts:
-                    found = ln_sum((found, *(ln_share + part for part in registers[parts].tolist())))
-                registers[place] = found
+            numbers, sums = registers.tolist(), list[float]()
+            for added, parts, ln_share in self.sums:
+                own = ln_sum([numbers[one] for one in added])
+                sums.append(ln_sum((own, *(ln_share + numbers[part] for part in parts))) if parts else own)
+            registers[len(registers) - 1 - len(sums) : -1] = sums
             return np.asarray(registers[self.sides])
 
     def _run(self, snapshot: StatisticsSnapshot) -> None:

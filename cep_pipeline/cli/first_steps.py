@@ -19,6 +19,7 @@ import pyarrow as pa
 from rich.table import Table
 
 from cep_pipeline.cli.options import (
+    GENERATED,
     PATH,
     Day,
     align_right,
@@ -368,8 +369,8 @@ def check(
     """Check the configuration, the stream schemas and the patterns, without data, and tell all errors at once.
 
     Where days of a stream are published, types and texts that patterns name and that no event of the last day has are
-    told as warnings, with what there is. The exit code is 2 where there is an error. With --schema, pattern files are
-    checked without a project.
+    told as warnings, with what there is. A note names streams whose raw files are not there yet. The exit code is 2
+    where there is an error. With --schema, pattern files are checked without a project.
 
     \b
     Examples:
@@ -379,6 +380,7 @@ def check(
     """
     errors: list[str] = []
     doubts: list[str] = []
+    notes: list[str] = []
     checked = ""
     with _collecting_warnings(doubts):
         if schema is not None or files or patterns:
@@ -386,9 +388,9 @@ def check(
         elif parameters:
             raise InputError("--param is for pattern files; those of a project have their values in the configuration")
         else:
-            checked = _check_project(config, stream, errors, doubts)
+            checked = _check_project(config, stream, errors, doubts, notes)
     if as_json:
-        say_json({"errors": errors, "warnings": doubts})
+        say_json({"errors": errors, "warnings": doubts, "notes": notes})
     else:
         for text in errors:
             say(f"error: {text}", err=True)
@@ -396,6 +398,8 @@ def check(
             say(f"warning: {text}", err=True)
         found = f"{counted(len(errors), 'file')} with errors" if errors else "no errors"
         say(f"{checked}: {found}, {counted(len(doubts), 'warning')}")
+        for text in notes:
+            say(f"note: {text}")
     if errors:
         sys.exit(InputError.exit_code)
 
@@ -432,7 +436,7 @@ def _check_files(patterns: Sequence[Path], schema: Path | None, parameters: tupl
     return f"schema {read.name}, {counted(number, 'pattern')}"
 
 
-def _check_project(config: Path, stream: str | None, errors: list[str], doubts: list[str]) -> str:
+def _check_project(config: Path, stream: str | None, errors: list[str], doubts: list[str], notes: list[str]) -> str:
     from cep_pipeline.pipeline.configuration import Configuration
 
     configuration = Configuration.load(config)
@@ -443,23 +447,32 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
     for name, error in configuration.faults(names):
         wrong.add(name)
         errors.append(str(error))
-    number = 0
+    number, missing = 0, dict[str, str]()
     for name in names:
         if name not in wrong:
             opened = configuration.stream(name)
             errors += _not_runnable(opened.pattern_sets)
             number += sum(len(one.statements) for one in opened.pattern_sets)
-            missing = configuration.missing_data(name)
-            doubts += [] if missing is None else [missing]
+            if (said := configuration.missing_data(name)) is not None and (
+                stream or Path(opened.data) != GENERATED.absolute()
+            ):
+                missing[name] = said
             doubts += _held_up(opened)
             _add_doubts(configuration, opened, doubts)
+    if stream:
+        doubts += missing.values()
+    elif len(missing) == 1:
+        notes += missing.values()
+    elif missing:
+        listed = f"{', '.join(missing)} are not there yet; `cep check --stream {next(iter(missing))}` names the folder"
+        notes.append(f"the raw files of {listed}")
     return f"{counted(len(names), 'stream')}, {counted(number, 'pattern')}"
 
 
 def _not_runnable(pattern_sets: Sequence[PatternSet]) -> list[str]:
     """Errors about pattern sets that no mechanism runs, or that the mechanism they name does not run."""
     from cep_pipeline.errors import CepError
-    from cep_pipeline.pipeline.plans import check_runnable
+    from cep_pipeline.pipeline.configuration import check_runnable
 
     found = []
     for pattern_set in pattern_sets:

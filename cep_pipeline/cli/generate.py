@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.progress import Progress
 
-from cep_pipeline.cli.options import PATH, Day, counted
+from cep_pipeline.cli.options import GENERATED, PATH, Day, counted
 from cep_pipeline.cli.terminal import Terminal
 
 FIRST_DAY = date(2025, 1, 6)
@@ -19,7 +19,7 @@ FIRST_DAY = date(2025, 1, 6)
 @click.option(
     "--out",
     type=PATH,
-    default=Path("var/generated_trades"),
+    default=GENERATED,
     show_default=True,
     help="Folder; a day becomes DATE/trades.csv.gz in it.",
 )

@@ -38,6 +38,7 @@ def open_stream(config: Path, stream: str | None, pattern_set: str | None) -> Op
     """
     from cep_pipeline.pipeline.configuration import Configuration
 
+    keep_pandas_out()
     configuration = Configuration.load(config)
     opened = configuration.stream(chosen_stream(configuration, stream))
     if not opened.pattern_sets:
@@ -93,7 +94,7 @@ def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
 
     A folder or a pattern without a file is an InputError.
     """
-    _keep_pandas_out()
+    keep_pandas_out()
     found: dict[Path, None] = {}
     for path in given:
         if str(path) == "-":
@@ -112,7 +113,7 @@ def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
 
 
 @cache
-def _keep_pandas_out() -> None:
+def keep_pandas_out() -> None:
     """Let pyarrow find no pandas when it looks for it the first time, which is all that it needs to know here.
 
     pyarrow imports pandas, which takes a third of a second, to see if a value that it converts is of pandas. It looks

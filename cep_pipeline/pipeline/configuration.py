@@ -1042,3 +1042,19 @@ def _parameter_value(text: str) -> int | float | bool | str:
 def patterns_of(pattern_sets: Sequence[PatternSet]) -> list[Pattern]:
     """The patterns of all sets."""
     return [pattern for pattern_set in pattern_sets for pattern in pattern_set.patterns]
+
+
+def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
+    """Refuse patterns that no mechanism runs, or not the one that the pattern set names, before anything is read.
+
+    Raises
+    ------
+    UnsupportedPattern
+        The pattern is named, and what is not run.
+    """
+    from cep_pipeline.detection.mechanisms import choose_mechanisms
+    from cep_pipeline.patterns.composing import plain_pattern
+
+    for pattern_set in pattern_sets:
+        choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+        choose_mechanisms([plain_pattern(one) for one in pattern_set.composing], pattern_set.mechanism)

@@ -52,7 +52,7 @@ from cep_pipeline.pipeline.violations import (
     violation_of,
 )
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.multi_pattern.component_plans import connected
+from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns, within
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.storage import digest_of
 from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
@@ -78,7 +78,7 @@ def compared_json(
     `MOST_RECORDED` of them, in the order of the plan, the closest ones where there are more; `verified` and `violated`
     count them. `moved` has as many of the numbers that have moved most, and `numbers` counts these.
     """
-    found, moved = verdict.checks, list[Deviation]()
+    found, moved, by_name = verdict.checks, list[Deviation](), {one.name: one for one in patterns}
     if not isinstance(found, Verifications):
         moved = [one for one in found if isinstance(one, Deviation)]
         found = Verifications.of([one for one in found if isinstance(one, Verification)])
@@ -86,10 +86,15 @@ def compared_json(
         found = state.check.checked(snapshot, distance=state.minimal, to_the_end=True)
     distances, violated = found.distances_to_violation, found.are_violated
     tightest = min(range(len(found)), key=distances.__getitem__, default=None)
+
+    def shown(place: int) -> dict[str, Any]:
+        one = found[place]
+        return verification_json(one, [by_name[one.invariant.pattern]])
+
     ranks = [(not one, distance) for one, distance in zip(violated, distances, strict=True)]
     return {
-        "tightest": None if tightest is None else verification_json(found[tightest], patterns),
-        "verdicts": [verification_json(found[place], patterns) for place in _least(ranks)],
+        "tightest": None if tightest is None else shown(tightest),
+        "verdicts": [*map(shown, _least(ranks))],
         "verified": len(found),
         "violated": sum(violated),
         "moved": [deviation_json(moved[place]) for place in _least([(-one.relative,) for one in moved])],
@@ -208,7 +213,9 @@ class CurrentPlan:
         key = digest_of({"plan": made, "replannings": self.replannings})[:12]
         reason, patterns = verdict.reason, verdict.patterns
         if patterns:
-            again = connected(self.pattern_set.patterns, self.plan.sharing, patterns)
+            of_set, kept = self.pattern_set.patterns, self.kept
+            components = components_of_patterns(of_set, self.plan.sharing) if kept is None else kept.components
+            again = within(components, patterns)
             reason += f"; {described_part(self.pattern_set, again)}"
         return Violation(self.pattern_set.name, self.record.version, key, reason, patterns, statistics.to_json())
 

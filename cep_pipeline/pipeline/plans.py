@@ -25,8 +25,6 @@ from cep_pipeline.errors import BusyError, InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.patterns.composing import plain_pattern
-from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.clause_plans import Sharing, WorkloadPlan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
@@ -35,12 +33,13 @@ from cep_pipeline.planning.replanning import LazyPlan
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.snapshot import leaves_of
 from cep_pipeline.version import code_digest
-from cep_pipeline.warehouse.records import PlanRecord
-from cep_pipeline.warehouse.stream_tables import StreamTables
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet
+    from cep_pipeline.pipeline.day_work import DayWork, Progress
+    from cep_pipeline.warehouse.records import PlanRecord
+    from cep_pipeline.warehouse.stream_tables import StreamTables
 
 logger = logging.getLogger(__name__)
 
@@ -391,7 +390,10 @@ def keep_check(record: PlanRecord, pattern_set: PatternSet, state: DecisionState
     if len(state.invariants) < KEPT_FROM or not state.together or state.unguarded != ([], []):
         return
     if isinstance(state.check, InvariantCheck) and not isinstance(state.check, KeptCheck):
-        content = packed(state.check, {*leaves_of(pattern_set.patterns)}, state.plan.sharing)
+        from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
+
+        patterns, sharing = pattern_set.patterns, state.plan.sharing
+        content = packed(state.check, {*leaves_of(patterns)}, sharing, components_of_patterns(patterns, sharing))
         if content is not None:
             write_cached(_check_key(record, pattern_set), content)
 
@@ -410,16 +412,3 @@ def _check_key(record: PlanRecord, pattern_set: PatternSet) -> str:
 
 PLAN_WAIT_S = 30.0
 """Seconds to wait for another day's run that is just recording a plan of the same pattern set."""
-
-
-def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
-    """Refuse patterns that no mechanism runs, or not the one that the pattern set names, before anything is read.
-
-    Raises
-    ------
-    UnsupportedPattern
-        The pattern is named, and what is not run.
-    """
-    for pattern_set in pattern_sets:
-        choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
-        choose_mechanisms([plain_pattern(one) for one in pattern_set.composing], pattern_set.mechanism)

@@ -13,7 +13,7 @@ from itertools import accumulate, groupby, product, takewhile
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
+from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream, check_runnable
 from cep_pipeline.pipeline.day import (
     OPTIONS,
     PUBLISH,
@@ -282,8 +282,6 @@ class PipelineRun:
     # -- one batch ---------------------------------------------------------------------------------------------------
 
     def _run_batch(self, batch: Sequence[date], stale: Mapping[date, Sequence[StaleDay]]) -> list[DayOutcome]:
-        from cep_pipeline.pipeline.plans import check_runnable
-
         check_runnable(self.pattern_sets)  # here, so that a run with nothing to do imports no mechanism
         published = {record.day for record in self.tables.days()}
         only_detect = {

@@ -27,12 +27,11 @@ import pyarrow.fs as pafs
 from cep_pipeline.errors import NOT_RETRIED, CepError, DataError, InputError
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.guarded import brief
-from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.pipeline.configuration import Configuration, check_runnable
 from cep_pipeline.pipeline.day import STEPS, Step, do_step, record_failure, record_run, step_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
 from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
 from cep_pipeline.pipeline.plan_checks import check_invariants
-from cep_pipeline.pipeline.plans import check_runnable
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.pipeline.resident import Application, NoKeeperError
 from cep_pipeline.pipeline.run_log import kept_log

@@ -482,12 +482,11 @@ _JOINT = ("conditions", "value", "low", "high", "tested", "independent", "over",
 
 
 def _entry(number: LeafRate | Selectivity | JointSelectivity, names: Iterable[str]) -> dict[str, Any]:
-    values = ((name, getattr(number, name)) for name in names)
-    return {name: value.value if isinstance(value, Source) else value for name, value in values}
+    return {**{name: getattr(number, name) for name in names}, "source": number.source.value}
 
 
 def _arguments(entry: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: Source(entry[name]) if name == "source" else entry[name] for name in names}
+    return {**{name: entry[name] for name in names}, "source": Source(entry["source"])}
 
 
 def span_seconds(start_us: int | None, end_us: int | None) -> float:

@@ -71,11 +71,11 @@ def test_a_kept_check_is_the_check_that_it_was_made_of(data: st.DataObject) -> N
         plan = cep.plan(patterns, data.draw(drifting.snapshots(patterns)), "greedy", alpha=0.5)
     invariants = invariants_of(plan, patterns)
     check = InvariantCheck(invariants, patterns)
-    content = packed(check, ["A", "B"], plan.sharing)
+    content = packed(check, ["A", "B"], plan.sharing, [["p", "q"]])
     assume(content is not None)
     assert content is not None
     kept = KeptCheck(content, patterns)
-    assert (kept.leaves, kept.sharing) == (["A", "B"], plan.sharing)
+    assert (kept.leaves, kept.sharing, kept.components) == (["A", "B"], plan.sharing, [["p", "q"]])
     assert tuple(kept.invariants) == invariants
     own = {one.key: 0.1 * place for place, one in enumerate(invariants) if place % 2}
     drawn = data.draw(st.lists(snapshots(patterns), min_size=2, max_size=2))
@@ -96,7 +96,7 @@ def test_a_decision_by_a_kept_check_is_the_decision_about_the_plan(data: st.Data
     function = decision_function("invariant")
     state = function.begin(plan, patterns)
     assume(state.unguarded == ([], []) and state.invariants)
-    content = packed(InvariantCheck(state.invariants, patterns), (), plan.sharing)
+    content = packed(InvariantCheck(state.invariants, patterns), (), plan.sharing, ())
     assume(content is not None)
     assert content is not None
     kept = function.begin(plan, patterns, check=KeptCheck(content, patterns))
@@ -113,7 +113,7 @@ def test_a_leaf_that_the_statistics_lack_is_told() -> None:
     rates = {"A": 1.0, "B": 2.0, "C": 3.0, "D": 4.0}
     plan = cep.plan(patterns, drifting.snapshot(rates), "simulated_annealing", steps=60, seed=1)
     check = InvariantCheck(invariants_of(plan, patterns), patterns)
-    content = packed(check, rates, plan.sharing)
+    content = packed(check, rates, plan.sharing, ())
     assert content is not None and check.invariants
     kept = KeptCheck(content, patterns)
     assert kept.checked(drifting.snapshot(rates), to_the_end=True)

@@ -204,6 +204,38 @@ def test_files_whose_names_tell_no_day_are_previewed_and_run_day_by_day(folder: 
     assert "there is no file of the stream: all.csv" in cep("preview", folder=folder / "p").error
 
 
+def test_raw_files_that_are_not_there_yet_are_a_note_until_their_stream_is_asked_for(folder: Path) -> None:
+    assert cep("init", "p", folder=folder).code == 0
+    project = folder / "p"
+    settings = yaml.safe_load((project / "pipeline.yaml").read_text())
+    stream, schema = settings["streams"]["cold_rooms"], (project / "streams" / "cold_rooms.yaml").read_text()
+    stream["data"] = "one"
+
+    def checked(*arguments: str) -> dict[str, list[str]]:
+        (project / "pipeline.yaml").write_text(yaml.safe_dump(settings))
+        done = cep("check", "--json", *arguments, folder=project)
+        assert done.code == 0, done.errors
+        told: dict[str, list[str]] = json.loads(done.output)
+        return told
+
+    named = f"streams.cold_rooms.data: there is no folder {project / 'one'}; `cep run` needs it, or --data FOLDER"
+    told = checked()
+    assert told["warnings"] == [] and [one.partition(" ")[2] for one in told["notes"]] == [named]
+    for name, data in (("more", "two"), ("made", "var/generated_trades")):
+        settings["streams"][name] = {**stream, "schema": f"{name}.yaml", "data": data}
+        (project / f"{name}.yaml").write_text(schema.replace("name: cold_rooms", f"name: {name}"))
+    listed = "the raw files of cold_rooms, more are not there yet; `cep check --stream cold_rooms` names the folder"
+    assert checked() == {"errors": [], "warnings": [], "notes": [listed]}
+    shown = cep("check", folder=project)
+    assert (shown.output, shown.errors) == (f"3 streams, 3 patterns: no errors, 0 warnings\nnote: {listed}\n", "")
+    for name in ("cold_rooms", "made"):
+        told = checked("--stream", name)
+        assert f"streams.{name}.data: there is no folder" in told["warnings"][0] and told["notes"] == []
+    (project / "one").mkdir()
+    (project / "two").mkdir()
+    assert checked()["notes"] == []
+
+
 def test_a_pattern_that_a_quiet_partition_holds_up_is_told(folder: Path) -> None:
     assert cep("init", "p", folder=folder).code == 0
     project = folder / "p"

@@ -48,13 +48,13 @@ def components_of_patterns(patterns: Sequence[Pattern], sharing: Sharing) -> lis
 
 def connected(patterns: Sequence[Pattern], sharing: Sharing, names: Iterable[str]) -> frozenset[str]:
     """The patterns of all components that some are in, by their names; those that are not there have none."""
+    return within(components_of_patterns(patterns, sharing), names)
+
+
+def within(components: Iterable[Sequence[str]], names: Iterable[str]) -> frozenset[str]:
+    """All names of the components that some are in."""
     asked = set(names)
-    return frozenset(
-        name
-        for component in components_of_patterns(patterns, sharing)
-        if not asked.isdisjoint(component)
-        for name in component
-    )
+    return frozenset(name for component in components if not asked.isdisjoint(component) for name in component)
 
 
 def plan_to_start_from(plan: Plan, patterns: Sequence[Pattern]) -> Plan:

@@ -12,7 +12,7 @@ def ln_sum(logarithms: Iterable[float]) -> float:
     largest = max(terms, default=-math.inf)
     if largest == -math.inf:
         return largest
-    return largest + math.log(math.fsum(math.exp(term - largest) for term in terms))
+    return largest + math.log(math.fsum([math.exp(term - largest) for term in terms]))
 
 
 def from_ln(logarithm: float) -> float:
