@@ -43,7 +43,9 @@ MOST_PARTS = 27
 """Parts of a clause: those of three lists whose first and last elements are named."""
 
 
-def parts_of_lists(pattern: Pattern, clause: Clause, events: PreparedEvents | None = None) -> tuple[Clause, ...] | None:
+def parts_of_lists(
+    pattern: Pattern, clause: Clause, events: PreparedEvents | None = None, *, written_out: bool = False
+) -> tuple[Clause, ...] | None:
     """The clauses whose matches together are as many as those of a clause with lists.
 
     None where a condition asks for the whole list, where no condition asks for one element, and where the order of
@@ -51,6 +53,11 @@ def parts_of_lists(pattern: Pattern, clause: Clause, events: PreparedEvents | No
     unless sweeps count all parts with a list. A list of limited length is written out for that, element by element.
     The greatest value of a list is below a limit where each is, and there are as many values as elements, if none is
     null among these events; without events nothing is known of that.
+
+    Parameters
+    ----------
+    written_out
+        Whether a list of limited length is written out in any case.
     """
     if pattern.ties is not Ties.ARRIVAL or clause.negations:
         return None
@@ -73,7 +80,8 @@ def parts_of_lists(pattern: Pattern, clause: Clause, events: PreparedEvents | No
         for variable, side in bounded
         if events is not None and _has_all(events, variable, side)
     )
-    return cache.once(("parts of lists", known, pattern.strategy), lambda: _parts_of_all(pattern, clause, lists, known))
+    key = "parts of lists", known, pattern.strategy, written_out
+    return cache.once(key, lambda: _parts_of_all(pattern, clause, lists, known, always=written_out))
 
 
 def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
@@ -151,7 +159,7 @@ _WITHIN = _Ends(first=False, last=False)
 
 
 def _parts_of_all(
-    pattern: Pattern, clause: Clause, lists: Sequence[Variable], known: frozenset[tuple[str, str]]
+    pattern: Pattern, clause: Clause, lists: Sequence[Variable], known: frozenset[tuple[str, str]], *, always: bool
 ) -> tuple[Clause, ...] | None:
     """The parts of one list after another; None where that changes nothing, and where several are not swept.
 
@@ -159,6 +167,9 @@ def _parts_of_all(
     taken apart there even if no condition names its element.
     """
     clause = _by_lengths(clause, known) if known else clause
+    if always:
+        parts = _split(clause, lists, known, {}, written_out=True)
+        return None if parts is None or len(parts) > MOST_PARTS else parts
     begin, end = clause.positive[0].name, clause.positive[-1].name
     outermost = {begin: _Ends(first=True, last=False), end: _Ends(first=False, last=True)}
     unswept = None
