@@ -86,7 +86,8 @@ WORKLOADS = ("trades", "traffic")
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
     show_default=True,
-    help="Of scale and corners: this share of each size is measured.",
+    help="Of scale and corners: this share of each size is measured. Of choice: cells of up to this share of its "
+    "million events.",
 )
 @click.option(
     "--out",
@@ -127,7 +128,7 @@ def bench(
       corners     only when asked for: jobs at which a database or a short program could be ahead of us, beside it
       choice      only when asked for, in some ten minutes: what detect chooses by itself (mechanism, plan, form of
                   output) beside other ways, over 1 to 1,000 patterns, 1,000 to a million events, rare to dense matches,
-                  listed, counted, compressed and with SUMMARIZE
+                  listed, counted, compressed and with SUMMARIZE; and compressed beside listed
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
@@ -145,6 +146,7 @@ def bench(
       cep bench --out docs/benchmarks.md
       cep bench detection --events 1000000 --events 5000000 --repetitions 3 --out docs/benchmarks.md
       cep bench workload --stream traffic --patterns 200 --days 3
+      cep bench choice --share 0.03
       cep bench scale --share 0.01
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.

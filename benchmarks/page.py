@@ -37,8 +37,8 @@ class Settings:
     - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
     - `constants`: file to which the constants of the kernel's costs, or of the mechanisms', are written.
     - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
-    - `scale`, `scale_folder`: the share of each size that `SCALE` and `CORNERS` measure, and the folder of its
-      projects.
+    - `scale`, `scale_folder`: the share of each size that `SCALE` and `CORNERS` measure, of `CHOICE` that of the most
+      events; and the folder of the projects.
     """
 
     names: Sequence[str] = BENCHMARKS
@@ -278,7 +278,7 @@ def _choice(run: _Run) -> list[str]:
         costs = calibrated(stream, settings.repetitions, run.progress)
         write_constants(costs, settings.constants)
     with patch.object(choice, "mechanism_costs", lambda: costs):
-        found = measure_cells(stream, cells(), repetitions, run.progress)
+        found = measure_cells(stream, cells(int(EVENTS[-1] * settings.scale)), repetitions, run.progress)
     return [
         "Patterns of three types, `SEQ(A a, B b, C c) WHERE a.diff < b.diff AND b.diff < c.diff`, within 20 ms (rare), "
         "300 ms (some) or 2 s (dense). Late ones, within 30 s, have two frequent types and a rare last one, with "

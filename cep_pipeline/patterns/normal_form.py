@@ -420,7 +420,7 @@ _UNIFYING = tuple(
 """Aggregates of a list that are equal where all of its events agree."""
 
 
-def with_agreement(clauses: tuple[Clause, ...], *, by_runs: bool) -> tuple[Clause, ...]:
+def with_agreement(clauses: tuple[Clause, ...], *, by_runs: bool, in_partitions: bool = False) -> tuple[Clause, ...]:
     """The clauses with `[k]` in place of equalities that say the same, such as `a.k = b.k AND b.k = c.k`.
 
     Wherever `[k]` divides events by their keys, the equalities do so, too: in plans, statistics and all mechanisms.
@@ -433,10 +433,14 @@ def with_agreement(clauses: tuple[Clause, ...], *, by_runs: bool) -> tuple[Claus
     ----------
     by_runs
         Whether events are taken one after another. Then the equalities of the first variables must join these.
+    in_partitions
+        Whether one more `[k]` would make other partitions. Then only equalities beside a `[k]` that is there go.
     """
     attributes = dict.fromkeys(
         one.attribute for clause in clauses for conjunct in clause.conjuncts if (one := _equality(conjunct)) is not None
     )
+    if in_partitions:
+        attributes = {one: None for one in attributes if all(one in clause.agree_on for clause in clauses)}
     for attribute in attributes:
         if all(_is_agreement(clause, attribute, by_runs=by_runs) for clause in clauses):
             clauses = tuple(_agreeing(clause, attribute) for clause in clauses)

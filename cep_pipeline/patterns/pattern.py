@@ -314,10 +314,9 @@ class Pattern:
         Equalities that say what `[k]` says stand there as `[k]`, and bounds on the time of the last event of a list as
         bounds on each.
         """
-        if self.strategy is Strategy.PARTITION_CONTIGUITY:
-            return self.written_clauses  # an equivalence test would make partitions
         by_runs = self.strategy is not Strategy.SKIP_TILL_ANY_MATCH  # they decide about an event when it comes
-        clauses = with_agreement(self.written_clauses, by_runs=by_runs)
+        in_partitions = self.strategy is Strategy.PARTITION_CONTIGUITY
+        clauses = with_agreement(self.written_clauses, by_runs=by_runs, in_partitions=in_partitions)
         return clauses if by_runs else tuple(map(asked_of_elements, clauses))
 
 

@@ -26,7 +26,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.normal_form import Clause, connected_parts
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.snapshot import JointSelectivity, Selectivity, StatisticsSnapshot
@@ -37,6 +37,7 @@ from cep_pipeline.statistics.terms import (
     PairScope,
     agreeing_attributes,
     agreement,
+    equal_classes,
     leaf_of,
     pair_of,
     positive_conjuncts,
@@ -157,9 +158,14 @@ class ClauseTerms:
     def ln_independent(self, terms: Collection[int]) -> float:
         """Logarithm of the joint selectivity if conditions did not depend on each other.
 
-        Agreement is transitive: of each further variable only the most selective pair with the earlier ones counts.
+        Agreement is transitive: of each further variable only the most selective pair with the earlier ones counts. So
+        it is of several equalities of one attribute.
         """
         total = 0.0
+        together = [(attribute, chosen) for attribute, own in self._equal if len(chosen := own.intersection(terms)) > 1]
+        if together:
+            terms = frozenset(terms).difference(*(chosen for _, chosen in together))
+            total = sum(self._ln_equal(attribute, chosen) for attribute, chosen in together)
         agreeing: dict[tuple[str, str], float] = {}
         for place in terms:
             term = self.terms[place]
@@ -171,6 +177,38 @@ class ClauseTerms:
                 later = term.attribute, one if self.positions[one] > self.positions[other] else other
                 agreeing[later] = min(agreeing.get(later, 0.0), ln_share)
         return total + sum(agreeing.values())
+
+    def _ln_equal(self, attribute: str, chosen: Collection[int]) -> float:
+        """Logarithm of the share of events that fulfil some equalities of one attribute."""
+        names = sorted(self.names_of(chosen), key=self.positions.__getitem__)
+        pairs = ((names.index(one), names.index(other)) for one, other in (self.terms[place].names for place in chosen))
+
+        def ln_share(one: int, other: int) -> float:
+            share = self.snapshot.agreement(self.pattern, self.clause, attribute, names[one], names[other])
+            return ln_planned(share.value, share.tested)
+
+        return sum(
+            min((ln_share(earlier, later) for earlier in part[:place]), default=0.0)
+            for part in connected_parts(range(len(names)), pairs)
+            for place, later in enumerate(part)
+        )
+
+    @cached_property
+    def _equal(self) -> list[tuple[str, frozenset[int]]]:
+        """The terms that are equalities of one attribute and join the same variables, with the attribute."""
+        return [
+            (
+                attribute,
+                frozenset(
+                    place
+                    for place, term in enumerate(self.terms)
+                    if term.conjunct is not None
+                    and set(term.names) <= set(names)
+                    and term.key == agreement(self.pattern, self.clause, attribute, *term.names).key
+                ),
+            )
+            for attribute, names, _ in equal_classes(self.clause)
+        ]
 
     def ln_expected(self, terms: Collection[int]) -> float:
         """Logarithm of the joint selectivity by all that is known: `ln_independent`, corrected by known joints."""

@@ -174,17 +174,21 @@ def agreeing_attributes(pattern: Pattern, clause: Clause) -> tuple[str, ...]:
     return tuple(attribute for attribute in clause.agree_on if attribute not in within)
 
 
+MOST_EQUAL = 6
+"""Variables of a class up to which it is estimated as one: in plans each set of them has a number."""
+
+
 def equal_classes(clause: Clause) -> list[tuple[str, tuple[str, ...], list[tuple[str, str]]]]:
     """The classes of variables that several equalities of an attribute join, such as `a.k = b.k AND b.k = c.k`.
 
-    Each is the attribute, the variables that are joined and the pairs that are written. What joins all variables of a
-    clause stands there as agreement (`with_agreement`).
+    Each is the attribute, the variables that are joined, at most `MOST_EQUAL`, and the pairs that are written. What
+    joins all variables of a clause stands there as agreement (`with_agreement`).
     """
     found = []
     for attribute, pairs in equal_variables(clause).items():
         for names in connected_parts([variable.name for variable in clause.positive], pairs):
             among = [pair for pair in pairs if pair[0] in names]
-            if len(among) > 1:
+            if len(among) > 1 and len(names) <= MOST_EQUAL:
                 found.append((attribute, names, among))
     return found
 

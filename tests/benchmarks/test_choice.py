@@ -38,6 +38,7 @@ def test_all_ways_of_a_cell_find_the_same() -> None:
     assert set(found[2].others_s) == {*found[0].others_s, "listed", "merged runs"}
     assert set(found[3].others_s) == {*found[0].others_s, "listed and grouped"}
     assert "fused, own order" in found[0].others_s
+    assert [one.of_listing is None for one in found] == [output != "compressed" for output in (*OUTPUTS, SUMMARIZED)]
 
 
 def test_the_grid_is_bounded_and_the_page_says_what_is_worst(tmp_path: Path) -> None:
@@ -59,6 +60,22 @@ def test_the_grid_is_bounded_and_the_page_says_what_is_worst(tmp_path: Path) -> 
     assert content["mechanisms"]["fused"]["count"] == dict(zip(WORK, units, strict=True))
     assert content["planning"] == {"call": 8.0, "row": 9.0, "pattern": 10.0}
     assert "| fused     | count  | 1.0  | 2.0 | 3.0     |" in page
+
+
+@pytest.mark.parametrize(
+    ("listing_ms", "row"),
+    [
+        ((2, 2), "| 2     | 1.25   | 1.50    | 10 x 1,000 rare, compressed | 0         | met |"),
+        ((2, 1), "| 2     | 2.00   | 3.00    | 10 x 1,000 rare, compressed | 1         | MISSED |"),
+    ],
+)
+def test_the_page_says_what_compressed_takes_beside_listing(listing_ms: tuple[float, float], row: str) -> None:
+    took = {"fused, own order": 0.003}
+    measured = [MeasuredCell(Cell(1, 1_000, "rare", "count"), 3, 0.001, took)] + [
+        MeasuredCell(Cell(patterns, 1_000, "rare", "compressed"), 3, chosen_s, took, own_ms / 1000)
+        for patterns, chosen_s, own_ms in zip((1, 10), (0.002, 0.003), listing_ms, strict=True)
+    ]
+    assert row in choice_page(measured, MechanismCosts({}, (1.0, 1.0, 1.0), ""))
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import chain, combinations
 
 import pytest
@@ -80,6 +81,33 @@ def test_plans_expect_the_same(chosen: set[frozenset[int]], data: st.DataObject)
             inside = known.within([plain.names[position] for position in positions])
             change = ln_partial_matches(corrected, positions) - ln_partial_matches(plain, positions)
             assert change == pytest.approx(known.ln_expected(inside) - known.ln_independent(inside), abs=1e-9)
+
+
+EQUALITIES = "a.sector = b.sector AND b.sector = c.sector AND a.sector = c.sector"
+
+
+@pytest.mark.parametrize(
+    "equalities", [EQUALITIES, "a.sector = b.sector AND a.sector = c.sector", "b.sector = c.sector"]
+)
+def test_equalities_that_join_the_same_variables_count_as_agreement(equalities: str) -> None:
+    """A joint selectivity of theirs is what plans expect of them, whatever follows from others."""
+    free, joined = (
+        parse(f"NAME p PATTERN AND(A a, B b, C c, A d) WHERE a.price < d.price{more} WITHIN 2 seconds")[0]
+        for more in ("", f" AND {equalities}")
+    )
+    snapshot = cep.estimate_statistics([free, joined], market(400))
+    terms = ClauseTerms(joined, joined.clauses[0], snapshot)
+    chosen = terms.within("abc")
+    for value in (None, 0.03):
+        known = snapshot
+        if value is not None:
+            known = replace(snapshot, joints=(joint_of(terms, chosen, value),)) if len(chosen) > 1 else snapshot
+        of_free, of_joined = (
+            ln_partial_matches(clause_statistics(one, one.clauses[0], known), (0, 1, 2)) for one in (free, joined)
+        )
+        expected = ClauseTerms(joined, joined.clauses[0], known).ln_expected(chosen)
+        assert of_joined - of_free == pytest.approx(expected, abs=1e-9)
+        assert value is None or len(chosen) < 2 or expected == pytest.approx(math.log(value), abs=1e-9)
 
 
 def test_joints_of_other_conditions_change_nothing() -> None:

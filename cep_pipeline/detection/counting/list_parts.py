@@ -16,7 +16,7 @@ from itertools import pairwise, product
 from cep_pipeline.detection.counting.choice import of_elements, sweep_of, swept_by_event
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
-from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Element,
@@ -25,6 +25,7 @@ from cep_pipeline.patterns.expressions import (
     Literal,
     Reference,
     variables_of,
+    walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
@@ -42,14 +43,21 @@ MOST_PARTS = 27
 """Parts of a clause: those of three lists whose first and last elements are named."""
 
 
-def parts_of_lists(pattern: Pattern, clause: Clause, events: PreparedEvents | None = None) -> tuple[Clause, ...] | None:
+def parts_of_lists(
+    pattern: Pattern, clause: Clause, events: PreparedEvents | None = None, *, written_out: bool = False
+) -> tuple[Clause, ...] | None:
     """The clauses whose matches together are as many as those of a clause with lists.
 
     None where a condition asks for the whole list, where no condition asks for one element, and where the order of
     the stream is not that of events; where conditions ask for adjacent elements, or there are several lists, too,
     unless sweeps count all parts with a list. A list of limited length is written out for that, element by element.
-    The greatest value of a list is below a limit where each is, if none is null among these events; without events
-    nothing is known of that.
+    The greatest value of a list is below a limit where each is, and there are as many values as elements, if none is
+    null among these events; without events nothing is known of that.
+
+    Parameters
+    ----------
+    written_out
+        Whether a list of limited length is written out in any case.
     """
     if pattern.ties is not Ties.ARRIVAL or clause.negations:
         return None
@@ -59,14 +67,21 @@ def parts_of_lists(pattern: Pattern, clause: Clause, events: PreparedEvents | No
     cache = clause_cache_of(clause)
     bounded = cache.once(
         "bounded lists",
-        lambda: [(one, found) for one in lists for c in clause.conjuncts if (found := _bounded(c, one))],
+        lambda: [
+            (one, found)
+            for one in lists
+            for c in clause.conjuncts
+            for found in (*_numbers_of_values(c, one), _bounded(c, one))
+            if found is not None
+        ],
     )
     known = frozenset(
         (variable.name, side.attribute)
         for variable, side in bounded
         if events is not None and _has_all(events, variable, side)
     )
-    return cache.once(("parts of lists", known, pattern.strategy), lambda: _parts_of_all(pattern, clause, lists, known))
+    key = "parts of lists", known, pattern.strategy, written_out
+    return cache.once(key, lambda: _parts_of_all(pattern, clause, lists, known, always=written_out))
 
 
 def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
@@ -82,6 +97,30 @@ def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
         return None
     below, above = (Comparator.LT, Comparator.LE), (Comparator.GT, Comparator.GE)
     return side if comparator in {"max": below, "min": above}.get(side.function, ()) else None
+
+
+def _numbers_of_values(conjunct: Conjunct, variable: Variable) -> list[Aggregate]:
+    """The numbers of values of a whole list that a condition asks for."""
+    return [
+        node
+        for atom in conjunct.atoms
+        for expression in expressions_of(atom)
+        for node in walk(expression)
+        if isinstance(node, Aggregate)
+        and (node.function, node.variable, node.prefix) == ("count", variable.name, False)
+    ]
+
+
+def _by_lengths(clause: Clause, known: frozenset[tuple[str, str]]) -> Clause:
+    """The clause with the length of a list in place of the number of its values, where none is null."""
+
+    def length(node: Expression) -> Expression:
+        if not isinstance(node, Aggregate) or node.function != "count" or node.prefix:
+            return node
+        return Length(node.variable) if (node.variable, node.attribute) in known else node
+
+    conjuncts = dict.fromkeys(rewritten(conjunct, length) for conjunct in clause.conjuncts)
+    return replace(clause, conjuncts=tuple(conjuncts))
 
 
 def _has_all(events: PreparedEvents, variable: Variable, side: Aggregate) -> bool:
@@ -120,13 +159,17 @@ _WITHIN = _Ends(first=False, last=False)
 
 
 def _parts_of_all(
-    pattern: Pattern, clause: Clause, lists: Sequence[Variable], known: frozenset[tuple[str, str]]
+    pattern: Pattern, clause: Clause, lists: Sequence[Variable], known: frozenset[tuple[str, str]], *, always: bool
 ) -> tuple[Clause, ...] | None:
     """The parts of one list after another; None where that changes nothing, and where several are not swept.
 
     What is counted behind events of the first or the last variable has single variables there: a list at an end is
     taken apart there even if no condition names its element.
     """
+    clause = _by_lengths(clause, known) if known else clause
+    if always:
+        parts = _split(clause, lists, known, {}, written_out=True)
+        return None if parts is None or len(parts) > MOST_PARTS else parts
     begin, end = clause.positive[0].name, clause.positive[-1].name
     outermost = {begin: _Ends(first=True, last=False), end: _Ends(first=False, last=True)}
     unswept = None

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.counting.list_parts import parts_of_lists
 from cep_pipeline.detection.counting.owned import NOT_COUNTED, count_owned, not_counted_because
 from cep_pipeline.detection.counting.sweep import Pairs, count_swept
 from cep_pipeline.detection.matches import column_to_arrow
@@ -88,6 +89,11 @@ _COMPARED: dict[Comparator, Callable[[Array, int], Array]] = {
     Comparator.GE: np.greater_equal,
     Comparator.LE: np.less_equal,
 }
+_OF_ONE_EVENT = (Element.ONLY, Element.FIRST, Element.LAST)
+_FEW_VALUES = 3
+"""Values of elements, null among them, below which one count for each of them takes less than to tell the elements."""
+_MOST_WRITTEN_OUT = 6
+"""Variables of a clause whose lists are written out, up to which a sweep that tells events takes less than counts."""
 _SOONER, _TOO_MANY = "the matches are listed sooner", f"more than {MOST_COUNTS:,} counts are needed"
 
 
@@ -140,7 +146,7 @@ class RowsOfNumbers:
         self._groups: list[Values] = []
         self._aggregates: list[tuple[SummaryAggregate, Values | SumOfTerms | _OfTwo]] = []
         self._events, self._has_bits = events, False
-        self._by_event: dict[tuple[str, Owned, tuple[Condition, ...]], Array | None] = {}
+        self._by_event: dict[tuple[str, Element, Owned, tuple[Condition, ...]], Array | None] = {}
 
     def run(self) -> None:
         """Count what the rows need."""
@@ -204,17 +210,22 @@ class RowsOfNumbers:
             if isinstance(values, _OfTwo):
                 total += 2 * math.log2(max(values.results.greatest - values.results.least, 1))
             elif isinstance(values, SumOfTerms):
-                total += sum(math.prod(map(self._counts_of, factors)) for _, _, factors in values.terms)
+                counts = ([self._counts_of(one, alone=len(own) == 1) for one in own] for *_, own in values.terms)
+                total += sum(map(math.prod, counts))
             else:
                 halving = aggregate.function in ("min", "max") and self._numbers_of(values, [self._owned], []) is None
                 total += math.log2(len(values.values)) if halving else self._counts_of(values)
         return total
 
-    def _counts_of(self, values: Values) -> int:
-        """About how many numbers a sum is made of: of a list some for each number of elements before one."""
-        if self._numbers_of(values, [self._owned], []) is not None:
+    def _counts_of(self, values: Values, *, alone: bool = True) -> int:
+        """About how many numbers a sum is made of: of a list some for each number of elements before one.
+
+        A value that is not multiplied stands alone.
+        """
+        lengths = [one for one in self._groups if isinstance(one.tested, Length)]
+        if alone and not lengths and self._numbers_of(values, [self._owned], []) is not None:
             return 1
-        own = [len(one.values) // 2 for one in self._groups if isinstance(one.tested, Length) and values.apart]
+        own = [len(one.values) // 2 for one in lengths if values.apart]
         return len(values.parts()) * max([*own, 4 if values.apart else 1])
 
     def _ends(self) -> list[tuple[tuple[Value, ...], list[int], int]]:
@@ -340,19 +351,22 @@ class RowsOfNumbers:
         return found
 
     def _numbers_of(self, values: Values, owned: Sequence[Owned], asked: Sequence[Signed]) -> list[int] | None:
-        """The number of matches with each of some values, by one sweep that tells the matches of each event.
+        """The number of matches with each of some values, by sweeps that tell the matches of each event.
 
-        None where the values are not those of the first or the last event of a sequence, or no such sweep is known.
+        Of an element of a list that stands apart a match counts as often as it has an element with the value. None
+        where no such sweeps are known of the variable.
         """
         tested = values.tested
-        if not isinstance(tested, Reference) or tested.element is not Element.ONLY or values.apart or len(owned) != 1:
+        if not isinstance(tested, Reference) or tested.element not in _OF_ONE_EVENT or len(owned) != 1:
             return None
-        if tested.variable not in self._clause.by_name or any(len(signed) > 1 for signed in asked):
+        if len(values.values) < _FEW_VALUES if values.apart else tested.variable not in self._clause.by_name:
+            return None
+        if any(len(signed) > 1 for signed in asked):
             return None
         conditions = list(chain.from_iterable(tests for signed in asked for _, tests in signed))
-        own = [(one, passed) for one in conditions if (passed := self._passing(one, tested.variable)) is not None]
+        own = [(one, passed) for one in conditions if (passed := self._passing(one, tested)) is not None]
         others = tuple(one for one in conditions if all(one is not other for other, _ in own))
-        key = tested.variable, owned[0], others
+        key = values.apart or tested.variable, Element.EACH if values.apart else tested.element, owned[0], others
         if key not in self._by_event:
             self._by_event[key] = self._number_by_event(*key)
         number = self._by_event[key]
@@ -362,27 +376,66 @@ class RowsOfNumbers:
             number = np.where(passed, number, 0)
         return numbers_by_code(values.codes, len(values.values), number[values.rows])
 
-    def _passing(self, condition: Condition, variable: str) -> Array | None:
+    def _passing(self, condition: Condition, tested: Reference) -> Array | None:
         """The events that fulfil a condition which compares the number of a value of theirs; None: it is none such."""
         match condition:
-            case Comparison(comparator, Reference(name, column, Element.ONLY), Literal(int() as number)):
+            case Comparison(comparator, Reference(name, column, element), Literal(int() as number)):
                 compared = _COMPARED.get(comparator)
                 known = self._columns.get(column)
-                return None if name != variable or compared is None or known is None else compared(known, number)
+                if (name, element) == (tested.variable, tested.element) and compared is not None and known is not None:
+                    return compared(known, number)
         return None
 
-    def _number_by_event(self, variable: str, owned: Owned, conditions: tuple[Condition, ...]) -> Array | None:
-        """uint64: of each event the number of matches whose variable it is; None where no sweep tells that."""
-        self._count_once_more()
+    def _number_by_event(
+        self, variable: str, element: Element, owned: Owned, conditions: tuple[Condition, ...]
+    ) -> Array | None:
+        """uint64: the number of matches in which an event is bound to a variable, or is this or any element of a list.
+
+        None where no sweeps tell that.
+        """
         pattern = self._with(conditions, tuple(self._columns))
+        name, patterns = variable, [pattern]
+        if element is not Element.ONLY:
+            try:
+                name, patterns = _element_of(variable), [*_with_element_apart(pattern, variable, element)]
+            except NotCounted:
+                return None
+        found: list[Pairs] = []
+        for one in patterns:
+            pairs = self._pairs_by_event(one, owned, name)
+            if pairs is None:
+                return None
+            found += pairs
+        if sum(int(own.numbers.max(initial=0)) for own in found) >= 1 << 64:
+            return None
         number = np.zeros(len(self._events), np.uint64)
+        for own in found:
+            number[own.rows[name]] += own.numbers
+        return number
 
-        def take(found: Pairs) -> None:
-            number[found.rows[variable]] = found.numbers
+    def _pairs_by_event(self, pattern: Pattern, owned: Owned, name: str) -> list[Pairs] | None:
+        """The numbers of matches of a pattern of one clause by the events of a single variable; None: no sweep tells.
 
+        Where no sweep tells them of the clause, sweeps of the parts of its lists may.
+        """
         [clause] = pattern.clauses
-        of = ClauseSlice(pattern, clause, self._events, owned, finality_of(pattern, clause))
-        return None if count_swept(of, always=True, ends=variable, take=take) is None else number
+
+        def found_in(part: Clause) -> list[Pairs] | None:
+            self._count_once_more()
+            found: list[Pairs] = []
+            of = ClauseSlice(pattern, part, self._events, owned, finality_of(pattern, clause))
+            return None if count_swept(of, always=True, ends=name, take=found.append) is None else found
+
+        found = found_in(clause)
+        for written_out in (False, True):
+            if found is None:
+                parts = parts_of_lists(pattern, clause, self._events, written_out=written_out)
+                if parts is None or (written_out and any(len(part.positive) > _MOST_WRITTEN_OUT for part in parts)):
+                    continue
+                by_part = [found_in(part) for part in parts]
+                if None not in by_part:
+                    found = [pairs for own in by_part for pairs in own or ()]
+        return found
 
     def _count_once_more(self) -> None:
         self._counts += 1
@@ -424,7 +477,7 @@ class RowsOfNumbers:
     def _total_of_values(self, values: Values, owned: Sequence[Owned], asked: Sequence[Signed], number: int) -> Total:
         self._shorten(values)
         last = len(values.values) - 1
-        numbers = self._numbers_of(values, owned, asked)
+        numbers = None if values.apart else self._numbers_of(values, owned, asked)
         if numbers is not None:
             present = [code for code in range(last) if numbers[code]]
             known, times = np.array([values.values[code] for code in present]), [numbers[code] for code in present]
@@ -458,6 +511,9 @@ class RowsOfNumbers:
         self, factors: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed], number: int
     ) -> int:
         """The sum over so many matches of products of finite values; one of them is that of one element of a list."""
+        if len(factors) == 1 and (numbers := self._numbers_of(factors[0], owned, asked)) is not None:
+            found = zip(factors[0].values, numbers, strict=True)
+            return sum(whole_units(value) * times for value, times in found if times and is_finite(value))
         apart = next((one.apart for one in factors if one.apart), None)
         self._note_bits()
         total = 0
@@ -730,12 +786,13 @@ def _share_of_element(expression: Length | Aggregate) -> Expression:
     return Reference(_element_of(expression.variable), expression.attribute, Element.ONLY, expression.type)
 
 
-def _with_element_apart(pattern: Pattern, variable: str) -> Iterator[Pattern]:
+def _with_element_apart(pattern: Pattern, variable: str, element: Element = Element.EACH) -> Iterator[Pattern]:
     """The patterns in which one element of a list is a variable of its own, and those before and behind it are lists.
 
     A sum over all elements of a list, `sum(sum(k[].x))`, is that over one element, in all patterns that have one
     element of the list apart: `K e`, `SEQ(K+ p[], K e)`, `SEQ(K e, K+ s[])` and `SEQ(K+ p[], K e, K+ s[])`. Where the
-    length of the list is bounded, there is one for each number of elements before, with as many behind as may be.
+    length of the list is bounded, there is one for each number of elements before, with as many behind as may be. Only
+    some of these have the first, or the last, element apart.
     """
     operand = next(one for one in pattern.operands if one.variable == variable)
     least, most = operand.minimum, operand.maximum
@@ -751,6 +808,8 @@ def _with_element_apart(pattern: Pattern, variable: str) -> Iterator[Pattern]:
     if operand.negated or operand.optional or pattern.ties is not Ties.ARRIVAL or max(least, most or 0) > MOST_LENGTHS:
         raise NotCounted("no element of the list can be counted by itself")
     for before, behind in _lengths_around(least, most):
+        if {Element.FIRST: before, Element.LAST: behind}.get(element) is not None:
+            continue
         parts, names = [replace(operand, variable=_element_of(variable), kleene=False, minimum=1, maximum=None)], {}
         for kind, bounds in ((_BEFORE, before), (_BEHIND, behind)):
             if bounds is not None:

@@ -19,7 +19,7 @@ different ways, each is made by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -87,14 +87,18 @@ def summarize_unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -
         return None if total is None else summary
     apart = _signed_parts(pattern)
     numbers = [count_owned(one, events, owned) for _, one in apart]
-    if None not in numbers and sum(number for number in numbers if number) <= FEW_MATCHES:
+    if _are_few(numbers):
         return None
     if len(apart) > 1:
         events = with_columns(events, {name: pa.nulls(len(events), RETURN_TYPES[of]) for of, name in _NULLS.items()})
         numbers = [
-            count_owned(one, events, owned, always=True) if number is None else number
+            count_owned(one, events, owned, always=True, finding=_is_found_soon(one, events, owned))
+            if number is None
+            else number
             for (_, one), number in zip(apart, numbers, strict=True)
         ]
+        if _are_few(numbers):
+            return None
     for (sign, one), number in zip(apart, numbers, strict=True):
         part = PartialSummary(one) if number == 0 else _of_clause_apart(one, events, owned, number, len(apart) > 1)
         if part is None:
@@ -102,6 +106,16 @@ def summarize_unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -
         summary.add(part, sign)
     summary.groups = {key: row for key, row in summary.groups.items() if row.matches or not key}
     return summary
+
+
+def _are_few(numbers: Sequence[int | None]) -> bool:
+    """Return whether the matches of all parts are known to be few."""
+    return None not in numbers and sum(number or 0 for number in numbers) <= FEW_MATCHES
+
+
+def _is_found_soon(pattern: Pattern, events: PreparedEvents, owned: Owned) -> bool:
+    """Return whether the matches of a pattern of one clause are found in less time than most counts take."""
+    return not finding_takes_long(ClauseSlice(pattern, pattern.clauses[0], events, owned))
 
 
 def needs_matches(pattern: Pattern) -> str | None:
@@ -229,11 +243,7 @@ def _of_clause_apart(
     pattern: Pattern, events: PreparedEvents, owned: Owned, number: int | None, is_part: bool
 ) -> PartialSummary | None:
     """The same as `_of_one_clause`; where no way makes all aggregates together, each is made by itself."""
-    if (
-        number is None
-        and not is_part
-        and not finding_takes_long(ClauseSlice(pattern, pattern.clauses[0], events, owned))
-    ):
+    if number is None and not is_part and _is_found_soon(pattern, events, owned):
         return None
     together = _of_one_clause(pattern, events, owned, number, is_part)
     if together is not None or len(parts := _by_aggregate(pattern)) < 2:

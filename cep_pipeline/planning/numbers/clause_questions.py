@@ -557,7 +557,7 @@ class ClauseRow:
 
 
 MOST_BOUNDED = 6
-"""The most variables with bounds, or of one class, for which anything is worked out: each set of them has a number."""
+"""The most variables with bounds for which anything is worked out: each set of them has a number."""
 _LITTLE = 1e-9
 
 
@@ -634,8 +634,6 @@ def _equal_together(
         The logarithm of the share of all pairs of the class that are equal.
     """
     members = sorted({place for pair in written for place in pair})
-    if len(members) > MOST_BOUNDED:
-        return ()
 
     def ln_expected(chosen: Sequence[int]) -> float:
         parts = connected_parts(chosen, (pair for pair in written if {*pair} <= {*chosen}))

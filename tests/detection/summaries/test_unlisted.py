@@ -363,6 +363,10 @@ ITEMS = {
         "avg(k[k.LEN].z - k[1].z)",
         "max(max(k[].w) - min(k[].w))",
         "sum(count(k[].w) - k.LEN)",
+        "avg(k[1].y) BY k[1].s",
+        "sum(k[k.LEN].y)",
+        "max(k[1].y) BY k[k.LEN].id",
+        "sum(sum(k[].w) - k[1].w)",
         "count(*) BY k[k.LEN].s, k.LEN",
     ),
     "ak": ("sum(sum(k[].id) - a.id)", "sum(k.LEN * a.id)", "sum(max(k[].id) * a.id)", "max(a.w - k[k.LEN].w)"),
@@ -410,6 +414,23 @@ def test_what_is_counted_is_summarized_without_listing(shape: str) -> None:
         same_as_listed(pattern, events)
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "SEQ(A a, K+ k[], B b)",
+        "SEQ(A a, K+ k[], B b) WHERE k.LEN < 4 AND [id]",
+        "SEQ(A a, K{2,3} k[])",
+        "SEQ(K+ k[], A a) WHERE k[].z > 99",
+    ],
+)
+@pytest.mark.parametrize("item", ["avg(k[1].y)", "sum(k[k.LEN].x)", "sum(sum(k[].w))", "sum(sum(k[].id) - a.id)"])
+@pytest.mark.usefixtures("always")
+def test_sums_beside_lists_take_no_count_for_each_bit(shape: str, item: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers.RowsOfNumbers, "_note_bits", lambda _: pytest.fail("bits are counted"))
+    [pattern] = cep.parse_patterns(stated(f"{shape} WITHIN 2 h", item), SCHEMA)
+    same_as_listed(pattern, SCHEMA.table(some_rows(8, 30)))
+
+
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("item", OF_WHOLE_LISTS)
 def test_what_is_read_of_whole_lists_is_listed(item: str) -> None:
@@ -446,15 +467,22 @@ BY_LISTS = ("", "k.LEN", "k[1].s", "k[k.LEN].id", "max(k[].id)", "min(k[].w)", "
     item=st.sampled_from((*ITEMS["k"], *ITEMS["ak"], "sum(sum(k[].w))", "sum(sum(k[].x) * 2 - k[1].id)")),
     group=st.sampled_from(BY_LISTS),
     seed=st.integers(0, 2**16),
+    by_event=st.booleans(),
 )
-@example(structure="K+ k[]", conditions=[], item="max(max(k[].w) - min(k[].w))", group="k[1].s", seed=0)
-def test_drawn_summaries_of_lists(structure: str, conditions: list[str], item: str, group: str, seed: int) -> None:
+@example(structure="K+ k[]", conditions=[], item="max(max(k[].w) - min(k[].w))", group="k[1].s", seed=0, by_event=True)
+def test_drawn_summaries_of_lists(
+    structure: str, conditions: list[str], item: str, group: str, seed: int, by_event: bool
+) -> None:
+    """Whether sweeps tell the matches of each event, or a count is made for each bit of the values."""
     usable = [one for one in conditions if "A a" in structure or "a." not in one]
     item = item.partition(" BY ")[0] if "A a" in structure or "a." not in item else "sum(k.LEN)"
     where = f" WHERE {' AND '.join(usable)}" if usable else ""
     [pattern] = cep.parse_patterns(stated(f"{structure}{where} WITHIN 100 minutes", f"{item} BY {group}"), SCHEMA)
     events = SCHEMA.table(some_rows(seed, 30))
-    made = unlisted_of(pattern, events)
+    with pytest.MonkeyPatch.context() as patched:
+        if not by_event:
+            patched.setattr(numbers.RowsOfNumbers, "_number_by_event", lambda *_: None)
+        made = unlisted_of(pattern, events)
     if made is not None:
         assert repr(made.to_pylist()) == listed_rows(pattern, events)
 

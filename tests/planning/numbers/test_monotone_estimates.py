@@ -147,6 +147,16 @@ def test_equalities_that_follow_from_others(cost: str, structure: str, chosen: l
         assert_no_more(structure, chosen, further, seed, cost)
 
 
+def test_an_equality_beside_agreement_changes_nothing_within_partitions() -> None:
+    """Without agreement it makes no partition of its own."""
+    alone, beside, other = (
+        parse(f"PATTERN SEQ(A a, B b, C c) WHERE partition_contiguity {{ {written} }} WITHIN 2 seconds")[0]
+        for written in ("[sector]", "[sector] AND a.sector = b.sector", "a.sector = b.sector AND b.sector = c.sector")
+    )
+    assert alone.clauses == beside.clauses
+    assert other.clauses == other.written_clauses
+
+
 @pytest.mark.parametrize("equalities", ["a.sector = b.sector", "a.sector = c.sector AND b.sector = c.sector"])
 def test_an_equality_beside_agreement_changes_nothing(equalities: str) -> None:
     for same in ("[sector]", "a.sector = b.sector AND b.sector = c.sector"):
