@@ -210,20 +210,22 @@ class RowsOfNumbers:
             if isinstance(values, _OfTwo):
                 total += 2 * math.log2(max(values.results.greatest - values.results.least, 1))
             elif isinstance(values, SumOfTerms):
-                counts = ([self._counts_of(one, alone=len(own) == 1) for one in own] for *_, own in values.terms)
-                total += sum(map(math.prod, counts))
+                total += sum(self._counts_of_product(factors) for *_, factors in values.terms)
             else:
                 halving = aggregate.function in ("min", "max") and self._numbers_of(values, [self._owned], []) is None
                 total += math.log2(len(values.values)) if halving else self._counts_of(values)
         return total
 
-    def _counts_of(self, values: Values, *, alone: bool = True) -> int:
-        """About how many numbers a sum is made of: of a list some for each number of elements before one.
+    def _counts_of_product(self, factors: Sequence[Values]) -> int:
+        """About how many numbers a sum of products is made of: of one factor sweeps may tell the events."""
+        counts = [self._counts_of(one, by_event=False) for one in factors]
+        told = [count for one, count in zip(factors, counts, strict=True) if self._counts_of(one) < count]
+        return math.prod(counts) // max(told, default=1)
 
-        A value that is not multiplied stands alone.
-        """
+    def _counts_of(self, values: Values, *, by_event: bool = True) -> int:
+        """About how many numbers a sum is made of: of a list some for each number of elements before one."""
         lengths = [one for one in self._groups if isinstance(one.tested, Length)]
-        if alone and not lengths and self._numbers_of(values, [self._owned], []) is not None:
+        if by_event and not lengths and self._numbers_of(values, [self._owned], []) is not None:
             return 1
         own = [len(one.values) // 2 for one in lengths if values.apart]
         return len(values.parts()) * max([*own, 4 if values.apart else 1])
@@ -511,9 +513,11 @@ class RowsOfNumbers:
         self, factors: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed], number: int
     ) -> int:
         """The sum over so many matches of products of finite values; one of them is that of one element of a list."""
-        if len(factors) == 1 and (numbers := self._numbers_of(factors[0], owned, asked)) is not None:
-            found = zip(factors[0].values, numbers, strict=True)
-            return sum(whole_units(value) * times for value, times in found if times and is_finite(value))
+        for one in sorted(factors, key=lambda factor: -len(factor.parts())):
+            others = [other for other in factors if other is not one]
+            found = None if len(others) + 1 < len(factors) else self._sum_by_event(one, others, owned, asked)
+            if found is not None:
+                return found
         apart = next((one.apart for one in factors if one.apart), None)
         self._note_bits()
         total = 0
@@ -521,6 +525,27 @@ class RowsOfNumbers:
             signed = list(chain.from_iterable(own for _, own in parts))
             known = number if not signed and apart is None else self._number(owned, [*asked, *signed], apart)
             total += math.prod(worth for worth, _ in parts) * known
+        return total
+
+    def _sum_by_event(
+        self, one: Values, others: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed]
+    ) -> int | None:
+        """The sum over matches of products of finite values, where sweeps tell the matches of each event of one.
+
+        Of the others a count is made for each part of their values. None where no such sweeps are known.
+        """
+        if any(other.apart for other in others) or self._numbers_of(one, owned, asked) is None:
+            return None
+        if others:
+            self._note_bits()
+        total = 0
+        for parts in product(*(other.parts() for other in others)):
+            numbers = self._numbers_of(one, owned, [*asked, *chain.from_iterable(signed for _, signed in parts)])
+            if numbers is None:
+                return None
+            found = zip(one.values, numbers, strict=True)
+            by_value = sum(whole_units(value) * times for value, times in found if times and is_finite(value))
+            total += math.prod(worth for worth, _ in parts) * by_value
         return total
 
     def _extreme(
