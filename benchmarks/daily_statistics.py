@@ -25,7 +25,7 @@ from cep_pipeline.cli.terminal import format_seconds
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.generate import generate_days
 
-GENERATED_DAYS = tuple(date(2025, 1, day) for day in (6, 7, 8))
+GENERATED_DAYS = tuple(date(2025, 1, day) for day in (6, 7, 8, 9, 10, 13))
 TRADING_DAYS = tuple(date(2013, 10, day) for day in (7, 8, 9))
 TRAFFIC_DAYS = tuple(date(2014, 8, day) for day in range(1, 32))
 
