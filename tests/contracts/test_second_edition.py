@@ -124,7 +124,7 @@ def test_summaries_without_listing(statement: Statement, stream_rows: list[Row],
         patched.setattr(numbers, "LEAST_S", 1e9)
         patched.setattr(numbers, "MOST_COUNTS", -1 if by_partial_matches else 200)
         patched.setattr(unlisted, "finding_takes_long", lambda _: True)
-        patched.setattr(unlisted, "count_owned", lambda *of, always=True: count(*of, always=True))
+        patched.setattr(unlisted, "count_owned", lambda *of, always=True, **asked: count(*of, always=True, **asked))
         found = comparable(summaries_from_tables(patterns, cep.detect(patterns, table)))
     assert found == expected
 

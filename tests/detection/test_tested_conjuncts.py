@@ -46,6 +46,12 @@ def combinations(pattern: Pattern, node: NodeCounts, table: pa.Table) -> Iterato
             yield binding
 
 
+def is_bound_by_events(pattern: Pattern, node: NodeCounts, table: pa.Table) -> bool:
+    """Return whether each variable of the node's clause has events; else a mechanism may end before it counts any."""
+    names = (operand.variable for operand in clauses_of(pattern)[node.clause].positive)
+    return all(any(combinations(pattern, replace(node, node=(name,)), table)) for name in names)
+
+
 def literal_counts(pattern: Pattern, node: NodeCounts, table: pa.Table) -> tuple[int, int]:
     """How many combinations the other conjuncts let through to those that are tested, and how many pass these."""
     assert node.tested is not None
@@ -70,7 +76,7 @@ def test_a_node_counts_what_its_conjuncts_are_tested_on(
         plan = data.draw(st.sampled_from(list(many_trees(plan, seed=data.draw(st.integers(0, 99))))))
     _, metrics = cep.detect([pattern], table, plan, mechanism, metrics=True)
     for node in metrics.nodes:
-        if node.tested is None:
+        if node.tested is None or not is_bound_by_events(pattern, node, table):
             continue
         counted = literal_counts(pattern, node, table)
         if mechanism in {"lazy_tree_nfa"}:  # several orders share the combinations
