@@ -263,12 +263,9 @@ def open_data_file(
 
     The path is from `DataDirectory.file`; the schema has no dictionaries (`TableLayout.schema`). In `dictionaries` are
     the columns whose values repeat, so that a dictionary in the file pays; None: all are tried. A place that cannot be
-    written is an InputError, a full disk a CepError. Of events, time and seq are kept as steps from one to the next.
+    written is an InputError, a full disk a CepError.
     """
     filesystem, inner = open_filesystem(path)
-    steps = [name for name in _STEPS if dictionaries is None and {*_STEPS} <= {*schema.names}]
-    if steps:
-        dictionaries = [name for name in schema.names if name not in steps]
     with (
         storage_errors(f"writing {path}"),
         filesystem.open_output_stream(inner) as stream,
@@ -279,17 +276,12 @@ def open_data_file(
             compression="zstd",
             compression_level=1,
             use_dictionary=True if dictionaries is None else list(dictionaries),
-            column_encoding=dict.fromkeys(steps, "DELTA_BINARY_PACKED") or None,
             store_schema=False,
             write_page_checksum=True,
         ) as writer,
     ):
         writer.location = path
         yield writer
-
-
-_STEPS = ("timestamp", "seq")
-"""Columns that grow from event to event: kept as steps they take a fifth of the room and half of the time to read."""
 
 
 class _Writer(pq.ParquetWriter):  # type: ignore[misc]

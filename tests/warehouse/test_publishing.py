@@ -5,21 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sql
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.derived import Carry
-from cep_pipeline.storage import open_data_file, read_data_file, write_data_file
+from cep_pipeline.storage import open_data_file, write_data_file
 from cep_pipeline.warehouse import commits, stream_reader
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
-from tests.thoroughness import examples
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
     MONDAY,
@@ -43,24 +39,6 @@ from tests.warehouse.published_days import (
 def prices_of(tables: StreamTables, *days: date) -> list[float]:
     first, last = (days[0], days[-1]) if days else (None, None)
     return tables.read_events(first, last).column("price").to_pylist()
-
-
-_NUMBERS = st.integers(-(2**63), 2**63 - 1)
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(keys=st.lists(st.tuples(_NUMBERS, _NUMBERS), max_size=200))
-def test_times_and_seqs_of_any_size_are_kept_as_steps(
-    tmp_path_factory: pytest.TempPathFactory, keys: list[tuple[int, int]]
-) -> None:
-    times, seqs = [one for one, _ in keys], [one for _, one in keys]
-    columns = {"timestamp": pa.array(times, pa.timestamp("us", tz="UTC")), "seq": pa.array(seqs, pa.int64())}
-    written = pa.table({**columns, "price": pa.array(map(float, seqs), pa.float64())})
-    path = write_data_file(str(tmp_path_factory.mktemp("steps") / "events.parquet"), written, written.schema)
-    assert pq.ParquetFile(path).read().equals(written)
-    assert read_data_file(path, written.schema).equals(written)
-    for place in range(2 if keys else 0):
-        assert "DELTA_BINARY_PACKED" in pq.read_metadata(path).row_group(0).column(place).encodings
 
 
 def test_a_day_is_read_back_as_it_was_written(tables: StreamTables) -> None:
