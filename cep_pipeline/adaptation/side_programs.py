@@ -197,7 +197,7 @@ class SidePrograms:
             for begin, writer in zip(begins[:-1], writers, strict=True)
             for added, ln_share, parts in writer.sums
         ]
-        """Of the sums the registers that are added, the parts that are given, and ln of the share of these."""
+        """For each sum: the registers that it adds, the parts that are given, and ln of the share of these."""
         found = [(sums_begin[place] - 2 - side) if side < _NONE else begins[place] + side for place, side in sides]
         self.sides: Array = np.array(found, np.int64).reshape(-1, 2)
         self.wins_ties: Array = np.array([one.wins_ties for _, one in comparisons], bool)
