@@ -839,10 +839,9 @@ class Configuration:
         folder = _resolved(self.folder, self.stream_settings(name).data)
         if "://" in folder or Path(folder).exists():
             return None
-        place = ("streams", name, "data")
         return (
-            f"{self._at(*place)}: there is no folder {folder} with the raw files, which `cep run` needs; name it here, "
-            f"or with --data FOLDER{example_at(PipelineSettings, place)}"
+            f"{self._at('streams', name, 'data')}: there is no folder {folder} with the raw files, which `cep run` "
+            "needs; make it, or name another one here or with --data FOLDER"
         )
 
     def _pattern_set(

@@ -218,7 +218,10 @@ def test_raw_files_that_are_not_there_yet_are_a_note_until_their_stream_is_asked
         told: dict[str, list[str]] = json.loads(done.output)
         return told
 
-    named = f"streams.cold_rooms.data: there is no folder {project / 'one'}; `cep run` needs it, or --data FOLDER"
+    named = (
+        f"streams.cold_rooms.data: there is no folder {project / 'one'} with the raw files, which `cep run` needs; "
+        "make it, or name another one here or with --data FOLDER"
+    )
     told = checked()
     assert told["warnings"] == [] and [one.partition(" ")[2] for one in told["notes"]] == [named]
     for name, data in (("more", "two"), ("made", "var/generated_trades")):
