@@ -12,7 +12,7 @@ from typing import Literal
 from cep_pipeline.match_chart import GRID, INK, PALETTE, TimeAxis, line, png_of, svg, text_at, value_ticks
 
 WIDTH, HEIGHT = 420, 110
-"""Of one panel, in pixels."""
+"""Width and height of one panel, in pixels."""
 COLUMNS = 2
 LEFT, RIGHT, LINE, BOTTOM = 58, 10, 14, 34
 TITLE_CHARACTERS = 62

@@ -187,8 +187,8 @@ def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseMo
 
 
 _IS_TYPE = re.compile(r"str|int|float|bool|(list|dict)\[.*\]|\[key\]")
-"""What stands last in the place of a fault where a setting may have one of several types: the type that was tried.
-Where the name of an entry is wrong, `[key]` stands there."""
+"""The last part of a fault's location where it names no setting: the type that was tried, of several that are allowed,
+or `[key]` where the name of an entry is wrong."""
 _NAMES: dict[type, str] = {list: "a list", dict: "a mapping"}
 _OF_TYPE = {
     kind: f"this should be {words}"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
 
 INK, GRID = "#79818c", "#79818c"
-"""Of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
+"""Color of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
 PALETTE = ("#d1495b", "#2a9d5c", "#3b82d6", "#b7791f", "#8e6bbf", "#1f9aa5", "#c2569b", "#7d8a2e")
 WIDTH, PANEL_HEIGHT = 860, 170
 LEFT, RIGHT, TOP, BOTTOM = 70, 16, 30, 26

@@ -20,13 +20,13 @@ if TYPE_CHECKING:  # a configuration is checked without what invariants are made
     from cep_pipeline.planning.plans import Plan
 
 SCANNED_DISTANCES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
-"""What the patent's experiments try: 0 to 0.5."""
+"""The distances that the patent's experiments try: 0 to 0.5."""
 WORTHWHILE_GAIN = 0.05
 """A replanning that gained less was not worth it: the distance grows."""
 LARGEST_DISTANCE = 0.5
 """The distance does not grow beyond."""
 SMALLEST_STEP = 0.01
-"""What it grows by at least, so that it leaves 0."""
+"""The distance grows at least by this much, so that it leaves 0."""
 
 
 @dataclass(frozen=True)

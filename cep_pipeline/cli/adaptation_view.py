@@ -18,7 +18,7 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import written
 
 MOST_SHOWN = 40
-"""Of more invariants, numbers or changed patterns only those are shown that say most."""
+"""So many invariants, numbers or changed patterns are shown at most: those that say most."""
 
 
 def shown_headline(of: InvariantReport) -> str:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 SWITCHES_SHOWN = 20
 SCAN = "scan"
-"""In place of a distance: the best of some for these events."""
+"""Value of the option for the distance that tries several ones and takes the best for these events."""
 ORDERS_SHOWN = 6
-"""Of a plan of more patterns only so many orders or trees are shown."""
+"""So many orders or trees of a plan are shown at most."""
 
 
 adaptation_options = with_options(

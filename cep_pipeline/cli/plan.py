@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 CHOSEN = "▶"
 NOTEWORTHY = 1.1
-"""What is less faster than this may be chance."""
+"""A plan counts as faster from this ratio on; a smaller one may be chance."""
 
 
 class _Asked(Asked):

@@ -27,7 +27,7 @@ ARROW_TYPES: Mapping[ValueType, pa.DataType] = {
     ValueType.STRING: pa.string(),
     ValueType.FLOAT64_LIST: pa.list_(pa.float64()),
 }
-"""How an attribute of each type is stored."""
+"""The Arrow type in which an attribute of each type is stored."""
 QUARANTINE_SCHEMA = pa.schema(
     [(DAY, pa.date32()), ("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("raw", pa.string())]
 )

@@ -47,7 +47,7 @@ from cep_pipeline.patterns.structure import (
 )
 
 MOST_CONTRADICTIONS = 3
-"""Of more clauses that contradict themselves the others are counted."""
+"""So many clauses that contradict themselves are named in a message; the others are counted."""
 LONGEST_CONJUNCT = 120
 """A longer conjunct, such as one with many values behind IN, is cut in a message."""
 

@@ -14,7 +14,7 @@ from cep_pipeline.patterns.pattern import Pattern, shared_attributes
 from cep_pipeline.patterns.structure import EventOperand, type_alternatives
 
 Bound = tuple[Value, ...] | Value
-"""What a `$name` stands for: a set of values, or one value."""
+"""The value of a `$name`: a set of values, or one value."""
 
 
 class Swept(tuple[Value, ...]):

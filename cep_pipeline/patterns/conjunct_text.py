@@ -36,7 +36,7 @@ from cep_pipeline.patterns.expressions import (
 )
 
 MOST_VALUES = 32
-"""Of more values after IN a digest stands in the text."""
+"""So many values after IN are written out; a digest stands for more."""
 
 
 def conjunct_text(conjunct: Conjunct, slots: Mapping[str, int]) -> str:

@@ -47,7 +47,7 @@ from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.patterns.rewriting import TimeSpan, number_of, spans_in, time_spans
 
 MOST_TERMS = 64
-"""Of more terms nothing is concluded: it would take longer than it saves."""
+"""Nothing is concluded from conditions with more terms: it would take longer than it saves."""
 
 
 @dataclass(frozen=True)

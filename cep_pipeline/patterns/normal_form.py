@@ -104,7 +104,7 @@ class NegatedStructure:
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
-        """Its variables, in pattern order."""
+        """The variables of all clauses, in pattern order."""
         found = {variable.name: variable for clause in self.clauses for variable in clause.positive}
         return tuple(sorted(found.values(), key=lambda variable: variable.position))
 
@@ -417,7 +417,7 @@ _UNIFYING = tuple(
         ),
     )
 )
-"""What of one list is equal where all of its events agree."""
+"""Pairs of elements of a list whose equality means that all events of the list agree."""
 
 
 def with_agreement(clauses: tuple[Clause, ...], *, by_runs: bool) -> tuple[Clause, ...]:

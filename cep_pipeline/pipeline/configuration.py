@@ -539,7 +539,7 @@ class MatchBandSettings(Document):
 
 
 class AlertSettings(Document):
-    """Who is told of days that failed, are late, limited or stale, or have unusual numbers of matches."""
+    """Alerts: who is told of days that failed, are late, limited or stale, or have unusual numbers of matches."""
 
     notifier: str | None = setting(
         "A notifier of Airflow, by its full name. The DAGs call it; without one nobody is told, and what "

@@ -85,9 +85,9 @@ class RecordedPlan(LazyPlan):
 
 
 ALL = "all"
-"""What a replanning records that was of all patterns, in place of their names."""
+"""The word that stands for the names in the record of a replanning of all patterns."""
 MOST_NAMED = 5
-"""Of more patterns only so many are named."""
+"""So many patterns are named in a message at most; the others are counted."""
 
 
 def plan_pattern_set(
@@ -409,7 +409,7 @@ def _check_key(record: PlanRecord, pattern_set: PatternSet) -> str:
 
 
 PLAN_WAIT_S = 30.0
-"""How long to wait for another day's run that is just recording a plan of the same pattern set."""
+"""Longest wait for another day's run that is just recording a plan of the same pattern set."""
 
 
 def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:

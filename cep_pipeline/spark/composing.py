@@ -174,7 +174,7 @@ class ComposingJob:
         )
 
     def _none(self, pattern: Pattern) -> pa.Table:
-        """No events, with the columns that a pattern needs."""
+        """Return a table without events, with the columns that a pattern needs."""
         columns = [self.events_schema.field(name) for name in columns_needed([pattern])]
         return _with_int_times(pa.schema(columns).empty_table())
 
@@ -534,7 +534,7 @@ def _ids_of_others(
 
 
 _PUBLISHED, _OF_DAY, _WAITS = range(3)
-"""Who publishes the matches whose last event stands at a place: an earlier day, this one, or a later one."""
+"""The day that publishes the matches whose last event stands at a place: an earlier one, this one, or a later one."""
 
 
 class _CountedPartitions:

@@ -66,9 +66,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Groups = list[dict[str, Any]]
-"""What SUMMARIZE has put together of some matches, as `PartialSummary.to_json`."""
+"""The groups that SUMMARIZE has made of some matches, as `PartialSummary.to_json`."""
 _SHAPE_SHARERS = 64
-"""So many clauses that need one shape are enough to make a small one of them count."""
+"""Most clauses that are expected to share one shape: a clause with a smaller share of the threshold is not counted."""
 _MAX_LN = 60.0
 """Estimates above e^60 partial matches say no more than that the slice is too large."""
 
@@ -187,7 +187,7 @@ def _ln_tests(expected: PlanStep | PlanNode) -> float:
 
 
 _MOST_TESTS = 100.0
-"""Where conditions hardly ever hold, mechanisms rule out most tuples before they are made."""
+"""Most tests that are counted for each tuple: where conditions hardly ever hold, most tuples are never made."""
 
 
 def _span_us(pieces: Pieces) -> int:
@@ -596,7 +596,7 @@ def _seconds_to_count(workers: Workers, slices: int) -> float:
 
 
 COUNTING_S = 30.0
-"""So long the matches of one limited pattern of a day are counted, at most."""
+"""Longest time to count the matches of one limited pattern of a day."""
 
 
 def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -> DetectionResult:
@@ -758,7 +758,7 @@ class _Part:
 
 
 _Work = tuple[tuple[Pattern, ...], Plan]
-"""What many jobs have in common: the patterns and their plan."""
+"""The patterns and their plan, which many jobs have in common."""
 _packed_last: tuple[_Work, bytes] | None = None
 
 
@@ -908,4 +908,4 @@ def _detect(
 
 
 _TELL_S = 0.2
-"""How often a task says how many patterns it has done."""
+"""Seconds between two reports of a task on how many patterns it has done."""

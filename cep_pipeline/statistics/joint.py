@@ -45,7 +45,7 @@ from cep_pipeline.statistics.terms import (
 )
 
 SMALLEST = 1e-30
-"""No rate and no selectivity is planned with as less than this."""
+"""Least rate and selectivity that planning uses; smaller ones count as this."""
 
 
 Members = tuple[tuple[str, tuple[int, ...]], ...]
@@ -56,7 +56,7 @@ DEPENDENT_FACTOR = 2.0
 MOST_PLACES = 1000
 """A joint selectivity is used at so many places of a clause, at most."""
 MOST_TOGETHER = 6
-"""Of more conditions on two variables, only all of them together and the first ones in twos are counted."""
+"""So many conditions on two variables are counted in twos; beside these, all of them together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ def members_to_key(members: Members) -> str:
 
 
 _SEVERAL = "[["
-"""What such a text begins with, and no key of a condition."""
+"""The beginning of a key of several conditions; no key of one condition begins so."""
 
 
 def _members_of_key(key: str) -> Members:

@@ -85,7 +85,7 @@ class Observation:
 
     @property
     def what(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Whatever has this in common was observed of the same."""
+        """The clause, variables and conditions; observations that have them in common can be added."""
         return self.clause, self.variables, self.tested
 
     def __add__(self, other: Observation) -> Observation:
@@ -103,7 +103,7 @@ class Observed:
         return bool(self.observations or self.profiles)
 
     def shortened(self, most: int) -> Observed:
-        """With the `most` most frequent temporal orders of each clause only."""
+        """Return only the `most` most frequent temporal orders of each clause, with all else."""
         return replace(self, profiles=tuple(profile.shortened(most) for profile in self.profiles))
 
     def __add__(self, other: Observed) -> Observed:

@@ -22,7 +22,7 @@ _compress = NativeKernel(
     ("int64", "float64*", "int64*", "int64*", "float64*", "int64*"),
 )
 _SHARE = 2.0
-"""What a bucket may hold of all that is newer, as a multiple of epsilon: half of the bucket is the error."""
+"""Largest bucket as a share of all newer events, in multiples of epsilon: half of the bucket is the error."""
 LEAST_PENDING = 256
 """Events that are held until buckets are merged, at least."""
 

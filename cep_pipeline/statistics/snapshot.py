@@ -28,7 +28,7 @@ from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparis
 VERSION = 2
 """Version of the JSON form."""
 CONFIDENCE = 0.95
-"""How sure the interval is that goes with a sampled number."""
+"""Confidence level of the interval of a sampled number."""
 
 
 class Source(Enum):
@@ -47,7 +47,7 @@ class Source(Enum):
     COMBINED = "combined"
     """A sample and what detection observed, weighed by how sure each is."""
     PRIOR = "prior"
-    """Nothing was measured: a constant by the condition's form."""
+    """A constant by the condition's form: nothing was measured."""
     GIVEN = "given"
     """Set by the caller."""
 

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 LONGEST_LIST = 12
 """Events that a list is drawn from, at most."""
 MOST_ALL = 65_536
-"""Where a slice has no more tuples than this, all of them are tested."""
+"""Number of tuples of a slice up to which all of them are tested."""
 
 
 @dataclass(frozen=True)

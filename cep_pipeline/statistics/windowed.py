@@ -246,7 +246,7 @@ VERSION = 1
 EPSILON = 0.02
 """Largest relative error of a leaf's count in the window, unless told otherwise."""
 DAY_US = 25 * 3_600_000_000
-"""How long bins and tested pairs are remembered: the longest day of a clock that is put back."""
+"""Time for which bins and tested pairs are remembered: the longest day of a clock that is put back."""
 _EVENTS = ""
 """The key that all events of the stream are counted by."""
 

@@ -331,7 +331,7 @@ def recorded_erasures(database: Database, stream: str) -> tuple[Erasure, ...]:
 
 
 ReadEarlier = Callable[[str, date, date, date], ReadBefore | None]
-"""What the matches of (pattern set, day) have read of an earlier day; between the two stands the latest earlier day."""
+"""Function of pattern set, day, latest earlier day and earlier day: what the day's matches read of the earlier day."""
 
 
 def find_stale_units(
