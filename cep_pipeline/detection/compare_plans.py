@@ -28,7 +28,7 @@ from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 SLOW_S = 0.5
-"""What takes longer is run once, and not again."""
+"""A run that takes longer is not repeated."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _refuse_different_matches(pattern: Pattern, runs: Mapping[str, PlanRun], mat
 
 
 MOST_MATCHES = 20_000_000
-"""That are listed of a sample."""
+"""Most matches that are listed of a sample."""
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ def known_events(
 def new_events(
     patterns: Sequence[Pattern], events: pa.Table, mechanism: str | None = None
 ) -> tuple[KnownEvents, Mapping[str, str]]:
-    """As `known_events`, of a table that nobody has asked about before; what is kept of another one stays."""
+    """Do the same as `known_events` for a table that is new; what is known of the table before stays."""
     chosen = choose_mechanisms(patterns, mechanism)
     known = KnownEvents(events_for(patterns, events))
     known.now(patterns, mechanism, chosen)

@@ -27,7 +27,7 @@ from cep_pipeline.errors import CepError
 Kind = Literal["max_matches", "time_limit", "memory", "disk"]
 """The limits: those of the configuration; and what a machine has, which nobody needs to set."""
 LOOK_S = 0.2
-"""How often the time, and what other tasks have spent, is looked at."""
+"""Seconds between two looks at the time and at the work of other tasks."""
 
 _watch: ContextVar[Callable[[], None] | None] = ContextVar("watch", default=None)
 
@@ -126,8 +126,8 @@ class Limits:
 
 
 Then = Literal["count", "compressed", "skip", "fail"]
-"""What follows when a pattern has reached a limit on a day, of which its matches are then not published: they are
-counted; they are kept as buffers, beside the tables; nothing; or the day fails."""
+"""Action when a pattern has reached a limit on a day, whose matches of it are then not published: count them; keep them
+as buffers, beside the tables; do nothing; or fail the day."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Spent:
 
 
 CELL_BYTES = 24
-"""What a file of a `Ledger` has of one pattern and one task."""
+"""Bytes of one pattern and one task in the file of a `Ledger`."""
 
 
 class Ledger:

@@ -38,7 +38,7 @@ from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import format_conjunct
 
 MOST_FACTS = 4
-"""Of more facts that follow from the conditions of a pattern only their number is told."""
+"""So many facts that follow from the conditions of a pattern are told; the others are counted."""
 OUTPUTS = ("verbose", "compressed", "count")
 """Forms of output, in the order of the table of a whole set."""
 MOST_COMPARED = 100
@@ -249,7 +249,7 @@ def _removed(pattern: Pattern, mechanism: str, plan: Plan | None) -> str:
 
 
 def _kept(clause: Clause, plan: ClausePlan) -> dict[str, float]:
-    """For each variable the expected share of its events that fit some event of each other variable."""
+    """Return for each variable the expected share of its events that fit some event of each other variable."""
     steps = {step.variable: step for step in plan.steps}
     tested = [one for step in plan.steps for one in step.conditions]
     selectivity = {one.text: one.selectivity.value for one in tested if not one.agreement}

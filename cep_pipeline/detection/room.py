@@ -21,9 +21,9 @@ SPARE = 0.1
 """The share of the memory at hand that is left alone."""
 MEMINFO = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")
-"""Where Linux says how much memory there is, and how much a container may have, and has."""
+"""Files of Linux with the memory of the machine, and with the limit and the use of a container."""
 OWN_GROUP, STATM = Path("/proc/self/cgroup"), Path("/proc/self/statm")
-"""Where it says in which group this process is, and how much it has."""
+"""Files of Linux with the control group of this process and with its memory."""
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 
 

@@ -151,7 +151,7 @@ class RunStates:
 
 
 NOTHING, SOME, BROKEN = 0, 1, 2
-"""What a side's extreme is: of no element yet, a value, or of elements that no value can be compared with."""
+"""Kinds of a side's extreme: there is no element yet; a value; an element compares with no value."""
 
 Fields = Mapping[str, Array]
 
@@ -357,7 +357,7 @@ def from_bits(bits: Array, like: Column) -> Column:
 
 
 def equal_rows(events: ColumnSource, attributes: Iterable[str], rows: Array, size: int) -> Array:
-    """For each event the first one of `rows` with the same values, so that runs over equal events are equal.
+    """Return for each event the first one of `rows` with the same values, so that runs over equal events are equal.
 
     Returns
     -------

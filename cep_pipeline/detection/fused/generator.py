@@ -717,7 +717,7 @@ class _Searching(ComparingText):
 
 
 TOO_MANY = -1
-"""What is written where the lists are more than the argument words allow."""
+"""Result in place of a number of lists that is above the limit in the argument words."""
 MOST_FOLLOWERS = 64
 """Candidates whose followers are a word each."""
 _LONGS = f"<{WIDTH} x i64>"
@@ -922,7 +922,7 @@ class _Followers(_Counting):
         self.jump(leave)
 
     def write(self, at: str) -> None:
-        """Nothing more."""
+        """Write nothing more."""
 
     def _add(self, word: str, mask: str, chunk: str, start: str) -> None:
         bits = self.value(f"zext i32 {mask} to i64")

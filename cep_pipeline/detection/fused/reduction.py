@@ -66,7 +66,7 @@ ROUNDS = 2
 WORTH_AGAIN = 0.2
 """Share of the events that a round has to remove for another one."""
 MOST_PAIRS = 6
-"""Of more pairs only those with a comparison or a key are gone through."""
+"""Most pairs of variables that are all gone through; of more only those with a comparison or a key."""
 
 _numbers = count()
 

@@ -1,4 +1,4 @@
-"""Where kernels put finished matches. Imported only where kernels are compiled; `found.py` owns the arrays."""
+"""Buffers into which kernels write finished matches. Imported only by kernels; `found.py` owns the arrays."""
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations

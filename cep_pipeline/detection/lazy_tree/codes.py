@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 GOING_ON, FINISHED, OUTPUT_FULL, NEW_STATE, POOL_FULL, STACK_FULL, CELLS_FULL, PAUSED = range(8)
-"""What a step of the kernel comes to; all but the first end the call: no event is left, the matches must be taken away,
+"""Results of a step of the kernel. All but the first end the call: no event is left, the matches must be taken away,
 a state is reached for the first time, the pool of instances, the stack or the ring of cells must grow, or the call has
 taken `STEPS_A_CALL` steps."""
 STEPS_A_CALL = 1 << 23
-"""After so many steps a call returns, so that a run can be interrupted."""
+"""Steps after which a call returns, so that a run can be interrupted."""
 
 ARRIVAL, REPLAY, TAKING, WAITING, GROWING = range(5)
-"""What is done with an event: it arrives; a new root variable searches the input buffer; and for each variable that the
-event fits, it begins an instance, is taken by those that wait for the variable, and by those with a list of it."""
+"""Tasks for an event: it arrives; a new root variable searches the input buffer; and for each variable that the event
+fits, it begins an instance, is taken by those that wait for the variable, and by those with a list of it."""
 
 AUTOMATON_WORDS = 21
 """Addresses by which the kernel finds an automaton (`kernel.automaton_at`)."""
@@ -52,7 +52,7 @@ NO_ROW = 2**31 - 1
 """Greater than every row."""
 
 PRIOR = 8.0
-"""So many tests with the share of all conjuncts are added to those of one, which may be few."""
+"""Tests with the average share of all conjuncts that are added to those of one conjunct, which may be few."""
 REGISTERS = 34
 (
     VARIABLES,

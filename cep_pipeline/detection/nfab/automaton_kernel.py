@@ -412,7 +412,7 @@ def _arrive(words: Any, run: int, variable: int, place: int) -> None:
 
 
 WHOLE, STAYING = 0, 1
-"""What is left of a postponed run: all it may do with its event, or all but beginning the next variable."""
+"""Steps that are left to a postponed run: all it may do with its event, or all but beginning the next variable."""
 
 
 @njit(error_model="numpy")
@@ -475,7 +475,7 @@ def backtrack(words: Any) -> int:
 
 @njit(error_model="numpy")
 def _bound(words: Any, place: int, finishes: int) -> None:
-    """If runs are pruned and a run was finished at a place, let no run read an event behind it."""
+    """Let no run read an event behind a place where a run was finished, if runs are pruned."""
     machine = machine_at(words)
     if machine.options & at.PRUNING and machine.control[at.FINISHES] > finishes:
         machine.control[at.MATCHED] = place + 1
