@@ -33,7 +33,7 @@ def tell_of_failure(context: Mapping[str, Any]) -> None:
 
 
 TASK_TIMEOUT_HOURS = 6.0
-"""How long a task may take where the stream has no `task_timeout_hours`: what hangs would hold its day for ever."""
+"""Time limit of a task if the stream has no `task_timeout_hours`: a task that hangs would hold its day for ever."""
 RETRIES: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(seconds=30),
@@ -42,7 +42,7 @@ RETRIES: dict[str, Any] = {
     "execution_timeout": timedelta(hours=TASK_TIMEOUT_HOURS),
     "on_failure_callback": tell_of_failure,
 }
-"""How the tasks of all DAGs are retried, how long one may take, and who is told of a failure."""
+"""Arguments of the tasks of all DAGs: retries, time limit, and the receiver of failures."""
 
 SPARK_CONNECTION = "spark_default"
 """The connection that names the Spark master; without it `spark: master:` of pipeline.yaml counts."""
@@ -60,7 +60,7 @@ class ConfiguredStream:
 
     @property
     def task_arguments(self) -> dict[str, Any]:
-        """How the stream's tasks are retried, and how long one may take."""
+        """The retries and the time limit of the stream's tasks."""
         return {**RETRIES, "execution_timeout": timedelta(hours=self.task_timeout_hours)}
 
 

@@ -93,7 +93,7 @@ class LocalAirflow:
         self.stop()
 
     def environment(self) -> dict[str, str]:
-        """What every Airflow command needs in its environment; it has to be there before Airflow is imported."""
+        """Return the environment of every Airflow command; it has to be set before Airflow is imported."""
         bin_folder = Path(sys.executable).parent
         keys = self._keys()
         return {

@@ -155,7 +155,7 @@ class PlacedNegation:
 
 
 ON_KERNEL = "kernel"
-"""In place of a planner: the order that the columnar kernel runs where a shared plan takes more time on it."""
+"""Stands in place of a planner for the order that the columnar kernel runs where a shared plan is slower on it."""
 
 
 @dataclass(frozen=True, slots=True)

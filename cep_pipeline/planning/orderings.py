@@ -30,9 +30,9 @@ MEASURES = {
     "cost": "cost before the step",
     "tree": "cost below the join",
 }
-"""What the two sides of a comparison can be: of the last variable; of the set of all; of the order without its last
-variable; of a tree without its leaves and its root. Where both sides bind the same set, what they have in common (the
-last step, the leaves and the root) is left out."""
+"""Measure of the two sides of a comparison -> its text. They are measures of the last variable; of the step that binds
+the set of all; of the order without its last variable; of a tree without its leaves and its root. Where both sides
+bind the same set, the last step, or the leaves and the root, are equal and therefore left out."""
 
 GRAIN = 1e-9
 """Costs whose logarithms fall into one cell of this width are equal: planners take sums in different ways, and

@@ -51,7 +51,7 @@ class Expectations:
     clause: Clause
     snapshot: StatisticsSnapshot
     asked: ClauseQuestions | None = None
-    """What snapshots are asked about the clause, where that is known."""
+    """The questions about the clause that snapshots answer, where they are known."""
 
     @cached_property
     def statistics(self) -> ClauseStatistics:
@@ -251,7 +251,7 @@ class Expectations:
 BEST_SWAP = "swapping two neighbours"
 """Name of the cheapest order that exchanges two neighbours of the chosen one."""
 MAX_SWAPPED_VARIABLES = 22
-"""Above this size neighbours are not tried."""
+"""Largest size at which neighbours are tried."""
 
 
 def summary_of(snapshot: StatisticsSnapshot) -> StatisticsSummary:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cep_pipeline.planning.orderings import Ordering, PlannerFunction, TreeOrdering
 
 BY_PLANNER = "planner"
-"""In place of a number of invariants of each block: the planner's own."""
+"""Stands in place of a number of invariants of each block: the planner's own number."""
 DEFAULT_PLANNER = "dp_left_deep"
 """The planner that is taken where none is asked for."""
 

@@ -34,7 +34,7 @@ VERSION = 3
 
 
 def _named(patterns: Sequence[str]) -> str:
-    """Up to four patterns by name, and the number of those after them."""
+    """Name up to four patterns, and count those after them."""
     shown = ", ".join(patterns[:4])
     more = f" and {len(patterns) - 4:,} more" if len(patterns) > 4 else ""
     return f"{len(patterns):,} pattern{'' if len(patterns) == 1 else 's'}: {shown}{more}"

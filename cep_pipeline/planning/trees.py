@@ -58,7 +58,7 @@ Tree = str | Join
 PositionTree: TypeAlias = "int | tuple[PositionTree, PositionTree]"
 """A tree plan over positions of variables: one of them, or the two sides of a join."""
 OrderOrTree = Sequence[str] | Join
-"""How the positive variables of a clause are bound: by an order, which is a left-deep tree, or by a tree."""
+"""The plan to bind the positive variables of a clause: an order, which is a left-deep tree, or a tree."""
 
 
 def written(plan: OrderOrTree) -> str:

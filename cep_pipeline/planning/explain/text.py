@@ -43,24 +43,24 @@ from cep_pipeline.statistics.snapshot import Selectivity, Source
 WIDTH = 118
 """Longest line of text."""
 MOST_EXPLAINED = 20
-"""Of a plan of more patterns only a list is shown, until some are asked for."""
+"""Most patterns whose plans are explained; of more there is only a list, until some are asked for."""
 MOST_LISTED = 40
-"""Of more patterns only those are listed that cost most."""
+"""So many patterns are listed at most: those that cost most."""
 LONGEST_TREE = 80
-"""So many characters of an order or tree stand in the list."""
+"""Most characters of an order or tree in the list."""
 FAR_OFF = 10.0
 """An estimate is marked where more than so many times as much, or as little, has happened."""
 FEW = 100.0
-"""Of fewer than so many tests no selectivity is judged."""
+"""Number of tests below which no selectivity is judged."""
 LONGEST_LIST = 6
-"""Of more variables only the first two and the last two are named."""
+"""Longest list of variables that are all named; of more the first two and the last two are."""
 _TEXT = {"step", "binds", "node", "leaf", "condition", "rests on", "where", "pattern", "order or tree", ""}
 _TEXT |= {"a test on fused", "mechanisms"}
 """Headings of the columns of text."""
 MOST_NODES = 25
-"""Of more shared nodes only those are shown that save most."""
+"""So many shared nodes are shown at most: those that save most."""
 MOST_USES = 4
-"""Of more patterns that share a node only so many are named."""
+"""So many patterns that share a node are named at most."""
 _KINDS: dict[Sharing, str] = {
     "none": "nothing is shared",
     "prefix": "equal beginnings of orders are shared",

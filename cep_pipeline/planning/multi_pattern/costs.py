@@ -28,10 +28,10 @@ from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 SHARED_COSTS: dict[str, CostModel] = {model.name: model for model in (THROUGHPUT, INSTANCES)}
-"""By name: the patent's, partial matches alone, and the one that counts candidates beside them."""
+"""Cost models by name: the patent's, partial matches alone, and the one that counts candidates beside them."""
 DEFAULT_SHARED_COST = INSTANCES.name
-"""Where none is asked for. The time that a plan takes follows it, in orders and trees alike; partial matches alone tell
-nothing of a join of two frequent sides that hardly anything passes."""
+"""The cost model if none is asked for. The time that a plan takes follows it, in orders and trees alike. Partial
+matches alone tell nothing of a join of two frequent sides that hardly anything passes."""
 
 
 def shared_cost(name: str | None, alpha: float = 0.0) -> CostModel:
@@ -64,7 +64,7 @@ def check_model(model: CostModel) -> None:
 
 
 Statistics = Mapping[MemberId, ClauseStatistics]
-"""Of each member its clause's numbers."""
+"""Member -> its clause's numbers."""
 
 
 def member_statistics(

@@ -14,7 +14,7 @@ from cep_pipeline.planning.multi_pattern.canonical import ClauseForms, NodeForm,
 from cep_pipeline.planning.trees import Join, Tree, nodes_of, without_order_tests
 
 MemberId: TypeAlias = tuple[str, int]
-"""What names a member in a workload: the pattern's name and the index of the clause."""
+"""Name of a member of a workload: the pattern's name and the index of the clause."""
 MOST_MEMBERS = 1 << 11
 """Members that are kept with what has been worked out of them; those that were not asked for longest go first."""
 
@@ -57,7 +57,7 @@ class Member:
 
     @cached_property
     def forms(self) -> ClauseForms:
-        """Its keys: what of it equals what of other members."""
+        """The keys by which parts of the member are found equal to parts of other members."""
         return ClauseForms(self.pattern, self.clause)
 
     @cached_property

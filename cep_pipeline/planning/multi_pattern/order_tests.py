@@ -31,7 +31,7 @@ from cep_pipeline.planning.trees import (
 )
 
 MOST_VARIABLES = 12
-"""Of a clause whose sets of variables are looked for among the nodes of others."""
+"""Most variables of a clause whose sets of variables are looked for among the nodes of others."""
 
 
 def serve_by_and_nodes(plan: SharedPlan, statistics: Statistics, model: CostModel, among: Iterable[MemberId]) -> None:

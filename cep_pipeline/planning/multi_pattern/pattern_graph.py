@@ -18,11 +18,11 @@ from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
 
 MAX_CLIQUES = 500
-"""So many maximal mappings between two members are looked at. There are more only where many variables are alike; then
-a maximal common sub-pattern may be missed, and is not shared."""
+"""Most maximal mappings between two members that are looked at. There are more only where many variables are alike;
+then a maximal common sub-pattern may be missed, and is not shared."""
 MAX_ALL_SUBSETS = 10
-"""Of larger maximal common sub-patterns not all parts are tried, but those of up to `MAX_SMALL` variables, and those
-that leave out one or none."""
+"""Largest maximal common sub-pattern of which all parts are tried. Of larger ones those of up to `MAX_SMALL` variables
+are, and those that leave out one or none."""
 MAX_SMALL = 3
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from cep_pipeline.planning.trees import as_tree, without_order_tests
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 TIME_LIMIT_S = 5.0
-"""How long a local search goes on where no limit is asked for."""
+"""Time limit of a local search if none is asked for."""
 SERVED_BY_AND = (*LOCAL_SEARCHES, "merge_decomposition")
 """The planners that let AND nodes serve SEQ nodes: local searches, and MOTTO's."""
 

@@ -105,7 +105,7 @@ class ClauseQuestions:
         self._kleene = frozenset(self._position[variable.name] for variable in clause.positive if variable.kleene)
 
     def _pairs(self, attribute: str, names: Iterable[str]) -> dict[tuple[int, int], Selectivity]:
-        """That the variables of each pair agree on an attribute, by their positions: keys and priors."""
+        """Return keys and priors of "the two agree on the attribute", by the positions of each pair of variables."""
         pairs = combinations(sorted(names, key=self._position.__getitem__), 2)
         return {
             (self._position[one], self._position[other]): _UNKNOWN.agreement(
@@ -360,9 +360,9 @@ class ClauseAnswers:
 MOST_SHAPES = 1 << 10
 """Shapes that are remembered; then they are forgotten, all together."""
 _shapes: dict[Any, ClauseShape] = {}
-"""By their fields: clauses of one shape share what follows from it, the sums of their costs among them."""
+"""Shapes by their fields: clauses of one shape share all that follows from it, such as the sums of their costs."""
 _UNKNOWN = StatisticsSnapshot()
-"""What it answers are the keys of conditions, with their priors."""
+"""A snapshot without numbers: its answers are the keys of conditions, with their priors."""
 
 
 def _ln_known(prior: Selectivity, snapshot: StatisticsSnapshot) -> float:
@@ -557,7 +557,7 @@ class ClauseRow:
 
 
 MOST_BOUNDED = 6
-"""Of more variables with bounds, or of one class, nothing is worked out: each set of them has a number."""
+"""Most variables with bounds, or of one class, for which numbers are worked out: each set of them has a number."""
 _LITTLE = 1e-9
 
 

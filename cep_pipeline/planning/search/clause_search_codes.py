@@ -40,10 +40,10 @@ MOST_COMPARED = 64
 STEP, COST, TREE = range(3)
 """Measures of comparisons."""
 MEASURE, BLOCK, WHERE, CHOSEN, REJECTED, WINS_TIES, ROW = range(7)
-"""Of a comparison its measure and block, where it is, what was chosen there over what, and whether that wins ties.
+"""Words of a comparison: measure, block, place, the chosen and the rejected one, and 1 if the chosen one wins ties.
 
-Where: of a step the set that was bound, of a cost the set that is made, of a tree the range `first * MOST + last` of
-leaves. Chosen and rejected: the variable that comes last, or the last leaf of the left side."""
+The place is for a step the set that was bound, for a cost the set that is made, for a tree the range
+`first * MOST + last` of leaves. Chosen and rejected: the variable that comes last, or the last leaf on the left."""
 
 NODES, PLAN = 0, 1
 COMPARED = PLAN + 2 * MOST_NODES
@@ -52,9 +52,9 @@ JOINS = ORDER + MOST
 ROWS = JOINS + 2 * MOST
 TABLE = ROWS + MOST_COMPARED * ROW
 FOUND_LENGTH = TABLE + (1 << MOST)
-"""What is found: the plan, by its steps, or by its leaves and joins, each as the two sets that it joins, the first one
-0 where there is none; the order, or the leaves from left to right; the ranges of the joins; the comparisons; and of
-each range the last leaf of the left side, or of each set the variable that is bound last."""
+"""Words of the result: the plan, by its steps, or by its leaves and joins, each as the two sets that it joins, the
+first one 0 where there is none; the order, or the leaves from left to right; the ranges of the joins; the comparisons; and
+for each range the last leaf of the left side, or for each set the variable that is bound last."""
 
 FOUND_BYTES = 8 * FOUND_LENGTH
 LN_NODES = 0
@@ -62,11 +62,11 @@ LN_SIDES = LN_NODES + MOST_NODES
 LN_BEST = LN_SIDES + 2 * MOST_COMPARED
 LN_WAYS = LN_BEST + (1 << MOST)
 LOGS_LENGTH = LN_WAYS + MOST
-"""Logarithms: of each step or node of the plan, of both sides of each comparison; and while it is searched of the best
+"""Logarithms of each step or node of the plan and of both sides of each comparison; during the search also of the best
 plan of each range or set, and of the ways to build one."""
 
 INSTRUCTIONS, SIDES, USED = range(SUM_WORDS, SUM_WORDS + 3)
-"""How many there are of what is kept."""
+"""Words that count the kept instructions, sides and used sets."""
 SELECTED_AT = USED + 1
 SIDES_AT = SELECTED_AT + MOST_COMPARED
 LN_DISTANCES_AT = SIDES_AT + 3 * MOST_COMPARED
@@ -76,6 +76,6 @@ PROGRAM_AT = REGISTER_AT + (1 << MOST)
 MOST_INSTRUCTIONS = (1 << MOST) + 2 * MOST_COMPARED
 REGISTERS_AT = PROGRAM_AT + 6 * MOST_INSTRUCTIONS
 KEPT_LENGTH = REGISTERS_AT + MOST_INSTRUCTIONS
-"""What is kept, behind the words of `set_sums_kernel` that say where it is: the places of the comparisons, the
+"""Words that are kept, behind those of `set_sums_kernel` with the addresses: the places of the comparisons, the
 registers of their sides, their ln(1 + d), the sets that are used, and instructions; between them the registers of
 ranges or sets while instructions are written."""
