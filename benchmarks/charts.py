@@ -11,7 +11,7 @@ from typing import Any
 from cep_pipeline.match_chart import GRID, INK, PALETTE
 
 Row = Mapping[str, str | int | float | bool | None]
-"""What one mark of a chart is drawn from: field -> value."""
+"""Data of one mark of a chart: field -> value."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class DaySeconds:
 
     @property
     def share(self) -> float:
-        """Of the time that ingesting takes."""
+        """The time of the statistics as a share of the time that ingesting takes."""
         return self.statistics_s / self.ingest_s
 
 

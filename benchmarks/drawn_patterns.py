@@ -24,7 +24,7 @@ SEQUENCES = 0.6
 SPECIAL = 0.2
 """Share of patterns with NOT or KL."""
 PAIRS = 100
-"""Of types, that patterns begin with."""
+"""Number of pairs of types with which patterns begin."""
 MOST_LISTED = 6
 """Rare events in a window, of a type under KL."""
 MOST_DRAWS = 100
@@ -44,7 +44,7 @@ class Rare:
         return f"{self.attribute} {self.sign} {self._limit(events):.10g}"
 
     def holds(self, events: pa.Table) -> npt.NDArray[np.bool_]:
-        """Which events fulfil it."""
+        """Return for each event True if it fulfils the condition."""
         values, limit = events.column(self.attribute), float(f"{self._limit(events):.10g}")
         fulfilled = pc.greater(values, limit) if self.sign == ">" else pc.less(values, limit)
         found: npt.NDArray[np.bool_] = fulfilled.fill_null(False).to_numpy()

@@ -32,7 +32,7 @@ HOW_TO = (
 
 
 def missing() -> str | None:
-    """What is missing, and how to have it."""
+    """Return the name of a missing part, and how to get it; None where nothing is missing."""
     folder = os.environ.get(FOLDER)
     there = folder is not None and any(Path(folder).glob("flink-cep-*.jar")) and _compiler() is not None
     return None if there else HOW_TO

@@ -20,7 +20,7 @@ from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.slices.prepared import PreparedEvents
 
 SHARING_OF: Mapping[str, Sharing] = {"multi_pattern_nfa": "prefix", "multitree": "subexpression"}
-"""What the mechanisms for many patterns share."""
+"""Mechanism for many patterns -> the kind of parts that it shares."""
 SEARCH_STEPS = 20_000
 """Steps of the search for a plan of patterns that share."""
 SLOW_ROUND_S = 4.0
@@ -93,7 +93,7 @@ def measure_in_turn(
 def planned_orders(
     patterns: Sequence[Pattern], events: pa.Table, mechanism: str, sharing: Sharing = "none"
 ) -> list[Orders]:
-    """For each pattern the orders or trees by which the mechanism is to bind events, by the statistics of the events.
+    """Plan for each pattern the orders or trees by which the mechanism binds events, by the statistics of the events.
 
     Patterns that share are planned together, by a search of so many steps that each run of it finds the same plan.
     """

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from benchmarks.workload_projects import Request
 
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
-"""What is measured unless something is asked for, in the order of the page."""
+"""Benchmarks that run if none is named, in the order of the page."""
 KERNEL_COSTS, CHOICE, CORNERS = "kernel-costs", "choice", "corners"
 WORKLOAD, SKIPPING, SCALE = "workload", "skipping", "scale"
-"""What is measured only when it is asked for."""
+"""Benchmarks that run only if they are named."""
 
 
 @dataclass(frozen=True)

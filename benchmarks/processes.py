@@ -1,4 +1,4 @@
-"""What a process and all that it started hold and use together: driver, JVM and workers of a run."""
+"""Memory and processor time of a process and all that it started: driver, JVM and workers of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 EVERY_S = 0.5
-"""How often is looked."""
+"""Seconds between two looks."""
 _PROC = Path("/proc")
 _USER, _SYSTEM = 11, 12
 """Fields of /proc/PID/stat behind the name: clock ticks of the processor in user and kernel mode."""
@@ -33,7 +33,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def held_kb(pid: int) -> int:
-    """Its share of the memory that it holds, in kB, what processes share being counted once; 0 where it has ended."""
+    """Return the memory of a process in kB; shared memory is divided by its users. 0 where it has ended."""
     try:
         lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
     except OSError:
@@ -51,7 +51,7 @@ def processor_s(pid: int) -> float:
 
 
 def told_here() -> bool:
-    """Whether this system tells what processes hold."""
+    """Return True if this system tells the memory of processes."""
     return (_PROC / "self" / "smaps_rollup").exists()
 
 

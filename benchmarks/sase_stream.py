@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SEED = 10
 SYMBOLS = (1, 2)
 HIGHEST = 1000
-"""Of the first prices and of all volumes, which are drawn from 1 to this."""
+"""Highest first price and volume; both are drawn from 1 to this."""
 LARGEST_STEP = 3
 
 

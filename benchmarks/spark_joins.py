@@ -30,7 +30,7 @@ _SETTINGS = {
 
 
 def missing() -> str | None:
-    """What is missing, and how to have it."""
+    """Return a sentence with the missing packages; None where nothing is missing."""
     return None if find_spec("pyspark") and find_spec("sqlglot") else "needs pyspark, sqlglot and Java"
 
 

@@ -20,7 +20,7 @@ from cep_pipeline.language.parser import parse_patterns
 
 READING = "reading the columns"
 SLOWEST = 3.0
-"""How many times as long as reading the columns detection may take."""
+"""Longest time of detection, as a multiple of reading the columns."""
 COLUMNS = ("timestamp", "seq", "ticker", "diff", "volume")
 STATEMENTS = {
     "skip_till_next_match": "SEQ(S00 a, S07 b, S15 c) WHERE skip_till_next_match "

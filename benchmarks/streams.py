@@ -13,7 +13,7 @@ from benchmarks.traffic_stream import Traffic, traffic_stream
 from benchmarks.workloads import SASE, STOCK
 
 TWIN_LOOKS = 8_000
-"""Of the generated readings, which are then as many as in a month."""
+"""Times at which generated sensors are read, which makes as many readings as in a month."""
 
 
 @dataclass

@@ -52,12 +52,12 @@ spark: {{master: "{master}"}}
 _SETTINGS, _DRAWN = "workload.json", "drawn.sase"
 _SCHEMA_FILE, _PATTERNS, _CONFIGURATION = "schema.yaml", "patterns.sase", "pipeline.yaml"
 LOOKS_PER_DAY, LOOKS_BEFORE = 288, 72
-"""Of generated readings: every five minutes, from six o'clock on the first day on."""
+"""Times of generated readings, every five minutes; the first day begins at six o'clock."""
 
 
 @dataclass(frozen=True)
 class GeneratedSizes:
-    """How much is generated where the real events are not there: about so many trades a day, so many road sensors."""
+    """Sizes of the data that are generated in place of missing real events: trades a day (about), and road sensors."""
 
     trades_per_day: int = 388_417
     sensors: int = SENSORS
@@ -153,12 +153,12 @@ class Project:
 
     @property
     def configuration(self) -> Path:
-        """Its `pipeline.yaml`."""
+        """The project's `pipeline.yaml`."""
         return self.folder / _CONFIGURATION
 
     @property
     def pattern_file(self) -> Path:
-        """Its pattern file."""
+        """The project's pattern file."""
         return self.folder / _PATTERNS
 
     def write_patterns(self, number: int) -> None:

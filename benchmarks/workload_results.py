@@ -1,4 +1,4 @@
-"""What the jobs of `cep bench workload` have left in the warehouse of their project: days, plans, checks, matches."""
+"""Results of the jobs of `cep bench workload` in the warehouse of their project: days, plans, checks, matches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALONE = 20
 
 @dataclass(frozen=True)
 class DayRun:
-    """What the run of a day took: seconds on the wall of its steps, and what came of it."""
+    """The run of a day: seconds on the wall of its steps, and its results."""
 
     day: date
     events: int

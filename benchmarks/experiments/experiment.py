@@ -1,4 +1,4 @@
-"""What an experiment is, and how one is run: cell after cell, then the page."""
+"""Define an experiment and run it: cell after cell, then the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cep_pipeline.errors import CepError
 
 @dataclass(frozen=True)
 class Request:
-    """How an experiment is to be run.
+    """Options of the run of an experiment.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be measured, and what becomes of it.
+    """An experiment's cells to be measured, and the function that makes the page of them.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ def _measured(
 
 
 _PLANNED: list[Work] = []
-"""In a process that measures cells: what they are of."""
+"""The work whose cells this process measures, if it does."""
 
 
 def _plan(plan: Callable[[Request], Work], request: Request) -> None:

@@ -14,7 +14,7 @@ from cep_pipeline.cli.terminal import times_as_fast
 
 
 class Verdict(StrEnum):
-    """How a figure of ours stands to a finding of a paper."""
+    """Agreement of a figure of ours with a finding of a paper."""
 
     HOLDS = "holds"
     SURPASSED = "surpassed"

@@ -25,7 +25,7 @@ SLOWEST, FASTEST = 6.0, 270.0
 """Trades of a stock in a window."""
 HOURS = 13.0
 QUIET = 0.3
-"""Where in the session the stream begins: after the opening, when rates have settled."""
+"""Part of the session that is skipped: the opening, after which rates have settled."""
 DAY = date(2013, 10, 7)
 STOCKS, TRAFFIC = "stocks", "traffic"
 _SKIPPED_LOOKS = 2_000

@@ -222,7 +222,7 @@ def chains_are_not_flat(rows: Sequence[Row]) -> Finding:
 
 
 def _complete(by: dict[float, Figures], *names: str) -> dict[float, Figures]:
-    """Those of the figures in which all of these contenders are."""
+    """Return the figures in which all of these contenders are."""
     return {key: figures for key, figures in by.items() if all(name in figures for name in names)}
 
 

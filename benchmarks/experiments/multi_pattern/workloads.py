@@ -34,14 +34,14 @@ LEAST_SELECTIVITY, GREATEST_SELECTIVITY = 0.003, 0.92
 SPECIAL = 0.2
 """Share of patterns with NOT or KL."""
 MOST_KLEENE_EVENTS = 4.0
-"""In a window, of a type under KL: its lists double with each one."""
+"""Most events in a window of a type under KL: its lists double with each one."""
 DEAREST = 20_000.0
 """Partial matches in a window of 15 minutes that a pattern may be expected to have by its own order."""
 MOST_MATCHES = 3.0
 """Matches in such a window that it may be expected to have: they cost the same by any plan."""
 MORE_MATCHES = 5.0
-"""So many times as many it may really have; conditions that share a variable pass together more often than their
-selectivities say, and readings come at once."""
+"""Most matches that it may really have, as a multiple of those expected: conditions that share a variable pass together
+more often than their selectivities say, and readings come at once."""
 PAIRS = 2_000
 """Pairs of differences, by which it is chosen what a condition compares them with."""
 MOST_DRAWS = 2_000

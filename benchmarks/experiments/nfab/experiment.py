@@ -28,13 +28,13 @@ MERGING, MATCHING, BACKTRACKING, NON_OVERLAPPING = "merging", "matching", "backt
 MATCHING_BACK, MATCHING_APART, GROWING = "matching, backtracking", "matching, non-overlapping", "growing windows"
 """Parts: experiments 1 and 5; 6; 3; 4; 3 and 4 in matching alone; and 2."""
 LARGEST_STEP = 1
-"""By which a price changes. The paper does not say; with 1 as many runs are merged in its smallest window as there
+"""Largest change of a price. The paper does not say it; with 1 as many runs are merged in its smallest window as there
 (48% in table 3), since runs begin at a price that is passed slowly, and its matches are as long (table 2)."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured.
+    """Sizes of the measurements.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class _Streams:
         self._last: tuple[tuple[int, float], pa.Table] | None = None
 
     def by_window(self, sizes: Sizes, rising: float) -> dict[int, pa.Table]:
-        """Of all windows, for one cell; none is kept."""
+        """Generate the streams of all windows, for one cell; none is kept."""
         return {w: generate_sase_stream(sizes.events(w), self._seed, rising, LARGEST_STEP) for w in sizes.windows}
 
     def of(self, events: int, rising: float) -> pa.Table:

@@ -53,8 +53,8 @@ ROWS = JOINS + 2 * MOST
 TABLE = ROWS + MOST_COMPARED * ROW
 FOUND_LENGTH = TABLE + (1 << MOST)
 """Words of the result: the plan, by its steps, or by its leaves and joins, each as the two sets that it joins, the
-first one 0 where there is none; the order, or the leaves from left to right; the ranges of the joins; the comparisons; and
-for each range the last leaf of the left side, or for each set the variable that is bound last."""
+first one 0 where there is none; the order, or the leaves from left to right; the ranges of the joins; the
+comparisons; and for each range the last leaf of the left side, or for each set the variable bound last."""
 
 FOUND_BYTES = 8 * FOUND_LENGTH
 LN_NODES = 0
