@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -263,73 +264,9 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             "NumPy, the pairs of ends of each start",
             partial(_above_their_beginning, size(60_000), 100_000),
         ),
-        Corner(
-            "count two lists whose first elements are compared, within 300 ms",
-            size(20_000),
-            "NumPy, the pairs of first elements of each start",
-            partial(_of_windows, size(20_000), "SEQ(A a, B+ b[], C+ c[]) WHERE b[1].x < c[1].x", _two_lists),
-        ),
-        Corner(
-            "count a list of at most three and another one, first elements compared, within 300 ms",
-            size(20_000),
-            "NumPy, the pairs of first elements of each start",
-            partial(_of_windows, size(20_000), "SEQ(A a, B{1,3} b[], C+ c[]) WHERE b[1].x < c[1].x", _short_and_long),
-        ),
-        Corner(
-            "count two lists whose first and last elements are compared, within 60 ms",
-            size(20_000),
-            "NumPy, products of matrices for each start",
-            partial(
-                _of_windows,
-                size(20_000),
-                "SEQ(A a, B+ b[], C+ c[]) WHERE b[1].x < c[1].x AND b[b.LEN].x > c[c.LEN].x",
-                _joined_at_both_ends,
-                60_000,
-            ),
-        ),
-        Corner(
-            "count lists without a gap of 30 ms, within 300 ms",
-            size(20_000),
-            "a loop in Python",
-            partial(
-                _of_windows,
-                size(20_000),
-                "SEQ(A a, B+ b[], C c) WHERE b[i].timestamp - b[i-1].timestamp < 30 ms",
-                _without_gaps,
-            ),
-        ),
-        Corner(
-            "count lists with crossed conditions on their ends, within 300 ms",
-            size(20_000),
-            "NumPy, the pairs of ends of each start",
-            partial(
-                _of_windows, size(20_000), "SEQ(A a, B+ b[], C c) WHERE b[1].x < c.x AND b[b.LEN].x > a.x", _crossed
-            ),
-        ),
-        Corner(
-            "count lists above their first element, within 1 second",
-            size(20_000),
-            "NumPy, the elements above each first one of each start",
-            partial(
-                _of_windows,
-                size(20_000),
-                "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[1].x",
-                _above_first,
-                1_000_000,
-            ),
-        ),
-        Corner(
-            "lists above their first element, within 100 ms, counted by the second",
-            size(20_000),
-            "NumPy, the elements above each first one of each start",
-            partial(
-                _of_windows,
-                size(20_000),
-                "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[1].x",
-                _above_first,
-                100_000,
-                "SUMMARIZE count(*) AS count GROUP BY bucket(1 second) AS second",
-            ),
+        *(
+            Corner(name, size(20_000), peer, partial(_of_windows, size(20_000), *arguments))
+            for name, peer, *arguments in LISTS
         ),
         Corner(
             "count four that rise, within 1 second",
@@ -792,6 +729,57 @@ def _crossed(window: _Window) -> int:
     apart = np.arange(size) - np.arange(size)[:, np.newaxis]
     passes = (apart >= 0) & (window.of_elements > window.value)
     return _sum_of_powers(np.maximum(apart - 1, 0), np.where(passes, behind, 0))
+
+
+LISTS: tuple[tuple[Any, ...], ...] = (
+    (
+        "count two lists whose first elements are compared, within 300 ms",
+        "NumPy, the pairs of first elements of each start",
+        "SEQ(A a, B+ b[], C+ c[]) WHERE b[1].x < c[1].x",
+        _two_lists,
+    ),
+    (
+        "count a list of at most three and another one, first elements compared, within 300 ms",
+        "NumPy, the pairs of first elements of each start",
+        "SEQ(A a, B{1,3} b[], C+ c[]) WHERE b[1].x < c[1].x",
+        _short_and_long,
+    ),
+    (
+        "count two lists whose first and last elements are compared, within 60 ms",
+        "NumPy, products of matrices for each start",
+        "SEQ(A a, B+ b[], C+ c[]) WHERE b[1].x < c[1].x AND b[b.LEN].x > c[c.LEN].x",
+        _joined_at_both_ends,
+        60_000,
+    ),
+    (
+        "count lists without a gap of 30 ms, within 300 ms",
+        "a loop in Python",
+        "SEQ(A a, B+ b[], C c) WHERE b[i].timestamp - b[i-1].timestamp < 30 ms",
+        _without_gaps,
+    ),
+    (
+        "count lists with crossed conditions on their ends, within 300 ms",
+        "NumPy, the pairs of ends of each start",
+        "SEQ(A a, B+ b[], C c) WHERE b[1].x < c.x AND b[b.LEN].x > a.x",
+        _crossed,
+    ),
+    (
+        "count lists above their first element, within 1 second",
+        "NumPy, the elements above each first one of each start",
+        "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[1].x",
+        _above_first,
+        1_000_000,
+    ),
+    (
+        "lists above their first element, within 100 ms, counted by the second",
+        "NumPy, the elements above each first one of each start",
+        "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[1].x",
+        _above_first,
+        100_000,
+        "SUMMARIZE count(*) AS count GROUP BY bucket(1 second) AS second",
+    ),
+)
+"""Corners of lists: name, peer, arguments of `_of_windows` behind the number of events."""
 
 
 def _rising_four(

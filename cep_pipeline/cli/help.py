@@ -24,7 +24,7 @@ TOPICS = {
     "runbook": "what an error, an exit code or a state means, and what to do",
     "glossary": "what the words of these pages, of messages and of tables mean",
 }
-"""Topic -> its line in the list of topics. The page of a topic is `docs/TOPIC.md`."""
+"""Topic -> its line in the list of topics. The page of a topic has its name, in `docs`."""
 
 WIDTH = 120
 """Widest text of a page, in characters; lines longer than this are hard to read."""
