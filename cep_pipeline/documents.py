@@ -109,7 +109,8 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
     content = values_of(path, what, root)
     if not isinstance(content, dict):
         found = "empty" if content is None else f"a {type(content).__name__}"
-        raise InputError(f"{path}:1: a {what} is a mapping of settings (name: value); this file is {found}")
+        first = example_at(model, [next(iter(model.model_fields))])
+        raise InputError(f"{path}:1: a {what} is a mapping of settings (name: value); this file is {found}{first}")
     try:
         return model.model_validate(content, context={"path": path})
     except ValidationError as error:
@@ -167,11 +168,13 @@ def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseMo
     name = ".".join(str(part) for part in location) or "document"
     message = _OF_TYPE.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
     message = message.replace("Input should be", "this should be")
-    setting, _ = _settings_at(model, location)
-    example = _example(*setting) if setting is not None else ""
+    example = example_at(model, location)
     if fault["type"] == "extra_forbidden":
-        message = f"unknown setting{_suggestion(str(location[-1]), _settings_at(model, location[:-1])[1])}"
-        example = ""
+        known = _settings_at(model, location[:-1])[1]
+        close = difflib.get_close_matches(str(location[-1]), known, n=1)
+        message = "unknown setting" + (f"; known are {', '.join(known)}" if known and not close else "")
+        message += f"; did you mean {close[0]!r}?" if close else ""
+        example = example_at(model, (*location[:-1], *close)) if close else ""
     elif fault["type"] == "missing":
         message = "this setting is required"
     elif "input" in fault:
@@ -205,9 +208,12 @@ _OF_TYPE = {
 """The text for a fault of a type, by pydantic's name for the fault."""
 
 
-def _example(name: str, setting: FieldInfo) -> str:
-    """The example of a setting, as the reference of the document has it."""
-    return f"; write for example `{as_yaml({name: setting.examples[0]})}`" if setting.examples else ""
+def example_at(model: type[BaseModel], location: Sequence[int | str]) -> str:
+    """The end of a message about the setting at a location: its example, as the reference of the document has it."""
+    setting, _ = _settings_at(model, location)
+    if setting is None or not setting[1].examples:
+        return ""
+    return f"; write for example `{as_yaml({setting[0]: setting[1].examples[0]})}`"
 
 
 def as_yaml(value: object) -> str:
@@ -257,13 +263,6 @@ def _inner(annotation: Any) -> Any:
     if get_origin(annotation) in (Union, UnionType):
         return _inner(next(option for option in get_args(annotation) if option is not type(None)))
     return annotation
-
-
-def _suggestion(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known are {', '.join(known)}" if known else ""
 
 
 def line_at(path: Path, location: Sequence[int | str]) -> int:

@@ -176,7 +176,9 @@ class CsvReader:
         """Refuse settings with both a header and names of columns, or with neither."""
         if source.header and source.of_types is None:
             if source.names:
-                raise InputError("source.columns is only for CSV files without header (header: false)")
+                raise InputError(
+                    "source.columns is only for CSV files without header; leave it out, or write `header: false`"
+                )
             return
         if not source.names:
             raise InputError("source.columns: a CSV file without header needs the names of its columns, in order")

@@ -68,7 +68,7 @@ class ParquetReader:
     def check(source: SourceLayout) -> None:
         """Refuse settings that are of CSV files."""
         if source.names:
-            raise InputError("source.columns is only for CSV files without header (header: false)")
+            raise InputError("source.columns is only for CSV files; leave it out, or write `format: csv`")
 
     def parts(self) -> list[FilePart]:
         """Return the row groups of the file."""

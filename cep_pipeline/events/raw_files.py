@@ -218,7 +218,7 @@ def files_of_day(templates: Sequence[PathTemplate], root: str, day: date) -> tup
     file has. An InputError says that the data folder does not exist, or that one file fits two templates of different
     periods.
     """
-    filesystem, folder = _open_folder(root)
+    filesystem, folder = _open_folder(root, templates)
     files: dict[str, SourceFile] = {}
     missing: list[str] = []
     for template in templates:
@@ -236,7 +236,7 @@ def files_of_day(templates: Sequence[PathTemplate], root: str, day: date) -> tup
 
 def periods_of(templates: Sequence[PathTemplate], root: str) -> list[Period]:
     """Return the periods that the files present cover, in order of time, each once."""
-    filesystem, folder = _open_folder(root)
+    filesystem, folder = _open_folder(root, templates)
     paths = [name for name, _ in _walk(filesystem, folder, "")]
     periods = {period for template in templates for period in template.periods_in(paths)}
     if any(
@@ -247,9 +247,11 @@ def periods_of(templates: Sequence[PathTemplate], root: str) -> list[Period]:
     return sorted(periods, key=lambda period: period.first or date.min)
 
 
-def _open_folder(root: str) -> tuple[pafs.FileSystem, str]:
+def _open_folder(root: str, templates: Sequence[PathTemplate]) -> tuple[pafs.FileSystem, str]:
     if not folder_exists(root):
-        raise InputError(f"{root}: no such data folder; {_WHERE_DATA_LIE}")
+        place = root if "://" in root else str(Path(root).absolute())
+        files = " and ".join(f"{place.rstrip('/')}/{template.text}" for template in templates)
+        raise InputError(f"{root}: no such data folder; the raw files were looked for as {files}; {_WHERE_DATA_LIE}")
     return open_filesystem(root)
 
 

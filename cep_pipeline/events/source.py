@@ -52,13 +52,16 @@ class ColumnsOfTypes:
         first = next(iter(self.names), None)
         for name, columns in self.names.items():
             if len(set(columns)) < len(columns):
-                raise InputError(f"source.columns names a column of type {name!r} twice")
+                raise InputError(f"source.columns names a column of type {name!r} twice; write each once")
             if self.type_column not in columns:
-                raise InputError(f"source.columns: type {name!r} lacks the column of the type, {self.type_column!r}")
+                raise InputError(
+                    f"source.columns: type {name!r} lacks the column of the type, {self.type_column!r}; write for "
+                    f"example `{name}: [{', '.join((self.type_column, *columns))}]`, in the order of the file"
+                )
             if columns.index(self.type_column) != self.place:
                 raise InputError(
                     f"source.columns: column {self.type_column!r} stands at another place for type {name!r} than for "
-                    f"{first!r}; it tells the type of a row, so that its place is the same for all"
+                    f"{first!r}; it tells the type of a row: write it at the same place for all, as the files have it"
                 )
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, field_validator, model_validator
 
-from cep_pipeline.documents import Document, line_at, load_document, setting
+from cep_pipeline.documents import Document, example_at, line_at, load_document, setting
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import PathTemplate
@@ -302,17 +304,26 @@ class StreamDocument(Document):
         "What the data must fulfil.", QualitySettings.model_construct(), example={"max_rejected_share": 0.05}
     )
 
+    @field_validator("types")
+    @classmethod
+    def _each_once(cls, types: list[str] | None) -> list[str] | None:
+        for name, often in Counter(types or ()).items():
+            if not name or often > 1:
+                raise ValueError(f"each type has a name and is listed once ({name!r} is not)")
+        return types
+
 
 def load_stream(path: Path, make: Callable[..., Schema]) -> Schema:
     """Read and check the file of a stream schema, and make the schema with `make`: the constructor of `StreamSchema`.
 
-    An InputError names the file, and the line that breaks a rule.
+    An InputError names the file and the line that breaks a rule, and says what to write.
     """
     document = load_document(path, StreamDocument, "stream schema")
     try:
         return _schema_of(document, make)
     except _Misstated as fault:
-        raise InputError(f"{path}:{line_at(path, fault.location)}: {fault}") from fault
+        example = "" if "write " in str(fault) else example_at(StreamDocument, fault.location)
+        raise InputError(f"{path}:{line_at(path, fault.location)}: {fault}{example}") from fault
 
 
 class _Misstated(InputError):
@@ -323,15 +334,20 @@ class _Misstated(InputError):
         self.location = location
 
 
+_DOTTED = re.compile(r"[a-z_]+(\.[a-z_]+)*")
+
+
 @contextmanager
 def _at(*location: int | str) -> Iterator[None]:
-    """Say of an InputError in which part of the document its cause is."""
+    """Say of an InputError in which part of the document its cause is, or in the setting with which its text begins."""
     try:
         yield
     except _Misstated:
         raise
     except InputError as error:
-        raise _Misstated(str(error), location) from error
+        named = _DOTTED.match(str(error))
+        parts = tuple(named.group().split(".")) if named else ()
+        raise _Misstated(str(error), parts if parts[: len(location)] == location else location) from error
 
 
 def _check_names(document: StreamDocument) -> None:
@@ -341,14 +357,24 @@ def _check_names(document: StreamDocument) -> None:
         for name in names:
             with _at(part, name):
                 if name.lower() in ("day", TIMESTAMP, SEQ) or name.startswith("_"):
-                    raise InputError(
-                        f"attribute {name!r}: this name belongs to the engine; give the attribute another name and "
-                        f"name its source column beside the type: source_{name.strip('_')}: {{type: …, column: {name}}}"
-                    )
+                    raise InputError(f"attribute {name!r}: this name belongs to the engine; {_renamed(document, name)}")
                 other = folded.setdefault(name.lower(), name)
                 if other != name:
-                    raise InputError(f"attributes {other!r} and {name!r} differ in case only; rename one of them")
+                    raise InputError(
+                        f"attributes {other!r} and {name!r} differ in case only; {_renamed(document, name)}"
+                    )
     _check_former_names(document, folded)
+
+
+def _renamed(document: StreamDocument, name: str) -> str:
+    """What to write for an attribute that needs another name: one that is read keeps its source column."""
+    other = f"source_{name.strip('_').lower()}"
+    if (settings := document.attributes.get(name)) is None:
+        return f"write another name for it, for example `{other}`"
+    return (
+        "give it another name and name its source column beside the type: write for example "
+        f"`{other}: {{type: {settings.type}, column: {settings.column or name}}}`"
+    )
 
 
 def _check_former_names(document: StreamDocument, attributes: Mapping[str, str]) -> None:
@@ -438,7 +464,7 @@ def _column_of_type(document: StreamDocument, paths: Sequence[PathTemplate]) -> 
             with _at("derived" if name in document.derived else "attributes", name):
                 raise InputError(
                     f"attribute {name!r} has the name that is added where there is no type_attribute; write "
-                    f"`type_attribute: {name}` if it holds the types, else give it another name"
+                    f"`type_attribute: {name}` if it holds the types; else {_renamed(document, name)}"
                 )
     telling = [path for path in paths if path.names_type]
     if telling and len(telling) < len(paths):
@@ -447,9 +473,11 @@ def _column_of_type(document: StreamDocument, paths: Sequence[PathTemplate]) -> 
     if telling:
         return {EVENT_TYPE: TYPE_OF_FILE}
     if document.base_type is None:
+        text = next((name for name, its in document.attributes.items() if its.type == "string"), "symbol")
         raise InputError(
-            "no setting says what the types of the events are: give type_attribute, the attribute that holds the type; "
-            "or write {type} in source.path where the names of files tell it; or give base_type, the one type of all"
+            f"no setting says what the types of the events are: write for example `type_attribute: {text}`, the "
+            "attribute that holds the type; or {type} in source.path where the names of files tell it; or "
+            "`base_type: Event`, the one type of all"
         )
     return {EVENT_TYPE: type_of_all(document.base_type)}
 
@@ -494,9 +522,12 @@ def _columns_of_types(document: StreamDocument) -> ColumnsOfTypes | None:
     if isinstance(columns, list):
         return None
     if document.type_attribute is None:
-        raise InputError("source.columns has the columns of each type: name the attribute of the type, type_attribute")
+        raise InputError(
+            "source.columns has the columns of each type: write the attribute of the type too, for example "
+            "`type_attribute: kind`"
+        )
     if not columns:
-        raise InputError("source.columns names no type")
+        raise InputError("source.columns names no type; write for example `columns: {DOOR: [time, kind, open]}`")
     made = ColumnsOfTypes(
         document.attributes[document.type_attribute].column or document.type_attribute,
         {kind: tuple(names) for kind, names in columns.items()},
@@ -504,7 +535,8 @@ def _columns_of_types(document: StreamDocument) -> ColumnsOfTypes | None:
     for kind, names in made.names.items():
         if document.timestamp.column not in names:
             raise InputError(
-                f"source.columns: type {kind!r} lacks the column of the time, {document.timestamp.column!r}"
+                f"source.columns: type {kind!r} lacks the column of the time, {document.timestamp.column!r}; write "
+                f"for example `{kind}: [{', '.join((document.timestamp.column, *names))}]`, in the order of the file"
             )
     return made
 

@@ -17,7 +17,7 @@ import yaml
 from pydantic import AfterValidator, ConfigDict, field_validator
 
 from cep_pipeline.compiled.object_code import read_cached, write_cached
-from cep_pipeline.documents import Document, checked, line_at, load_document, one_of, setting
+from cep_pipeline.documents import Document, checked, example_at, line_at, load_document, one_of, setting
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.guarded import MOST_DIGITS, read_text, without_collecting
 from cep_pipeline.planning.planners import BY_PLANNER
@@ -815,8 +815,8 @@ class Configuration:
         schema = StreamSchema.load(file)
         if schema.name != name:
             raise InputError(
-                f"{self._at('streams', name)}: the schema {file} is named {schema.name!r}, not {name!r}; use one name, "
-                "for it is the namespace of the stream's tables"
+                f"{self._at('streams', name)}: the schema {file} is named {schema.name!r}, not {name!r}; the name is "
+                f"the namespace of the stream's tables: write `{schema.name}:` here, or `name: {name}` in the schema"
             )
         return schema
 
@@ -828,7 +828,10 @@ class Configuration:
         """The path of a file that a setting names; InputError where there is none."""
         file = self.folder / named
         if not file.exists():
-            raise InputError(f"{self._at(*place)}: {file}: no such {what}; give the path of an existing file")
+            raise InputError(
+                f"{self._at(*place)}: {file}: no such {what}; give the path of an existing file"
+                f"{example_at(PipelineSettings, place)}"
+            )
         return file
 
     def missing_data(self, name: str) -> str | None:
@@ -836,7 +839,11 @@ class Configuration:
         folder = _resolved(self.folder, self.stream_settings(name).data)
         if "://" in folder or Path(folder).exists():
             return None
-        return f"{self._at('streams', name, 'data')}: there is no folder {folder}; `cep run` needs it, or --data FOLDER"
+        place = ("streams", name, "data")
+        return (
+            f"{self._at(*place)}: there is no folder {folder} with the raw files, which `cep run` needs; name it here, "
+            f"or with --data FOLDER{example_at(PipelineSettings, place)}"
+        )
 
     def _pattern_set(
         self,
@@ -929,8 +936,8 @@ def _search(
         return {**planning.search, **settings.search}
     if settings.search:
         raise InputError(
-            f"{', '.join(settings.search)}: for planners of many patterns together, not for {planner!r}; these are: "
-            f"{', '.join(MULTI_PATTERN_PLANNER_NAMES)}"
+            f"{', '.join(settings.search)}: for planners of many patterns together, not for {planner!r}; write one of "
+            f"these, for example `planner: {MULTI_PATTERN_PLANNER_NAMES[0]}`: {', '.join(MULTI_PATTERN_PLANNER_NAMES)}"
         )
     return {}
 

@@ -147,7 +147,9 @@ def test_a_folder_in_place_of_a_raw_file(project: Project) -> None:
 
 
 def test_a_data_folder_that_is_not_there(project: Project) -> None:
-    assert_refused(run(project, "--data", "nowhere"), 2, "nowhere: no such data folder", "name the folder")
+    assert_refused(
+        run(project, "--data", "nowhere"), 2, "nowhere: no such data folder", "were looked for as", "name the folder"
+    )
     raw = project.folder / "raw"
     raw.rename(project.folder / "moved")
     try:

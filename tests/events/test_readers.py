@@ -49,7 +49,7 @@ def test_a_reader_gives_all_rows_the_columns_that_are_left_out_and_the_fingerpri
 
 @pytest.mark.parametrize("name", READERS)
 def test_names_of_columns_are_refused_where_a_file_says_them_itself(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="only for CSV files without header"):
+    with pytest.raises(InputError, match="only for CSV files"):
         trades(tmp_path, source={"format": name, "path": "rows", "columns": ["symbol"]})
 
 

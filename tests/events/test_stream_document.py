@@ -76,7 +76,7 @@ def columns_of_types(columns: dict[Any, list[str]]) -> dict[str, Any]:
         (columns_of_types({"SPY": ["symbol", "price"]}), "columns:", "type 'SPY' lacks the column of the time"),
         (columns_of_types({"SPY": ["timestamp", "price"]}), "columns:", "type 'SPY' lacks the column of the type"),
         (columns_of_types({"SPY": ["symbol", "timestamp", "symbol"]}), "columns:", "column of type 'SPY' twice"),
-        (columns_of_types({"SPY": ["symbol", "timestamp"]}), "source:", "lacks 'price'"),
+        (columns_of_types({"SPY": ["symbol", "timestamp"]}), "columns:", "lacks 'price'"),
         (
             columns_of_types({"SPY": ["symbol", "timestamp"], 7: ["timestamp", "symbol"]}),
             "columns:",
@@ -85,9 +85,9 @@ def columns_of_types(columns: dict[Any, list[str]]) -> dict[str, Any]:
         (
             {**columns_of_types({"SPY": ["symbol", "timestamp"]}), "type_attribute": None},
             "columns:",
-            "name the attribute of the type, type_attribute",
+            "write the attribute of the type too, for example `type_attribute: ",
         ),
-        ({"type_attribute": None, "base_type": None}, "source:", "give type_attribute, the attribute that holds"),
+        ({"type_attribute": None, "base_type": None}, "source:", "write for example `type_attribute: symbol`"),
         (
             {"type_attribute": None, "attributes": {**ATTRIBUTES, "event_type": "string"}},
             "  event_type:",
@@ -113,9 +113,13 @@ def columns_of_types(columns: dict[Any, list[str]]) -> dict[str, Any]:
         ({"source": {**SOURCE, "path": "/data/x.csv"}}, "path:", "relative"),
         ({"source": {**SOURCE, "path": "{day:%d}.csv"}}, "path:", "needs month"),
         ({"source": {**SOURCE, "format": "xml"}}, "format:", "csv"),
-        ({"source": {**SOURCE, "delimiter": "::"}}, "source:", "one ASCII character"),
+        ({"source": {**SOURCE, "delimiter": "::"}}, "delimiter:", "one ASCII character"),
+        ({"types": ["A", "A"]}, "types:", "is listed once ('A' is not)"),
+        ({"types": [""]}, "types:", "has a name"),
+        ({"attributes": {**ATTRIBUTES, "Price": "int64"}}, "  Price:", "`source_price: {type: int64, column: Price}`"),
+        ({"typ_attribute": "symbol"}, "typ_attribute:", "'type_attribute'?; write for example `type_attribute: "),
         ({"source": {**SOURCE, "header": False}}, "source:", "needs the names"),
-        ({"source": {**SOURCE, "header": False, "columns": ["symbol"]}}, "source:", "lacks 'timestamp'"),
+        ({"source": {**SOURCE, "header": False, "columns": ["symbol"]}}, "columns:", "lacks 'timestamp'"),
         ({"timestamp": {"column": "timestamp", "format": "yyyymmdd"}}, "format:", "'yyyymmdd' is not known"),
         ({"derived": {"d": {"diff": {"of": "symbol"}}}}, "  d:", "'symbol' is no int64 or float64"),
         ({"derived": {"price": {"diff": {"of": "size"}}}}, "price:", "name of another attribute"),
@@ -134,6 +138,7 @@ def test_errors_name_file_line_and_rule(tmp_path: Path, changes: dict[str, Any],
         StreamSchema.load(path)
     message = str(caught.value)
     assert said in message
+    assert "write " in message or "did you mean" in message or "there are: " in message
     assert message.startswith(f"{path}:")
     line = int(message.removeprefix(f"{path}:").split(":")[0])
     if line_of:

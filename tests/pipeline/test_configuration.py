@@ -260,7 +260,7 @@ def test_a_faulty_pattern_names_its_file_and_line(folder: Path) -> None:
 
 def test_the_schema_must_bear_the_name_of_its_stream(folder: Path) -> None:
     (folder / "trades.yaml").write_text(SCHEMA.replace("name: trades", "name: other"))
-    with pytest.raises(InputError, match="use one name"):
+    with pytest.raises(InputError, match="or `name: trades` in the schema"):
         Configuration.load(folder / "pipeline.yaml").stream("trades")
 
 
