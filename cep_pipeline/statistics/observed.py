@@ -39,8 +39,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.conjunct_text import conjunct_text
 from cep_pipeline.patterns.normal_form import Clause
@@ -132,11 +130,10 @@ class Observed:
         InputError
             `content` is of another version, or something else; `source` names it in the message.
         """
-        from cep_pipeline.documents import check_form
+        from cep_pipeline.documents import reading_form
 
         check_version(content, VERSION, "record of what detection observed", source)
-        check_form(_form(), content, "no record of what detection observed", source, "detect the day again")
-        try:
+        with reading_form(_form(), content, "no record of what detection observed", source, "detect the day again"):
             return cls(
                 tuple(
                     Observation(pattern, clause, tuple(variables), tuple(tested), candidates, passes)
@@ -144,10 +141,6 @@ class Observed:
                 ),
                 tuple(map(OrderProfile.from_json, content["profiles"])),
             )
-        except (ValueError, IndexError) as error:
-            raise InputError(
-                f"{source}: no record of what detection observed: {brief(error)}; detect the day again"
-            ) from error
 
 
 @cache
