@@ -48,7 +48,7 @@ from cep_pipeline.statistics.estimate import rough_statistics
 PATTERNS, EVENTS = (1, 10, 100, 1000), (1_000, 30_000, 1_000_000)
 LATE = "late"
 WINDOWS_MS: Mapping[str, int] = {"rare": 20, "some": 300, "dense": 2000, LATE: 30_000}
-"""How many matches there are: in a window of so many milliseconds. Of late ones the last event is what is rare."""
+"""Density of matches -> length of the window in milliseconds. Late matches end with an event of a rare type."""
 EVERY_WINDOWS_MS: Mapping[str, int] = {"every": 2000, "every, few": 20}
 """Windows of patterns that read every event for each of their variables, and look events up by their type. Mechanisms
 are calibrated by them, too: to read every event costs less each, and costs mechanisms otherwise, than to read those of
@@ -60,7 +60,7 @@ SUMMARIZED = "SUMMARIZE"
 """A form of output of the grid: patterns that give aggregates over their matches by the minute."""
 SUMMARY = "SUMMARIZE count(*) AS count, max(c.diff) AS most, avg(a.diff) AS mean GROUP BY bucket(1 minute) AS minute"
 READ = "RETURN c.diff AS most, a.diff AS mean, c.timestamp AS minute"
-"""What such patterns ask for, and what a user would read of listed matches to group them by hand."""
+"""RETURN clause with the values that a user would read of listed matches to group them by hand."""
 MOST, MOST_DENSE, MOST_LISTED = 1_000_000_000, 100_000_000, 10_000_000
 """Patterns times events of a cell: in all; where partial matches are many; and where many matches are listed."""
 MOST_STORED, MOST_MERGED, MOST_PLANNED = 300_000, 30_000, 100
@@ -152,7 +152,7 @@ def cells(largest: int = EVENTS[-1]) -> list[Cell]:
 
 
 def drawn(count: int, density: str, last_clause: str = "") -> list[Pattern]:
-    """So many patterns of three types in rising order, always the same; late ones end with an event of a rare type.
+    """Draw `count` patterns of three types in rising order, always the same; late ones end with a rare event.
 
     Those of `EVERY_WINDOWS_MS` are of every type, on one ticker. Each ends with the clause that is given.
     """

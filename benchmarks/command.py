@@ -205,7 +205,7 @@ def _workloads(
     search_s: float,
     data: Path,
 ) -> list[Request]:
-    """What is asked of the benchmark `workload`; nothing where it is not asked for."""
+    """Return the requests to the benchmark `workload`; none where it is not asked for."""
     if WORKLOAD not in names:
         if streams or days is not None:
             raise InputError("--stream and --days are for workload: name it")

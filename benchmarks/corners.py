@@ -58,7 +58,7 @@ FEW = (
     "NAME reversal PATTERN SEQ(S00 a, S07 b, S15 c) WHERE a.diff < -1.12 AND a.diff < b.diff AND b.diff < c.diff "
     "AND c.diff > 1.12 WITHIN 2000 ms"
 )
-"""It has a thousand matches in a million events."""
+"""A pattern with a thousand matches in a million events."""
 NEGATIONS = {
     "sum of two others": "b.x > a.x + c.x",
     "sum of two others, and an equality": "b.x > a.x + c.x AND b.k = a.k",
@@ -610,7 +610,7 @@ def _above_their_beginning(events: int, window_us: int) -> tuple[Work, Work]:
     between = np.where(place > place[:, np.newaxis], 2 ** np.maximum(place - place[:, np.newaxis] - 1, 0), 0)
 
     def peer() -> int:
-        """Behind each start: the lists between two elements, by how many lie between, times what may end the match."""
+        """Add for each start the lists between two elements, by the elements between, times the ends of the match."""
         total = 0
         for start in starts.tolist():
             low, high = np.searchsorted(elements, (start, start + window_us), "right")
@@ -670,7 +670,7 @@ def _sum_of_powers(exponents: Numbers, weights: Numbers) -> int:
 
 
 def _two_lists(window: _Window) -> int:
-    """Between two first elements, and behind the later one, any elements may be chosen."""
+    """Count pairs of lists: any elements may lie between the two first ones, and behind the later one."""
     behind = np.searchsorted(window.elements, window.ends)  # elements before each end
     place = np.arange(len(window.elements))[:, np.newaxis]
     passes = (window.of_elements[:, np.newaxis] < window.of_ends) & (place < behind)
@@ -679,7 +679,7 @@ def _two_lists(window: _Window) -> int:
 
 
 def _short_and_long(window: _Window) -> int:
-    """Between two first elements none, one or two may be chosen, and behind the later one any."""
+    """Count pairs of lists: up to two elements may lie between the two first ones, and any behind the later one."""
     behind = np.searchsorted(window.elements, window.ends)
     place = np.arange(len(window.elements))[:, np.newaxis]
     passes = (window.of_elements[:, np.newaxis] < window.of_ends) & (place < behind)
@@ -715,7 +715,7 @@ def _without_gaps(window: _Window) -> int:
 
 
 def _above_first(window: _Window) -> int:
-    """Behind each first element, any of the greater ones before the end may be chosen."""
+    """Count lists of a first element and any of the greater ones behind it, before the end."""
     size = len(window.elements)
     above = np.triu(window.of_elements > window.of_elements[:, np.newaxis], 1)
     before = np.zeros((size, size + 1), np.int64)
@@ -797,7 +797,7 @@ def _rising_four(
 
 
 def _four_behind_each(kinds: Numbers, values: npt.NDArray[np.float64]) -> int:
-    """Of each first event the pairs and triples behind it within a second, by comparing all with all."""
+    """Count the pairs and triples behind each first event within a second, by comparing all with all."""
     places = [np.flatnonzero(kinds == code) for code in range(4)]
     total = 0
     for start in places[0].tolist():

@@ -39,8 +39,8 @@ CALLS = (FILE_TO_FILE, LISTED, COUNTED_BY_CALL, READING, WRITING)
 FEW = 100
 """Matches are few where there is at most one in so many events."""
 OF_FEW, OF_MANY = 0.8, 0.5
-"""From a file to written matches we want this share of the speed of reading the columns and writing the same matches
-where these are few, so that detection is a pass over columns; and this where there are more, which have to be made."""
+"""Aims for the speed from a file to written matches, as a share of the speed of reading the columns and writing the
+same matches: where these are few, detection is a pass over columns; where there are more, they have to be made."""
 SHORTEST_JUDGED = 1_000_000
 """Bars are for streams of so many events: on shorter ones what is done once, such as binding columns, weighs most."""
 COUNTED = ("W4", "W4b")
@@ -231,7 +231,7 @@ def calls_table(comparisons: Sequence[Comparison]) -> str:
 
 
 def _reading_and_writing(timings: Mapping[str, Timing]) -> Timing:
-    """Both together, of runs of the same round."""
+    """Add the times of reading and writing, of runs of the same round."""
     pairs = zip(timings[READING].seconds, timings[WRITING].seconds, strict=False)
     return Timing("reading and writing", tuple(map(sum, pairs)))
 

@@ -58,9 +58,9 @@ EVENTS = 500_000
 DRAWN_PATTERNS = 12
 """Random patterns beside W1 to W3."""
 MOST_ORDERS, MOST_TREES = 12, 4
-"""Most orders, and trees that no order is, of one pattern."""
+"""Limits of the orders, and of the trees that are no orders, of one pattern."""
 MATCHES = (30_000.0, 3_000_000.0)
-"""About so many matches drawn patterns shall have, in turn: of few, preparation weighs most, of many what is tested."""
+"""Expected matches of drawn patterns, in turn: with few, preparation weighs most, with many the tests do."""
 SEED = 11
 CONTRASTS = """
 NAME all_pass PATTERN SEQ(S00 a, S07 b) WHERE a.price > b.diff WITHIN 30 seconds;
@@ -77,7 +77,7 @@ DEAR = {
     CLOCK: "day_of_week(greatest({0}.timestamp, {1}.timestamp)) < 6",
     CORRELATION: "corr({0}.history, {1}.history) > 0.3",
 }
-"""By kind a condition on two variables."""
+"""Kind of work -> a condition on two variables."""
 DEAR_KINDS = (ROOT,) * 6 + (FUNCTION, CHOICE, CLOCK) * 2 + (CORRELATION,) * 6
 """The kinds of the dear conditions of patterns; every third pattern has two."""
 
@@ -205,7 +205,7 @@ CONDITIONS = {
     LIST: ("SEQ(A{1,2} a[], B b)", "avg(a[].x) > b.y", 120),
     CORRELATION: ("SEQ(A a, B b)", "corr(a.h, b.h) > 1.5", 1000),
 }
-"""By kind a structure, a condition that no tuple fulfils, and how many events of each type are in one window."""
+"""Kind of work -> structure, condition that no tuple fulfils, and number of events of each type in one window."""
 LISTED = 16
 """Elements of the lists that are correlated."""
 
@@ -303,7 +303,7 @@ class Ranking:
 
 
 def rankings(found: Sequence[PatternRuns], model: CostModel, *, trees: bool) -> list[Ranking]:
-    """What a cost model makes of the measured plans: of the orders, or of orders and trees together as trees."""
+    """Rank the measured plans by a cost model: the orders, or orders and trees together as trees."""
     made = []
     for pattern in found:
         runs = [run for run in pattern.runs if trees or run.plan.is_order]
@@ -465,7 +465,7 @@ def _measure(
 def _work(
     plan: BoundBy, statistics: ClauseStatistics, events: Sequence[float], counts: Mapping[frozenset[int], NodeCounts]
 ) -> tuple[float, ...]:
-    """What a run counted by `UNITS`, in the places where the cost model charges for it."""
+    """Return the work of a run by `UNITS`, counted in the places where the cost model charges for it."""
     work = dict.fromkeys(UNITS, 0.0)
 
     def made(members: tuple[int, ...]) -> float:

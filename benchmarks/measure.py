@@ -93,7 +93,7 @@ def measure_in_turn(
 def planned_orders(
     patterns: Sequence[Pattern], events: pa.Table, mechanism: str, sharing: Sharing = "none"
 ) -> list[Orders]:
-    """For each pattern the orders or trees by which the mechanism is to bind events, by the statistics of the events.
+    """Plan for each pattern the orders or trees by which the mechanism binds events, by the statistics of the events.
 
     Patterns that share are planned together, by a search of so many steps that each run of it finds the same plan.
     """

@@ -159,7 +159,7 @@ def _run_reference(joins: DuckDBJoins, workload: Workload, events: int, matches:
 
 
 def bar_of(mechanism: str, workload: str) -> float:
-    """How many times as fast as the best engine a mechanism has to be."""
+    """Return the speed that a mechanism has to reach, as a multiple of the best engine's."""
     return BARS.get((mechanism, workload), BAR)
 
 

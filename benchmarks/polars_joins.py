@@ -86,7 +86,7 @@ def _in_buckets(frame: Frame, ts: str, width: int, offsets: Sequence[int]) -> Fr
 
 
 def _w3(events: Frame) -> list[Frame]:
-    """Of each first event the time of the first one that rejects is found before all else."""
+    """Find first, for each first event, the time of the first one that rejects."""
     a, b = _of_type(events, 2, "a"), _of_type(events, 12, "b")
     c, d = _of_type(events, 6, "c"), _of_type(events, 13, "d")
     rejecting = a.join_where(b, col("b_ts") > col("a_ts"), col("b_ts") <= col("a_ts") + 1500, col("b_v") < col("a_v"))

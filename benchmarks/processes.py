@@ -33,7 +33,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def held_kb(pid: int) -> int:
-    """Its share of the memory that it holds, in kB, what processes share being counted once; 0 where it has ended."""
+    """Return the memory of a process in kB; shared memory is divided by its users. 0 where it has ended."""
     try:
         lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
     except OSError:

@@ -74,7 +74,7 @@ def reference_of(workload: str) -> str:
 
 
 def machine_gain(workload: str, duckdb_per_s: Mapping[str, float]) -> float | None:
-    """How many times as fast DuckDB is here as it was there, on this workload or else on W1."""
+    """Return the speed of DuckDB here as a multiple of its published one, on this workload or else on W1."""
     for name in (workload, "W1"):
         if name in duckdb_per_s and DUCKDB in EVENTS_PER_S.get(name, {}):
             return duckdb_per_s[name] / EVENTS_PER_S[name][DUCKDB]

@@ -30,7 +30,7 @@ class Timing:
         return (max(self.seconds) - min(self.seconds)) / self.median
 
     def ratio(self, other: Timing) -> float:
-        """How many times as long as this one another takes: the median over runs that followed each other."""
+        """Return the time of the other one as a multiple of this one: the median over runs that followed each other."""
         # An engine that takes long is run fewer times.
         return statistics.median(theirs / own for own, theirs in zip(self.seconds, other.seconds, strict=False))
 
@@ -50,7 +50,7 @@ class Comparison:
         return next(one for one in (self.ours, *self.peers) if one.engine == engine)
 
     def ratio(self, peer: Timing) -> float:
-        """How many times as fast as the peer we are: the median of the ratios of runs that followed each other."""
+        """Return our speed as a multiple of the peer's: the median of the ratios of runs that followed each other."""
         return self.ours.ratio(peer)
 
 

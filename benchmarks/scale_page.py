@@ -14,7 +14,7 @@ VERY_LARGE = 10**12
 HOURS = 4
 """The very large day is to be done in so many hours."""
 USD_OF_A_CORE_HOUR = 0.05
-"""What a core with its memory costs for an hour, about, where machines are rented by the hour."""
+"""Approximate price of a core with its memory, where machines are rented by the hour."""
 _TEXT: Mapping[str, str] = {
     EVENTS: "One day, from its raw Parquet file to published matches, by one set of two patterns. A larger day has "
     "more stocks, so that matches grow with the events. Memory is the most that one process of each kind held.",

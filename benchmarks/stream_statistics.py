@@ -194,7 +194,7 @@ def _arrivals(patterns: Sequence[Pattern], events: pa.Table) -> dict[str, np.nda
 
 
 def _intervals(patterns: Sequence[Pattern], events: pa.Table, window: Window, progress: Progress) -> tuple[int, int]:
-    """How many of the selectivities of the latest window lie in their stated intervals, and of how many."""
+    """Count the selectivities of the latest window that lie in their stated intervals, and all of them."""
     assert window.time_us is not None
     times = np.asarray(events.column("timestamp").cast(pa.int64()))
     recent = events.slice(int(np.searchsorted(times, times[-1] - 3 * window.time_us)))

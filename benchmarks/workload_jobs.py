@@ -68,7 +68,7 @@ def jobs_of(project: Project) -> tuple[Job, ...]:
 
 
 def parts_of(project: Project) -> list[JobPart]:
-    """What the parts of a project's jobs have taken so far."""
+    """Read the times of the parts of a project's jobs so far."""
     try:
         lines = (project.folder / PARTS).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -159,7 +159,7 @@ def _follow(receiving: Connection, what: str, progress: Progress) -> None:
 
 
 def do_job(configuration: Path, days: Sequence[date], sending: Connection) -> None:
-    """What `cep run` does with days, or `cep invariants --check` without, telling of steps and of what stops it."""
+    """Do as `cep run` does with days, or as `cep invariants --check` without any; send each step, and errors."""
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.plan_checks import check_invariants
     from cep_pipeline.pipeline.run import PipelineRun, new_run_id

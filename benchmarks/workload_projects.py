@@ -57,7 +57,7 @@ LOOKS_PER_DAY, LOOKS_BEFORE = 288, 72
 
 @dataclass(frozen=True)
 class GeneratedSizes:
-    """How much is generated where the real events are not there: about so many trades a day, so many road sensors."""
+    """Sizes of the data that are generated in place of missing real events: trades a day (about), and road sensors."""
 
     trades_per_day: int = 388_417
     sensors: int = SENSORS
@@ -153,12 +153,12 @@ class Project:
 
     @property
     def configuration(self) -> Path:
-        """Its `pipeline.yaml`."""
+        """The project's `pipeline.yaml`."""
         return self.folder / _CONFIGURATION
 
     @property
     def pattern_file(self) -> Path:
-        """Its pattern file."""
+        """The project's pattern file."""
         return self.folder / _PATTERNS
 
     def write_patterns(self, number: int) -> None:

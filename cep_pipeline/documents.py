@@ -8,7 +8,8 @@ import re
 import reprlib
 import sys
 from collections import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
@@ -35,7 +36,7 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import read_yaml, values_of
+from cep_pipeline.guarded import brief, read_yaml, values_of
 
 
 class Document(BaseModel):
@@ -353,6 +354,16 @@ def check_form(form: Any, content: object, verdict: str, source: str, advice: st
         said = "; ".join(f"{json_path(fault['loc'])}: {_of_json(fault)}" for fault in faults[:_MOST_FAULTS])
         more = f"; and {len(faults) - _MOST_FAULTS:,} more faults" if len(faults) > _MOST_FAULTS else ""
         raise InputError(f"{source}: {verdict}: {said}{more}; {advice}") from None
+
+
+@contextmanager
+def reading_form(form: Any, content: object, verdict: str, source: str, advice: str) -> Iterator[None]:
+    """Check JSON values as `check_form` does; errors of the context, which reads them, become the same InputError."""
+    check_form(form, content, verdict, source, advice)
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise InputError(f"{source}: {verdict}: {brief(error)}; {advice}") from error
 
 
 @lru_cache(maxsize=64)

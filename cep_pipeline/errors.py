@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 class CepError(Exception):
-    """Any failure that the pipeline explains; `exit_code` is what the command line returns."""
+    """A failure that the pipeline explains; `exit_code` is what the command line returns."""
 
     exit_code: ClassVar[int] = 1
 
@@ -183,7 +183,7 @@ class DamagedError(DataError):
 
 
 class NoRoom(DataError):
-    """There is not enough memory for all that detection has to hold at a time."""
+    """Error: there is not enough memory for all that detection has to hold at a time."""
 
 
 class BusyError(CepError):

@@ -82,7 +82,7 @@ def object_store_properties() -> dict[str, str]:
 
 _kept_free = 0
 SHARE_KEPT_FREE = 0.05
-"""On a small disk this share of it is enough."""
+"""The share of a small disk that is enough to keep free."""
 
 
 def keep_free(size: int) -> None:

@@ -42,7 +42,7 @@ RETRIES: dict[str, Any] = {
     "execution_timeout": timedelta(hours=TASK_TIMEOUT_HOURS),
     "on_failure_callback": tell_of_failure,
 }
-"""How the tasks of all DAGs are retried, how long one may take, and who is told of a failure."""
+"""Arguments of the tasks of all DAGs: retries, time limit, and the receiver of failures."""
 
 SPARK_CONNECTION = "spark_default"
 """The connection that names the Spark master; without it `spark: master:` of pipeline.yaml counts."""

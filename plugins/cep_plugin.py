@@ -783,7 +783,7 @@ def clock(at: datetime, zone: ZoneInfo) -> str:
 
 
 def observed_on(tables: StreamTables, pattern_set: str, first: date, last: date) -> dict[date, Observed]:
-    """What detection counted at the nodes of plans, on each day of which it is recorded."""
+    """Return the counts of detection at the nodes of plans, for each day with a record."""
     found: dict[date, Observed] = {}
     for record in tables.statistics(pattern_set, first, last, without=("state", "windows", "snapshot")):
         with suppress(CepError):  # of another version
@@ -847,7 +847,7 @@ def compared_plans(comparison: Mapping[str, Any]) -> dict[str, str]:
 
 
 def work_of_days(days: Sequence[date], observed: Mapping[date, Observed], events: Mapping[date, int]) -> str:
-    """What detection did on days for each event, in words; "" where nothing is recorded."""
+    """Tell in words the work of detection for each event on days; "" where nothing is recorded."""
     counted = [day for day in days if day in observed and events.get(day)]
     if not counted:
         return ""

@@ -54,7 +54,7 @@ class Measured:
 
 
 def trading_days(number: int) -> list[date]:
-    """So many days from Monday to Friday."""
+    """Return the first `number` days from Monday to Friday."""
     days = (FIRST + timedelta(days=k) for k in range(2 * number + 7))
     return [day for day in days if day.weekday() < 5][:number]
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from benchmarks.experiments.correlated_trades import FREQUENT, RARE, with_histories
 
 PHASES = (RARE, *FREQUENT)
-"""Which stock is rare, phase after phase, then from the beginning again."""
+"""The rare stock of each phase; then it begins again."""
 PER_S = 4.0
 """Events a second."""
 _MARKET_STEP, _OWN_STEP = 0.00028, 0.0004

@@ -1,4 +1,4 @@
-"""What an experiment is, and how one is run: cell after cell, then the page."""
+"""Define an experiment and run it: cell after cell, then the page."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class JointPlanning:
     alpha: float = 0.0
 
     def of_part(self, share: float) -> JointPlanning:
-        """For some of the patterns, this share of them: they have as much of the time and of the steps."""
+        """Return settings to plan this share of the patterns, with the same share of the time and of the steps."""
         options = dict(self.search)
         if options.get("time_limit_s") is not None:
             options["time_limit_s"] = options["time_limit_s"] * share

@@ -374,20 +374,18 @@ def _renumbered(block: Block, rows: tuple[int, int] | Array, first: int) -> Bloc
 
 def first_rows(block: Block) -> Array:
     """The row of each match's first event in the stream."""
-    if isinstance(block, MatchBlock):
-        return np.asarray(block.rows.min(axis=0))
-    if not len(block):
-        return np.empty(0, np.int32)
-    return np.asarray(np.minimum.reduceat(block.rows, block.offsets[:-1]))
+    return _row_of_each(block, np.minimum)
 
 
 def last_rows(block: Block) -> Array:
     """The row of each match's last event in the stream."""
+    return _row_of_each(block, np.maximum)
+
+
+def _row_of_each(block: Block, extreme: np.ufunc) -> Array:
     if isinstance(block, MatchBlock):
-        return np.asarray(block.rows.max(axis=0))
-    if not len(block):
-        return np.empty(0, np.int32)
-    return np.asarray(np.maximum.reduceat(block.rows, block.offsets[:-1]))
+        return np.asarray(extreme.reduce(block.rows, axis=0))
+    return extreme.reduceat(block.rows, block.offsets[:-1]) if len(block) else np.empty(0, np.int32)
 
 
 class CommonReading(RowsRead):

@@ -227,7 +227,7 @@ class SidePrograms:
             sides(questions.asked(snapshot).numbers)
 
     def violated(self, sides: Array, ln_distances: Array) -> Array:
-        """For each comparison True if it is violated, as `verification.is_violated`, by ln (1 + d) of each."""
+        """Return for each comparison whether it is violated, as `verification.is_violated`, by its ln (1 + d)."""
         left, right = (np.rint(side / GRAIN) for side in (sides[:, 0], sides[:, 1] + ln_distances))
         return np.asarray((left > right) | ((left == right) & (ln_distances == 0.0) & ~self.wins_ties))
 

@@ -1,4 +1,4 @@
-"""From LLVM IR to functions: compile for this CPU, keep the object code, load it.
+"""Compile LLVM IR for this CPU, keep the object code, and load its functions.
 
 Compiling and loading are apart, so that a driver can compile once and ship the bytes to its tasks.
 """

@@ -34,7 +34,7 @@ from cep_pipeline.slices.views import clause_cache_of
 SAMPLE = 256
 """Events that are looked at."""
 SOON, CROWDED = 1 << 15, 10
-"""Of so few events no windows are counted if all is soon done even with so many times the average events in each."""
+"""A slice of so few events is run without counting its windows if `CROWDED` times the average in each is cheap."""
 PASSING, PASSING_EQUAL = 0.5, 0.1
 """The shares that are taken to pass a condition of which nothing is known: a comparison, and an equality, by which
 events are looked up."""
@@ -277,7 +277,7 @@ def _is_equality(conjunct: Conjunct) -> bool:
 
 
 def _most_powers(events: PreparedEvents, window: Window, size: int) -> list[float]:
-    """At least as much as `_powers`, unless some windows are very crowded."""
+    """Return upper bounds of `_powers`, unless some windows are very crowded."""
     total = len(events)
     if window.time_us is None:
         most = float(window.events or 1)
@@ -287,7 +287,7 @@ def _most_powers(events: PreparedEvents, window: Window, size: int) -> list[floa
 
 
 def _powers(events: PreparedEvents, window: Window, size: int) -> list[float]:
-    """For each k below a size: the sum over all events of the k-th power of how many come within a window of each."""
+    """Sum for each k below a size, over all events, the k-th power of the number of events within a window of each."""
     total = len(events)
     rows = np.arange(0, total, max(total // SAMPLE, 1))
     if window.time_us is None:

@@ -126,8 +126,8 @@ class Limits:
 
 
 Then = Literal["count", "compressed", "skip", "fail"]
-"""What follows when a pattern has reached a limit on a day, of which its matches are then not published: they are
-counted; they are kept as buffers, beside the tables; nothing; or the day fails."""
+"""Action when a pattern has reached a limit on a day, whose matches of it are then not published: count them; keep them
+as buffers, beside the tables; do nothing; or fail the day."""
 
 
 @dataclass(frozen=True)

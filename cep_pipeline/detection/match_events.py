@@ -171,7 +171,7 @@ class _Flat:
 
 
 def _rows_inside(bindings: _Flat, composed: _Flat, parts: _Flat, rows: Array) -> Array:
-    """For each binding the row of `parts` with the events inside of it; -1 where it is an event, or they are not known.
+    """Return for each binding the row of `parts` with its events; -1 where it is an event, or they are not known.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def inputs(
 
 
 TOGETHER = 256
-"""So many matches are described together: their ids are computed side by side, and stay near the processor."""
+"""Number of matches that are described together: their ids are computed side by side, and stay in the cache."""
 
 
 @njit

@@ -39,7 +39,7 @@ EVERYTHING: Owned = (None, None)
 PRUNE = "prune"
 """The option by which a mechanism that `prunes` leaves out matches that OUTPUT NON_OVERLAP would not keep."""
 Orders = Sequence[OrderOrTree]
-"""For each clause of a pattern its positive variables in the order of the plan, or the plan's tree over them."""
+"""The order of the positive variables by the plan, or the plan's tree over them, for each clause of a pattern."""
 
 
 def conjuncts_joining(clause: Clause, *parts: Collection[str]) -> tuple[Conjunct, ...] | None:

@@ -752,7 +752,7 @@ _SHARE = 1 / 12
 """One detection may take this share of the time that all have."""
 _MOST_PARTS = 4
 _SPARE = 3
-"""So many times the near misses that are wanted are explained, as some turn out to break more than one rule."""
+"""Candidates that are explained for each near miss that is wanted: some turn out to break more than one rule."""
 
 
 def _gaps(rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:

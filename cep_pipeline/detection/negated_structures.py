@@ -46,7 +46,7 @@ EVENTS_A_CALL = 1 << 24
 RUNS_ALIKE = 4
 """Matches that ask alike are not looked for elsewhere where so many of them come one after another."""
 FEW_ROWS = 1 << 12
-"""So few rows between events of matches are searched for each match, which is soon done."""
+"""Number of rows between events of matches up to which they are simply searched for each match."""
 DENSE_KEYS = 4
 """Keys up to so many times their number are looked up in a table."""
 MOST_SUMMED = 2.0**62
@@ -184,7 +184,7 @@ class KnownEnds:
 
     @classmethod
     def of(cls, rows: Array, starts: Array, ends: Array, events: int, *, keyed: bool) -> KnownEnds:
-        """From the rows that begin bindings, key after key, where each key begins, and where the first of each ends."""
+        """Make it from the rows that begin bindings, key after key, the start of each key, and their first ends."""
         if not keyed:
             of_rows = np.full(events + 1, events, np.int32)
             of_rows[rows] = ends
@@ -195,7 +195,7 @@ class KnownEnds:
 
     @classmethod
     def of_bindings(cls, size: int, begins: Array, ends: Array) -> KnownEnds:
-        """From the begin and the end of each binding, with its key; the begins ascend."""
+        """Make it from the begin and the end of each binding, with its key; the begins ascend."""
         return cls(size, begins, np.append(np.minimum.accumulate(ends[::-1])[::-1], np.iinfo(np.int64).max))
 
     def reject(self, low: Array, high: Array, codes: Array | None) -> Array:

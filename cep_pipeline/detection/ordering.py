@@ -21,7 +21,7 @@ from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.routines import room_for
 
 MOST_NUMBERS = 1 << 18
-"""So many numbers of events may be counted to order matches of several patterns; others are sorted first."""
+"""Most numbers of events that are counted to order matches of several patterns; more are sorted first."""
 ABSENT = np.int32(-1)
 """The number in place of a row where the form of the match has no such variable."""
 _WORD_BITS = 63

@@ -9,12 +9,12 @@ from numba import carray, njit
 
 DIGIT_BITS = 11
 DIGITS = 6
-"""So many digits have the 63 bits of a word, and a little more."""
+"""Number of digits that hold the 63 bits of a word, and a little more."""
 VALUES = 1 << DIGIT_BITS
 TOGETHER = 1 << 13
-"""So many matches are sorted together, and all others that end with the same event as the last of them."""
+"""Number of matches that are sorted together, with all others that end with the same event as the last of them."""
 SHORT = 12
-"""So few matches are sorted by insertion."""
+"""Number of matches up to which they are sorted by insertion."""
 
 
 @njit

@@ -271,7 +271,7 @@ def compressed_together(detections: Sequence[Detection], few: FoundFew | None = 
 
 
 FEW_MATCHES = 1 << 17
-"""So many matches, and `FEW_AN_EVENT` for each event, are listed to be compressed, whatever merged runs would cost."""
+"""Matches, with `FEW_AN_EVENT` for each event, up to which they are listed to be compressed, without merged runs."""
 FEW_AN_EVENT = 2
 FEW_S = 0.1
 """Lists are looked for so long, whatever merged runs would cost: of very many, few may be matches."""
@@ -307,7 +307,7 @@ def _compressed_by_listing(detection: Detection, few: FoundFew | None) -> pa.Tab
 
 
 def _few(detection: Detection) -> int:
-    """So many matches are listed, whatever another way would cost."""
+    """Return the number of matches up to which they are listed, whatever another way would cost."""
     return FEW_MATCHES + FEW_AN_EVENT * len(detection.events)
 
 
@@ -567,7 +567,7 @@ def _no_buffers(pattern: Pattern) -> pa.Table:
 SHARE_FOR_ROWS = 0.5
 """The share of the memory at hand that rows of matches may take; to write them takes some, too."""
 COUNTING_S = 20.0
-"""So long matches are counted that there is no memory for."""
+"""Longest time to count matches for which there is no memory."""
 
 
 def _held_rows(detections: Sequence[Detection], few: FoundFew | None) -> Iterator[tuple[int, pa.RecordBatch]]:

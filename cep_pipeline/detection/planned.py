@@ -249,7 +249,7 @@ def _removed(pattern: Pattern, mechanism: str, plan: Plan | None) -> str:
 
 
 def _kept(clause: Clause, plan: ClausePlan) -> dict[str, float]:
-    """For each variable the expected share of its events that fit some event of each other variable."""
+    """Return for each variable the expected share of its events that fit some event of each other variable."""
     steps = {step.variable: step for step in plan.steps}
     tested = [one for step in plan.steps for one in step.conditions]
     selectivity = {one.text: one.selectivity.value for one in tested if not one.agreement}

@@ -261,7 +261,7 @@ class _Series:
     def _grouped(
         cls, codes: np.ndarray, values: np.ndarray, has_value: np.ndarray, event: np.ndarray, events: int
     ) -> _Series:
-        """From rows ordered by type and then by stream order, some without a value."""
+        """Make a series of rows that are ordered by type and then by stream order; some may have no value."""
         counted = np.cumsum(has_value)
         first_row = np.searchsorted(codes, codes, side="left")
         begin = (counted - has_value)[first_row] if len(codes) else counted

@@ -360,7 +360,7 @@ def _formats_like(example: str, distinct: pa.Array, named: bool) -> list[tuple[s
 
 
 def _most_stray(values: int) -> int:
-    """So many of the values of a column may be something else: a broken row does not hide what the others are."""
+    """Return how many values of a column may be of another type: a broken row does not hide the type of the others."""
     return max(values // 100, 1) if values >= 10 else 0
 
 

@@ -35,7 +35,7 @@ FOOTER_KEY = "cep.type_spells"
 VERSION = 1
 """Version of the text form; a summary of another version is as none."""
 ROWS_OF_A_CUT = 512
-"""There is a silence that ends a spell for so many events of the file, beside the first spell of each type."""
+"""One silence for so many events of the file ends a spell; the first spell of each type comes on top."""
 LEAST_CUTS = 16
 MOST_TYPES, ROWS_OF_A_TYPE = 4096, 64
 """A file lists no more types than that, and at most one for so many events; more are put together by a hash."""

@@ -18,7 +18,7 @@ from cep_pipeline.patterns.conditions import Comparator, Value
 from cep_pipeline.patterns.expressions import ValueType
 
 EXACT_IN_FLOAT = 2**53
-"""Up to this magnitude every int64 is a float64."""
+"""The magnitude up to which every int64 is a float64."""
 
 _COMPARE: dict[Comparator, Callable[[Array, Array], Array]] = {
     Comparator.EQ: np.equal,

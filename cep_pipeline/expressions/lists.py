@@ -413,7 +413,7 @@ def _counts(valid: Array, offsets: Array) -> Array:
 
 
 def _before(cumulative: Array, offsets: Array) -> Array:
-    """For each element, what had been cumulated before its list began."""
+    """Return for each element the cumulated value before its list began."""
     begun = np.where(offsets[:-1] > 0, cumulative[offsets[:-1] - 1], 0)
     return np.repeat(begun, np.diff(offsets))
 

@@ -33,7 +33,7 @@ _TABLE_FROM = datetime(1800, 1, 1, tzinfo=UTC)
 _TABLE_END = datetime(2500, 1, 1, tzinfo=UTC)
 _RULES = datetime(2100, 1, 1, tzinfo=UTC)
 REPEATED_US = (_RULES - _EPOCH) // _MICROSECOND
-"""From here on the table has one whole cycle."""
+"""The instant from which on the table holds one whole cycle of the rules, which later ones repeat."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ MAX_STOCKS = 2_100
 MAX_EVENTS_PER_DAY = 50_000_000
 OPENING = time(9, 30)
 MAX_HOURS = 14.0
-"""From the opening to half an hour before midnight."""
+"""Longest session: from the opening to half an hour before midnight."""
 
 _KNOWN_STOCKS = {"SPY": 167.4, "BAC": 13.8, "AIG": 48.6, "IBM": 182.0}
 """The first symbols and their prices, most traded first: patterns for the real trades run over generated ones too."""
@@ -227,7 +227,7 @@ def _opening_and_close(share_of_session: Floats) -> Floats:
 
 
 def _repeat_fills(rng: np.random.Generator, stock: Integers) -> Integers:
-    """For each trade the one that it repeats, itself mostly; never one of another stock."""
+    """Return for each trade the one that it repeats: mostly itself, never one of another stock."""
     index = np.arange(len(stock))
     fresh = rng.random(len(stock)) >= _REPEATED_FILLS
     fresh[:1] = True

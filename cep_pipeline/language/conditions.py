@@ -563,8 +563,7 @@ def _equivalence_inside(condition: Condition, *, allowed: bool = True) -> Span |
 
 
 LENGTH = "LEN"
-"""After a dot: the length of a Kleene variable, even where the stream has an attribute of this name
-(which is then written `v[].LEN`)."""
+"""The word after a dot for the length of a Kleene variable. An attribute of this name is written `v[].LEN`."""
 
 
 def parse_reference(cursor: Cursor, scope: Scope) -> Expression:

@@ -104,7 +104,7 @@ class NegatedStructure:
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
-        """Its variables, in pattern order."""
+        """The variables of all clauses, in pattern order."""
         found = {variable.name: variable for clause in self.clauses for variable in clause.positive}
         return tuple(sorted(found.values(), key=lambda variable: variable.position))
 

@@ -34,7 +34,7 @@ SKIPPED_EVENTS = "skipped events"
 """Name of the count of the day's events that no task of its detection read."""
 
 Progress = Callable[[int, int], None]
-"""Is told how many of how many parts of a step are done."""
+"""A function that is told how many of how many parts of a step are done."""
 
 
 class Observer(Protocol):

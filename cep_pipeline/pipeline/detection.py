@@ -749,11 +749,11 @@ def _needed(events: DayEvents, parts: Iterable[DayPart]) -> list[RowGroup]:
 
 
 MANY_PATTERNS = 100
-"""From so many in a set on they and their plan are a large part of what a process holds, and of what a slice costs."""
+"""A set of so many patterns is large: patterns and plan are much of a process's memory and of a slice's time."""
 
 
 COST_OF_A_PATTERN = 50_000
-"""So many events and partial matches take as long as to begin with a pattern on a slice: a quarter of a millisecond."""
+"""Time to begin with a pattern on a slice (0.25 ms), in events and partial matches that take as long."""
 
 
 WORK_OF_A_SLICE = 50_000_000

@@ -58,7 +58,7 @@ class InvariantReport:
         return tuple(one for one in self.verdict.checks if isinstance(one, Deviation))
 
     def nearest(self, most: int | None) -> list[Verification]:
-        """So many verifications, those nearest to their violation, or beyond it most, first; None: all of them."""
+        """Return the `most` verifications (None: all) furthest beyond their violation or nearest to it, in order."""
         return sorted(self.verifications, key=lambda one: one.distance_to_violation)[:most]
 
     @property

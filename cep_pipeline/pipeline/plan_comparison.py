@@ -37,7 +37,7 @@ STRETCHES = 4
 REPEATS = 2
 """Each plan runs so often; the fastest run counts."""
 WARMING_EVENTS = 200
-"""So many events are run first, so that kernels are compiled."""
+"""Number of events that are run first, so that kernels are compiled."""
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ class Application:
 
 
 class NoKeeperError(CepError):
-    """There is no keeper, and none was to be started."""
+    """Error: there is no keeper, and none was to be started."""
 
 
 def keeper_folder() -> Path:

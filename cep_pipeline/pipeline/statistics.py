@@ -47,7 +47,7 @@ EVENTS_A_SLICE = 250_000
 """Fewer events than this are not worth a slice of their own."""
 _MOST_THREADS = 8
 EVENTS_ON_THE_DRIVER = 1_000_000
-"""So many are counted on the driver in less time than it takes to begin tasks; more are counted in Spark."""
+"""So many events are counted on the driver sooner than Spark begins tasks; more are counted in Spark."""
 WINDOWS_SHOWN = 48
 """Windows of a day that show how it went."""
 
@@ -366,7 +366,7 @@ class PublishedEvents:
         return bool(self._row_groups(day, point))
 
     def rows(self, start: Boundary, end: Boundary) -> int:
-        """About how many events there are in `[start, end)`: whole days."""
+        """Estimate the number of events in `[start, end)`, by whole days."""
         first, last = self._day_at(start[0]), self._day_at(end[0] - 1)
         return sum(day.events for day in self.snapshot.days.values() if first <= day.day <= last)
 

@@ -277,7 +277,7 @@ _DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any]
     "statistics": (_statistics, _take_statistics),
     "detected": (lambda work: [one.to_json() for one in work.detected.values()], _take_detected),
 }
-"""What a step takes or gives -> what makes its JSON form, and what takes it from that form."""
+"""Name in `takes` or `gives` of a step -> function that makes the JSON form, function that takes it from that form."""
 
 
 @contextmanager

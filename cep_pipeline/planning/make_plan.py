@@ -30,8 +30,8 @@ from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 logger = logging.getLogger(__name__)
 MANY = 8
-"""From so many patterns on, whose plans nobody compares, compiled code adds up the costs of all sets and searches
-them, by sums that clauses of one structure share: to write these down takes longer than to plan a few clauses."""
+"""Number of patterns from which on compiled code adds up the costs of all sets and searches them, unless plans are
+compared. Its sums, which clauses of one structure share, take longer to write down than a few clauses to plan."""
 
 
 def plan(

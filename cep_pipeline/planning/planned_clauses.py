@@ -251,7 +251,7 @@ class Expectations:
 BEST_SWAP = "swapping two neighbours"
 """Name of the cheapest order that exchanges two neighbours of the chosen one."""
 MAX_SWAPPED_VARIABLES = 22
-"""Above this size neighbours are not tried."""
+"""Largest size at which neighbours are tried."""
 
 
 def summary_of(snapshot: StatisticsSnapshot) -> StatisticsSummary:

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
-from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.errors import PlanError
 from cep_pipeline.foreign_text import html_table
-from cep_pipeline.guarded import brief, without_collecting
+from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import (
     SHARINGS,
@@ -34,7 +34,7 @@ VERSION = 3
 
 
 def _named(patterns: Sequence[str]) -> str:
-    """Up to four patterns by name, and the number of those after them."""
+    """Name up to four patterns, and count those after them."""
     shown = ", ".join(patterns[:4])
     more = f" and {len(patterns) - 4:,} more" if len(patterns) > 4 else ""
     return f"{len(patterns):,} pattern{'' if len(patterns) == 1 else 's'}: {shown}{more}"
@@ -218,16 +218,10 @@ class Plan:
         InputError
             `content` is of another version, or no plan; `source` names it in the message.
         """
-        from cep_pipeline.documents import check_form
+        from cep_pipeline.documents import reading_form
 
         check_version(content, VERSION, "plan", source)
-        with without_collecting():
-            check_form(_form(), content, "no plan", source, "make the plan again")
-            return cls._read(content, source)
-
-    @classmethod
-    def _read(cls, content: Mapping[str, Any], source: str) -> Plan:
-        try:
+        with without_collecting(), reading_form(_form(), content, "no plan", source, "make the plan again"):
             return cls(
                 alpha=content["alpha"],
                 statistics=StatisticsSummary(**content["statistics"]),
@@ -247,8 +241,6 @@ class Plan:
                 sharing=content["sharing"],
                 workload=None if content["workload"] is None else workload_from_json(content["workload"]),
             )
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{source}: no plan: {brief(error)}; make the plan again") from error
 
 
 @cache

@@ -152,7 +152,7 @@ def _union(spells: Sequence[Array], first: Array, last: Array) -> Spans:
 
 
 _ROUNDS = 3
-"""So often each variable's spells are held against those of the others: each time is sound, more of them leave less."""
+"""Rounds in which each variable's spells are compared with those of the others: all are sound, more leave less."""
 
 
 def _supported(

@@ -311,7 +311,7 @@ MOST_CODES = 1 << 20
 
 
 def leaves_by(events: PreparedEvents, leaves: View, attributes: tuple[str, ...]) -> tuple[View, Array] | None:
-    """Many leaves, each sorted by the values of attributes, without the events that lack one; None: too many values.
+    """Sort each leaf by the values of attributes, without the events that lack one; None: too many values.
 
     Parameters
     ----------

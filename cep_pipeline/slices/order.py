@@ -264,7 +264,7 @@ class WindowInstants:
     partitions: Partitions | None = None
 
     def first_row_within(self, rows: Array) -> Array:
-        """For each event the first row (of its partition) that can be in one match with it.
+        """Return for each event the first row (of its partition) that can be in one match with it.
 
         Rows of other partitions may lie behind it.
         """
@@ -273,7 +273,7 @@ class WindowInstants:
         return np.searchsorted(self.of_row, self.of_row[rows] - self.width)
 
     def end_row_within(self, rows: Array) -> Array:
-        """For each event the row behind the last one (of its partition) that can be in one match with it."""
+        """Return for each event the row behind the last one (of its partition) that can be in one match with it."""
         if self.partitions is not None:
             return self.partitions.last_rows(rows, self.width) + 1
         return np.searchsorted(self.of_row, self.of_row[rows] + self.width, "right")

@@ -142,7 +142,7 @@ def reading(
 
 
 def closing_rows(pattern: Pattern, events: PreparedEvents, rows: Array) -> Array:
-    """For a count window of n events, the row of the event n - 1 positions behind each of these, as far as it has come.
+    """Return for each row the one n - 1 positions behind it, for a count window of n events, if it has come.
 
     Returns
     -------

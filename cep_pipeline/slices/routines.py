@@ -26,7 +26,7 @@ from cep_pipeline.expressions.columns import Array
 PADDING = WIDTH
 """Readable elements behind the end of every array that a kernel or a routine reads."""
 SPLIT_AT_ONCE = 8
-"""With more types than this, a counting sort of all events is faster than comparing with each type."""
+"""Number of types above which a counting sort of all events is faster than comparing with each type."""
 
 
 def room_for(size: int, kind: npt.DTypeLike) -> Array:
@@ -350,11 +350,11 @@ LANES = 6
 _FROM_THE_START = np.zeros((2, LANES), np.int64)
 VECTOR_BITS = 512
 FEW = 64
-"""So many points are searched for one by one in less time than it takes to call a merge."""
+"""Number of points that are searched for one by one in less time than it takes to call a merge."""
 
 
 def count_before(points: Array, point_starts: Array, values: Array, value_starts: Array, delta: int) -> Array:
-    """For each point p, the place of the first value of its group that is not below p + delta.
+    """Return for each point p the place of the first value of its group that is not below p + delta.
 
     Parameters
     ----------

@@ -418,7 +418,7 @@ def row_values_of(events: PreparedEvents, view: View) -> Array:
 
 
 def rows_below(events: PreparedEvents, view: View, delta_us: int) -> Array:
-    """For each row of a view, how many events of the slice have a timestamp below its own plus `delta_us`, int32."""
+    """Count for each row of a view the events of the slice with a timestamp below its own plus `delta_us`, int32."""
 
     def make() -> Array:
         stamps = events.derive(("padded timestamps",), lambda: padded_copy(clock_of(events)))

@@ -174,7 +174,7 @@ class ComposingJob:
         )
 
     def _none(self, pattern: Pattern) -> pa.Table:
-        """No events, with the columns that a pattern needs."""
+        """Return a table without events, with the columns that a pattern needs."""
         columns = [self.events_schema.field(name) for name in columns_needed([pattern])]
         return _with_int_times(pa.schema(columns).empty_table())
 

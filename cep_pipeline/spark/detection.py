@@ -68,7 +68,7 @@ logger = logging.getLogger(__name__)
 Groups = list[dict[str, Any]]
 """The groups of SUMMARIZE of some matches, in the form of `PartialSummary.to_json`."""
 _SHAPE_SHARERS = 64
-"""So many clauses that need one shape are enough to make a small one of them count."""
+"""Most clauses that are expected to share one shape: a clause with a smaller share of the threshold is not counted."""
 _MAX_LN = 60.0
 """Estimates above e^60 partial matches say no more than that the slice is too large."""
 
@@ -597,7 +597,7 @@ def _seconds_to_count(workers: Workers, slices: int) -> float:
 
 
 COUNTING_S = 30.0
-"""So long the matches of one limited pattern of a day are counted, at most."""
+"""Longest time to count the matches of one limited pattern of a day."""
 
 
 def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -> DetectionResult:

@@ -267,7 +267,7 @@ def first_last_event(matches: pa.RecordBatch) -> Boundary:
 
 
 _NOTHING = 2**63 - 1
-"""No event that is alone in its partition can be in a match of a later day."""
+"""A sequence number above all others: no event that is alone in its partition can be in a match of a later day."""
 UNDECIDED = "undecided"
 """Key of the candidates that are not decided, beside the state of `KeptMatches`."""
 
@@ -857,7 +857,7 @@ class _MatchFiles:
 
 
 CANDIDATES_OF_A_PART = 200_000
-"""So many candidates are worth a task of their own."""
+"""Number of candidates that are worth a task of their own."""
 MOST_SHARES = 8
 """Shares of one pattern are at most as many, since each reads the columns that deciding needs of all its candidates."""
 _MOST_PARTS = 64

@@ -34,10 +34,10 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 TRIES = 2
-"""So often a task is tried; what a task itself explains is not tried again."""
+"""Number of tries of a task; an error that the task itself explains is not tried again."""
 _POLL_S = 0.2
 _GRACE_S = 1.0
-"""After an error, tasks before that one may so long find one, too: the first in the order of the tasks is told."""
+"""Time after an error in which earlier tasks may fail too: the first error in the order of the tasks is reported."""
 
 
 def local_cores(master: str) -> int | None:

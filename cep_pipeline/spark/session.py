@@ -135,7 +135,7 @@ def quick_start(java: str) -> str:
 
 
 _MOST_ARCHIVES = 3
-"""So many earlier archives of classes are kept: each has 100 MB, and there may be several installations."""
+"""Number of earlier archives of classes to keep: each has 100 MB, and there may be several installations."""
 
 
 def _with_second_try(master: str) -> str:
@@ -152,7 +152,7 @@ def _with_second_try(master: str) -> str:
 
 
 TRIES = 2
-"""So often a task is tried on a local master; what a task itself explains is not tried again."""
+"""Number of tries of a task on a local master; an error that the task itself explains is not tried again."""
 
 
 def _submitted_master() -> str:

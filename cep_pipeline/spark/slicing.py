@@ -25,7 +25,7 @@ from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.storage import names_in_file, open_filesystem, read_footer, reading_data
 
 _AS_IN_THE_FILE = pa.schema([])
-"""No attribute was renamed."""
+"""Columns for files in which no attribute was renamed."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _microseconds(value: object) -> int:
 
 
 MOST_ROWS = 1_000_000
-"""No slice reads more events than this, so that the memory of a task does not grow with the day.
+"""Most events that a slice reads, so that the memory of a task does not grow with the day.
 
 Only where the look-back alone is more than half of it does a slice read more: twice its look-back at most."""
 MOST_PIECES = 8_192
@@ -210,7 +210,7 @@ _ROWS_OF_A_PIECE = 4_096
 _Part = list[tuple[RowGroup, Array]]
 """Row groups of one file, and the rows at which the pieces of each begin."""
 _Counted = list[tuple[Array, Array]]
-"""For each row group the times of its pieces' first events, and the counts by type and piece."""
+"""A pair for each row group: the times of its pieces' first events, and the counts by type and piece."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -174,7 +174,7 @@ class _Refusals:
     """Errors of tasks. They reach the driver as they are, when a task is over; through Spark they would be text."""
 
     def zero(self, value: list[tuple[int, CepError]]) -> list[tuple[int, CepError]]:
-        """No error."""
+        """Return the list without errors with which Spark begins."""
         return []
 
     def addInPlace(  # noqa: N802 - the name is PySpark's

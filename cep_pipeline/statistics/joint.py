@@ -46,7 +46,7 @@ from cep_pipeline.statistics.terms import (
 )
 
 SMALLEST = 1e-30
-"""No rate and no selectivity is planned with as less than this."""
+"""Least rate and selectivity that planning uses; smaller ones count as this."""
 
 
 Members = tuple[tuple[str, tuple[int, ...]], ...]

@@ -41,7 +41,7 @@ class NodeCounts:
     shared_with: tuple[tuple[str, int, tuple[str, ...]], ...] = ()
 
     def plus(self, other: NodeCounts) -> NodeCounts:
-        """With what happened at the node over another part of the stream; of peaks the highest stays."""
+        """Add the counts of the node over another part of the stream; of peaks the highest stays."""
         return NodeCounts(
             self.pattern,
             self.clause,

@@ -39,8 +39,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.conjunct_text import conjunct_text
 from cep_pipeline.patterns.normal_form import Clause
@@ -85,7 +83,7 @@ class Observation:
 
     @property
     def what(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Whatever has this in common was observed of the same."""
+        """The clause, variables and conditions; observations that have them in common can be added."""
         return self.clause, self.variables, self.tested
 
     def __add__(self, other: Observation) -> Observation:
@@ -103,7 +101,7 @@ class Observed:
         return bool(self.observations or self.profiles)
 
     def shortened(self, most: int) -> Observed:
-        """With the `most` most frequent temporal orders of each clause only."""
+        """Return only the `most` most frequent temporal orders of each clause, with all else."""
         return replace(self, profiles=tuple(profile.shortened(most) for profile in self.profiles))
 
     def __add__(self, other: Observed) -> Observed:
@@ -132,11 +130,10 @@ class Observed:
         InputError
             `content` is of another version, or something else; `source` names it in the message.
         """
-        from cep_pipeline.documents import check_form
+        from cep_pipeline.documents import reading_form
 
         check_version(content, VERSION, "record of what detection observed", source)
-        check_form(_form(), content, "no record of what detection observed", source, "detect the day again")
-        try:
+        with reading_form(_form(), content, "no record of what detection observed", source, "detect the day again"):
             return cls(
                 tuple(
                     Observation(pattern, clause, tuple(variables), tuple(tested), candidates, passes)
@@ -144,10 +141,6 @@ class Observed:
                 ),
                 tuple(map(OrderProfile.from_json, content["profiles"])),
             )
-        except (ValueError, IndexError) as error:
-            raise InputError(
-                f"{source}: no record of what detection observed: {brief(error)}; detect the day again"
-            ) from error
 
 
 @cache

@@ -25,9 +25,9 @@ from cep_pipeline.patterns.pattern import Pattern
 MOST_ORDERS = 1024
 """Orders that are kept of a clause: all that there can be of 6 variables, and mostly all that there are of more."""
 _COMPARED_PAIRWISE = 7
-"""Up to so many variables, ranks are found by comparing each two; of more, by sorting."""
+"""The ranks of so many variables are found by comparing each two; those of more by sorting."""
 _PACKED = 15
-"""Up to so many variables, an order fits into an int64."""
+"""Most variables whose order fits into an int64."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ LONGEST_US = 2**61
 
 @dataclass(frozen=True, slots=True)
 class PairRanges:
-    """For each first event the range of indices into the second events that it makes pairs with.
+    """Ranges of indices, one a first event, into the second events with which it makes pairs.
 
     Attributes
     ----------

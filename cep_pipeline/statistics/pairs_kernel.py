@@ -24,8 +24,9 @@ def find_ranges(
     high_at: Any,
     itself_at: Any,
 ) -> int:
-    """For each first row where the places end in the second rows that it makes pairs with, and how many pairs there are
-    up to it; returns how many ranges hold the row itself.
+    """Find for each first row the end of the second rows with which it makes pairs, and the number of pairs up to it.
+
+    Returns how many ranges hold the row itself.
 
     All bounds only grow from one first row to the next, so that each is moved over the second rows once. `by_rows` and
     `distance` are those of `slices.order.order_bound` for the events after another one.

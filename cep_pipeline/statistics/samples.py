@@ -48,7 +48,7 @@ MOST_TUPLES = 8192
 """Tuples that are drawn of a scope, at most: finding and testing one takes longer than a pair."""
 
 Condition = PairCondition | JointPairs | TupleCondition | OrderCondition
-"""What is asked of the tuples of a scope."""
+"""A condition that is tested on the tuples of a scope."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from enum import Enum
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.errors import PlanError
 from cep_pipeline.foreign_text import html_table
-from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
@@ -47,7 +46,7 @@ class Source(Enum):
     COMBINED = "combined"
     """A sample and what detection observed, weighed by how sure each is."""
     PRIOR = "prior"
-    """Nothing was measured: a constant by the condition's form."""
+    """A constant by the condition's form: nothing was measured."""
     GIVEN = "given"
     """Set by the caller."""
 
@@ -428,12 +427,11 @@ class StatisticsSnapshot:
         InputError
             `content` is of another version, or no snapshot; `source` names it in the message.
         """
-        from cep_pipeline.documents import check_form
+        from cep_pipeline.documents import reading_form
         from cep_pipeline.statistics.output_profile import OrderProfile
 
         check_version(content, VERSION, "statistics snapshot", source)
-        check_form(_form(), content, "no statistics snapshot", source, "estimate the statistics again")
-        try:
+        with reading_form(_form(), content, "no statistics snapshot", source, "estimate the statistics again"):
             return cls(
                 **{name: content[name] for name in _PLAIN},
                 kind=Kind(content["kind"]),
@@ -455,10 +453,6 @@ class StatisticsSnapshot:
                 order_profiles=tuple(OrderProfile.from_json(entry) for entry in content["order_profiles"]),
                 notes=tuple(content["notes"]),
             )
-        except (ValueError, IndexError) as error:
-            raise InputError(
-                f"{source}: no statistics snapshot: {brief(error)}; estimate the statistics again"
-            ) from error
 
     @cached_property
     def digest(self) -> str:

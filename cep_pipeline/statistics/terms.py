@@ -92,11 +92,11 @@ class PairCondition:
 MOST_LEAVES = 1 << 14
 """Leaves of clauses that are remembered; then they are forgotten, all together."""
 _leaves: dict[tuple[int, str], tuple[Clause, Leaf]] = {}
-"""By the clause, which is held so that no other one gets its id, and the variable: to write a key takes long."""
+"""Cache of keys, which take long to write, by clause and variable. It holds the clause, so that no other has its id."""
 MOST_PAIRS = 1 << 14
 """Conditions over two variables that are remembered in the same way."""
 _pairs: dict[tuple[int, int], tuple[Clause, Conjunct, PairCondition | None]] = {}
-"""By the clause and the conjunct, which are held."""
+"""Cache of conditions on pairs, by clause and conjunct, which are held."""
 
 
 def clauses_read(clause: Clause) -> tuple[Clause, ...]:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_key, split_joints
 from cep_pipeline.statistics.samples import ScopeKeys, Terms
@@ -533,11 +532,12 @@ class WindowedStatistics:
         InputError
             `content` is of another version (`OtherVersion`), damaged, or no state; `source` names it in the message.
         """
-        from cep_pipeline.documents import check_form
+        from cep_pipeline.documents import reading_form
 
         check_version(content, VERSION, "state of statistics", source)
-        check_form(_form(), content, "the state of the statistics is damaged", source, "estimate the statistics again")
-        try:
+        with reading_form(
+            _form(), content, "the state of the statistics is damaged", source, "estimate the statistics again"
+        ):
             whole = {key: value for key, value in content.items() if key != "checksum"}
             if digest_of(whole) != content["checksum"]:
                 raise ValueError("its checksum is that of something else")
@@ -560,10 +560,6 @@ class WindowedStatistics:
             if state._clock is not None:
                 state._clock.read(content["clock"])
             state._check_time()
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise InputError(
-                f"{source}: the state of the statistics is damaged: {brief(error)}; estimate the statistics again"
-            ) from error
         return state
 
     def _check_time(self) -> None:

@@ -198,7 +198,7 @@ def _copy_moment(
     }
 
     def keep_file(path: str, size: int | None) -> None:
-        """Have a file in the backup; a size that is known must be that of the copy."""
+        """Copy a file into the backup unless it is there; a size that is known must be that of the copy."""
         name = path.removeprefix(prefix)
         target = f"{place}/{FILES}/{name}"
         found = there.get(target)
@@ -369,7 +369,7 @@ def restore(
     there = stored_files(location)
 
     def bring(one: tuple[str, StoredCopy]) -> bool:
-        """Have a file in the warehouse; True where it had to be copied."""
+        """Copy a file into the warehouse unless it is there; True where it was copied."""
         name, said = one
         target = f"{location}/{name}"
         if target in there and there[target].size == said.size and _fingerprint(target) == said:

@@ -30,9 +30,9 @@ pc = late_module("pyarrow.compute")
 Array = npt.NDArray[Any]
 
 MOST_COMPARED = 1_000_000
-"""So many events at the end of a day are compared; those before them count as changed."""
+"""Number of events at the end of a day that are compared; those before them count as changed."""
 MOST_TYPES = 100
-"""More types that differ are not told apart."""
+"""If more types than this differ, the last change is not found type by type."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ MOST_SNAPSHOTS = 120
 LEAST_SNAPSHOTS = 80
 """A commit to a table with more snapshots than MOST_SNAPSHOTS expires the oldest, down to LEAST_SNAPSHOTS."""
 PINNED_S = 600.0
-"""Such a commit expires no snapshot that was the current one in this time: a reader may be pinned to it."""
+"""A snapshot that was current in this time is not expired by a commit: a reader may be pinned to it."""
 DEAD_AFTER_S = 3600.0
 """A lease without a heartbeat for so long keeps no snapshot."""
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _PASSES = 5
-"""Where a compaction replaced files in between, nothing is removed, and the next pass looks again."""
+"""Most tries to remove rows: where a compaction replaced files in between, the next try looks again."""
 _COLUMNS_OF_TEXT: Mapping[str, tuple[str, ...]] = {
     "quarantine": ("raw", "reason"),
     SUMMARIES: ("groups", "aggregates", "partial"),

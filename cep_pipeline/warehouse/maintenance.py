@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 LEAST_GRACE_S = 600.0
-"""No commit takes as long as this between writing a file and naming it.
+"""Longest time of a commit between writing a file and naming it.
 
 The drafts of a day lie unnamed for longer, from `preprocess` to `publish`. Those of a run that holds a lease are left
 alone, whatever their age. Between two tasks of an Airflow run nobody holds one: there the grace period has to be longer

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 VERSIONS_COMPARED = 8
-"""So many earlier versions of a day are known by how its events differ from them."""
+"""Number of earlier versions of a day for which it is recorded how its events differ from them."""
 
 
 class StreamTables(StreamReader):

@@ -29,7 +29,7 @@ STUDENT = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.
 SAME = 0.01
 """A mean difference of less is none, however sure."""
 THRESHOLD, INVARIANT = "constant threshold", "invariants"
-"""By the t, and by the d, that was the best one on other data."""
+"""Decision functions with the threshold t, and with the distance d, that was the best one on other data."""
 
 
 class Place(StrEnum):
@@ -184,7 +184,7 @@ class Tuned:
         return [seconds(row, self.name_of(decision, place)) for place, row in enumerate(self.case.rows)]
 
     def ahead_of(self, one: str, other: str, seconds: Seconds = all_seconds) -> Interval:
-        """How many times the seconds of one decision function another one takes."""
+        """Return the ratios of the seconds of the other decision function to those of `one`, as an interval."""
         pairs = zip(self.seconds(one, seconds), self.seconds(other, seconds), strict=True)
         return interval_of([theirs / own for own, theirs in pairs])
 

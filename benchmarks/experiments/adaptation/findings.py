@@ -263,7 +263,7 @@ def share_range(shares: Iterable[float]) -> str:
 
 
 def _over(case: Case, one: str, other: str) -> Interval:
-    """How many times the seconds of the other one a decision function takes."""
+    """Return the ratios of the seconds of decision function `one` to those of the other, as an interval."""
     return interval_of([all_seconds(row, one) / all_seconds(row, other) for row in case.rows])
 
 

@@ -42,7 +42,7 @@ SEARCH_STEPS = 20_000
 MADE_COUNTS = 2
 """Making a partial match is so many tries; a try is an event that is tested on a partial match."""
 CALIBRATION_JOBS, CALIBRATION_EVENTS, CALIBRATION_SIZE, CALIBRATION_WINDOWS_S = 12, 2_000, 5, (20, 20, 200)
-"""Of the runs that tell the cost of a unit of work."""
+"""Sizes of the runs that tell the cost of a unit of work."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class JobSuccession:
             self._ran[key] = run_plan(part, self._jobs[key[2]], self._by, plan, self._snapshots[0])
 
     def _patterns_switched(self, of: _Outcome) -> tuple[int, int]:
-        """How often a pattern has another plan than in the job before, and how often the same one."""
+        """Count how often a pattern has another plan than in the job before, and how often the same one."""
         switched = stays = 0
         for (number, one, job), (_, other, following) in pairwise(of.used):
             if following > job:

@@ -143,7 +143,7 @@ def _parameters(cases: Sequence[Case], sizes: Sizes) -> Iterator[str]:
 
 
 def _largest_is_best(cases: Sequence[Case], names: Sequence[str]) -> int:
-    """How many cases take least time with the last of these decision functions."""
+    """Count the cases that take least time with the last of these decision functions."""
     means = ([fmean(all_seconds(row, name) for row in case.rows) for name in names] for case in cases)
     return sum(min(of) == of[-1] for of in means)
 

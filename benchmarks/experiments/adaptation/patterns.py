@@ -25,7 +25,7 @@ SEQUENCES = 0.6
 TRIED = 2
 """Matches are counted in one of so many jobs."""
 MOST_DRAWS = 20
-"""So many times as many patterns are drawn as a set has, at most."""
+"""Most patterns that are drawn, for each pattern of a set."""
 
 
 class PatternDrawing:
@@ -65,7 +65,7 @@ class PatternDrawing:
         return pattern
 
     def many(self, number: int, sizes: tuple[int, ...]) -> list[Pattern]:
-        """So many patterns of these sizes with few matches: together half as many as there are events, at most."""
+        """Draw `number` patterns of these sizes with few matches: together at most half as many as there are events."""
         some = pa.concat_tables(self._stream.jobs[::TRIED])
         pairs = [
             tuple(map(str, self._random.choice(self._stream.types, 2, replace=False))) for _ in range(SHARED_PAIRS)

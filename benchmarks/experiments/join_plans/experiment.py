@@ -27,7 +27,7 @@ from cep_pipeline.planning.explain.compare import PlannerResult, compare_planner
 from cep_pipeline.statistics import estimate_statistics
 
 CHAIN, TREE, FUSED = "lazy_chain_nfa", "evaluation_tree", "fused"
-"""What runs orders, what runs trees, and what stands beside them."""
+"""The mechanism that runs orders, the one that runs trees, and one to compare them with."""
 FUSED_PLANNER, FUSED_COST = "dp_left_deep", "kernel"
 ORDERS = tuple(name for name in PLANNERS if not PLANNERS[name].makes_trees)
 TREES = tuple(name for name in PLANNERS if PLANNERS[name].makes_trees)
@@ -37,7 +37,7 @@ PATTERNS, LARGE, ALPHA, STRATEGY = "patterns", "large", "alpha", "strategy"
 """Parts: figures 4 to 16; 17; 18; 19."""
 ANY, CONTIGUOUS = "skip till any match", "contiguity"
 STRATEGIES = (ANY, CONTIGUOUS)
-"""How figure 19 is run by all plans: contiguity becomes conditions on the numbers of events. The strategy that JQPG
+"""Strategies by which all plans run figure 19: contiguity becomes conditions on the numbers of events. What JQPG
 section 6.2 calls skip till next match is left out: no plan of ours binds events to one partial match only."""
 NFAB = "nfab"
 

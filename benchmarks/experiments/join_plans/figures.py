@@ -227,7 +227,7 @@ def correlation_of(plans: Sequence[Row], cause: str, with_throughput: bool = Tru
 
 
 def dearer_is_slower(plans: Sequence[Row]) -> float:
-    """Of two plans of a pattern, one dearer by half or more: how often the dearer one is also the slower one."""
+    """Return how often the dearer one of two plans of a pattern, by half or more, is also the slower one."""
     by_pattern: dict[tuple[object, ...], list[Row]] = {}
     for row in plans:
         by_pattern.setdefault(tuple(row.get(name) for name in ("set", "size", "number")), []).append(row)

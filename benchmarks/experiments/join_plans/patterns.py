@@ -23,7 +23,7 @@ LEAST_SELECTIVITY, GREATEST_SELECTIVITY = 0.002, 0.88
 MOST_KLEENE_EVENTS = 8.0
 """The most events of a list in a window: lists double with each one."""
 PAIRS = 2_000
-"""Of differences, by which it is chosen what a condition compares them with."""
+"""Number of pairs of differences by which the constant of a condition is chosen."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _operator(
 
 
 def _margin(random: np.random.Generator, stream: JoinStream, one: int, other: int) -> float:
-    """By how much a difference has to be above the other one, so that as many pairs pass as is drawn."""
+    """Choose the margin by which a difference has to be above another one, so that the drawn share of pairs passes."""
     selectivity = math.exp(random.uniform(math.log(LEAST_SELECTIVITY), math.log(GREATEST_SELECTIVITY)))
     of_pairs = random.choice(stream.differences[other], PAIRS) - random.choice(stream.differences[one], PAIRS)
     return float(np.quantile(of_pairs, 1 - selectivity, method="higher")) - 1e-6

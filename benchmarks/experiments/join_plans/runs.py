@@ -14,7 +14,7 @@ from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 
 FEW_EVENTS = 500
-"""By a run over so many, all code is compiled that the runs need: the limit is on what plans do."""
+"""Number of events over which plans run first, so that compiling their code does not count against the limit."""
 
 
 def measure_within(

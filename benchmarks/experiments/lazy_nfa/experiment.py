@@ -23,7 +23,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 
 WINDOW_S = 1
-"""About as long as the frequent stocks take to trade once or a few times, as in the paper's minutes."""
+"""Length of a window, in which the frequent stocks trade once or a few times, as in the paper's minutes."""
 THRESHOLD = 0.5
 """Least correlation of the price histories of neighbours."""
 STOCK_OF = {"a": FREQUENT[0], "b": FREQUENT[1], "c": RARE}
@@ -90,7 +90,7 @@ EAGER = Contender("eager NFA", "eager_nfa")
 TREE = Contender("tree NFA", "lazy_tree_nfa", options=("smallest_counter",))
 """The tree NFA of the paper, by which its findings are judged."""
 OWN_TREE = Contender("tree NFA by expected tests", "lazy_tree_nfa")
-"""What `lazy_tree_nfa` does by itself: counters and the shares of events that passed decide."""
+"""The own way of `lazy_tree_nfa`: counters and the shares of events that passed decide."""
 CHAINS = tuple(
     Contender(f"chain {order}", "lazy_chain_nfa", order)
     for order in sorted(("".join(letters) for letters in permutations("abc")), key=lambda order: order.index("c"))

@@ -32,7 +32,7 @@ KINDS: Mapping[str, tuple[Sharing, str]] = {
 CHANGED = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 """Shares of the patterns that have another order or tree than the cheapest one by itself."""
 DRAWN = 3
-"""So many orders or trees are drawn for each of them, of which the cheapest counts: others would take minutes."""
+"""Number of orders or trees that are drawn for each, of which the cheapest counts: others would take minutes."""
 RUNS = 3
 
 

@@ -159,7 +159,7 @@ class _Streams:
 
     @property
     def descriptions(self) -> dict[str, str]:
-        """For people."""
+        """Descriptions of the streams, for people."""
         return {name: self.named(name).description for name in STREAMS}
 
 
@@ -235,7 +235,7 @@ def _workload_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell
 
 
 def _counted(shape: Shape, length: int, stream: WorkloadStream) -> Shape:
-    """With a count window: how many events that is depends on the stream, which is made when it is asked for."""
+    """Return the shape with a count window. Its length depends on the stream, which is made when it is asked for."""
     return replace(shape, window=f"{events_of_window(stream, length)} events")
 
 

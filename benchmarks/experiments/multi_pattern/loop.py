@@ -58,7 +58,7 @@ class LoopRan:
     report: AdaptationReport
 
     def figures(self, name: str) -> dict[str, Figure]:
-        """For a row: `seconds` are those of detection, with the making of networks for each stretch of a plan."""
+        """Return a row's figures. `seconds` are those of detection, with the networks made for each stretch."""
         total, nodes = self.report.total, self.report.metrics.nodes
         return {
             f"{name}:seconds": total.detecting,

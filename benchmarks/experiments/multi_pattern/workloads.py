@@ -40,8 +40,8 @@ DEAREST = 20_000.0
 MOST_MATCHES = 3.0
 """Matches in such a window that it may be expected to have: they cost the same by any plan."""
 MORE_MATCHES = 5.0
-"""So many times as many it may really have; conditions that share a variable pass together more often than their
-selectivities say, and readings come at once."""
+"""Most matches that it may really have, as a multiple of those expected: conditions that share a variable pass together
+more often than their selectivities say, and readings come at once."""
 PAIRS = 2_000
 """Pairs of differences, by which it is chosen what a condition compares them with."""
 MOST_DRAWS = 2_000

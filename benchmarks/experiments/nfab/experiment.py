@@ -28,7 +28,7 @@ MERGING, MATCHING, BACKTRACKING, NON_OVERLAPPING = "merging", "matching", "backt
 MATCHING_BACK, MATCHING_APART, GROWING = "matching, backtracking", "matching, non-overlapping", "growing windows"
 """Parts: experiments 1 and 5; 6; 3; 4; 3 and 4 in matching alone; and 2."""
 LARGEST_STEP = 1
-"""By which a price changes. The paper does not say; with 1 as many runs are merged in its smallest window as there
+"""Largest change of a price. The paper does not say it; with 1 as many runs are merged in its smallest window as there
 (48% in table 3), since runs begin at a price that is passed slowly, and its matches are as long (table 2)."""
 
 

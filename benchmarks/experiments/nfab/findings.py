@@ -305,7 +305,7 @@ def _growing(rows: Sequence[Row], query: str) -> list[Row]:
 
 
 def _slower(rows: Sequence[Row], queries: Collection[str]) -> list[float]:
-    """How many times as long backtracking takes as the basic algorithm, for all results."""
+    """Return the time of backtracking as a multiple of the basic algorithm's, for all results."""
     own = rows_of(rows, part=BACKTRACKING, algorithm=BACKTRACK)
     return [1 / number(row, "ratio") for row in own if row["query"] in queries]
 

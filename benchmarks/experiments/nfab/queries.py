@@ -20,7 +20,7 @@ PREDICATES: Mapping[str, str] = {
 }
 """The iterator predicates of table 1."""
 LONGER = "*"
-"""Behind the name of a predicate: the pattern goes on with an event c, which most runs fail to find (experiment 4)."""
+"""Suffix of a predicate's name: the pattern goes on with an event c, which most runs fail to find (experiment 4)."""
 ALL, NON_OVERLAP = "ALL", "NON_OVERLAP"
 """Values of OUTPUT."""
 

@@ -30,7 +30,7 @@ ALGORITHMS = (BASIC, MERGE, BACKTRACK)
 LEAST_ROUNDS, MOST_ROUNDS, LEAST_S, SLOW_S = 5, 15, 1.5, 4.0
 """Algorithms run in turn so often, and on until so many seconds were measured; one that takes long runs once."""
 WINDOW = "@"
-"""Between an algorithm and the window, in the names of figures that were measured for several windows in turn."""
+"""Separator of algorithm and window in the names of figures that were measured for several windows in turn."""
 
 
 def is_there(algorithm: str) -> bool:

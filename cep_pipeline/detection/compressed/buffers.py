@@ -554,7 +554,7 @@ class _PlainValues:
 
     @property
     def mean_size(self) -> int:
-        """About so many bytes an event."""
+        """Estimated bytes of an event."""
         return 1 + self.size if self.size else 5 + 2 * len(self.letters) // len(self.bounds)
 
 
@@ -897,7 +897,7 @@ class Graph:
 
     @classmethod
     def together(cls, graphs: Sequence[Graph]) -> Graph:
-        """Several graphs as one."""
+        """Join several graphs to one."""
         if len(graphs) == 1:
             return graphs[0]
         shifts = np.cumsum([0, *(graph.nodes for graph in graphs)])[:-1].tolist()
@@ -937,7 +937,7 @@ class GraphBuilder:
         self.rewind((0, 0, 0))
 
     def nodes(self, count: int) -> Array:
-        """So many new nodes, which come after all others."""
+        """Add `count` nodes behind all others and return their numbers."""
         self._nodes += count
         return np.arange(self._nodes - count, self._nodes)
 

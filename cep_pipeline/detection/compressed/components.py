@@ -33,7 +33,8 @@ _EXTREMES = {
     Comparator.GE: (True, False),
     Comparator.EQ: (None, None),
 }
-"""Of the left and the right side the extreme that decides: whether it is the least one; None: all are equal."""
+"""Comparison -> for its left and right side True if the least value decides, False if the largest one does; None: all
+values are equal."""
 
 
 Mention = Reference | Length | Aggregate

@@ -357,7 +357,7 @@ def from_bits(bits: Array, like: Column) -> Column:
 
 
 def equal_rows(events: ColumnSource, attributes: Iterable[str], rows: Array, size: int) -> Array:
-    """For each event the first one of `rows` with the same values, so that runs over equal events are equal.
+    """Return for each event the first one of `rows` with the same values, so that runs over equal events are equal.
 
     Returns
     -------

@@ -981,7 +981,7 @@ def _lowest_bit(typing_context: Any, word: Any) -> Any:
 
 @njit(inline="always")
 def _place_of(number: int, numbers: Any, count: int) -> int:
-    """Where a number stands among so many that ascend."""
+    """Find a number among `count` ascending ones; returns its place."""
     low, high = 0, count - 1
     while low < high:
         middle = (low + high) // 2

@@ -51,7 +51,7 @@ EDGES_AT_ONCE = 1 << 25
 MOST_OF_ENDS = 2
 """Lanes of ends may read so many times the events that lanes of beginnings do."""
 MOST_VARIABLES = 10
-"""There are tables of all sets of so many variables."""
+"""Most variables for which tables of all their sets are made."""
 ROOM_FOR_EDGES, ROOM_FOR_ENDS, ROOM_FOR_RUNS = 1 << 18, 1 << 16, 1 << 10
 """Room that is there at first; a lane that needs more has it."""
 WORK_AT_ONCE = 1 << 25

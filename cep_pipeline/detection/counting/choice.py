@@ -57,7 +57,7 @@ Finding removes the events that are in no match first. Where conditions of one e
 leaves a much smaller part of the combinations than a sample of pairs tells.
 """
 CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
-"""How long it takes to find matches for each candidate, or where negation rejects most of them; and a sweep at all."""
+"""Time to find matches, a candidate, without and with negation, which rejects most of them; fixed time of a sweep."""
 SUMMARIZED_NS = 40.0
 """Time to list a match and to add what SUMMARIZE reads of it, in ns."""
 STAR_NS = 100.0
@@ -65,8 +65,8 @@ STAR_NS = 100.0
 ELEMENT_NS = 3.5
 """Time to count lists of compared neighbours for each element between two single events, in ns."""
 STEP_NS, STATE_NS, JOINING_NS, AROUND_NS, BEHIND_NS = 60.0, 4.0, 350.0, 1200.0, 600.0
-"""How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two; and
-behind 64 first events.
+"""Times of a sweep for each event: without a comparison, and for each pair of its states; with one comparison; with
+two; and behind 64 first events.
 
 With two the sweep has to be that much faster, since the first one leaves candidates out early where matches are found.
 """
@@ -668,7 +668,7 @@ def _share_of_window(of: ClauseSlice) -> float:
 
 
 def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) -> float:
-    """About how many candidates are tested where matches are found, by what a window holds on average.
+    """Estimate the candidates that are tested to find matches, by the events that a window holds on average.
 
     Parameters
     ----------

@@ -138,7 +138,7 @@ STEPS_AT_ONCE = 1 << 15
 MOST_TREE_BYTES = 1 << 28
 """Largest size of trees over the values in a window."""
 FEW_LANES = 8
-"""So many lanes have trees of their width, which are smaller."""
+"""Number of lanes up to which trees are only as wide as there are lanes."""
 _MERSENNE_BITS = 61
 _MERSENNE = 2**_MERSENNE_BITS - 1
 

@@ -154,9 +154,9 @@ FIRST_CAPACITY, FIRST_CELLS, FIRST_ELEMENTS = 1 << 8, 1 << 10, 1 << 18
 MOST_WORDS = 1 << 31
 """The most words of the instances of a state: 8 GB."""
 NO_KEY = -2
-"""No event has this key."""
+"""A key that no event has."""
 MOST_LIVES = 1 << 24
-"""Up to so many numbers are kept of how many instances of each state are alive after each event."""
+"""Most numbers of living instances that are kept by event and state; else only their sums are kept, by event."""
 
 _read_events = NativeKernel(
     "cep_pipeline.detection.eager_nfa.kernel",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FINISHED, GO_ON, STATE_FULL, RING_FULL, FOUND_FULL = range(5)
-"""What the kernel returns: all is read; drain the matches and call again; grow what is full and call again."""
+"""Results of the kernel: all is read; drain the matches and call again; grow the array that is full and call again."""
 
 STATE_WORDS = 7
 ADDRESS, CAPACITY, COUNT, OLD_COUNT, TOUCHED, LIMIT, STATE_KEY = range(7)

@@ -187,7 +187,7 @@ class KernelRun:
         counters.later.append(lambda later: count_levels(pattern, clause, tally.counts(), later))
 
     def tests_alone(self) -> list[tuple[int, Callable[[], int]] | None]:
-        """For each level the conjuncts on its variable alone, as `Tally` has them."""
+        """Return for each level the conjuncts on its variable alone, as `Tally` has them."""
         alone: list[tuple[int, Callable[[], int]] | None] = []
         of_names = self._cache.once(("alone", self.order), self._conjuncts_alone)
         for name, conjuncts in zip(self.order, of_names, strict=True):
@@ -199,7 +199,7 @@ class KernelRun:
         return alone
 
     def _conjuncts_alone(self) -> tuple[int, ...]:
-        """For each variable how many conjuncts there are on it alone."""
+        """Count for each variable the conjuncts on it alone."""
         return tuple(sum(conjunct.variables == {name} for conjunct in self.clause.conjuncts) for name in self.order)
 
     def prepare(self) -> None:

@@ -922,7 +922,7 @@ class _Followers(_Counting):
         self.jump(leave)
 
     def write(self, at: str) -> None:
-        """Nothing more."""
+        """Write nothing more."""
 
     def _add(self, word: str, mask: str, chunk: str, start: str) -> None:
         bits = self.value(f"zext i32 {mask} to i64")

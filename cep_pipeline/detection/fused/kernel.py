@@ -173,7 +173,7 @@ def run_words(
 
 
 def search_places(shape: Shape, arguments: Arguments, prefix: Array, program: ShapeProgram | None = None) -> Array:
-    """For each row of the prefix the place that the shape's search finds, or -1.
+    """Return for each row of the prefix the place that the shape's search finds, or -1.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def search_places(shape: Shape, arguments: Arguments, prefix: Array, program: Sh
 
 
 def count_lists(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
-    """For each row of the prefix what the shape counts: candidates, or lists, of which -1 are more than `MOST_LISTS`.
+    """Count for each row of the prefix the shape's candidates, or its lists (-1: more than `MOST_LISTS`).
 
     Parameters
     ----------

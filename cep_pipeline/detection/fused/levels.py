@@ -449,7 +449,7 @@ class Levels:
 
     @property
     def decided(self) -> list[bool]:
-        """For each level whether nothing but its `tested` conjuncts decides which candidates pass."""
+        """Return for each level True if only its `tested` conjuncts decide which candidates pass."""
         owned = len(self.views) - 1 if self.planned.first_owned is not None else None
         return [0 < level != owned and not others for level, others in enumerate(self._other_tests)]
 

@@ -78,7 +78,7 @@ from cep_pipeline.slices.routines import padded_copy
 from cep_pipeline.slices.views import View, clause_cache_of, implied_by, row_values_of, times_are_plain
 
 FEW_NUMBERS, NUMBERS_A_CANDIDATE = 1 << 16, 1
-"""So many numbers of blocks are made for any run, and for each candidate that is tested in it."""
+"""Most numbers of blocks that are made: the larger one of `FEW_NUMBERS` and a number for each tested candidate."""
 T = TypeVar("T")
 PAIRS_AT_ONCE = 1 << 20
 """Pairs of a partial match and an event that are evaluated together, unless one match has more."""
@@ -255,7 +255,7 @@ class _EndColumn:
 
 @dataclass(eq=False)
 class _NearestColumn:
-    """For each event of one level the place of the nearest event that rejects, as a column.
+    """A column with the place of the nearest event that rejects, for each event of one level.
 
     It is beyond all places, or -1 where the last one is searched, if there is none.
 
@@ -614,7 +614,7 @@ class LevelNegation:
         return RemadeColumn((level, self.number), values, values) if self._remade else None
 
     def _nearest(self, anchor: int, search: RangeResult) -> _NearestColumn:
-        """For each event of a level the nearest one that rejects by the conjuncts."""
+        """Return for each event of a level the nearest one that rejects by the conjuncts."""
         forward = search is RangeResult.FIRST
 
         def make() -> _NearestColumn:

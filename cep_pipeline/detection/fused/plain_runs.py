@@ -106,7 +106,7 @@ MOST_CANDIDATES, MOST_MATCHES = 1 << 17, 1 << 12
 MOST_SEARCHED = 1 << 20
 """Events that may have to be read in a search for those that reject, up to which it is made here."""
 LEFT_OUT = 16
-"""So many slices a run is not tried again that had too much to do."""
+"""Number of slices for which a run is not tried again after it had too much to do."""
 MOST_RUNS = 1 << 13
 """Runs whose words are kept, of all sets of patterns; the sets not run for longest go first."""
 

@@ -90,7 +90,7 @@ COMPARATORS = {
 _TURNED = {LT: GT, LE: GE, GT: LT, GE: LE, EQ: EQ, NE: NE}
 
 COLUMN, CONSTANT, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(9)
-"""What a term's words compute, three words each: the code and up to two operands."""
+"""Codes of a term's words. An operation has three words: its code and up to two operands."""
 OPERATIONS = {"negative": NEGATIVE, "abs": ABSOLUTE, "sqrt": ROOT, "+": PLUS, "-": MINUS, "*": TIMES, "/": DIVIDE}
 TERM_WORDS, LEVEL_WORDS, SIMPLE_WORDS = 3, 4, 6
 HASH_FACTOR = 0x9E3779B97F4A7C15

@@ -40,7 +40,7 @@ from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.slices.views import View
 
 FEWEST_EVENTS = 1 << 9
-"""Among so many events ranges are read."""
+"""Number of events up to which ranges are read and not searched."""
 FEWEST_ROWS = 8
 """Partial matches that differ in their last event alone, for a search of them together to pay."""
 SAMPLED = 256

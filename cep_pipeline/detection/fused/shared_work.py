@@ -144,8 +144,8 @@ MOST_BYTES = 1 << 27
 """Partial matches are stored up to this size together; those that were not asked for longest go first."""
 MOST_BYTES_OF_ONE = MOST_BYTES // 4
 ENTRY_NS, CANDIDATE_NS, STORED_NS, RUN_NS = 10.0, 1.0, 6.0, 1_000_000.0
-"""What it costs to enter a range, to test a candidate, to write and read back one event of a stored partial match, and
-to prepare a run of its own; what storing saves is reckoned by these."""
+"""Costs of entering a range, of testing a candidate, of writing and reading back one event of a stored partial match,
+and of preparing a separate run. The gain of storing is estimated by these."""
 
 ROWS_AT_ONCE = 1 << 16
 """Partial matches in a block while they are found."""

@@ -17,8 +17,8 @@ must have two elements for there to be anything to test, or -1.
 """
 
 SLOT, NEWEST, PREVIOUS, FIRST = range(4)
-"""How a register gets its row from a slot: it is the row (or the newest cell itself); the row of the newest cell, of
-the cell before it, or of the first one."""
+"""Ways in which a register gets its row from a slot: it is the row (or the newest cell itself); the row of the newest
+cell, of the cell before it, or of the first one."""
 CHOOSER_WORDS = 5
 """Variable, kind, register of the row, of the row before it, and of the cell before it."""
 ELEMENT, INDEX = range(2)
@@ -121,7 +121,7 @@ stands behind them, a whole one behind the count.
 """
 
 UNRELATED, EARLIER, LATER = range(3)
-"""How the events of one variable stand to those of another: in no order, before them, after them."""
+"""Relation of the events of one variable to those of another: in no order, before them, after them."""
 MAY_SHARE = 4
 """Added where one event may have the types of both variables."""
 

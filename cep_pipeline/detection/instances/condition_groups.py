@@ -1,4 +1,4 @@
-"""Which conjuncts of a clause become testable with which step of a mechanism, whatever the events are.
+"""Group the conjuncts of a clause by the step of a mechanism with which they become testable, without the events.
 
 A mechanism says at which *moments* its instances are, before and after a step, and gets the number of the group of
 conjuncts that become testable with the step. `program.py` writes the groups over the events of a slice.

@@ -81,7 +81,7 @@ def truths_as_reals(events: PreparedEvents, atom: Atom) -> Array:
 
 
 def comparable_columns(events: PreparedEvents, left: Expression, right: Expression) -> tuple[Array, Array]:
-    """Both sides of a comparison as float64 that compare as they do, NaN where they are unknown."""
+    """Return both sides of a comparison as float64 that compare as they do, NaN where they are unknown."""
     columns = [column_of(events, side) for side in (left, right)]
     if all(map(is_exact, columns)):
         return reals_of(events, left), reals_of(events, right)

@@ -71,7 +71,7 @@ class StreamRules:
 
     @cached_property
     def _negated(self) -> tuple[Array, Array, Array]:
-        """For each negated variable: its candidates, how many of them have rows below each row, and three words."""
+        """Return for each negated variable its candidates, the number of them below each row, and three words."""
         if not self.clause.negated:
             return _NO_NEGATION
         parts, words = [], []

@@ -7,7 +7,7 @@ GOING_ON, FINISHED, OUTPUT_FULL, NEW_STATE, POOL_FULL, STACK_FULL, CELLS_FULL, P
 a state is reached for the first time, the pool of instances, the stack or the ring of cells must grow, or the call has
 taken `STEPS_A_CALL` steps."""
 STEPS_A_CALL = 1 << 23
-"""After so many steps a call returns, so that a run can be interrupted."""
+"""Steps after which a call returns, so that a run can be interrupted."""
 
 ARRIVAL, REPLAY, TAKING, WAITING, GROWING = range(5)
 """Ways to handle an event: it arrives; a new root variable searches the input buffer; and for each variable that the
@@ -52,7 +52,7 @@ NO_ROW = 2**31 - 1
 """Greater than every row."""
 
 PRIOR = 8.0
-"""So many tests with the share of all conjuncts are added to those of one, which may be few."""
+"""Tests with the average share of all conjuncts that are added to those of one conjunct, which may be few."""
 REGISTERS = 34
 (
     VARIABLES,

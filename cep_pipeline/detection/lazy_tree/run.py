@@ -113,7 +113,7 @@ class States:
         return state
 
     def _scoping(self, before: tuple[int, ...], slot: int) -> tuple[list[int], list[int]]:
-        """Between which bound variables the events of a variable lie (DEBS'15 section 5).
+        """Return the bound variables before and after which the events of a variable lie (DEBS'15 section 5).
 
         The paper has one variable on each side, as sequences have; in a partial order they are the last ones of those
         that come before, and the first ones of those that come after.

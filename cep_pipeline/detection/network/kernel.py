@@ -105,7 +105,7 @@ def are_distinct(view: View, at: int) -> bool:
 
 @njit(error_model="numpy")
 def scan_bounds(w: Any, view: View, at: int, row: int) -> tuple[int, int, int]:
-    """Between which rows the newest event lies of what can be joined with the tuple under test.
+    """Return bounds of the row of the newest event of the tuples that can be joined with the one under test.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ class Ascents:
 
     @cached_property
     def _precedes(self) -> tuple[tuple[bool, ...], ...]:
-        """For each positive variable: it comes before each of them."""
+        """Return for each two positive variables True if the first one comes before the second."""
         names = [variable.name for variable in self._clause.positive]
         precedence = self._clause.precedence
         return tuple(tuple((one, other) in precedence for other in names) for one in names)

@@ -38,7 +38,7 @@ Place = tuple[str, int, tuple[str, ...]]
 
 @dataclass(eq=False)
 class Edge:
-    """From a node up to one that is made of it.
+    """A connection from a node up to one that is made of it.
 
     Attributes
     ----------

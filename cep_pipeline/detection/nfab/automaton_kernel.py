@@ -475,7 +475,7 @@ def backtrack(words: Any) -> int:
 
 @njit(error_model="numpy")
 def _bound(words: Any, place: int, finishes: int) -> None:
-    """If runs are pruned and a run was finished at a place, let no run read an event behind it."""
+    """Let no run read an event behind a place where a run was finished, if runs are pruned."""
     machine = machine_at(words)
     if machine.options & at.PRUNING and machine.control[at.FINISHES] > finishes:
         machine.control[at.MATCHED] = place + 1

@@ -273,7 +273,7 @@ def forget_all(buffer: Buffer) -> None:
 def compatible_place(
     buffer: Buffer, versions: Versions, state: int, event: int, prefix: int, digit: int, guess: int
 ) -> int:
-    """Behind how many pointers of an event the one stands that is compatible with a version.
+    """Return the place among the pointers of an event of the one that is compatible with a version.
 
     Parameters
     ----------

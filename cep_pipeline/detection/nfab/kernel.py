@@ -239,7 +239,7 @@ def _completed_hold(code: Code, cells: Cells, tests: Any, variable: int, slots: 
 
 
 def link(variables: int, size: int, fits_at: Any, links_at: Any) -> int:
-    """For each variable and place the next place behind it that fits the variable, or `size`."""
+    """Write for each variable and place the next place behind it that fits the variable, or `size`."""
     fits = carray(fits_at, (variables, size))
     links = carray(links_at, (variables, size))
     for variable in range(variables):

@@ -62,7 +62,7 @@ class MatchBuffer:
         self.size *= 2
 
     def words(self) -> list[int]:
-        """For `buffer.buffer_at`."""
+        """Return the words for `buffer.buffer_at`."""
         return [address(self.stacks), address(self.pointers), address(self.starts), self.size - 1, self.states]
 
 
@@ -86,7 +86,7 @@ class VersionNumbers:
         self.size *= 2
 
     def words(self) -> list[int]:
-        """For `versions.versions_at`."""
+        """Return the words for `versions.versions_at`."""
         return [address(self.ends), address(self.prefixes), self.size - 1]
 
 
@@ -200,7 +200,7 @@ class FinishedMatches:
             words[place] = address(array)
 
     def grow_finished(self) -> None:
-        """More room for finished runs."""
+        """Double the room for finished runs."""
         self.finished = _longer(self.finished, 2 * len(self.finished))
 
     def drain(self) -> tuple[Array, Array, Array]:

@@ -11,4 +11,4 @@ MATCHED, KILLED, EXPIRED = range(3)
 ended."""
 
 CELLS = 11
-"""Where the words of the ring of cells begin, behind those of the program (`instances`)."""
+"""Place of the words of the ring of cells, behind those of the program (`instances`)."""

@@ -45,7 +45,7 @@ from cep_pipeline.slices.views import clause_cache_of, may_match
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 SPARSE = 8
-"""With fewer runs than one for so many events, sorting their ends is faster than going through all events."""
+"""Events for each run from which on sorting the ends of runs is faster than going through all events."""
 
 
 @dataclass

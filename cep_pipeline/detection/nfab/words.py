@@ -117,8 +117,8 @@ BUFFER = CODE + 11
 VERSIONS = BUFFER + 5
 RULES = VERSIONS + 3
 NUMBER = RULES + 15
-"""Where the words of lists' cells, of the conditions, of the match buffer, of version numbers and of negation begin,
-and how many there are."""
+"""Places of the words of lists' cells, of the conditions, of the match buffer, of version numbers and of negation, and
+the number of all words."""
 
 CONTIGUOUS, COMPARES_CLOCKS, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING, PRUNING = (
     1 << bit for bit in range(9)
@@ -151,7 +151,7 @@ matches are not constructed; runs are followed one at a time; a match ends all o
     MATCHED,
     CONTROL_WORDS,
 ) = range(22)
-"""Of CONTROL: the next start, the place that is read and where its group ends; the free and the living runs; the
+"""Places in CONTROL: the next start, the place that is read and where its group ends; the free and the living runs; the
 finished runs and how many of them are written, what of one waits on its stack, and the elements and matches written;
 then the runs started and merged, and the events read by runs and read again by runs that were postponed. For
 backtracking: the single run (1 more than its number) and what is left for it to do, the height of the stack, and the
@@ -162,7 +162,7 @@ behind which all runs are pruned (0: none has)."""
 DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, VERSIONS_FULL, FINISHED_FULL, PAUSED = range(8)
 """Why a kernel returns; the last: a call has shown events to `RUNS_A_CALL` runs."""
 RUNS_A_CALL = 1 << 22
-"""After so many runs that an event was shown to a call returns, so that a run can be interrupted."""
+"""Runs that an event was shown to after which a call returns, so that detection can be interrupted."""
 
 FINISHED_WORDS = 3
 VALUE_WORDS = 4

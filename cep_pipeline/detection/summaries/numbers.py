@@ -80,9 +80,9 @@ from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.slices.views import leaf_view
 
 MOST_COUNTS = 1 << 12
-"""More counts than these are not made for one summary."""
+"""Most counts that are made for one summary."""
 LISTED_NS, LEAST_S = 200.0, 0.1
-"""How long it takes to list a match; what takes longer than to list them all, and this long, is not counted."""
+"""Time to list a match, and the least limit: counting stops where it takes longer than listing, and than this."""
 _INTERVAL, _LENGTH = "\0interval", "\0length"
 _COMPARED: dict[Comparator, Callable[[Array, int], Array]] = {
     Comparator.EQ: np.equal,
@@ -204,7 +204,7 @@ class RowsOfNumbers:
         return max(LEAST_S, LISTED_NS * 1e-9 * self._listed)
 
     def _counts_of_a_row(self) -> float:
-        """About how many numbers one row is made of."""
+        """Estimate the number of counts of which one row is made."""
         total = 1.0
         for aggregate, values in self._aggregates:
             if isinstance(values, _OfTwo):
@@ -794,7 +794,7 @@ _ENDS: dict[Comparator, tuple[int | None, int | None]] = {
     Comparator.GE: (0, None),
     Comparator.GT: (1, None),
 }
-"""How much greater than a number the least and the greatest length are that compare so with it."""
+"""Comparison of a length with a number -> the least and the greatest length that fulfil it, less the number."""
 
 
 def _element_of(variable: str) -> str:

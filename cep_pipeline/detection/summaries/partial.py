@@ -34,9 +34,9 @@ _MONDAY_US = 946_857_600_000_000
 FRACTION_BITS = 1074
 """Every float64 is a whole multiple of 2 to the minus this."""
 _AT_ONCE = 1 << 20
-"""So many halves of int64 numbers have a sum that float64 holds exactly."""
+"""Most halves of int64 numbers whose sum float64 surely holds exactly."""
 _SUMS_A_NUMBER, _FEW_SUMS = 2, 64
-"""So many sums, by group and exponent, are made for each number whether any has that exponent or not."""
+"""A table of sums by group and exponent may have two sums for each number and 64 more; else only used ones are made."""
 _WORD = 31
 """Bits of a weight that are multiplied at once: the product with half an int64 number is an int64 number."""
 _FEW = 4

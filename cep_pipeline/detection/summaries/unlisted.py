@@ -63,9 +63,9 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_of, view_of_leaf
 
 FEW_MATCHES = 1 << 20
-"""So many matches are listed in less time than most summaries take without."""
+"""Number of matches that are listed in less time than most summaries take without a list."""
 MATCHES_OF_ONE = 2
-"""So many matches take more time than one partial match that stands for all of them."""
+"""Matches for each partial match from which on partial matches, which stand for several matches, are faster."""
 _NULLS = {kind: f"\0null {kind.value}" for kind in ValueType}
 """Columns of nulls, by their type: what a clause reads of variables that it does not bind."""
 Read = TypeVar("Read", SummaryAggregate, SummaryGroup)

@@ -208,7 +208,7 @@ def _whole_numbers(finite: Sequence[Value]) -> _WholeNumbers | None:
 
 
 _BITS_OF_A_NUMBER = 62
-"""So many bits of a number, and of a difference of two, fit an int64."""
+"""Bits of a number such that the difference of two fits an int64."""
 
 
 def _compared(tested: Expression, comparator: Comparator, number: int) -> Comparison:

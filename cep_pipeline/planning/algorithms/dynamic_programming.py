@@ -41,8 +41,8 @@ MAX_VARIABLES = 22
 MAX_SECONDS = 60.0
 """Budget of time for trees, for machines that have less to give."""
 UNPRUNED_VARIABLES = 12
-"""Up to this size no tree is given up for being dearer than a known one: it takes milliseconds, and all comparisons
-have both of their sides."""
+"""Largest size at which no tree is given up for being dearer than a known one: it takes milliseconds, and all
+comparisons have both of their sides."""
 
 FAR_CHEAPER = math.exp(-LN_UNPRUNED - 100.0)
 """A share of the limit that the pattern's own order sets. Where the cheapest order costs less, the numbers of the
@@ -179,7 +179,7 @@ def cheapest_known_tree(statistics: ClauseStatistics, cost: CostModel) -> tuple[
 
 
 def order_note(statistics: ClauseStatistics, cost: CostModel, name: str, order: tuple[int, ...]) -> str:
-    """Whose order was taken instead of the exact planner's, and how far from the cheapest one it may be."""
+    """Name the planner whose order was taken instead of the exact one, and tell how far from the cheapest it may be."""
     known = ""
     if name == "ikkbz" and has_asi(statistics, cost):
         known = ", the cheapest one without cross products"
@@ -188,7 +188,7 @@ def order_note(statistics: ClauseStatistics, cost: CostModel, name: str, order: 
 
 
 def tree_note(statistics: ClauseStatistics, cost: CostModel, name: str, tree: PositionTree) -> str:
-    """Over whose order the tree is that was taken instead of the exact planner's, and how far off it may be."""
+    """Name the planner over whose order the tree was made instead of the exact one, and tell how far off it may be."""
     bound = _ratio(ln_tree_cost(cost, statistics, tree) - ln_least_tree(statistics, cost))
     return f"the tree is the cheapest one over the order of {name}{bound}; it has no deciding comparisons"
 

@@ -36,7 +36,7 @@ class Piece:
         return -1, self.ln_cost - math.log(-math.expm1(self.ln_product))
 
     def then(self, other: Piece) -> Piece:
-        """Both in one piece: T(uv) = T(u) T(v), C(uv) = C(u) + T(u) C(v)."""
+        """Join both to one piece: T(uv) = T(u) T(v), C(uv) = C(u) + T(u) C(v)."""
         ln_cost = ln_add(self.ln_cost, self.ln_product + other.ln_cost)
         return Piece(self.order + other.order, self.ln_product + other.ln_product, ln_cost)
 

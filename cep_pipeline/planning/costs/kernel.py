@@ -142,15 +142,13 @@ def kernel_costs() -> KernelCosts:
 
 def costs_from_json(content: Any, source: str) -> KernelCosts:
     """Read what `cep bench kernel-costs --out` wrote; InputError, which names the source, where it is none."""
-    from cep_pipeline.documents import check_form, form_of
+    from cep_pipeline.documents import form_of, reading_form
 
     optional = {"conditions": {}, "tests": {}, "measured_on": "", "measured_at": ""}
     whole = {**optional, **content} if isinstance(content, Mapping) else content
-    check_form(form_of(KernelCosts), whole, "no constants of the kernel's costs", source, "measure them again")
-    try:
+    verdict = "no constants of the kernel's costs"
+    with reading_form(form_of(KernelCosts), whole, verdict, source, "measure them again"):
         return KernelCosts(**whole)
-    except ValueError as error:
-        raise InputError(f"{source}: no constants of the kernel's costs: {brief(error)}; measure them again") from error
 
 
 _SHARES = SetSum(instances=False, equalities=False, tested=False, joints=False, together=False, singles=True)

@@ -47,7 +47,7 @@ MOST_EXPLAINED = 20
 MOST_LISTED = 40
 """The most patterns that are listed: those that cost most."""
 LONGEST_TREE = 80
-"""So many characters of an order or tree stand in the list."""
+"""Most characters of an order or tree in the list."""
 FAR_OFF = 10.0
 """An estimate is marked where more than so many times as much, or as little, has happened."""
 FEW = 100.0

@@ -1,4 +1,4 @@
-"""Many patterns at once: what their plans have in common, and how it is shared (MCEP)."""
+"""Plan many patterns at once: find parts that their plans have in common, and share them (MCEP)."""
 
 from typing import TYPE_CHECKING
 

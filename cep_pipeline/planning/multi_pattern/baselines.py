@@ -214,7 +214,7 @@ class BlockCosts:
 
 
 MAX_PASSES = 5
-"""So often all members look for a cheaper connection."""
+"""Most passes in which all members look for a cheaper connection."""
 NOTHING = 1e-12
 """A saving, beside the dearest node that no plan avoids, that is none."""
 

@@ -32,7 +32,7 @@ from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree, tree_of_positions
 
 MAX_SYMMETRIES = 64
-"""So many ways to put a tree's variables into its slots are kept; where more are alike, equal trees above such a node
+"""Most ways to put a tree's variables into its slots that are kept. Where more are alike, equal trees above such a node
 may get different keys: less is shared, never too much."""
 
 Places = tuple[int, ...]
@@ -297,9 +297,9 @@ def digest(*parts: object) -> str:
 
 
 MAX_EMBEDDINGS = 64
-"""So many places of a sub-pattern in one clause are found, where several of its variables are alike."""
+"""Most places of a sub-pattern in one clause that are found, where several of its variables are alike."""
 MAX_TRIED = 1000
-"""So many places are tried; where more variables are alike, a sub-pattern may be missed, and is not shared."""
+"""Most places that are tried; where more variables are alike, a sub-pattern may be missed, and is not shared."""
 
 
 class SubsetKeys:

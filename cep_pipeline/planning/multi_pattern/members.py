@@ -57,7 +57,7 @@ class Member:
 
     @cached_property
     def forms(self) -> ClauseForms:
-        """Its keys: what of it equals what of other members."""
+        """The keys by which parts of the member are found equal to parts of other members."""
         return ClauseForms(self.pattern, self.clause)
 
     @cached_property

@@ -18,8 +18,8 @@ from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
 
 MAX_CLIQUES = 500
-"""So many maximal mappings between two members are looked at. There are more only where many variables are alike; then
-a maximal common sub-pattern may be missed, and is not shared."""
+"""Most maximal mappings between two members that are looked at. There are more only where many variables are alike;
+then a maximal common sub-pattern may be missed, and is not shared."""
 MAX_ALL_SUBSETS = 10
 """The largest maximal common sub-patterns of which all parts are tried; of larger ones those of up to `MAX_SMALL`
 variables, and those that leave out one or none."""

@@ -7,13 +7,13 @@ import math
 LARGEST_COST = math.exp(340.0)
 """Costs are numbers beside the dearest node that no plan avoids; above this they are not told apart."""
 MAX_SWAPS = 6
-"""So many joins of one tree with two equal sides are tried both ways: 2^6 symmetries, as `canonical.MAX_SYMMETRIES`."""
+"""Most joins of a tree with two equal sides that are tried both ways: 2^6 symmetries, as `canonical.MAX_SYMMETRIES`."""
 MAX_ITEMS = 11
-"""Up to this many items a tree is the cheapest one; of more the cheapest two are joined one after another."""
+"""Most items over which a tree is the cheapest one; of more the cheapest two are joined one after another."""
 EMPTY_SHARE = 16
 """One of so many neighbours shares nothing new: existing shares are kept or dropped by chance."""
 MAX_REDRAWS = 8
-"""So often a neighbour is drawn again where its members share that subpattern already."""
+"""Most times that a neighbour is drawn again because its members share that subpattern already."""
 
 ADDRESSES = 35
 """Arrays that the search kernel gets."""

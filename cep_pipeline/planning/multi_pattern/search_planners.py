@@ -193,14 +193,14 @@ FIRST = 1e-2
 """The search begins at this share of c0, the largest difference: differences have some orders of magnitude, and above
 it nearly all neighbours are taken, until what is good in the plan that it starts from is lost."""
 REHEATED = 3e-3
-"""Where there are many steps it goes on from the best plan, some times, from this share of c0 on."""
+"""Share of c0 from which the search goes on, some times, from the best plan, where there are many steps."""
 FEW_MEMBERS = 10
 """A search over fewer begins, and goes on, from c0: it finds again what it loses, and with so few neighbours the one
 that leads out of a local optimum may be as dear as any."""
 QUENCHED = 0.1
-"""In this last share of the limit nothing dearer is taken: even below the last threshold there are differences."""
+"""Last share of the limit in which nothing dearer is taken: even below the last threshold there are differences."""
 STEPS_PER_MEMBER = 1_000
-"""There is one cooling for each so many steps times the number of members, but no more than `MAX_COOLINGS`."""
+"""Steps between two coolings, times the number of members; there are no more coolings than `MAX_COOLINGS`."""
 MAX_COOLINGS = 8
 
 

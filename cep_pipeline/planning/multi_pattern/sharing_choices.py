@@ -36,8 +36,8 @@ from cep_pipeline.planning.trees import Join, PositionTree, as_tree, named_tree,
 MOST_SHARED = 3
 """Comparisons that are kept of each member, the tightest ones."""
 OF_EQUAL_SHARE = 0.5
-"""So much of its equal share of a part counts for each member that uses it: members are not equal, and numbers differ
-from day to day by more than that does."""
+"""Part of the equal share of a shared part's cost that counts for each member that uses it: members are not equal, and
+numbers differ from day to day by more than that does."""
 
 
 def sharing_comparisons(

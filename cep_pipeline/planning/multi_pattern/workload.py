@@ -27,7 +27,7 @@ from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.trees import OrderOrTree, named_tree
 
 MAX_TOGETHER = 64
-"""Most members that a neighbour of `vertex:k` changes."""
+"""Limit of the members that a neighbour of `vertex:k` changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ class ClauseQuestions:
         self._kleene = frozenset(self._position[variable.name] for variable in clause.positive if variable.kleene)
 
     def _pairs(self, attribute: str, names: Iterable[str]) -> dict[tuple[int, int], Selectivity]:
-        """That the variables of each pair agree on an attribute, by their positions: keys and priors."""
+        """Return keys and priors of "the two agree on the attribute", by the positions of each pair of variables."""
         pairs = combinations(sorted(names, key=self._position.__getitem__), 2)
         return {
             (self._position[one], self._position[other]): _UNKNOWN.agreement(
@@ -360,7 +360,7 @@ class ClauseAnswers:
 MOST_SHAPES = 1 << 10
 """Shapes that are remembered; then they are forgotten, all together."""
 _shapes: dict[Any, ClauseShape] = {}
-"""By their fields: clauses of one shape share what follows from it, the sums of their costs among them."""
+"""Shapes by their fields: clauses of one shape share all that follows from it, such as the sums of their costs."""
 _UNKNOWN = StatisticsSnapshot()
 """A snapshot that knows nothing: it answers the keys of conditions with their priors."""
 

@@ -43,8 +43,8 @@ MEASURE, BLOCK, WHERE, CHOSEN, REJECTED, WINS_TIES, ROW = range(7)
 """The words of a comparison: its measure and block, where it is, what was chosen there over what, and whether that wins
 ties.
 
-Where: of a step the set that was bound, of a cost the set that is made, of a tree the range `first * MOST + last` of
-leaves. Chosen and rejected: the variable that comes last, or the last leaf of the left side."""
+The place is for a step the set that was bound, for a cost the set that is made, for a tree the range
+`first * MOST + last` of leaves. Chosen and rejected: the variable that comes last, or the last leaf on the left."""
 
 NODES, PLAN = 0, 1
 COMPARED = PLAN + 2 * MOST_NODES
@@ -63,11 +63,11 @@ LN_SIDES = LN_NODES + MOST_NODES
 LN_BEST = LN_SIDES + 2 * MOST_COMPARED
 LN_WAYS = LN_BEST + (1 << MOST)
 LOGS_LENGTH = LN_WAYS + MOST
-"""Logarithms: of each step or node of the plan, of both sides of each comparison; and while it is searched of the best
+"""Logarithms of each step or node of the plan and of both sides of each comparison; during the search also of the best
 plan of each range or set, and of the ways to build one."""
 
 INSTRUCTIONS, SIDES, USED = range(SUM_WORDS, SUM_WORDS + 3)
-"""How many there are of what is kept."""
+"""Words that count the kept instructions, sides and used sets."""
 SELECTED_AT = USED + 1
 SIDES_AT = SELECTED_AT + MOST_COMPARED
 LN_DISTANCES_AT = SIDES_AT + 3 * MOST_COMPARED

@@ -42,7 +42,7 @@ COLUMNS = 64
 """The kernel's."""
 THREADS = 4
 MIN_THREADED = 14
-"""Below this size threads cost more than they bring."""
+"""Smallest size at which threads bring more than they cost."""
 
 KERNEL = "cep_pipeline.planning.search.set_search_kernel"
 _search_orders = NativeKernel(KERNEL, "search_orders", ("int64",) * 4 + ("float64*",) * 9)

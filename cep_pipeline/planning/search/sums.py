@@ -350,7 +350,7 @@ def _kind(joint: JointCondition) -> int:
 
 
 def _edges(shape: ClauseShape, sets: Array) -> tuple[Array, Array]:
-    """For each set the variables before which none of it is ordered, and those after which none is."""
+    """Return for each set the variables before which none of it is ordered, and those after which none is."""
     after, before = [0] * shape.size, [0] * shape.size
     for groups in shape.sequences:
         for earlier, later in combinations(groups, 2):
