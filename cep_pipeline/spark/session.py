@@ -345,8 +345,8 @@ _EXCEPTION = re.compile(r":? ?(\w[\w.]*(Error|Exception)\b.*)")
 def explain_failures(what: str) -> Iterator[None]:
     """Turn the failure of a Spark job into a CepError that says what was being done and why it failed.
 
-    An interruption stays one: PySpark calls the JVM once more on the way out of a call that was interrupted, and that
-    may fail.
+    An interruption stays one: on the way out of a call that was interrupted, PySpark calls the JVM once more or closes
+    a connection that it has not made yet, and any error may come of it.
 
     Parameters
     ----------
@@ -358,12 +358,15 @@ def explain_failures(what: str) -> Iterator[None]:
 
     try:
         yield
-    except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
+    except Exception as error:
         if (interruption := interruption_before(error)) is not None:
             raise interruption from None
         if isinstance(error, Py4JJavaError | PySparkException):
             raise CepError(f"{what}: {reason_of(str(error))}") from error
-        raise CepError(f"{what}: the Spark application ended in the middle of it; a further try starts anew") from error
+        if isinstance(error, Py4JError | ConnectionError | EOFError):
+            ended = "the Spark application ended in the middle of it; a further try starts anew"
+            raise CepError(f"{what}: {ended}") from error
+        raise
 
 
 def reason_of(text: str) -> str:

@@ -66,6 +66,18 @@ def test_the_line_that_says_why(text: str, reason: str) -> None:
     assert reason_of(text) == reason
 
 
+def test_an_interruption_of_the_connection_for_results_stays_one(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise Terminated
+
+    with pytest.raises(Terminated), explain_failures("counting"):
+        collected = spark.sparkContext.parallelize([0], 1)
+        monkeypatch.setattr("pyspark.util._create_local_socket", interrupted)
+        collected.collect()
+
+
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, Terminated])
 def test_an_interruption_stays_one_where_the_call_that_it_ends_clears_up_in_vain(
     interruption: type[KeyboardInterrupt],
