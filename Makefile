@@ -24,10 +24,10 @@ run: $(SETUP)  ## Run the main job, raw files to matches, on generated days of t
 	@$(BIN)/cep run $(ARGS)
 
 test: $(SETUP)  ## Run the tests and the examples of the docstrings
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-all: $(SETUP)  ## Run all tests, the long ones too, on every drawn and generated case
-	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
+	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist worksteal -m long $(ARGS)
 
 check: $(SETUP)  ## Check style, format, types, compiled kernels and known vulnerabilities; ends with the figures of the house
