@@ -415,26 +415,29 @@ def _batches(table: pa.Table, statements: Mapping[int, str], *, typed: bool) -> 
 def _in_turn(table: pa.Table, statements: Mapping[int, str]) -> Iterator[tuple[int, MatchesOfEvent]]:
     """The contents of all buffers in the order of the table, several together where they can be, with their counts."""
     counts = _counts(table.column("count"))
+    few = np.minimum(counts, MOST_ROWS + 1).astype(np.int64)  # enough to know whether rows fit into MOST_ROWS
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(few)))
     begin, most = 0, FIRST_ROWS
     for buffers in table.column("buffer").chunks:
         brief = BriefBuffers(buffers, statements) if len(buffers) else None
         row = 0
         while row < len(buffers):
-            first, count = row, 0
-            while row < len(buffers) and (row == first or count + counts[begin + row] <= most):
-                count, row = count + counts[begin + row], row + 1
+            first = row
+            fits = int(np.searchsorted(before, before[begin + first] + most, "right")) - 1 - begin
+            row = min(max(fits, first + 1), len(buffers))
             together = brief.read(first, row) if brief else None
             row, buffer = together or (first + 1, _read(buffers[first].as_py(), statements))
-            yield sum(counts[begin + first : begin + row]), buffer
+            one = row == first + 1
+            yield int(counts[begin + first] if one else before[begin + row] - before[begin + first]), buffer
             most = min(4 * most, MOST_ROWS)
         begin += len(buffers)
 
 
-def _counts(texts: pa.ChunkedArray) -> list[int]:
-    """The number of matches of each row."""
+def _counts(texts: pa.ChunkedArray) -> Array:
+    """The number of matches of each row: int64, or Python's integers where one is larger."""
     if pc.all(pc.match_substring_regex(texts, "^[1-9][0-9]{0,17}$")).as_py():
-        return list(texts.cast(pa.int64()).to_pylist())
-    return [count_of(text) for text in texts.to_pylist()]
+        return np.asarray(texts.cast(pa.int64()).to_numpy())
+    return np.array([count_of(text) for text in texts.to_pylist()], object)
 
 
 def _read(data: bytes, statements: Mapping[int, str]) -> MatchesOfEvent:
