@@ -6,6 +6,7 @@ loop of NumPy, or another call of ours. Both must give the same number before a 
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
@@ -735,6 +736,19 @@ def _crossed(window: _Window) -> int:
     return _sum_of_powers(np.maximum(apart - 1, 0), np.where(passes, behind, 0))
 
 
+@cache
+def _lists_by_length() -> Numbers:
+    """Return for a number of events and a length how many lists of this length they make; exact up to 60 events."""
+    return np.array([[math.comb(events, length) for length in range(61)] for events in range(61)])
+
+
+def _elements_by_length(window: _Window) -> int:
+    """Count the elements of all lists by the length of these, and add them up."""
+    ends = np.bincount(np.searchsorted(window.elements, window.ends), minlength=1)
+    elements = ends @ _lists_by_length()[: len(ends)] * np.arange(61)
+    return int(elements.sum())
+
+
 LISTS: tuple[tuple[Any, ...], ...] = (
     (
         "count two lists whose first elements are compared, within 300 ms",
@@ -781,6 +795,14 @@ LISTS: tuple[tuple[Any, ...], ...] = (
         _above_first,
         100_000,
         "SUMMARIZE count(*) AS count GROUP BY bucket(1 second) AS second",
+    ),
+    (
+        "elements of lists by the length of the list, within 100 ms",
+        "NumPy, binomial coefficients for each start",
+        "SEQ(A a, B+ b[], C c)",
+        _elements_by_length,
+        100_000,
+        "SUMMARIZE sum(b.LEN) AS count GROUP BY b.LEN AS length",
     ),
 )
 """Corners of lists: name, peer, arguments of `_of_windows` behind the number of events."""

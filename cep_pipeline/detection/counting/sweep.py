@@ -22,7 +22,8 @@ a list grows behind any variable.
 
 The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
 has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
-products of numbers is asked of the first sweep, so that it works for other values than counts as well.
+products of numbers is asked of the first sweep, so that it works for other values than counts as well: `sums_by_size`
+tells by it how many events a list binds.
 
 Numbers are exact at any size. They are kept modulo 2^64 where nothing within a window can exceed that, and otherwise
 modulo as many primes as are needed to tell the number.
@@ -31,7 +32,7 @@ modulo as many primes as are needed to tell the number.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate, chain, repeat, takewhile
@@ -167,15 +168,8 @@ def count_swept(
     sweep = _sweep_over(of, pair, ends)
     if sweep is None:
         return None
-    constants = [conjunct for conjunct in clause.conjuncts if not conjunct.variables]
-    if constants and not constants_hold(constants, events):
-        return 0
-    events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
-    views = {
-        variable.name: leaf_view(events, variable.event_type, _filters(clause, variable), of.earliest_row, of.end_row)
-        for variable in (*clause.positive, *clause.negated)
-    }
-    if not all(len(views[variable.name]) or not variable.minimum for variable in clause.positive):
+    views = _views(of)
+    if views is None:
         return 0
     match_ns = 0.0 if pair is None else SUMMARIZED_NS
     if not (always or pays(of, sweep, views, behind=pair is not None, match_ns=match_ns)) or not _are_known(
@@ -190,7 +184,7 @@ def count_swept(
     most = steps.most(clause)
     if not all(most[one.name] or not one.minimum for one in clause.positive):
         return 0
-    bits = sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
+    bits = _bits(clause, most)
     if bits > MOST_BITS:
         return None
     if ends is not None:
@@ -201,6 +195,119 @@ def count_swept(
     if pair is not None:
         return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
     return _count_by_comparisons(of, sweep, steps, bits, views, always=always)
+
+
+def sums_by_size(
+    of: ClauseSlice,
+    counted: Collection[str],
+    weighing: tuple[str, Array] | None = None,
+    before_each: Callable[[], None] = go_on,
+) -> list[int] | None:
+    """The number of matches for each number of events that some variables bind, or the sum of a weight over them.
+
+    A sweep that multiplies the ways by z wherever one of these events is bound gives a polynomial of z, of which these
+    numbers are the coefficients. So as many sweeps tell all of them as there are numbers, modulo each prime.
+
+    Parameters
+    ----------
+    counted
+        Variables of the clause.
+    weighing
+        A single variable, and the weight of each event of the slice in it: whole numbers of Python, of any size.
+    before_each
+        Is called before each sweep.
+
+    Returns
+    -------
+    list of int or None
+        By the number of events that these variables bind together, from 0 on. None where no sweep of states counts the
+        matches, or where a number is too large.
+    """
+    clause, sweep = of.clause, _sweep_over(of, None, None)
+    if sweep is None or sweep.joining or clause.negated:
+        return None
+    views = _views(of)
+    steps = None if views is None else _steps(of, sweep, views)
+    if steps is None or steps.weights is not None:
+        return [] if views is None else None
+    steps = steps.mirrored() if sweep.backwards else steps
+    most = steps.most(clause)
+    if not all(most[one.name] or not one.minimum for one in clause.positive):
+        return []
+    bits = _bits(clause, most)
+    names = [one.name for one in clause.positive]
+    once = [one for one in clause.positive if one.name in counted and one.minimum and not one.kleene]
+    often = [one for one in clause.positive if one.name in counted and one not in once]
+    places = [names.index(one.name) for one in often]
+    least = sum(1 for one in often if one.minimum)
+    size = sum(most[one.name] if one.kleene else 1 for one in often) - least + 1
+    space, kinds, factors, run = _states_swept(clause, sweep, steps)
+    grown = np.array(
+        [[sum(one in places for one in space.open_lists(state, kind)) for state in space.states] for kind in kinds],
+        np.int64,
+    )
+    weights = np.ones((len(steps.rows), len(names)), np.int64)
+    given = np.zeros(0, object)
+    if weighing is not None:
+        given = weighing[1][steps.rows]
+        bits += max(abs(one) for one in given.tolist()).bit_length()
+    if bits > MOST_BITS:
+        return None
+    offset = 1 << math.ceil(bits + math.log2(len(steps.rows)))
+    known: dict[int, list[int]] = {}
+
+    def sums_by(modulus: int) -> list[int]:
+        if modulus not in known:
+            if weighing is not None:
+                weights[:, names.index(weighing[0])] = given % modulus
+            values = []
+            for z in range(1, size + 1):
+                before_each()
+                weights[:, places] = z
+                found = run(modulus, factors + (z - 1) * grown, weights)
+                values.append(found * pow(z, -least, modulus) % modulus)
+            known[modulus] = _coefficients(values, modulus)
+        return known[modulus]
+
+    def sum_of(n: int) -> int:
+        return number_of(lambda modulus: (sums_by(modulus)[n] + offset) % modulus, _moduli(), above) - offset
+
+    above = offset.bit_length() + 1.0
+    return [0] * (len(once) + least) + [sum_of(n) for n in range(size)]
+
+
+def _coefficients(values: Sequence[int], modulus: int) -> list[int]:
+    """The coefficients, modulo a prime, of the polynomial with these values at 1, 2, 3, ...: by Newton's formula."""
+    steep = np.array(values, object)
+    for order in range(1, len(steep)):
+        steep[order:] = (steep[order:] - steep[order - 1 : -1]) * pow(order, -1, modulus) % modulus
+    found = np.zeros(len(steep), object)
+    for place in reversed(range(len(steep))):
+        found = np.append(0, found[:-1]) - (place + 1) * found
+        found[0] += steep[place]
+        found %= modulus
+    return [int(one) for one in found]
+
+
+def _views(of: ClauseSlice) -> dict[str, View] | None:
+    """The events of each variable; None where there is no match: one has none, or a condition on nothing is false."""
+    _, clause, events, _, _ = of
+    constants = [conjunct for conjunct in clause.conjuncts if not conjunct.variables]
+    if constants and not constants_hold(constants, events):
+        return None
+    events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
+    views = {
+        variable.name: leaf_view(events, variable.event_type, _filters(clause, variable), of.earliest_row, of.end_row)
+        for variable in (*clause.positive, *clause.negated)
+    }
+    if not all(len(views[variable.name]) or not variable.minimum for variable in clause.positive):
+        return None
+    return views
+
+
+def _bits(clause: Clause, most: Mapping[str, int]) -> float:
+    """The bits of the largest number of matches that end with one event, by the most events of each variable."""
+    return sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
 
 
 def _count_by_comparisons(
@@ -538,6 +645,23 @@ def _in_windows(
 
 
 def _count_of_states(clause: Clause, sweep: Sweep, steps: Steps, bits: float, ended: Array | None = None) -> int:
+    _, _, factors, sweep_once = _states_swept(clause, sweep, steps, ended)
+
+    def run(modulus: int) -> int:
+        go_on()
+        return sweep_once(modulus, factors, steps.weights)
+
+    return run(0) if bits < MOST_BITS_OF_A_WORD else _by_moduli(run, _moduli(), bits, steps)
+
+
+def _states_swept(
+    clause: Clause, sweep: Sweep, steps: Steps, ended: Array | None = None
+) -> tuple[StateSpace, list[int], Array, Callable[[int, Array, Array | None], int]]:
+    """The states of a sweep, the kinds of events, the factors of a count, and a function that sweeps.
+
+    The function takes a modulus, factors, shape (kinds, states), and the weights of the steps; it returns the number of
+    matches: modulo the modulus, or where that is 0, by as many bits as two words have.
+    """
     space = states_of(clause, backwards=sweep.backwards)
     assert space is not None, "`sweep_of` has looked"
     kinds = np.flatnonzero(np.bincount(steps.fits, minlength=1))
@@ -546,17 +670,16 @@ def _count_of_states(clause: Clause, sweep: Sweep, steps: Steps, bits: float, en
     factors, offsets, operations = _operations(space, kinds.tolist())
     total = np.zeros(2, np.uint64)
     widest = int((np.arange(len(steps.lefts)) - steps.lefts).max(initial=0))
-    weights = np.zeros((1, len(clause.positive)), np.int64) if steps.weights is None else steps.weights
     size = len(space.states)
     ask_for(8 * size * widest, f"a window of {widest:,} events has a number for each state")
     front, matrices = np.empty((widest + 1, size), np.uint64), np.empty((2, size, size), np.uint64)
+    head, none = _head_of(steps, number[steps.fits]), np.zeros((1, len(clause.positive)), np.int64)
 
-    def run(modulus: int) -> int:
-        go_on()
+    def run(modulus: int, factors: Array, weights: Array | None) -> int:
         _count_states(
-            *_head_of(steps, number[steps.fits]),
-            int(steps.weights is not None),
-            weights,
+            *head,
+            int(weights is not None),
+            none if weights is None else weights,
             len(clause.positive),
             size,
             len(kinds),
@@ -574,7 +697,7 @@ def _count_of_states(clause: Clause, sweep: Sweep, steps: Steps, bits: float, en
         )
         return _in_two_words(total)
 
-    return run(0) if bits < MOST_BITS_OF_A_WORD else _by_moduli(run, _moduli(), bits, steps)
+    return space, kinds.tolist(), factors, run
 
 
 def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array, Array, Array], Array]:

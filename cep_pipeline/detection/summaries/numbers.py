@@ -10,9 +10,9 @@ of which takes some steps an event, however many matches there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain, product, repeat, zip_longest
 from time import process_time
 from typing import NamedTuple
 
@@ -22,7 +22,8 @@ import pyarrow as pa
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.list_parts import parts_of_lists
 from cep_pipeline.detection.counting.owned import NOT_COUNTED, count_owned, not_counted_because
-from cep_pipeline.detection.counting.sweep import Pairs, count_swept
+from cep_pipeline.detection.counting.sweep import Pairs, count_swept, sums_by_size
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.matches import column_to_arrow
 from cep_pipeline.detection.mechanisms import Owned
 from cep_pipeline.detection.summaries.partial import (
@@ -147,6 +148,7 @@ class RowsOfNumbers:
         self._aggregates: list[tuple[SummaryAggregate, Values | SumOfTerms | _OfTwo]] = []
         self._events, self._has_bits = events, False
         self._by_event: dict[tuple[str, Element, Owned, tuple[Condition, ...]], Array | None] = {}
+        self._by_length: dict[tuple[str, str, Owned, tuple[Condition, ...]], list[int] | None] = {}
 
     def run(self) -> None:
         """Count what the rows need."""
@@ -228,6 +230,9 @@ class RowsOfNumbers:
         if by_event and not lengths and self._numbers_of(values, [self._owned], []) is not None:
             return 1
         own = [len(one.values) // 2 for one in lengths if values.apart]
+        of_it = any(isinstance(one.tested, Length) and one.tested.variable == values.apart for one in lengths)
+        if of_it and values.apart and self._sums_by_length(values.apart, [self._owned], [], values) is not None:
+            return 4  # one for each way in which other elements lie around this one
         return len(values.parts()) * max([*own, 4 if values.apart else 1])
 
     def _ends(self) -> list[tuple[tuple[Value, ...], list[int], int]]:
@@ -359,6 +364,9 @@ class RowsOfNumbers:
         where no such sweeps are known of the variable.
         """
         tested = values.tested
+        if isinstance(tested, Length):
+            found = self._sums_by_length(tested.variable, owned, asked)
+            return None if found is None else [*found[1:], *repeat(0, len(values.values))][: len(values.values)]
         if not isinstance(tested, Reference) or tested.element not in _OF_ONE_EVENT or len(owned) != 1:
             return None
         if len(values.values) < _FEW_VALUES if values.apart else tested.variable not in self._clause.by_name:
@@ -377,6 +385,52 @@ class RowsOfNumbers:
         for _, passed in own:
             number = np.where(passed, number, 0)
         return numbers_by_code(values.codes, len(values.values), number[values.rows])
+
+    def _sums_by_length(
+        self, variable: str, owned: Sequence[Owned], asked: Sequence[Signed], values: Values | None = None
+    ) -> list[int] | None:
+        """By the length of a list, from 0 on, the number of matches, or the sum of what its elements add in them.
+
+        The sum is in the units of `whole_units`; elements without a finite value add nothing. None where no sweeps tell
+        the lengths apart.
+        """
+        if len(owned) != 1 or any(len(signed) > 1 for signed in asked):
+            return None
+        conditions = tuple(chain.from_iterable(tests for signed in asked for _, tests in signed))
+        adding = values.tested.attribute if values is not None and isinstance(values.tested, Reference) else ""
+        key = variable, adding, owned[0], conditions
+        if key not in self._by_length:
+            self._by_length[key] = self._swept_by_length(variable, owned[0], conditions, values)
+        return self._by_length[key]
+
+    def _swept_by_length(
+        self, variable: str, owned: Owned, conditions: tuple[Condition, ...], values: Values | None
+    ) -> list[int] | None:
+        pattern, weighing = self._with(conditions, tuple(self._columns)), None
+        patterns: Iterable[Pattern] = [pattern]
+        if values is not None:
+            element = _element_of(variable)
+            units = [whole_units(value) if is_finite(value) else 0 for value in values.values]
+            unit = math.gcd(*units) or 1
+            weights = np.zeros(len(self._events), object)
+            weights[values.rows] = np.array([one // unit for one in units], object)[values.codes]
+            weighing = element, weights
+            patterns = _with_element_apart(pattern, variable)
+        total: list[int] = []
+        try:
+            for one in patterns:
+                [clause] = one.clauses
+                of = ClauseSlice(one, clause, self._events, owned, finality_of(one, clause))
+                names = {variable, _element_of(variable), f"{_BEFORE} {variable}", f"{_BEHIND} {variable}"}
+                found = sums_by_size(of, names, weighing, self._go_on)
+                if found is None:
+                    return None
+                total = [sum(both) for both in zip_longest(total, found, fillvalue=0)]
+        except NotCounted as error:
+            if str(error) == _SOONER:
+                raise
+            return None
+        return total if values is None else [one * unit for one in total]
 
     def _passing(self, condition: Condition, tested: Reference) -> Array | None:
         """The events that fulfil a condition which compares the number of a value of theirs; None: it is none such."""
@@ -443,6 +497,10 @@ class RowsOfNumbers:
         self._counts += 1
         if self._counts > MOST_COUNTS:
             raise NotCounted(_TOO_MANY)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        go_on()
         if process_time() - self._begun_s > 2 * self._most_s:
             raise NotCounted(_SOONER)
 
@@ -513,6 +571,9 @@ class RowsOfNumbers:
         self, factors: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed], number: int
     ) -> int:
         """The sum over so many matches of products of finite values; one of them is that of one element of a list."""
+        at_length = self._sum_at_length(factors, owned, asked)
+        if at_length is not None:
+            return at_length
         for one in sorted(factors, key=lambda factor: -len(factor.parts())):
             others = [other for other in factors if other is not one]
             found = None if len(others) + 1 < len(factors) else self._sum_by_event(one, others, owned, asked)
@@ -526,6 +587,20 @@ class RowsOfNumbers:
             known = number if not signed and apart is None else self._number(owned, [*asked, *signed], apart)
             total += math.prod(worth for worth, _ in parts) * known
         return total
+
+    def _sum_at_length(self, factors: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed]) -> int | None:
+        """The sum over matches of what the elements of a list add, where it is asked that this list has one length."""
+        if len(factors) != 1 or factors[0].apart is None:
+            return None
+        [values] = factors
+        for signed in asked:
+            match signed:
+                case [(1, (Comparison(Comparator.EQ, Length(variable), Literal(int() as length)),))]:
+                    if variable == values.apart:
+                        rest = [one for one in asked if one is not signed]
+                        sums = self._sums_by_length(variable, owned, rest, values)
+                        return None if sums is None else sums[length] if length < len(sums) else 0
+        return None
 
     def _sum_by_event(
         self, one: Values, others: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed]
@@ -567,7 +642,7 @@ class RowsOfNumbers:
             return Extreme(None if found is None else of_two.results.result(found))
         ordered = values.values[:-1]
         last = len(ordered) - 1
-        numbers = self._numbers_of(values, owned, asked)
+        numbers = None if isinstance(values.tested, Length) else self._numbers_of(values, owned, asked)
         if numbers is not None:
             present = [code for code, value in enumerate(ordered) if numbers[code] and not is_nan(value)]
             if ordered and is_nan(ordered[-1]) and numbers[last]:
@@ -897,15 +972,24 @@ def _of_elements(condition: Condition, variable: str, names: Mapping[str, str]) 
         return leaf
 
     made = _condition_rewritten(condition, named(one, {}))
-    neighbours = {Element.CURRENT, Element.PREVIOUS}
-    if not found & neighbours:
+    only = (one, Element.ONLY)
+    beside = found & {Element.CURRENT, Element.PREVIOUS}
+    if not beside:
         yield made
         for name in names.values() if Element.EACH in found else ():
             yield _condition_rewritten(condition, named(name, {}))
         return
-    if found & neighbours != neighbours or Element.EACH in found:
+    if Element.EACH in found:
         raise NotCounted("a condition asks where in the list an element is")
-    only = (one, Element.ONLY)
+    if len(beside) == 1:  # all elements but the first one, or all but the last one
+        [element] = beside
+        near, far = (before, behind) if element is Element.CURRENT else (behind, before)
+        if near:
+            yield _condition_rewritten(condition, named(near, {}))
+            yield _condition_rewritten(condition, named(one, {element: only}))
+        if far:
+            yield _condition_rewritten(condition, named(far, {element: (far, Element.EACH)}))
+        return
     for name in names.values():
         yield _condition_rewritten(condition, named(name, {}))
     if before:

@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -445,10 +446,14 @@ OF_LISTS = (
     "SEQ(K{2,3} k[], A a)",
     "SEQ(A a, K{2,} k[])",
     "SEQ(A a, ~C n, K{1,2} k[])",
+    "AND(A a, K+ k[])",
+    "SEQ(K+ k[], C+ m[], B b)",
 )
 ON_LISTS = (
     "k[].id < 2",
     "k[i].x > k[i-1].x",
+    "k[i].id > 0",
+    "k[i-1].x < 9 + k[k.LEN].id",
     "k[i].id - k[1].id >= k[i-1].id - 1",
     "k[1].w >= 1",
     "k[1].x <= k[k.LEN].x",
@@ -468,12 +473,14 @@ BY_LISTS = ("", "k.LEN", "k[1].s", "k[k.LEN].id", "max(k[].id)", "min(k[].w)", "
     group=st.sampled_from(BY_LISTS),
     seed=st.integers(0, 2**16),
     by_event=st.booleans(),
+    by_length=st.booleans(),
 )
-@example(structure="K+ k[]", conditions=[], item="max(max(k[].w) - min(k[].w))", group="k[1].s", seed=0, by_event=True)
+@example("K+ k[]", [], "max(max(k[].w) - min(k[].w))", "k[1].s", 0, True, True)
+@example("SEQ(A a, K+ k[])", ["k[].x > a.id"], "sum(sum(k[].w))", "k.LEN", 0, False, True)
 def test_drawn_summaries_of_lists(
-    structure: str, conditions: list[str], item: str, group: str, seed: int, by_event: bool
+    structure: str, conditions: list[str], item: str, group: str, seed: int, by_event: bool, by_length: bool
 ) -> None:
-    """Whether sweeps tell the matches of each event, or a count is made for each bit of the values."""
+    """Whether sweeps tell the matches of each event or length, or a count is made for each bit of the values."""
     usable = [one for one in conditions if "A a" in structure or "a." not in one]
     item = item.partition(" BY ")[0] if "A a" in structure or "a." not in item else "sum(k.LEN)"
     where = f" WHERE {' AND '.join(usable)}" if usable else ""
@@ -482,6 +489,8 @@ def test_drawn_summaries_of_lists(
     with pytest.MonkeyPatch.context() as patched:
         if not by_event:
             patched.setattr(numbers.RowsOfNumbers, "_number_by_event", lambda *_: None)
+        if not by_length:
+            patched.setattr(numbers, "sums_by_size", lambda *_: None)
         made = unlisted_of(pattern, events)
     if made is not None:
         assert repr(made.to_pylist()) == listed_rows(pattern, events)
@@ -517,6 +526,27 @@ def test_a_list_of_any_length_is_exact() -> None:
     assert int(row["n"]) == 2**300 - 1
     assert int(row["x"]) == sum(range(300)) * 2**299
     assert row["length"] == 300 * 2**299 / (2**300 - 1)
+
+
+def test_lists_are_told_apart_by_their_length_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sweep a number of the list's length, and not one count for each place that an element may have in it."""
+    monkeypatch.setattr(numbers.RowsOfNumbers, "_number_by_event", lambda *_: pytest.fail("counted place by place"))
+    n = 150
+    values = [{"x": (at * 7 % 11 - 5) * 10**12, "y": at % 8 / 4 - 1} for at in range(n)]
+    rows = [{"kind": "A"}, *({"kind": "K", **own} for own in values), {"kind": "C"}]
+    events = SCHEMA.table([{"timestamp": at, **row} for at, row in enumerate(rows)])
+    [pattern] = cep.parse_patterns(
+        "PATTERN SEQ(A a, K+ k[], C c) WITHIN 1 hour SUMMARIZE count(*) AS n, sum(sum(k[].x)) AS x, "
+        "avg(sum(k[].y)) AS y GROUP BY k.LEN AS length",
+        SCHEMA,
+    )
+    found = cep.detect([pattern], events)["pattern_1"].to_pylist()
+    assert [row["length"] for row in found] == [*range(1, n + 1)]
+    for row in found:
+        lists, with_one = math.comb(n, row["length"]), math.comb(n - 1, row["length"] - 1)
+        assert int(row["n"]) == lists
+        assert int(row["x"]) == with_one * sum(own["x"] for own in values)
+        assert row["y"] == float(Fraction(with_one, lists) * Fraction(sum(own["y"] for own in values)))
 
 
 @pytest.mark.parametrize(
