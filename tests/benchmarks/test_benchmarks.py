@@ -60,13 +60,20 @@ def cells(table: str) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def comparisons() -> list[Comparison]:
-    """The quick peers on 10,000 events; `test_peers.py` has the counts of all."""
+    """The quick peers on 10,000 events of a workload of each kind; `test_peers.py` has the counts of all."""
     quick = [peer for peer in PEERS if peer.name in (CPP, DUCKDB, POLARS)]
-    return compare_detection([10_000], 1, Streams(None, looks=30), Progress(), quick)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(detection, "RUNS", KINDS)
+        return compare_detection([10_000], 1, Streams(None, looks=30), Progress(), quick)
+
+
+KINDS = ("W1", "W4", "W4b", "W6", "W7")
+"""Workloads of one pattern, with lists, of many patterns, and of another stream."""
 
 
 def test_all_engines_run_side_by_side(comparisons: list[Comparison]) -> None:
-    assert [c.workload for c in comparisons] == ["W1", "W2", "W3", "W4", "W4b", "W6", "W7"]
+    assert [*detection.RUNS] == ["W1", "W2", "W3", "W4", "W4b", "W6", "W7"]
+    assert tuple(c.workload for c in comparisons) == KINDS
     there = [peer for peer in PEERS if peer.name in (CPP, DUCKDB, POLARS) and peer.missing() is None]
     for comparison in comparisons:
         engines = {timing.engine for timing in (comparison.ours, *comparison.peers)}
@@ -79,7 +86,7 @@ def test_all_engines_run_side_by_side(comparisons: list[Comparison]) -> None:
     assert len(rows) == sum(1 + len(comparison.peers) - len(CALLS) for comparison in comparisons)
     assert {row["engine"] for row in rows if row["workload"] == "W4"} >= {"fused", "fused, counting"}
     if DUCKDB in {peer.name for peer in there}:
-        assert set(duckdb_rates(comparisons)) == set(DUCKDB_QUERIES)
+        assert set(duckdb_rates(comparisons)) == DUCKDB_QUERIES.keys() & KINDS
 
 
 def test_calls_stand_beside_the_kernel_and_the_peers(comparisons: list[Comparison]) -> None:
@@ -223,7 +230,7 @@ def test_mechanisms_are_beside_the_fastest_engine_of_their_semantics() -> None:
 
 
 def test_every_mechanism_that_reads_event_by_event_is_in_the_table_or_named() -> None:
-    lengths = Lengths(stock=2_000, sase=10_000, traffic=2_000, many=200, duckdb=1_000)
+    lengths = Lengths(stock=1_000, sase=10_000, traffic=2_000, many=200, duckdb=1_000)
     workloads = [name for name in WORKLOADS if name != "W6"]  # a hundred patterns of W1's form
     measured = measure_mechanisms(1, Streams(None, looks=30), Progress(), lengths, workloads)
     run = {(result.timing.engine, result.workload) for result in measured.results}
