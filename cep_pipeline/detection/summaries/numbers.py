@@ -303,7 +303,12 @@ class RowsOfNumbers:
         if not number:
             return
         if left:
-            numbers = self._numbers_of(left[0], owned, asked)
+            tested = left[0].tested
+            if isinstance(tested, Length):
+                by_length = self._sums_by_length(tested.variable, owned, asked)
+                numbers = None if by_length is None else [*by_length[1:], *repeat(0, len(left[0].values))]
+            else:
+                numbers = self._numbers_of(left[0], owned, asked)
             for code in range(len(left[0].values)):
                 known = None if numbers is None else numbers[code]
                 self._rows_of(part, [*chosen, (left[0], code)], known, left[1:])
@@ -364,9 +369,6 @@ class RowsOfNumbers:
         where no such sweeps are known of the variable.
         """
         tested = values.tested
-        if isinstance(tested, Length):
-            found = self._sums_by_length(tested.variable, owned, asked)
-            return None if found is None else [*found[1:], *repeat(0, len(values.values))][: len(values.values)]
         if not isinstance(tested, Reference) or tested.element not in _OF_ONE_EVENT or len(owned) != 1:
             return None
         if len(values.values) < _FEW_VALUES if values.apart else tested.variable not in self._clause.by_name:
@@ -392,9 +394,10 @@ class RowsOfNumbers:
         """By the length of a list, from 0 on, the number of matches, or the sum of what its elements add in them.
 
         The sum is in the units of `whole_units`; elements without a finite value add nothing. None where no sweeps tell
-        the lengths apart.
+        the lengths apart, and where the length is limited, so that each takes few counts.
         """
-        if len(owned) != 1 or any(len(signed) > 1 for signed in asked):
+        bounded = variable not in self._clause.by_name or self._clause.by_name[variable].maximum is not None
+        if bounded or len(owned) != 1 or any(len(signed) > 1 for signed in asked):
             return None
         conditions = tuple(chain.from_iterable(tests for signed in asked for _, tests in signed))
         adding = values.tested.attribute if values is not None and isinstance(values.tested, Reference) else ""
@@ -642,7 +645,7 @@ class RowsOfNumbers:
             return Extreme(None if found is None else of_two.results.result(found))
         ordered = values.values[:-1]
         last = len(ordered) - 1
-        numbers = None if isinstance(values.tested, Length) else self._numbers_of(values, owned, asked)
+        numbers = self._numbers_of(values, owned, asked)
         if numbers is not None:
             present = [code for code, value in enumerate(ordered) if numbers[code] and not is_nan(value)]
             if ordered and is_nan(ordered[-1]) and numbers[last]:
