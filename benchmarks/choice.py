@@ -77,7 +77,7 @@ LEAST_S, MOST_RUNS = 0.4, 25
 MORE_TIMES = 3
 """A cell that misses the aim is measured so many times more: whatever else runs here makes no least time shorter."""
 AIM, NEVER = 1.3, 2.0
-"""Of the best in hindsight: at most so much in the 95th percentile, and anywhere."""
+"""Aims for the ratio to the best in hindsight: the most in the 95th percentile, and the most anywhere."""
 COMPRESSED_AIM = 1.5
 """Output `compressed` takes at most so many times as long as listing."""
 

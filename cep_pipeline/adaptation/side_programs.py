@@ -187,7 +187,7 @@ class SidePrograms:
         begins = [*accumulate((len(writer.rows) for writer in writers), initial=0)]
         sums_begin = [*accumulate((len(writer.sums) for writer in writers), initial=begins[-1])]
         self.registers = np.full(sums_begin[-1] + 1, -np.inf)
-        """Of the instructions of each clause, then of the sums of each clause; the last one is of what is not there."""
+        """Results of the instructions of each clause, then of its sums; the last one stands for what is not there."""
         self.programs = [
             (questions, _ClauseSides(terms, writer.rows, self.registers, begin))
             for (questions, terms), writer, begin in zip(clauses, writers, begins[:-1], strict=True)

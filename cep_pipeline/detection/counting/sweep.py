@@ -203,7 +203,7 @@ def sums_by_size(
     weighing: tuple[str, Array] | None = None,
     before_each: Callable[[], None] = go_on,
 ) -> list[int] | None:
-    """The number of matches for each number of events that some variables bind, or the sum of a weight over them.
+    """Count the matches by how many events some variables bind, or add up a weight over them.
 
     A sweep that multiplies the ways by z wherever one of these events is bound gives a polynomial of z, of which these
     numbers are the coefficients. So as many sweeps tell all of them as there are numbers, modulo each prime.

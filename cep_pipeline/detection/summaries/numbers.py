@@ -4,7 +4,8 @@ The number of matches of a group is that of the pattern with a further condition
 whole numbers is made of numbers of matches, too: it is the sum, over the bits of the values, of the bit's worth times
 the number of matches whose event has it. A float64 is a whole number of some power of two. The least value is found by
 halving: is there a match whose event has one of the smaller half of the values? So a row takes some dozen counts, each
-of which takes some steps an event, however many matches there are.
+of which takes some steps an event, however many matches there are. Where a group asks for the length of a list, sweeps
+tell all lengths together (`sweep.sums_by_size`).
 """
 
 from __future__ import annotations
@@ -391,7 +392,7 @@ class RowsOfNumbers:
     def _sums_by_length(
         self, variable: str, owned: Sequence[Owned], asked: Sequence[Signed], values: Values | None = None
     ) -> list[int] | None:
-        """By the length of a list, from 0 on, the number of matches, or the sum of what its elements add in them.
+        """Return for each length of a list, from 0 on, the number of matches, or the sum of what its elements add.
 
         The sum is in the units of `whole_units`; elements without a finite value add nothing. None where no sweeps tell
         the lengths apart, and where the length is limited, so that each takes few counts.
