@@ -11,7 +11,7 @@ tell all lengths together (`sweep.sums_by_size`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product, repeat, zip_longest
 from time import process_time
@@ -411,7 +411,7 @@ class RowsOfNumbers:
         self, variable: str, owned: Owned, conditions: tuple[Condition, ...], values: Values | None
     ) -> list[int] | None:
         pattern, weighing = self._with(conditions, tuple(self._columns)), None
-        patterns: Iterable[Pattern] = [pattern]
+        patterns = [pattern]
         if values is not None:
             element = _element_of(variable)
             units = [whole_units(value) if is_finite(value) else 0 for value in values.values]
@@ -419,21 +419,19 @@ class RowsOfNumbers:
             weights = np.zeros(len(self._events), object)
             weights[values.rows] = np.array([one // unit for one in units], object)[values.codes]
             weighing = element, weights
-            patterns = _with_element_apart(pattern, variable)
+            try:
+                patterns = list(_with_element_apart(pattern, variable))
+            except NotCounted:
+                return None
+        names = {variable, _element_of(variable), f"{_BEFORE} {variable}", f"{_BEHIND} {variable}"}
         total: list[int] = []
-        try:
-            for one in patterns:
-                [clause] = one.clauses
-                of = ClauseSlice(one, clause, self._events, owned, finality_of(one, clause))
-                names = {variable, _element_of(variable), f"{_BEFORE} {variable}", f"{_BEHIND} {variable}"}
-                found = sums_by_size(of, names, weighing, self._go_on)
-                if found is None:
-                    return None
-                total = [sum(both) for both in zip_longest(total, found, fillvalue=0)]
-        except NotCounted as error:
-            if str(error) == _SOONER:
-                raise
-            return None
+        for one in patterns:
+            [clause] = one.clauses
+            of = ClauseSlice(one, clause, self._events, owned, finality_of(one, clause))
+            found = sums_by_size(of, names, weighing, self._go_on)
+            if found is None:
+                return None
+            total = [sum(both) for both in zip_longest(total, found, fillvalue=0)]
         return total if values is None else [one * unit for one in total]
 
     def _passing(self, condition: Condition, tested: Reference) -> Array | None:
