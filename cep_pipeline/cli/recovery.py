@@ -72,7 +72,9 @@ def backup(config: Path, target: str, keep: int | None, check: bool, as_json: bo
 @click.argument("source", metavar="[BACKUP]", required=False)
 @click.option("--to", "location", metavar="WAREHOUSE", help="Another folder than the configured warehouse.")
 @click.option(
-    "--moment", metavar="NAME", help="A moment of the backup, as in 20260105T031500Z; the latest if not given."
+    "--moment",
+    metavar="NAME",
+    help="A moment of the backup, as in 20260105T031500Z; the latest whole one if not given.",
 )
 @click.option("--replace", is_flag=True, help="The warehouse may hold tables: they become what they were.")
 @click.option("--rebuild-catalog", is_flag=True, help="Make a lost catalog anew from the tables, without a backup.")
@@ -118,6 +120,8 @@ def restore(
         say_json(rebuilt if source is None else report)
         return
     if source is not None:
+        for passed in report.passed:
+            say(f"left out: {passed}")
         say(
             f"{report.location} is as of {report.moment}: {counted(report.files, 'file')}, {report.copied_files:,} of "
             f"them copied. {complete('`cep verify` checks all of it, `cep run` goes on from there')}"

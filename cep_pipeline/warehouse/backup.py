@@ -20,7 +20,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import replace as dataclass_replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -40,18 +41,20 @@ from cep_pipeline.storage import (
     object_store_io,
     open_filesystem,
     read_digest,
+    read_whole,
     remove_file,
     storage_errors,
     stored_files,
 )
 from cep_pipeline.version import VERSION
 from cep_pipeline.warehouse import relocation
-from cep_pipeline.warehouse.catalog import check_recorded
 from cep_pipeline.warehouse.database import FILES as RECORDED
-from cep_pipeline.warehouse.database import PUBLISHED, Database
+from cep_pipeline.warehouse.database import PUBLISHED, SEALED, Database, sealed
 from cep_pipeline.warehouse.iceberg_tables import files_of_snapshots
-from cep_pipeline.warehouse.layout import COMPRESSED
-from cep_pipeline.warehouse.units import buffers_in
+from cep_pipeline.warehouse.layout import COMPRESSED, UNFINISHED, UNIT_TABLES, day_column
+from cep_pipeline.warehouse.named_files import check_recorded, digest_of_bytes
+from cep_pipeline.warehouse.published_table import PublishedTable
+from cep_pipeline.warehouse.units import buffers_in, differing_units, rows_by_unit
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.store import Store
@@ -61,8 +64,6 @@ logger = logging.getLogger(__name__)
 FORMAT = 1
 """Version of the form of a list."""
 MOMENTS, FILES = "moments", "files"
-UNFINISHED = "restore.unfinished"
-"""File in a warehouse that is being restored: the backup and moment that it is restored from."""
 PINS = 5
 """Moments that are tried: a file of the pinned one may be removed before it is copied."""
 FILES_AT_A_TIME = 4
@@ -137,12 +138,20 @@ class BackupReport:
 
 @dataclass(frozen=True)
 class RestoreReport:
-    """The result of `restore`: the moment, where to, its files, and how many of them were copied."""
+    """The result of `restore`: the moment, where to, its files, and how many of them were copied.
+
+    `passed` has a sentence for each later moment that is damaged.
+    """
 
     moment: str
     location: str
     files: int
     copied_files: int
+    passed: tuple[str, ...] = ()
+
+
+class DamagedMoment(InputError):
+    """A moment of a backup that is not whole."""
 
 
 class _Gone(Exception):
@@ -253,6 +262,12 @@ def _copy_moment(
         catalog = _copy(str(file), f"{place}/{MOMENTS}/{name}.db")
     files = {path.removeprefix(prefix): known[path.removeprefix(prefix)] for path in named}
     moment = BackupMoment(name, warehouse.location, catalog, files)
+    for stream, fault in faults(place, moment, rows):
+        raise DamagedError(
+            f"warehouse {warehouse.location}",
+            f"{fault}; a backup of it would bring the damage back, and none is made",
+            f"`cep run --stream {stream} --stale` makes it again, `cep verify` names all that is damaged",
+        )
     _write_text(f"{place}/{MOMENTS}/{name}.json", moment.to_json())
     return moment, copied
 
@@ -319,6 +334,43 @@ def read_moment(place: str, name: str | None = None) -> BackupMoment:
         return BackupMoment.from_json(stream.read().decode(errors="replace"), path)
 
 
+def faults(place: str, moment: BackupMoment, rows: relocation.Rows) -> Iterator[tuple[str, str]]:
+    """Compare the records of a moment with their digests and with the rows of its tables.
+
+    Stream and sentence are given of each fault. Read are the lists of files, as they were backed up.
+    """
+    stored = [(table, row) for table in SEALED for row in rows[table.name]]
+    for table, row in stored:
+        if sealed(table, row)["digest"] != row["digest"]:
+            yield row["stream"], f"a record of {row['stream']} {row.get('day', '')} is not what its digest says"
+
+    def read(path: str) -> bytes:
+        name = path.removeprefix(f"{moment.warehouse}/")
+        copy = f"{place}/{FILES}/{name}"
+        with damage_errors(copy):
+            content = read_whole(copy)
+        check_recorded(copy, digest_of_bytes(content), moment.files.get(name))
+        return content
+
+    for pointer in relocation.pointers_in(rows):
+        if pointer.table not in UNIT_TABLES:
+            continue
+        stream, name = pointer.namespace, pointer.table
+        try:
+            published = PublishedTable.read(stream, name, pointer.metadata, read)
+            found = rows_by_unit(published, published.files(day_column(name)))
+        except DamagedError as error:
+            yield stream, f"{error.path}: {error.fault}"
+            continue
+        said = {
+            (row["pattern_set"], date.fromisoformat(row["day"])): row["row_count"]
+            for row in rows[PUBLISHED.name]
+            if (row["stream"], row["table_name"]) == (stream, name)
+        }
+        for (pattern_set, day), fault in differing_units(found, said).items():
+            yield stream, " ".join(part for part in (f"{stream}.{name}", str(day), pattern_set) if part) + f": {fault}"
+
+
 def check(place: str, moment: BackupMoment, told: Told) -> list[str]:
     """Read all files of a moment, and return a sentence for each that is not as its list says.
 
@@ -357,16 +409,50 @@ def _put_aside(path: str) -> None:
 # -- restore -----------------------------------------------------------------------------------------------------------
 
 
+def restore_latest(location: str, catalog: str | URL, place: str, *, replace: bool, told: Told) -> RestoreReport:
+    """Make a warehouse what it was at the latest moment that is whole."""
+    passed: list[str] = []
+    for name in reversed(moments(place)):
+        try:
+            report = restore(location, catalog, place, read_moment(place, name), replace=replace, told=told, whole=True)
+        except DamagedMoment as error:
+            logger.info("%s", error)
+            passed.append(f"moment {name} is damaged: {error}")
+        else:
+            return dataclass_replace(report, passed=tuple(passed))
+    if not passed:
+        read_moment(place)  # which says that no backup is there
+    raise InputError(
+        f"{place}: none of its moments is whole. {passed[0]}. --moment NAME brings one back as it is, and `cep run "
+        "--stale` makes the damaged days again"
+    )
+
+
 def restore(
-    location: str, catalog: str | URL, place: str, moment: BackupMoment, *, replace: bool, told: Told
+    location: str,
+    catalog: str | URL,
+    place: str,
+    moment: BackupMoment,
+    *,
+    replace: bool,
+    told: Told,
+    whole: bool = False,
 ) -> RestoreReport:
-    """Make a warehouse what it was at a moment (see `Warehouse.restore`)."""
-    begun = f"{place} {moment.name}"
-    if not replace and _read_text(f"{location}/{UNFINISHED}") != begun:
+    """Make a warehouse what it was at a moment (see `Warehouse.restore`).
+
+    With `whole` its tables must have the rows that its records say; else it is a DamagedMoment, as one with a damaged
+    file is in any case.
+    """
+    if not replace and _read_text(f"{location}/{UNFINISHED}") != place:
         refuse_data(location, catalog)
     refuse_runs(catalog)
-    _write_text(f"{location}/{UNFINISHED}", begun)
+    _write_text(f"{location}/{UNFINISHED}", place)
     there = stored_files(location)
+    with _local_catalog() as (file, url):
+        _copy_back(f"{place}/{MOMENTS}/{moment.name}.db", str(file), moment.catalog)
+        rows = relocation.catalog_rows(Database(url, None))
+    for _, fault in faults(place, moment, rows) if whole else ():
+        raise DamagedMoment(fault)
 
     def bring(one: tuple[str, StoredCopy]) -> bool:
         """Copy a file into the warehouse unless it is there; True where it was copied."""
@@ -381,9 +467,6 @@ def restore(
     for number, new in enumerate(_in_threads(bring, moment.files.items()), 1):
         copied += new
         told(number, len(moment.files))
-    with _local_catalog() as (file, url):
-        _copy_back(f"{place}/{MOMENTS}/{moment.name}.db", str(file), moment.catalog)
-        rows = relocation.catalog_rows(Database(url, None))
     if moment.warehouse != location:
         relocation.rewrite(rows, moment.warehouse, location)
     put_catalog(location, catalog, rows)
@@ -399,7 +482,9 @@ def _copy_back(source: str, target: str, said: StoredCopy) -> None:
         fault = "is not there"
     if fault:
         remove_file(target)
-        raise InputError(f"{source}: a file of the backup {fault}; take another moment (--moment), or another backup")
+        raise DamagedMoment(
+            f"{source}: a file of the backup {fault}; take another moment (--moment), or another backup"
+        )
 
 
 def refuse_data(location: str, catalog: str | URL) -> None:

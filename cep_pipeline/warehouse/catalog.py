@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
+from typing import Any, cast
 
 import sqlalchemy as sql
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyiceberg.io import FileIO
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io import FileIO, InputFile, InputStream
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection
 
-from cep_pipeline.errors import DamagedError
+from cep_pipeline.errors import CepError, DamagedError
 from cep_pipeline.storage import damage_errors, make_durable, object_store_io, open_filesystem, read_digest
-from cep_pipeline.warehouse.database import CATALOG_NAME, DAMAGES, FILES, Database, create_together
+from cep_pipeline.warehouse.database import CATALOG_NAME, Database, create_together
+from cep_pipeline.warehouse.named_files import NamedFiles, is_recorded, record_files
 
 _LOAD_ATTEMPTS = 5
-_PATHS_A_STATEMENT = 500
 
 Beside = Callable[[Connection], None]
 """A write in the transaction of a commit; whatever it raises rolls the commit back."""
@@ -36,6 +41,40 @@ logger = logging.getLogger(__name__)
 
 # Strings that Arrow keeps as dictionaries are plain strings in Iceberg; that this is so needs no warning for each file.
 logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
+
+
+class CheckedFiles(PyArrowFileIO):
+    """The files of one table, of which those that tell of others are read only as they were recorded (`NamedFiles`)."""
+
+    def __init__(self, named: NamedFiles, properties: Properties) -> None:
+        super().__init__(properties)
+        self._named = named
+        if "://" in properties["warehouse"]:  # each bucket has one client
+            self.fs_by_scheme = object_store_io().fs_by_scheme
+
+    def new_input(self, location: str) -> Any:
+        """Return a file for reading."""
+        file = super().new_input(location)
+        return _CheckedFile(file, self._named) if "/metadata/" in location else file
+
+
+class _CheckedFile(InputFile):
+    """A file that is read whole and compared with its record when it is opened."""
+
+    def __init__(self, file: InputFile, named: NamedFiles) -> None:
+        super().__init__(file.location)
+        self._file, self._named = file, named
+
+    def __len__(self) -> int:
+        return len(self._file)
+
+    def exists(self) -> bool:
+        return self._file.exists()
+
+    def open(self, seekable: bool = True) -> InputStream:
+        with self._file.open(seekable) as stream:
+            content = stream.read()
+        return cast(InputStream, io.BytesIO(self._named.checked(self.location, content)))
 
 
 class WarehouseCatalog(SqlCatalog):
@@ -47,17 +86,46 @@ class WarehouseCatalog(SqlCatalog):
     """
 
     def __init__(self, database: Database, location: str) -> None:
-        self._on_object_store = "://" in location
         # Making a table does not ask `_load_file_io`, but goes by the catalog's properties.
-        reached_by = object_store_io().properties if self._on_object_store else {}
+        reached_by = object_store_io().properties if "://" in location else {}
         MetastoreCatalog.__init__(self, CATALOG_NAME, **reached_by, warehouse=location)
         self.database = database
         self.engine = database.engine
         create_together(self._init_catalog)
 
-    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        """Read and write metadata as all other files are: through the one client of the object store."""
-        return object_store_io() if self._on_object_store else super()._load_file_io(properties, location)
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> CheckedFiles:
+        """Return the files of the table of which one is at `location`, as the catalog recorded them."""
+        inner = str(location).removeprefix(f"{self.properties['warehouse']}/")
+        return self._files_of(*(inner.split("/")[:2]))
+
+    def _files_of(self, stream: str, table: str) -> CheckedFiles:
+        return CheckedFiles(NamedFiles(self.database, stream, table), self.properties)
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        """Read the metadata of a table by its files, where pyiceberg takes new ones."""
+        pointer = str(orm_table.metadata_location)
+        files = self._files_of(orm_table.table_namespace, orm_table.table_name)
+        with damage_errors(pointer):
+            metadata = FromInputFile.table_metadata(files.new_input(pointer))
+        identifier = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
+        return Table(identifier, metadata, pointer, files, self)
+
+    def make_table(self, stream: str, table_name: str, columns: Schema, location: str, *layout: Any) -> Table:
+        """Make a table; where one of the name had files once, and the catalog does not name it, a DamagedError."""
+        name = (stream, table_name)
+        if is_recorded(self.database, stream, table_name):
+            if self.metadata_location(name) is not None:  # another process has just made it
+                return self.load_table(name)
+            raise DamagedError(f"catalog {self.database.name}", f"it has lost the table {'.'.join(name)}")
+        try:
+            made = self.create_table(name, columns, location, *layout)
+        except TableAlreadyExistsError:
+            return self.load_table(name)
+        write_version_hint(made.metadata_location)
+        digests = {made.metadata_location: read_digest(made.metadata_location)}
+        with self.database.begin() as connection:
+            record_files(stream, table_name, location, digests, (), connection)
+        return made
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table, and again where its metadata was replaced, and removed, before they could be read.
@@ -68,7 +136,9 @@ class WarehouseCatalog(SqlCatalog):
         for _ in range(_LOAD_ATTEMPTS):
             try:
                 return super().load_table(identifier)
-            except FileNotFoundError as error:
+            except DamagedError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
                 fault = error
             except (NoSuchTableError, sql.exc.SQLAlchemyError):
                 raise
@@ -127,6 +197,7 @@ class WarehouseCatalog(SqlCatalog):
         current = self.load_table(table.name())
         staged = self._update_and_stage_table(current, table.name(), requirements, updates)
         staged.metadata = _in_order_of_time(staged.metadata, current.metadata)
+        _check_nothing_is_lost(current, staged, updates)
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
         written = [staged.metadata_location, *_new_metadata_files(staged, updates)]
         make_durable(written)
@@ -257,6 +328,40 @@ def _in_order_of_time(metadata: TableMetadata, before: TableMetadata) -> TableMe
     return metadata.model_copy(update={"last_updated_ms": latest, "snapshots": snapshots, "snapshot_log": log})
 
 
+def _check_nothing_is_lost(before: Table, after: StagedTable, updates: Sequence[TableUpdate]) -> None:
+    """Refuse a snapshot that has not all files and rows of the one before but those that it says it removes.
+
+    The numbers of both are those that their manifest lists give for each manifest; what is removed and added is counted
+    over the files that the commit was given. A commit without a snapshot leaves the files as they were.
+    """
+    made = next((one.snapshot for one in updates if isinstance(one, AddSnapshotUpdate)), None)
+    if made is None:
+        if before.metadata.current_snapshot_id != after.metadata.current_snapshot_id:
+            raise CepError(f"{'.'.join(before.name())}: a commit without files would change which files are published")
+        return
+    said = made.summary.additional_properties if made.summary is not None else {}
+    was, now = (_files_and_rows(one, before.io) for one in (before.current_snapshot(), made))
+    for number, (what, added, removed) in enumerate(
+        (
+            ("files", "added-data-files", "deleted-data-files"),
+            ("rows", "added-records", "deleted-records"),
+        )
+    ):
+        expected = was[number] + int(said.get(added, 0)) - int(said.get(removed, 0))
+        if now[number] != expected:
+            raise DamagedError(
+                before.metadata_location,
+                f"a commit would leave {now[number]} {what} of {'.'.join(before.name())} where {expected} should be",
+            )
+
+
+def _files_and_rows(snapshot: Snapshot | None, files: FileIO) -> tuple[int, int]:
+    manifests = [] if snapshot is None else snapshot.manifests(files)
+    counted = [(one.added_files_count, one.existing_files_count) for one in manifests]
+    rows = [(one.added_rows_count, one.existing_rows_count) for one in manifests]
+    return sum(a or 0 for pair in counted for a in pair), sum(a or 0 for pair in rows for a in pair)
+
+
 def _new_metadata_files(staged: StagedTable, updates: Sequence[TableUpdate]) -> Iterator[str]:
     for update in updates:
         if isinstance(update, AddSnapshotUpdate):
@@ -264,57 +369,3 @@ def _new_metadata_files(staged: StagedTable, updates: Sequence[TableUpdate]) -> 
             for manifest in update.snapshot.manifests(staged.io):
                 if manifest.added_snapshot_id == update.snapshot.snapshot_id:
                     yield manifest.manifest_path
-
-
-def record_files(
-    stream: str,
-    table_name: str,
-    location: str,
-    added: Mapping[str, tuple[int, str]],
-    removed: Sequence[str],
-    connection: Connection,
-) -> None:
-    """Record size and SHA-256 of files that a commit adds; what was damaged in files that it removes is mended.
-
-    No path is used twice: a file that is recorded already was written once, and its record stays.
-    """
-    start = len(location) + 1
-    rows = {
-        path[start:]: {"stream": stream, "table_name": table_name, "path": path[start:], "size": size, "sha256": sha256}
-        for path, (size, sha256) in added.items()
-    }
-    for paths in _some_at_a_time(rows):
-        query = sql.select(FILES.c.path).where(*_of_table(FILES, stream, table_name), FILES.c.path.in_(paths))
-        recorded = set(connection.execute(query).scalars())
-        if new := [rows[path] for path in paths if path not in recorded]:
-            connection.execute(sql.insert(FILES), new)
-    for paths in _some_at_a_time([path[start:] for path in removed]):
-        mended = (*_of_table(DAMAGES, stream, table_name), DAMAGES.c.path.in_(paths))
-        connection.execute(sql.delete(DAMAGES).where(*mended))
-
-
-def recorded_files(database: Database, stream: str, table_name: str, location: str) -> dict[str, tuple[int, str]]:
-    """Return the size and the SHA-256 of each file of a table, as far as they were recorded."""
-    with database.begin() as connection:
-        rows = connection.execute(sql.select(FILES).where(*_of_table(FILES, stream, table_name))).all()
-    return {f"{location}/{row.path}": (row.size, row.sha256) for row in rows}
-
-
-def check_recorded(path: str, found: tuple[int, str], recorded: tuple[int, str] | None) -> None:
-    """Raise a DamagedError where size or SHA-256 of a file differ from those that were recorded (None: none were)."""
-    if recorded is None or found == recorded:
-        return
-    if found[0] != recorded[0]:
-        raise DamagedError(path, f"it has {found[0]} bytes, and should have {recorded[0]}")
-    raise DamagedError(path, "its SHA-256 is not the one that was recorded when it was written")
-
-
-def _of_table(table: sql.Table, stream: str, table_name: str) -> tuple[sql.ColumnElement[bool], ...]:
-    return table.c.stream == stream, table.c.table_name == table_name
-
-
-def _some_at_a_time(paths: Collection[str]) -> Iterator[list[str]]:
-    """Yield the paths in lists that one statement takes."""
-    rest = iter(paths)
-    while some := list(islice(rest, _PATHS_A_STATEMENT)):
-        yield some

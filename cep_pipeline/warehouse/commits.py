@@ -41,8 +41,9 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots, _MergeAppendFiles, 
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.storage import damage_errors, make_durable, open_filesystem, size_and_digest, storage_errors
-from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, record_files, remove_uncommitted
+from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, remove_uncommitted
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
+from cep_pipeline.warehouse.named_files import record_files
 from cep_pipeline.warehouse.published_table import day_of
 
 logger = logging.getLogger(__name__)

@@ -4,6 +4,9 @@ Beside Iceberg's own two tables it holds the leases, the record of every publish
 carry-out), the current plan of each pattern set, and the format version. The record of a unit is written in the
 transaction that swaps the Iceberg table's metadata pointer, so that neither is ever there without the other.
 
+A record carries a digest of its own row, since a database notices damage to its structure only. Records are written by
+`sealed`, `insert_record` and `change_records`, and whoever reads one asks `checked_record` first.
+
 On SQLite a transaction begins at its first writing statement, and from there on excludes all other writers; on
 PostgreSQL a written row is locked until the end. Every transaction here therefore writes first what it relies on, and
 reads after.
@@ -14,17 +17,19 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sql
 from sqlalchemy import exc
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine, Row, make_url
 
-from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.errors import FROM_A_BACKUP, BusyError, CepError, DamagedError, InputError
+from cep_pipeline.storage import digest_of
 from cep_pipeline.warehouse.layout import FORMAT_VERSION
 
 CATALOG_NAME = "cep"
@@ -69,6 +74,7 @@ PUBLISHED = _table(
     counts=sql.Text,
     carry_out=sql.Text,
     carry_out_digest=sql.String(32),
+    digest=sql.String(32),
 )
 
 REPLACED = sql.Table(
@@ -81,9 +87,25 @@ REPLACED = sql.Table(
 )
 """Records of units that have been replaced: what `cep rollback` goes back to, as long as their snapshots are there."""
 
-CURRENT_PLANS = _table("cep_current_plans", ["stream", "pattern_set"], version=sql.BigInteger, changed_at=sql.Double)
+CURRENT_PLANS = _table(
+    "cep_current_plans",
+    ["stream", "pattern_set"],
+    version=sql.BigInteger,
+    changed_at=sql.Double,
+    digest=sql.String(32),
+)
 
-ERASURES = _table("cep_erasures", ["stream", "erasure_id"], condition=sql.Text, requested_at=sql.Double, days=sql.Text)
+ERASURES = _table(
+    "cep_erasures",
+    ["stream", "erasure_id"],
+    condition=sql.Text,
+    requested_at=sql.Double,
+    days=sql.Text,
+    digest=sql.String(32),
+)
+
+SEALED = (PUBLISHED, REPLACED, CURRENT_PLANS, ERASURES)
+"""The tables whose rows carry a digest of themselves."""
 
 POINTERS = sql.table(
     "iceberg_tables",
@@ -102,6 +124,69 @@ CARRIED = tuple(table for table in _metadata.sorted_tables if table not in (SETT
 """Tables whose rows are the same at every place; leases are of processes and stay where they are."""
 
 
+# -- records and their digests -----------------------------------------------------------------------------------------
+
+
+def sealed(table: sql.Table, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a table with its digest. What a unit hands on has a digest of its own, which is part of it."""
+    content = {
+        column.name: float(row[column.name]) if isinstance(column.type, sql.Double) else row[column.name]
+        for column in table.c
+        if column.name not in ("carry_out", "digest")
+    }
+    return {**row, "digest": digest_of(content)}
+
+
+def insert_record(connection: Connection, table: sql.Table, row: Mapping[str, Any]) -> None:
+    """Write a row with its digest."""
+    connection.execute(sql.insert(table), [sealed(table, row)])
+
+
+def change_records(
+    database: str,
+    connection: Connection,
+    table: sql.Table,
+    chosen: Sequence[sql.ColumnElement[bool]],
+    change: Callable[[Row[Any]], Mapping[str, Any]],
+) -> int:
+    """Change the chosen rows, and their digests with them; returns how many are chosen. No change leaves a row."""
+    rows = connection.execute(sql.select(table).where(*chosen).with_for_update()).all()
+    for row in rows:
+        if changes := change(checked_record(database, table, row)):
+            key = [column == row._mapping[column.name] for column in table.primary_key]
+            connection.execute(sql.update(table).where(*key).values(**sealed(table, {**row._mapping, **changes})))
+    return len(rows)
+
+
+def is_sound(table: sql.Table, row: Row[Any]) -> bool:
+    """Return True if a row is what its digest says."""
+    try:
+        return bool(sealed(table, row._asdict())["digest"] == row.digest)
+    except (TypeError, ValueError, OverflowError):  # damage has made something else of a number
+        return False
+
+
+def checked_record(database: str, table: sql.Table, row: Row[Any]) -> Row[Any]:
+    """Return a row that is what its digest says; any other row is a DamagedError that says what to do."""
+    if is_sound(table, row):
+        return row
+    what, remedy = _DAMAGED_RECORDS[table.name]
+    named = {
+        name: str(row._mapping[name]) for name in ("stream", "day", "table_name", "pattern_set") if name in row._mapping
+    }
+    of = " ".join(value for value in named.values() if value)
+    raise DamagedError(f"catalog {database}", f"{what} of {of} is not what its digest says", remedy.format(**named))
+
+
+_DAMAGED_RECORDS = {
+    PUBLISHED.name: ("the record", "`cep run --stream {stream} --stale` makes it again"),
+    REPLACED.name: ("an earlier record", FROM_A_BACKUP),
+    CURRENT_PLANS.name: ("the record of the current plan", "`cep run --stream {stream}` takes the latest plan instead"),
+    ERASURES.name: ("the record of an erasure", FROM_A_BACKUP),
+}
+"""Table -> the name of its records, and what mends one."""
+
+
 class Database:
     """The catalog's database of one warehouse; a SQLite file is made on first use, unless it can only be read here.
 
@@ -110,17 +195,8 @@ class Database:
     """
 
     def __init__(self, uri: str | URL, location: str | None) -> None:
-        try:
-            self.url = make_url(uri)
-            self.read_only = _is_read_only(self.url)
-            waits = {"timeout": SQLITE_WAIT_S} if self.url.get_backend_name() == "sqlite" else {}
-            address = _for_reading(self.url) if self.read_only else self.url
-            self.engine: Engine = sql.create_engine(address, connect_args=waits, pool_pre_ping=not waits)
-        except (exc.ArgumentError, exc.NoSuchModuleError, ModuleNotFoundError) as error:
-            raise InputError(
-                f"catalog {_without_password(str(uri))}: no usable database address: {error}; "
-                "write it as postgresql+psycopg2://USER:PASSWORD@HOST:PORT/NAME, or leave it out for SQLite"
-            ) from error
+        self.url, self.engine = _reached(uri)
+        self.read_only = _is_read_only(self.url)
         self.name = self.url.render_as_string(hide_password=True)
         self.clocks_differ = False
         self._check_settings(location)
@@ -145,6 +221,15 @@ class Database:
         """Return False where no table of a stream was ever made."""
         with self.errors():
             return sql.inspect(self.engine).has_table(POINTERS.name)
+
+    def is_sound(self) -> bool:
+        """Return True if the records of units and current plans are what their digests say."""
+        with self.begin() as connection:
+            return all(
+                is_sound(table, row)
+                for table in (PUBLISHED, CURRENT_PLANS)
+                for row in connection.execute(sql.select(*(one for one in table.c if one.name != "carry_out")))
+            )
 
     def location(self) -> str | None:
         """Return the location of the warehouse that the database belongs to; None where it is empty."""
@@ -176,6 +261,13 @@ class Database:
                 f"catalog {self.name}: it has format version {version}, and this version of cep-pipeline knows "
                 f"{FORMAT_VERSION}; install the newer version that made it, or use another warehouse"
             )
+        if int(version) < FORMAT_VERSION:
+            if self.read_only:
+                raise InputError(
+                    f"catalog {self.name}: an older version of cep-pipeline made it, and it can only be read here; run "
+                    "any command once, such as `cep status`, as a user who may write it"
+                )
+            self._add_digests()
         if location not in (None, found.get("location")):
             raise InputError(
                 f"catalog {self.name}: it belongs to the warehouse at {found.get('location')}, not to {location}. "
@@ -206,8 +298,59 @@ class Database:
         """Give the leases of an older version the column that they lack."""
         if any(column["name"] == "process" for column in sql.inspect(self.engine).get_columns(LEASES.name)):
             return
+        self._execute(sql.text(f"ALTER TABLE {LEASES.name} ADD COLUMN process VARCHAR(255)"))
+
+    def _add_digests(self) -> None:
+        """Give the records of an older version their digests; one that was killed here does it again."""
+        inspector = sql.inspect(self.engine)
+        with self.errors():
+            for table in SEALED:
+                if any(column["name"] == "digest" for column in inspector.get_columns(table.name)):
+                    continue
+                statement = sql.text(f"ALTER TABLE {table.name} ADD COLUMN digest VARCHAR(32)")
+                create_together(partial(self._execute, statement))
+        with self.begin() as connection:
+            version = sql.update(SETTINGS).where(SETTINGS.c.name == "format_version")
+            connection.execute(version.values(value=str(FORMAT_VERSION)))
+            for table in SEALED:
+                for row in connection.execute(sql.select(table)).all():
+                    key = [column == row._mapping[column.name] for column in table.primary_key]
+                    digest = sealed(table, row._asdict())["digest"]
+                    connection.execute(sql.update(table).where(*key).values(digest=digest))
+
+    def _execute(self, statement: sql.TextClause) -> None:
         with self.engine.begin() as connection:
-            connection.execute(sql.text(f"ALTER TABLE {LEASES.name} ADD COLUMN process VARCHAR(255)"))
+            connection.execute(statement)
+
+
+def _reached(uri: str | URL) -> tuple[URL, Engine]:
+    """Return the address of a database, and how it is reached from here; an InputError says that it is no address."""
+    try:
+        url = make_url(uri)
+        waits = {"timeout": SQLITE_WAIT_S} if url.get_backend_name() == "sqlite" else {}
+        address = _for_reading(url) if _is_read_only(url) else url
+        return url, sql.create_engine(address, connect_args=waits, pool_pre_ping=not waits)
+    except (exc.ArgumentError, exc.NoSuchModuleError, ModuleNotFoundError) as error:
+        raise InputError(
+            f"catalog {without_password(str(uri))}: no usable database address: {error}; "
+            "write it as postgresql+psycopg2://USER:PASSWORD@HOST:PORT/NAME, or leave it out for SQLite"
+        ) from error
+
+
+def is_begun(uri: str | URL) -> bool:
+    """Return True if a database has the tables of a warehouse; it is neither made nor changed.
+
+    An InputError says that it cannot be reached or read.
+    """
+    url, engine = _reached(uri)
+    if url.get_backend_name() == "sqlite" and not (url.database and Path(url.database).is_file()):
+        return False
+    try:
+        return {SETTINGS.name, POINTERS.name} <= set(sql.inspect(engine).get_table_names())
+    except exc.SQLAlchemyError as error:
+        raise explain_database_error(url.render_as_string(hide_password=True), error) from error
+    finally:
+        engine.dispose()
 
 
 def _is_read_only(url: URL) -> bool:
@@ -270,5 +413,6 @@ def explain_database_error(name: str, error: exc.SQLAlchemyError) -> CepError:
     return CepError(f"catalog {name}: {text}")
 
 
-def _without_password(uri: str) -> str:
+def without_password(uri: str) -> str:
+    """Return the address of a database as it may be told."""
     return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", uri)

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sql
-
 from cep_pipeline.storage import canonical_json, digest_of, files_from_json, files_to_json
 from cep_pipeline.warehouse.changes import EventsChange
-from cep_pipeline.warehouse.database import PUBLISHED
+from cep_pipeline.warehouse.database import PUBLISHED, insert_record
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import OF_PATTERN_SETS, day_column
 from cep_pipeline.warehouse.records import EventsFile, PublishedDay, StatisticsRecord
@@ -27,8 +25,9 @@ class Draft:
     """Rows that are to be all of a unit: the events, the rejected rows, the matches or the summaries of a day.
 
     No table names the files yet. `pattern_set` is empty but for matches and summaries. `fingerprint`, `carry_out`,
-    `counts`, `same_events_as` and `changes` are recorded of the unit. `entries` are the files as a manifest names them,
-    where this process has looked at them already.
+    `counts`, `same_events_as` and `changes` are recorded of the unit. `merged` are the files that some of these were
+    made of, which nothing needs once the draft is published. `entries` are the files as a manifest names them, where
+    this process has looked at them already.
     """
 
     table: str
@@ -40,6 +39,7 @@ class Draft:
     pattern_set: str = ""
     same_events_as: str = ""
     changes: Mapping[str, EventsChange] = field(default_factory=dict)
+    merged: tuple[str, ...] = field(default=(), compare=False, repr=False)
     entries: tuple[DataFile, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -57,18 +57,18 @@ class Draft:
         if self.changes:
             known[CHANGES] = {digest: change.to_json() for digest, change in self.changes.items()}
         replace_record(connection, key)
-        made = sql.insert(PUBLISHED).values(
+        made = {
             **key,
-            run_id=run_id,
-            published_at=published_at,
-            snapshot_id=snapshot_id,
-            row_count=rows,
-            fingerprint=canonical_json(self.fingerprint.to_json() | known),
-            counts=canonical_json(dict(self.counts)),
-            carry_out=canonical_json(self.carry_out),
-            carry_out_digest=digest_of(self.carry_out),
-        )
-        connection.execute(made)
+            "run_id": run_id,
+            "published_at": published_at,
+            "snapshot_id": snapshot_id,
+            "row_count": rows,
+            "fingerprint": canonical_json(self.fingerprint.to_json() | known),
+            "counts": canonical_json(dict(self.counts)),
+            "carry_out": canonical_json(self.carry_out),
+            "carry_out_digest": digest_of(self.carry_out),
+        }
+        insert_record(connection, PUBLISHED, made)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`: what one task hands to the next."""
@@ -78,6 +78,7 @@ class Draft:
             "files": files_to_json(self.files),
             "fingerprint": self.fingerprint.to_json(),
             "changes": changes,
+            "merged": list(map(str, self.merged)),
         }
         return {name: value for name, value in {**vars(self), **plain}.items() if name != "entries"}
 
@@ -90,6 +91,7 @@ class Draft:
             "files": files_from_json(content["files"]),
             "fingerprint": known.from_json(content["fingerprint"]),
             "changes": {digest: EventsChange.from_json(change) for digest, change in content["changes"].items()},
+            "merged": tuple(content["merged"]),
         }
         return cls(**{**content, **read})
 

@@ -43,7 +43,7 @@ from cep_pipeline.storage import (
     stored_files,
 )
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintenance
-from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, REPLACED
+from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, REPLACED, change_records, insert_record
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.layout import COMPRESSED, OF_PATTERN_SETS, SUMMARIES
 from cep_pipeline.warehouse.published_table import day_of
@@ -174,15 +174,14 @@ class Forgetting:
         key = (ERASURES.c.stream == self.stream, ERASURES.c.erasure_id == self.erasure.erasure_id)
         with self.warehouse.database.begin() as connection:
             connection.execute(sql.delete(ERASURES).where(*key))
-            connection.execute(
-                sql.insert(ERASURES).values(
-                    stream=self.stream,
-                    erasure_id=self.erasure.erasure_id,
-                    condition=self.erasure.condition,
-                    requested_at=self.warehouse.clock(),
-                    days=json.dumps(sorted(day.isoformat() for day in again)),
-                )
-            )
+            made = {
+                "stream": self.stream,
+                "erasure_id": self.erasure.erasure_id,
+                "condition": self.erasure.condition,
+                "requested_at": self.warehouse.clock(),
+                "days": json.dumps(sorted(day.isoformat() for day in again)),
+            }
+            insert_record(connection, ERASURES, made)
         self.erasure = Erasure(self.erasure.erasure_id, self.erasure.condition, again)
 
     def _find(self) -> _Found:
@@ -298,17 +297,9 @@ class Forgetting:
                 key = (self.stream, name, pattern_set, str(day))
                 columns = (table.stream, table.table_name, table.pattern_set, table.day)
                 unit = [column == value for column, value in zip(columns, key, strict=True)]
-                record = connection.execute(sql.select(table.counts).where(*unit)).scalar_one_or_none()
-                if record is None:
-                    continue
                 gone = found.matches[file.file_path].column("pattern").to_pylist() if name == "matches" else []
-                fewer = Counter(gone)
-                counts = {
-                    pattern: one - fewer[pattern] if isinstance(one, int) else one
-                    for pattern, one in json.loads(record).items()
-                }
-                now = {"row_count": table.row_count - rows, "counts": canonical_json(counts)}
-                connection.execute(sql.update(PUBLISHED).where(*unit).values(**now))
+                change = partial(_with_fewer, Counter(gone), rows)
+                change_records(self.warehouse.database.name, connection, PUBLISHED, unit, change)
 
     def _rewritten(self, name: str, file: DataFile, columns: pa.Schema, found: _Found) -> str:
         """Write the rows of a file that stay; returns where."""
@@ -339,20 +330,17 @@ class Forgetting:
 
         How events differ from earlier versions names types, and goes as a whole; so do buffers of limited patterns.
         """
-        query = sql.select(PUBLISHED).where(PUBLISHED.c.stream == self.stream, PUBLISHED.c.carry_out != "{}")
+        database = self.warehouse.database.name
+        chosen = [PUBLISHED.c.stream == self.stream, PUBLISHED.c.carry_out != "{}"]
         with self.warehouse.database.begin() as connection:
-            forget_changes(connection, self.stream)
-            forget_lost_buffers(connection, self.stream, self.warehouse.location, ())
-            rows = connection.execute(query).all()
-            named = self.erasure.named_in(pa.array([row.carry_out for row in rows], pa.string()))
-            for row, clear in zip(rows, named.tolist(), strict=True):
-                if clear:
-                    key = (
-                        PUBLISHED.c[name] == getattr(row, name)
-                        for name in ("stream", "table_name", "pattern_set", "day")
-                    )
-                    empty = {"carry_out": canonical_json({}), "carry_out_digest": digest_of({})}
-                    connection.execute(sql.update(PUBLISHED).where(*key).values(**empty))
+            forget_changes(connection, database, self.stream)
+            forget_lost_buffers(connection, database, self.stream, self.warehouse.location, ())
+            change_records(database, connection, PUBLISHED, chosen, self._without_carried)
+
+    def _without_carried(self, record: Row[Any]) -> dict[str, Any]:
+        if not self.erasure.named_in(pa.array([record.carry_out], pa.string()))[0]:
+            return {}
+        return {"carry_out": canonical_json({}), "carry_out_digest": digest_of({})}
 
     def _remove_files(self, begun: Collection[str]) -> None:
         """Remove old snapshots, files that no table names any more, the scratch, and buffers of limited patterns."""
@@ -421,6 +409,15 @@ def _replacing(rewritten: Sequence[tuple[DataFile, str | None]], run_id: str) ->
         )
 
     return change
+
+
+def _with_fewer(gone: Counter[str], rows: int, record: Row[Any]) -> dict[str, Any]:
+    """Return what the record of a unit says after it has lost some rows, and these matches by pattern."""
+    counts = {
+        pattern: one - gone[pattern] if isinstance(one, int) else one
+        for pattern, one in json.loads(record.counts).items()
+    }
+    return {"row_count": record.row_count - rows, "counts": canonical_json(counts)}
 
 
 def _nothing(table: Table, transaction: Transaction) -> int:

@@ -12,13 +12,12 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
-    TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
 from pyiceberg.table.update.schema import UpdateSchema
 
 from cep_pipeline.storage import damage_errors, storage_errors
-from cep_pipeline.warehouse.catalog import WarehouseCatalog, write_version_hint
+from cep_pipeline.warehouse.catalog import WarehouseCatalog
 from cep_pipeline.warehouse.commits import patient_attempts
 from cep_pipeline.warehouse.layout import TableLayout
 from cep_pipeline.warehouse.published_table import PublishedTable
@@ -75,14 +74,9 @@ def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, locatio
         catalog.create_namespace(stream)
     mapping = {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
     properties = {**_TABLE_PROPERTIES, **layout.properties, **mapping}
-    try:
-        made = catalog.create_table(
-            (stream, layout.name), schema, location, PartitionSpec(*partitions), SortOrder(*sort), properties
-        )
-    except TableAlreadyExistsError:
-        return catalog.load_table((stream, layout.name))
-    write_version_hint(made.metadata_location)
-    return made
+    return catalog.make_table(
+        stream, layout.name, schema, location, PartitionSpec(*partitions), SortOrder(*sort), properties
+    )
 
 
 def set_properties(catalog: WarehouseCatalog, stream: str, table_name: str) -> None:
@@ -131,8 +125,14 @@ def _update_schema(table: Table, change: Callable[[PublishedTable, UpdateSchema]
 def as_published(table: Table) -> PublishedTable:
     """Return a table as readers see it; DamagedError where its metadata file lacks what every table has."""
     stream, name = table.name()[-2:]
+
+    def read(path: str) -> bytes:
+        with table.io.new_input(path).open() as content:
+            return bytes(content.read())
+
     with damage_errors(table.metadata_location):
-        return PublishedTable(stream, name, table.metadata_location, json.loads(table.metadata.model_dump_json()))
+        metadata = json.loads(table.metadata.model_dump_json())
+        return PublishedTable(stream, name, table.metadata_location, metadata, read)
 
 
 def files_of_snapshots(table: Table) -> dict[str, int | None]:

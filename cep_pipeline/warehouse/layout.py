@@ -20,16 +20,24 @@ from cep_pipeline.storage import canonical_json
 from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.records import Decision, PlanRecord, RunRecord, RunStep, StatisticsRecord
 
-FORMAT_VERSION = 1
-"""Version of everything in a warehouse that Iceberg does not define: the tables here and those of the database."""
+FORMAT_VERSION = 2
+"""Version of everything in a warehouse that Iceberg does not define: the tables here and those of the database.
+
+Version 2 gives the records of the database digests; a catalog of version 1 gets them when it is opened.
+"""
 SCRATCH = "scratch"
-COMPRESSED = "compressed"
 """Folder of a warehouse for what runs write on the way; not a stream."""
+COMPRESSED = "compressed"
+"""Folder of a stream for the buffers of limited patterns."""
+UNFINISHED = "restore.unfinished"
+"""File in a warehouse that is being restored: the backup that it is restored from."""
 
 SUMMARIES = "summaries"
 """The table of what SUMMARIZE puts together, which is made when a stream has the first such rows."""
 OF_PATTERN_SETS = ("matches", SUMMARIES)
 """Tables whose units are the days of a pattern set."""
+UNIT_TABLES = ("events", "quarantine", *OF_PATTERN_SETS)
+"""Tables whose units have records in the catalog's database."""
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 

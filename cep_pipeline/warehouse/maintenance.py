@@ -21,8 +21,9 @@ from cep_pipeline.storage import folder_name, open_filesystem, remove_file, stor
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, units
 from cep_pipeline.warehouse.catalog import VERSION_HINT, write_version_hint
 from cep_pipeline.warehouse.database import DAMAGES, FILES
-from cep_pipeline.warehouse.layout import SCRATCH
+from cep_pipeline.warehouse.layout import SCRATCH, UNIT_TABLES, day_column
 from cep_pipeline.warehouse.records import MaintenanceReport
+from cep_pipeline.warehouse.units import opened_tables
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.catalog import WarehouseCatalog
@@ -72,6 +73,12 @@ _COUNTS = ("removed_files", "removed_bytes", "expired_snapshots", "merged_files"
 def _maintain_table(
     warehouse: Store, stream: str, table_name: str, files_before_s: float, snapshots_before_s: float, file_rows: int
 ) -> Mapping[str, int]:
+    if table_name in UNIT_TABLES:
+        # Files that a damaged table does not name any more are left: they may be all that is left of a day.
+        tables, records = opened_tables(warehouse.database, stream, (table_name,))
+        table = tables[table_name]
+        rows = units.rows_by_unit(table, table.files(day_column(table_name)))
+        units.check_rows(table, rows, units.recorded_rows(records[table_name]))
     iceberg_tables.set_properties(warehouse.catalog, stream, table_name)
     expired = _expire(warehouse, stream, table_name, older_than_s=snapshots_before_s)
     removed = _remove_orphans(warehouse, stream, table_name, older_than_s=files_before_s)

@@ -11,7 +11,7 @@ import gzip
 import io
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.lazy_names import late_module
-from cep_pipeline.storage import damage_errors, former_names, read_whole, with_former_names
+from cep_pipeline.storage import damage_errors, former_names, with_former_names
 from cep_pipeline.warehouse.records import EventsFile
 
 if TYPE_CHECKING:
@@ -57,14 +57,28 @@ _ALWAYS_THERE = {"events": ("timestamp", "seq"), "matches": ("pattern", "match_i
 """Table -> columns of every version of it, beside those of its partitions: metadata without one is damaged."""
 
 
-class PublishedTable:
-    """A table as one of its metadata files tells of it."""
+ReadFile = Callable[[str], bytes]
+"""Reads a file that tells of others, whole; a DamagedError says that it is not what was written."""
 
-    def __init__(self, stream: str, name: str, metadata_location: str, metadata: Mapping[str, Any]) -> None:
+Unit = tuple[str, date]
+"""Pattern set (empty where a table has none) and day."""
+
+
+class PublishedTable:
+    """A table as one of its metadata files tells of it; `read` reads the lists of files that this one names."""
+
+    def __init__(
+        self, stream: str, name: str, metadata_location: str, metadata: Mapping[str, Any], read: ReadFile
+    ) -> None:
         self.stream = stream
         self.name = name
         self.metadata_location = metadata_location
+        self.location = str(metadata["location"])
+        self.updated_at = metadata["last-updated-ms"] / 1000
+        """The time at which the table was changed last, in seconds since the epoch."""
+        self._read = read
         self._snapshots = {one["snapshot-id"]: str(one["manifest-list"]) for one in metadata.get("snapshots", ())}
+        self._totals = {one["snapshot-id"]: one.get("summary", {}) for one in metadata.get("snapshots", ())}
         current = metadata.get("current-snapshot-id")
         self.current_snapshot_id: int | None = None if current in (None, -1) else int(current)
         if self.current_snapshot_id is not None and self.current_snapshot_id not in self._snapshots:
@@ -74,6 +88,7 @@ class PublishedTable:
         self._ids = {one["name"]: number for number, one in self._fields.items()}
         self._specs = {one["spec-id"]: tuple(one["fields"]) for one in metadata["partition-specs"]}
         partitions = {one["name"]: one["source-id"] for one in self._specs[metadata["default-spec-id"]]}
+        self.partitions = tuple(partitions)
         lost = [one for one in _ALWAYS_THERE.get(name, ()) if one not in self._ids]
         lost += [one for one, number in partitions.items() if self._ids.get(one) != number]
         if lost:
@@ -95,13 +110,13 @@ class PublishedTable:
         """The columns in the types that its files have; they know their former names."""
 
     @classmethod
-    def read(cls, stream: str, name: str, metadata_location: str) -> PublishedTable:
+    def read(cls, stream: str, name: str, metadata_location: str, read: ReadFile) -> PublishedTable:
         """Read a metadata file; the DamagedError of one that has been removed has FileNotFoundError as cause."""
         with damage_errors(metadata_location):
-            content = read_whole(metadata_location)
+            content = read(metadata_location)
             if metadata_location.endswith(".gz.metadata.json"):
                 content = gzip.decompress(content)
-            return cls(stream, name, metadata_location, json.loads(content))
+            return cls(stream, name, metadata_location, json.loads(content), read)
 
     def check_names(self, columns: pa.Schema) -> None:
         """Refuse columns that have been renamed since; files that were written after that have only the new name."""
@@ -187,7 +202,7 @@ class PublishedTable:
         if first is not None or last is not None:
             wanted[day_column] = (first and first.toordinal() - _EPOCH, last and last.toordinal() - _EPOCH)
         found: list[PublishedFile] = []
-        for manifest in _records(self._snapshots[snapshot_id]):
+        for manifest in self._manifests(snapshot_id):
             with damage_errors(self._snapshots[snapshot_id]):
                 spec = self._specs[manifest["partition_spec_id"]]
                 ranges = [wanted.get(one["name"], (None, None)) for one in spec]
@@ -195,8 +210,31 @@ class PublishedTable:
                     continue
                 path = manifest["manifest_path"]
             with damage_errors(path):
-                found += _files_of(_records(path), ranges)
+                entries = [one for one in self._records(path) if one["status"] != _DELETED]
+                counted = len(entries), sum(one["data_file"]["record_count"] for one in entries)
+                _check_numbers("the manifest list", counted, _numbers_of(manifest))
+                found += _files_of(entries, ranges)
         return found
+
+    def unit_of(self, file: PublishedFile) -> Unit:
+        """Return the unit of a file, of a table that has days."""
+        values = dict(zip(self.partitions, file.partition, strict=True))
+        return values.get("pattern_set", ""), day_of(values["final_day" if "final_day" in values else "day"])
+
+    def _manifests(self, snapshot_id: int) -> list[dict[str, Any]]:
+        """The entries of a snapshot's manifest list, which are as many files and rows as the snapshot says."""
+        path, said = self._snapshots[snapshot_id], self._totals[snapshot_id]
+        with damage_errors(path):
+            manifests = self._records(path)
+            numbers = [_numbers_of(one) for one in manifests if one["content"] == _DATA]
+            if "total-data-files" in said and "total-records" in said and None not in numbers:
+                found = tuple(sum(one[at] for one in numbers if one is not None) for at in (0, 1))
+                _check_numbers("the snapshot", found, (int(said["total-data-files"]), int(said["total-records"])))
+        return manifests
+
+    def _records(self, path: str) -> list[dict[str, Any]]:
+        records: list[Any] = list(fastavro.reader(io.BytesIO(self._read(path))))
+        return records
 
     def _may_hold(self, spec: Iterable[Mapping[str, Any]], said: Any, ranges: Iterable[tuple[Any, Any]]) -> bool:
         """Return False if the bounds of a manifest's partitions say that it has no file of these ranges."""
@@ -268,17 +306,23 @@ _PARTITION_VALUES = {
 """Type of a partition column -> what makes its value of a serialized bound."""
 
 
-def _records(path: str) -> list[dict[str, Any]]:
-    with damage_errors(path):
-        records: list[Any] = list(fastavro.reader(io.BytesIO(read_whole(path))))
-        return records
+def _numbers_of(manifest: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The files and rows that a manifest list says of a manifest; None where another engine has not written them."""
+    numbers = [manifest.get(f"{kind}_{of}_count") for of in ("files", "rows") for kind in ("added", "existing")]
+    counts = [number for number in numbers if number is not None]
+    return (counts[0] + counts[1], counts[2] + counts[3]) if len(counts) == len(numbers) else None
+
+
+def _check_numbers(whose: str, found: tuple[int, ...], said: tuple[int, int] | None) -> None:
+    if said is not None and found != said:
+        raise ValueError(f"{whose} says {said[0]} files with {said[1]} rows, and it lists {found[0]} with {found[1]}")
 
 
 def _files_of(entries: Iterable[Mapping[str, Any]], ranges: list[tuple[Any, Any]]) -> Iterator[PublishedFile]:
     """The files of a manifest whose partition values are in these ranges."""
     for entry in entries:
         file = entry["data_file"]
-        if entry["status"] == _DELETED or file.get("content", _DATA) != _DATA or not file["record_count"]:
+        if file.get("content", _DATA) != _DATA or not file["record_count"]:
             continue
         values = tuple(map(_ordinal, file["partition"].values()))
         if all(_is_in(value, *wanted) for value, wanted in zip(values, ranges, strict=True)):

@@ -29,12 +29,13 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.typedef import Record
 from sqlalchemy.engine import URL, Connection, make_url
 
-from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.errors import BusyError, CepError, DamagedError, InputError
 from cep_pipeline.storage import (
     make_durable,
     object_store_io,
     open_filesystem,
     read_digest,
+    read_whole,
     storage_errors,
     stored_files,
 )
@@ -50,6 +51,7 @@ from cep_pipeline.warehouse.database import (
     create_together,
 )
 from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, is_dead
+from cep_pipeline.warehouse.named_files import Recorded, check_recorded, digest_of_bytes
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def relocate(
     pointers = pointers_of(source)
     if from_catalog is None and not moved:
         _check_given_up(source, location, old, pointers)
-    rewriting = Rewriting(old, location)
+    rewriting = Rewriting(old, location, _recorded(catalog_rows(source)))
     told(0, len(pointers))
     new: dict[Pointer, str] = {}
     for number, pointer in enumerate(pointers, 1):
@@ -158,7 +160,7 @@ def pointers_in(rows: Rows) -> list[Pointer]:
 
 def rewrite(rows: Rows, old: str, new: str) -> None:
     """Write the metadata of all tables of a catalog anew, with the present paths, and let its rows name it."""
-    rewriting = Rewriting(old, new)
+    rewriting = Rewriting(old, new, _recorded(rows))
     paths = {(one.namespace, one.table): rewriting.table(one) for one in pointers_in(rows)}
     make_durable(rewriting.written)
     point_to(rows, paths)
@@ -186,11 +188,22 @@ def _is_there(path: str) -> bool:
         return False
 
 
-class Rewriting:
-    """Writes the metadata of tables with other paths: the warehouse was at `old`, and is at `new`."""
+def _recorded(rows: Rows) -> dict[str, Recorded]:
+    """The size and the SHA-256 of files by their paths in the warehouse."""
+    return {
+        f"{row['stream']}/{row['table_name']}/{row['path']}": (row["size"], row["sha256"]) for row in rows[FILES.name]
+    }
 
-    def __init__(self, old: str, new: str) -> None:
+
+class Rewriting:
+    """Writes the metadata of tables with other paths: the warehouse was at `old`, and is at `new`.
+
+    What is read is compared with what was recorded of it, by its path in the warehouse.
+    """
+
+    def __init__(self, old: str, new: str, recorded: Mapping[str, Recorded]) -> None:
         self.old, self.new = old, new
+        self._recorded = recorded
         self.written: list[str] = []
         self._io = object_store_io()
         self._manifests: dict[str, tuple[str, int]] = {}
@@ -220,7 +233,7 @@ class Rewriting:
         """Write the metadata of a table and of all its snapshots; returns where."""
         name = f"{pointer.namespace}.{pointer.table}"
         path = self.moved(pointer.metadata)
-        with storage_errors(f"relocating {name}"), _copied(name, path):
+        with storage_errors(f"relocating {name}"), self._copied(name, path):
             metadata = FromInputFile.table_metadata(self._io.new_input(path))
             content = self.paths(json.loads(metadata.model_dump_json()))
             self._sizes = {found: one.size for found, one in stored_files(content["location"]).items()}
@@ -244,7 +257,7 @@ class Rewriting:
         return found
 
     def _manifest_list(self, table: str, path: str) -> str:
-        with _copied(table, path), AvroFile[Record](self._io.new_input(path)) as source:
+        with self._copied(table, path), AvroFile[Record](self._io.new_input(path)) as source:
             entries = list(source)
             at = _positions(source)
             for entry in entries:
@@ -256,7 +269,7 @@ class Rewriting:
 
     def _manifest(self, table: str, path: str) -> tuple[str, int]:
         if path not in self._manifests:
-            with _copied(table, path), AvroFile[Record](self._io.new_input(path)) as source:
+            with self._copied(table, path), AvroFile[Record](self._io.new_input(path)) as source:
                 entries = [self.paths(entry) for entry in source]
                 at = _positions(source)
                 inner = {field.name: number for number, field in enumerate(_struct(source, "data_file").fields)}
@@ -266,6 +279,16 @@ class Rewriting:
                         self._check_there(table, file[inner["file_path"]], file[inner["file_size_in_bytes"]])
                 self._manifests[path] = self._write(source, path, "manifest_entry", entries)
         return self._manifests[path]
+
+    @contextmanager
+    def _copied(self, table: str, path: str) -> Iterator[None]:
+        """Say of a file of metadata that is missing or not what was written that the copy is not whole."""
+        with _copied(table, path):
+            try:
+                check_recorded(path, digest_of_bytes(read_whole(path)), self._recorded.get(path[len(self.new) + 1 :]))
+            except DamagedError as error:
+                raise ValueError(error.fault) from error
+            yield
 
     def _check_there(self, table: str, path: str, size: int) -> None:
         found = self._sizes.get(path)

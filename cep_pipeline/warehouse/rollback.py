@@ -18,7 +18,7 @@ import sqlalchemy as sql
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import canonical_json, read_digest, stored_files
-from cep_pipeline.warehouse.database import PUBLISHED, REPLACED
+from cep_pipeline.warehouse.database import PUBLISHED, REPLACED, checked_record, insert_record
 from cep_pipeline.warehouse.layout import OF_PATTERN_SETS, day_column
 from cep_pipeline.warehouse.leases import Lease
 from cep_pipeline.warehouse.records import RunRecord, RunStep
@@ -86,7 +86,8 @@ def _states(tables: StreamTables, day: date) -> list[_State]:
     with tables.warehouse.database.begin() as connection:
         for source in (REPLACED, PUBLISHED):
             query = sql.select(source).where(source.c.stream == tables.name, source.c.day == day.isoformat())
-            found += connection.execute(query.order_by(source.c.published_at)).all()
+            rows = connection.execute(query.order_by(source.c.published_at)).all()
+            found += [checked_record(tables.warehouse.database.name, source, row) for row in rows]
     found.sort(key=lambda row: row.published_at)
     states: list[_State] = []
     units: dict[UnitKey, Row[Any]] = {}
@@ -210,7 +211,8 @@ def _publish(
                     then = wanted.units.get(key)
                     _restore_record(connection, tables.name, key, day, then, snapshots[key[0]], note, now)
             # The runs after it have removed the buffers of its limited patterns.
-            forget_lost_buffers(connection, tables.name, tables.warehouse.location, buffers, day=day)
+            database = tables.warehouse.database.name
+            forget_lost_buffers(connection, database, tables.name, tables.warehouse.location, buffers, day=day)
 
         return [lease.renew, write]
 
@@ -226,7 +228,7 @@ def _publish(
 
 def _check_files(tables: StreamTables, files: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
     """Raise a DamagedError for a file that is not as it was recorded: from now on the files are read as the day."""
-    from cep_pipeline.warehouse.catalog import check_recorded, recorded_files
+    from cep_pipeline.warehouse.named_files import check_recorded, recorded_files
 
     warehouse = tables.warehouse
     for name, units in files.items():
@@ -261,4 +263,4 @@ def _restore_record(
         "snapshot_id": snapshot_id,
         "published_at": now,
     }
-    connection.execute(sql.insert(PUBLISHED).values(**values))
+    insert_record(connection, PUBLISHED, values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -24,18 +24,20 @@ from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.lazy_names import late_module
 from cep_pipeline.storage import id_texts, open_parquet, read_data_file, read_group, rows_of
 from cep_pipeline.warehouse.changes import ReadBefore
-from cep_pipeline.warehouse.database import CURRENT_PLANS
+from cep_pipeline.warehouse.database import CURRENT_PLANS, checked_record
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.layout import (
     SUMMARIES,
+    UNIT_TABLES,
     TableLayout,
+    day_column,
     decision_record,
     plan_record,
     run_record,
     statistics_record,
 )
 from cep_pipeline.warehouse.leases import day_unit
-from cep_pipeline.warehouse.published_table import PublishedTable, day_of
+from cep_pipeline.warehouse.published_table import PublishedFile, PublishedTable, Unit, day_of
 from cep_pipeline.warehouse.records import (
     Decision,
     EventsFile,
@@ -50,14 +52,19 @@ from cep_pipeline.warehouse.records import (
 )
 from cep_pipeline.warehouse.units import (
     carry_before,
+    check_rows,
     damaged_units,
+    differing_units,
     find_stale_units,
+    is_within,
     open_table,
     opened_tables,
     published_days,
     published_matches,
     published_records,
     recorded_erasures,
+    recorded_rows,
+    rows_by_unit,
 )
 
 if TYPE_CHECKING:
@@ -233,7 +240,8 @@ class StreamReader:
         ]
         if snapshot is not None and snapshot.snapshot_id is None:
             return made
-        table = self._published("events")
+        pinned = self.pinned(("events",)) if snapshot is None else self
+        table = pinned._published("events")
         table.check_names(self.events_schema)
         snapshot_id = snapshot.snapshot_id if snapshot else None
         if snapshot_id is not None and not table.has_snapshot(snapshot_id):
@@ -242,6 +250,16 @@ class StreamReader:
                 "run again on the current one"
             )
         published = table.events_files(first, last, snapshot_id)
+        found: Counter[Unit] = Counter()
+        for file in published:
+            found["", file.day] += file.rows
+        if snapshot is None:
+            said = recorded_rows(pinned._records("events"), first, last)
+        else:
+            said = {("", day): record.events for day, record in snapshot.days.items() if is_within(day, first, last)}
+        for _, day in [unit for unit in {*found, *said} if unit[1] in drafted]:
+            found["", day] = said["", day] = 0
+        check_rows(table, found, said)
         if not drafted:
             return published
         return sorted([*made, *(file for file in published if file.day not in drafted)], key=lambda file: file.order)
@@ -278,9 +296,7 @@ class StreamReader:
     ) -> pa.Table:
         """Return matches (`matches_schema`) by final day, within a day by pattern in the order they were written."""
         row_filter = None if pattern is None else pc.field("pattern") == pattern
-        return self._read_days(
-            "matches", "final_day", first, last, {"pattern_set": pattern_set}, row_filter=row_filter, limit=limit
-        )
+        return self._read_days("matches", first, last, pattern_set, row_filter=row_filter, limit=limit)
 
     @cached_property
     def matches_schema(self) -> pa.Schema:
@@ -292,8 +308,7 @@ class StreamReader:
 
     def matches_files(self, pattern_set: str, day: date) -> list[str]:
         """Return the files of the matches of (pattern set, day) in the order of `read_matches`."""
-        files = self._published("matches").files("final_day", day, day, equal={"pattern_set": pattern_set})
-        return sorted(file.file_path for file in files)
+        return sorted(file.file_path for file in self._files("matches", day, day, pattern_set))
 
     def read_summaries(
         self, pattern_set: str, first: date | None = None, last: date | None = None, *, pattern: str | None = None
@@ -303,8 +318,7 @@ class StreamReader:
         if SUMMARIES not in reader._pinned:  # no pattern of the stream has had SUMMARIZE
             return self._layouts[SUMMARIES].schema.empty_table()
         row_filter = None if pattern is None else pc.field("pattern") == pattern
-        of_set = {"pattern_set": pattern_set}
-        return reader._read_days(SUMMARIES, "final_day", first, last, of_set, row_filter=row_filter)
+        return reader._read_days(SUMMARIES, first, last, pattern_set, row_filter=row_filter)
 
     def summary_of(
         self, pattern_set: str, pattern: Pattern, first: date | None = None, last: date | None = None
@@ -348,7 +362,7 @@ class StreamReader:
         """
         layout = self._layouts["matches"]
         position = layout.partitions.index("final_day")
-        files = self._published("matches").files("final_day", first, last, equal={"pattern_set": pattern_set})
+        files = self._files("matches", first, last, pattern_set)
         missing: dict[str, int] = {}
         for unit in self.matches_days(pattern_set):
             if (first is None or first <= unit.final_day) and (last is None or unit.final_day <= last):
@@ -391,9 +405,7 @@ class StreamReader:
         [pattern_set] = pc.unique(matches["pattern_set"]).to_pylist()
         schema, only_ids = self.matches_schema, pa.schema([self.matches_schema.field("match_id")])
         parts: list[pa.Table] = []
-        for file in self._published("matches").files(
-            "final_day", date.fromordinal(max(first, 1)), last, equal={"pattern_set": pattern_set}
-        ):
+        for file in self._files("matches", date.fromordinal(max(first, 1)), last, pattern_set):
             with open_parquet(file.file_path) as parquet:
                 for group in range(parquet.num_row_groups):
                     found = read_group(parquet, group, only_ids)["match_id"]
@@ -434,7 +446,7 @@ class StreamReader:
         self, first: date | None = None, last: date | None = None, *, limit: int | None = None
     ) -> pa.Table:
         """Return the rejected rows of these days (`QUARANTINE_SCHEMA`)."""
-        return self._read_days("quarantine", DAY, first, last, {}, limit=limit)
+        return self._read_days("quarantine", first, last, None, limit=limit)
 
     def read_statistics(self, pattern_set: str, day: date) -> dict[str, Any] | None:
         """Return the statistics snapshot (JSON form) of a day, None where there is none."""
@@ -454,7 +466,7 @@ class StreamReader:
         """
         schema = self._layouts["statistics"].schema
         columns = pa.schema([field for field in schema if field.name not in without])
-        table = self._read_days("statistics", DAY, first, last, {"pattern_set": pattern_set}, columns=columns)
+        table = self._read_days("statistics", first, last, pattern_set, columns=columns)
         return [statistics_record({**dict.fromkeys(without), **row}) for row in rows_of(table)]
 
     def pin_statistics(self, last: date, first: date | None = None) -> PinnedStatistics:
@@ -538,25 +550,35 @@ class StreamReader:
             starts, ends = day_bounds(begun, timezone)[0], day_bounds(earlier, timezone)[1]
             return ReadBefore(chosen, starts, ends, lambda: self._first_event_us(pattern_set, day))
 
+        reader = self.pinned(UNIT_TABLES)
         return find_stale_units(
-            self._records,
+            reader._records,
             recorded_erasures(self.warehouse.database, self.name),
             raw_files=raw_files,
             schema=schema,
             pattern_sets=pattern_sets,
             read_before=read_before,
             pattern_versions=pattern_versions,
-            damaged=damaged_units(self.warehouse.database, self.name),
+            damaged=reader._damaged_units(),
         )
+
+    def _damaged_units(self) -> dict[tuple[str, str], list[str]]:
+        """(day, pattern set or "") -> a sentence for each damage of the unit that is known, or that its rows show."""
+        found = damaged_units(self.warehouse.database, self.name)
+        for name, table in self._pinned.items():
+            rows = rows_by_unit(table, table.files(day_column(name)))
+            for (pattern_set, day), said in differing_units(rows, recorded_rows(self._records(name))).items():
+                found.setdefault((day.isoformat(), pattern_set), []).append(f"its {name} are damaged: {said}")
+        return found
 
     def is_damaged(self, pattern_set: str, day: date) -> bool:
         """Return True if a file of the matches of (pattern set, day) is known to be damaged."""
-        return (day.isoformat(), pattern_set) in damaged_units(self.warehouse.database, self.name)
+        return (day.isoformat(), pattern_set) in self.pinned(UNIT_TABLES)._damaged_units()
 
     def _first_event_us(self, pattern_set: str, day: date) -> int | None:
         """Return the timestamp of the first event of the matches of (pattern set, day), None without any."""
         table = self._published("matches")
-        files = table.files("final_day", day, day, equal={"pattern_set": pattern_set})
+        files = self._files("matches", day, day, pattern_set)
         return min((table.bounds(file, "start_ts")[0] for file in files), default=None)
 
     def runs(self, limit: int | None = None) -> list[RunRecord]:
@@ -585,16 +607,16 @@ class StreamReader:
 
     def current_plan(self, pattern_set: str) -> PlanRecord | None:
         """Return the current plan of a pattern set, None where there is none."""
-        query = sql.select(CURRENT_PLANS.c.version).where(*self._plan_row(pattern_set))
-        with self.warehouse.database.begin() as connection:
-            version = connection.execute(query).scalar_one_or_none()
-        if version is None:
+        database = self.warehouse.database
+        with database.begin() as connection:
+            row = connection.execute(sql.select(CURRENT_PLANS).where(*self._plan_row(pattern_set))).one_or_none()
+        if row is None:
             return None
-        return self._plan(pattern_set, version)
+        return self._plan(pattern_set, checked_record(database.name, CURRENT_PLANS, row).version)
 
     def _plan(self, pattern_set: str, version: int) -> PlanRecord:
         """One recorded plan, read once: a day asks for it several times, and that of a thousand patterns is large."""
-        paths = [file.file_path for file in self._published("plans").files(DAY)]
+        paths = [file.file_path for file in self._files("plans")]
         for path in paths:
             known = self._plans.get((path, pattern_set, version))
             if known is not None:
@@ -648,29 +670,43 @@ class StreamReader:
 
     def read_table(self, table: str) -> pa.Table:
         """Return all rows of a table, such as `plans`."""
-        files = self._published(table).files(DAY)
-        parts = [self._read(table, path) for path in sorted(file.file_path for file in files)]
+        parts = [self._read(table, path) for path in sorted(file.file_path for file in self._files(table))]
         return _joined(self._columns(table), parts)
 
     def _read_all(self, table: str) -> list[dict[str, Any]]:
-        files = self._published(table).files(DAY)
-        return [row for file in files for row in rows_of(self._read(table, file.file_path))]
+        return [row for file in self._files(table) for row in rows_of(self._read(table, file.file_path))]
+
+    def _files(
+        self, name: str, first: date | None = None, last: date | None = None, pattern_set: str | None = None
+    ) -> list[PublishedFile]:
+        """The files of a table (of some days, of a pattern set).
+
+        A unit with another number of rows than its record says is a DamagedError.
+        """
+        reader = self.pinned((name,)) if name in UNIT_TABLES else self
+        table = reader._published(name)
+        equal = {} if pattern_set is None else {"pattern_set": pattern_set}
+        files = table.files(day_column(name), first, last, equal=equal)
+        if name in UNIT_TABLES:
+            check_rows(
+                table, rows_by_unit(table, files), recorded_rows(reader._records(name), first, last, pattern_set)
+            )
+        return files
 
     def _read_days(
         self,
         table: str,
-        day_column: str,
         first: date | None,
         last: date | None,
-        equal: Mapping[str, str],
+        pattern_set: str | None,
         *,
         row_filter: pa.compute.Expression | None = None,
         limit: int | None = None,
         columns: pa.Schema | None = None,
     ) -> pa.Table:
         schema = self._columns(table) if columns is None else columns
-        position = self._layouts[table].partitions.index(day_column)
-        files = self._published(table).files(day_column, first, last, equal=equal)
+        position = self._layouts[table].partitions.index(day_column(table))
+        files = self._files(table, first, last, pattern_set)
         parts: list[pa.Table] = []
         missing = limit
         for file in sorted(files, key=lambda file: (file.partition[position], file.file_path)):

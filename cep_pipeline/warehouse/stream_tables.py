@@ -26,7 +26,7 @@ from cep_pipeline.storage import (
     write_data_file,
 )
 from cep_pipeline.warehouse.changes import EventsChange, find_change, may_have
-from cep_pipeline.warehouse.database import CURRENT_PLANS
+from cep_pipeline.warehouse.database import CURRENT_PLANS, change_records, insert_record
 from cep_pipeline.warehouse.drafts import Draft, DraftedDay, Drafts
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import COMPRESSED, SUMMARIES, row_of
@@ -178,9 +178,10 @@ class StreamTables(StreamReader):
         `counts` and `pending` are matches by pattern, those that are published and those that wait; `limited` are the
         patterns of which none is published.
         """
-        merged = tuple(self._merged("matches", files))
+        made = tuple(self._merged("matches", files))
         counted = counted_of(counts or {}, pending or {}, limited or {}, self.warehouse.location)
-        return Draft("matches", final_day, merged, fingerprint, carry_out or {}, counted, pattern_set)
+        merged = tuple(path for path in files if path not in made)
+        return Draft("matches", final_day, made, fingerprint, carry_out or {}, counted, pattern_set, merged=merged)
 
     def draft_summaries(
         self,
@@ -288,12 +289,20 @@ class StreamTables(StreamReader):
                     )
                     for draft, number in zip(drafts, published, strict=True)
                 ),
-                *(partial(update.write, stream=self.name) for update in passed_on),
+                *(
+                    partial(update.write, database=self.warehouse.database.name, stream=self.name)
+                    for update in passed_on
+                ),
             ]
 
         lease.look()
         with commits.catalog_errors(self.warehouse.catalog, f"publishing {', '.join(names)} of {self.name}, {day}"):
             commits.replace_units(self.warehouse.catalog, self.name, units, run_id=lease.run_id, beside=beside)
+        for path in (path for one in drafts for path in one.merged):
+            try:
+                remove_file(path)
+            except CepError as error:  # the day is published; `cep maintain` removes what stays
+                logger.warning("%s", error)
         return published
 
     def record_run(self, record: RunRecord) -> None:
@@ -486,14 +495,14 @@ class StreamTables(StreamReader):
     def _replace_current(self, connection: Connection, pattern_set: str, version: int, expected: int | None) -> None:
         """Make a version the current one where `expected` (None: none) still is."""
         now = {"version": version, "changed_at": self._now().timestamp()}
-        change: sql.Insert | sql.Update
-        if expected is None:
-            change = sql.insert(CURRENT_PLANS).values(stream=self.name, pattern_set=pattern_set, **now)
-        else:
-            same = (*self._plan_row(pattern_set), CURRENT_PLANS.c.version == expected)
-            change = sql.update(CURRENT_PLANS).where(*same).values(**now)
+        database = self.warehouse.database.name
         try:
-            changed = connection.execute(change).rowcount == 1
+            if expected is None:
+                key = {"stream": self.name, "pattern_set": pattern_set}
+                insert_record(connection, CURRENT_PLANS, {**key, **now})
+                return
+            same = [*self._plan_row(pattern_set), CURRENT_PLANS.c.version == expected]
+            changed = change_records(database, connection, CURRENT_PLANS, same, lambda _: now)
         except sql.exc.IntegrityError as error:  # none was expected, and another run has set one
             raise self._overtaken(pattern_set, expected) from error
         if not changed:

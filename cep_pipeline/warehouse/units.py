@@ -6,7 +6,8 @@ A unit is replaced as a whole: the events or the rejected rows of a day, or the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import count
@@ -21,9 +22,20 @@ from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
 from cep_pipeline.warehouse.changes import EventsChange, ReadBefore
-from cep_pipeline.warehouse.database import CATALOG_NAME, DAMAGES, ERASURES, POINTERS, PUBLISHED, REPLACED, Database
+from cep_pipeline.warehouse.database import (
+    CATALOG_NAME,
+    DAMAGES,
+    ERASURES,
+    POINTERS,
+    PUBLISHED,
+    REPLACED,
+    Database,
+    change_records,
+    checked_record,
+)
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.published_table import PublishedTable
+from cep_pipeline.warehouse.named_files import NamedFiles
+from cep_pipeline.warehouse.published_table import PublishedFile, PublishedTable, Unit
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
 if TYPE_CHECKING:
@@ -41,7 +53,7 @@ Records = Callable[[str], Sequence[Row[Any]]]
 
 
 def replace_record(connection: Connection, key: Mapping[str, str]) -> None:
-    """Take the record of a unit away, and keep it among those that were replaced."""
+    """Take the record of a unit away, and keep it, with its digest, among those that were replaced."""
     unit = [PUBLISHED.c[name] == value for name, value in key.items()]
     kept = sql.select(PUBLISHED).where(*unit)
     connection.execute(sql.insert(REPLACED).from_select([column.name for column in PUBLISHED.c], kept))
@@ -66,54 +78,56 @@ class CarryUpdate:
     carry_in: Mapping[str, Any]
     carry_out: Mapping[str, Any]
 
-    def write(self, connection: Connection, stream: str) -> None:
+    def write(self, connection: Connection, database: str, stream: str) -> None:
         """Write it, unless the day has been published anew meanwhile: then it shows as stale."""
         unit = (
             PUBLISHED.c.stream == stream,
             PUBLISHED.c.pattern_set == "",
             PUBLISHED.c.day == self.day.day.isoformat(),
         )
+        events = (*unit, PUBLISHED.c.table_name == "events")
+        seen = (PUBLISHED.c.run_id == self.day.run_id, PUBLISHED.c.carry_out_digest == self.day.carry_out_digest)
         # The rejected rows first, as a run that publishes a day: of two that lock rows crosswise, one would fail.
         rejected = (*unit, PUBLISHED.c.table_name == "quarantine")
-        query = sql.select(PUBLISHED.c.fingerprint).where(*rejected).with_for_update()
-        stored_rejected = connection.execute(query).scalar_one_or_none()
-        seen = (PUBLISHED.c.run_id == self.day.run_id, PUBLISHED.c.carry_out_digest == self.day.carry_out_digest)
-        events = (*unit, PUBLISHED.c.table_name == "events")
-        query = sql.select(PUBLISHED.c.fingerprint).where(*events, *seen).with_for_update()
-        stored = connection.execute(query).scalar_one_or_none()
-        if stored is None:
+        connection.execute(sql.select(PUBLISHED.c.day).where(*rejected).with_for_update())
+        if connection.execute(sql.select(PUBLISHED.c.day).where(*events, *seen).with_for_update()).first() is None:
             return
         carried = {"carry_in": digest_of(self.carry_in)}
-        made = {"carry_out": canonical_json(self.carry_out), "carry_out_digest": digest_of(self.carry_out)}
-        if (
-            stored_rejected is not None
-            and EventsFingerprint.from_json(json.loads(stored_rejected)) == self.day.fingerprint
-        ):
-            fingerprint = {**json.loads(stored_rejected), **carried}
-            connection.execute(sql.update(PUBLISHED).where(*rejected).values(fingerprint=canonical_json(fingerprint)))
-        fingerprint = {**json.loads(stored), **carried, SAME_EVENTS: self.day.events_digest}
-        connection.execute(sql.update(PUBLISHED).where(*events).values(fingerprint=canonical_json(fingerprint), **made))
+
+        def of_rejected(row: Row[Any]) -> Mapping[str, Any]:
+            stored = json.loads(row.fingerprint)
+            if EventsFingerprint.from_json(stored) != self.day.fingerprint:
+                return {}
+            return {"fingerprint": canonical_json({**stored, **carried})}
+
+        def of_events(row: Row[Any]) -> Mapping[str, Any]:
+            fingerprint = {**json.loads(row.fingerprint), **carried, SAME_EVENTS: self.day.events_digest}
+            return {
+                "fingerprint": canonical_json(fingerprint),
+                "carry_out": canonical_json(self.carry_out),
+                "carry_out_digest": digest_of(self.carry_out),
+            }
+
+        change_records(database, connection, PUBLISHED, rejected, of_rejected)
+        change_records(database, connection, PUBLISHED, events, of_events)
 
 
-def forget_changes(connection: Connection, stream: str) -> None:
+def forget_changes(connection: Connection, database: str, stream: str) -> None:
     """Remove from all records of a stream how its events differ from those of earlier versions."""
-    columns = (PUBLISHED.c.table_name, PUBLISHED.c.pattern_set, PUBLISHED.c.day)
-    query = sql.select(*columns, PUBLISHED.c.fingerprint).where(PUBLISHED.c.stream == stream)
-    for *key, stored in connection.execute(query).all():
-        fingerprint = json.loads(stored)
-        if fingerprint.pop(CHANGES, None) is not None:
-            unit = (
-                PUBLISHED.c.stream == stream,
-                *(column == value for column, value in zip(columns, key, strict=True)),
-            )
-            connection.execute(sql.update(PUBLISHED).where(*unit).values(fingerprint=canonical_json(fingerprint)))
+
+    def without_changes(row: Row[Any]) -> Mapping[str, Any]:
+        fingerprint = json.loads(row.fingerprint)
+        return {} if fingerprint.pop(CHANGES, None) is None else {"fingerprint": canonical_json(fingerprint)}
+
+    change_records(database, connection, PUBLISHED, [PUBLISHED.c.stream == stream], without_changes)
 
 
 def published_records(database: Database, stream: str, table: str) -> Sequence[Row[Any]]:
     """Return the records of the published units of a table, by pattern set and day, without what they carry out."""
     query = sql.select(*_LISTED).where(PUBLISHED.c.stream == stream, PUBLISHED.c.table_name == table)
     with database.begin() as connection:
-        return connection.execute(query.order_by(PUBLISHED.c.pattern_set, PUBLISHED.c.day)).all()
+        rows = connection.execute(query.order_by(PUBLISHED.c.pattern_set, PUBLISHED.c.day)).all()
+    return [checked_record(database.name, PUBLISHED, row) for row in rows]
 
 
 def one_moment(
@@ -137,7 +151,7 @@ def one_moment(
         for row in connection.execute(query):
             pointers[row.of] = row.metadata_location
             if row.day is not None:
-                records[row.of].append(row)
+                records[row.of].append(checked_record(database.name, PUBLISHED, row))
     return pointers, records
 
 
@@ -151,7 +165,10 @@ def opened_tables(
     for attempt in count(1):
         pointers, records = one_moment(database, stream, tables)
         try:
-            return {name: PublishedTable.read(stream, name, at) for name, at in pointers.items()}, records
+            return {
+                name: PublishedTable.read(stream, name, at, NamedFiles(database, stream, name).read)
+                for name, at in pointers.items()
+            }, records
         except DamagedError as error:
             # So many commits may have come meanwhile that the metadata was removed.
             if attempt == _OPEN_ATTEMPTS or not isinstance(error.__cause__, FileNotFoundError):
@@ -168,6 +185,51 @@ def open_table(database: Database, stream: str, name: str) -> PublishedTable:
 
 
 _OPEN_ATTEMPTS = 5
+
+
+# -- rows and what records say of them ---------------------------------------------------------------------------------
+
+
+def rows_by_unit(table: PublishedTable, files: Iterable[PublishedFile]) -> Counter[Unit]:
+    """Return the rows of each unit that has files."""
+    rows: Counter[Unit] = Counter()
+    for file in files:
+        rows[table.unit_of(file)] += file.record_count
+    return rows
+
+
+def recorded_rows(
+    records: Iterable[Row[Any]], first: date | None = None, last: date | None = None, pattern_set: str | None = None
+) -> dict[Unit, int]:
+    """Return the rows of each unit (of some days, of a pattern set) as the records say them."""
+    said = {(row.pattern_set, date.fromisoformat(row.day)): row.row_count for row in records}
+    return {
+        unit: rows for unit, rows in said.items() if is_within(unit[1], first, last) and pattern_set in (None, unit[0])
+    }
+
+
+def is_within(day: date, first: date | None, last: date | None) -> bool:
+    """Return True for a day from first to last (both in; None: open)."""
+    return (first is None or first <= day) and (last is None or day <= last)
+
+
+def differing_units(rows: Mapping[Unit, int], said: Mapping[Unit, int]) -> dict[Unit, str]:
+    """Return a sentence for each unit whose table has not the rows that its record says."""
+    return {
+        unit: f"its record says {said.get(unit, 0):,} rows, and the table has {rows.get(unit, 0):,}"
+        for unit in sorted({*rows, *said})
+        if rows.get(unit, 0) != said.get(unit, 0)
+    }
+
+
+def check_rows(table: PublishedTable, rows: Mapping[Unit, int], said: Mapping[Unit, int]) -> None:
+    """Raise a DamagedError where a unit has not the rows that its record says: it is read as if it were whole."""
+    for (pattern_set, day), sentence in differing_units(rows, said).items():
+        raise DamagedError(
+            " ".join(part for part in (f"{table.stream}.{table.name}", day.isoformat(), pattern_set) if part),
+            sentence,
+            f"`cep run --stream {table.stream} --stale` makes it again",
+        )
 
 
 def published_days(records: Records) -> list[PublishedDay]:
@@ -244,22 +306,28 @@ def buffers_in(counts: str, location: str) -> list[str]:
 
 
 def forget_lost_buffers(
-    connection: Connection, stream: str, location: str, there: Collection[str], *, day: date | None = None
+    connection: Connection,
+    database: str,
+    stream: str,
+    location: str,
+    there: Collection[str],
+    *,
+    day: date | None = None,
 ) -> None:
     """Let the records of a stream (of a day) name no files of buffers but those that are there."""
     table = PUBLISHED.c
     of_day = [] if day is None else [table.day == day.isoformat()]
-    matches = table.stream == stream, table.table_name == "matches", *of_day
-    for pattern_set, at, counts in connection.execute(
-        sql.select(table.pattern_set, table.day, table.counts).where(*matches)
-    ).all():
-        if set(buffers_in(counts, location)) <= set(there):
-            continue
-        counted = json.loads(counts)
+
+    def without_lost(row: Row[Any]) -> Mapping[str, Any]:
+        if set(buffers_in(row.counts, location)) <= set(there):
+            return {}
+        counted = json.loads(row.counts)
         for one in _named(counted, _LIMITED).values():
             one["files"] = [path for path in one["files"] if _placed(path, location) in there]
-        unit = *matches, table.pattern_set == pattern_set, table.day == at
-        connection.execute(sql.update(PUBLISHED).where(*unit).values(counts=canonical_json(counted)))
+        return {"counts": canonical_json(counted)}
+
+    matches = [table.stream == stream, table.table_name == "matches", *of_day]
+    change_records(database, connection, PUBLISHED, matches, without_lost)
 
 
 def _placed(path: str, location: str) -> str:
@@ -324,7 +392,8 @@ def recorded_erasures(database: Database, stream: str) -> tuple[Erasure, ...]:
     """Return the erasures of a stream, the earliest first."""
     query = sql.select(ERASURES).where(ERASURES.c.stream == stream)
     with database.begin() as connection:
-        rows = connection.execute(query.order_by(ERASURES.c.requested_at, ERASURES.c.erasure_id)).all()
+        found = connection.execute(query.order_by(ERASURES.c.requested_at, ERASURES.c.erasure_id)).all()
+    rows = [checked_record(database.name, ERASURES, row) for row in found]
     return tuple(
         Erasure(row.erasure_id, row.condition, frozenset(map(date.fromisoformat, json.loads(row.days)))) for row in rows
     )

@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import sqlalchemy as sql
-from pyiceberg.avro.file import AvroFile
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFile, ManifestFile
@@ -43,19 +42,29 @@ from cep_pipeline.storage import (
     stored_files,
 )
 from cep_pipeline.warehouse import iceberg_tables
-from cep_pipeline.warehouse.catalog import check_recorded, recorded_files
-from cep_pipeline.warehouse.database import CURRENT_PLANS, DAMAGES, PUBLISHED, explain_database_error
+from cep_pipeline.warehouse.database import (
+    CURRENT_PLANS,
+    DAMAGES,
+    ERASURES,
+    PUBLISHED,
+    REPLACED,
+    checked_record,
+    explain_database_error,
+    is_sound,
+)
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import (
     MEANINGS,
     OF_PATTERN_SETS,
+    UNIT_TABLES,
     day_column,
     decision_record,
     plan_record,
     run_record,
     statistics_record,
 )
-from cep_pipeline.warehouse.published_table import bound, day_of
+from cep_pipeline.warehouse.named_files import check_recorded, recorded_files
+from cep_pipeline.warehouse.published_table import Unit, bound, day_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Row
@@ -74,11 +83,6 @@ ROW_READERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "runs": run_record,
 }
 """Table of records -> the function that reads a row of it."""
-UNIT_TABLES = ("events", "quarantine", *OF_PATTERN_SETS)
-"""Tables whose units have records in the catalog's database."""
-
-Unit = tuple[str, date]
-"""Pattern set (empty where a table has none) and day."""
 Result = TypeVar("Result")
 
 
@@ -172,6 +176,7 @@ def verify(
     chosen = _streams(warehouse, streams)
     states = [_settled_state(warehouse, stream, name, days, deep) for stream in chosen for name in MEANINGS]
     damages = [damage for state in states for damage in state.damages]
+    damages += [damage for stream in chosen for damage in _digest_damages(warehouse, stream)]
     damages += _catalog_damages(warehouse)
     files = {
         path: state
@@ -268,7 +273,7 @@ def _settled_state(warehouse: Store, stream: str, name: str, days: Collection[da
     while True:
         state = _state(warehouse, stream, name, deep)
         if name in UNIT_TABLES:
-            state.damages += _record_damages(warehouse, state, days)
+            state.damages += list(_record_damages(warehouse, state, days))
         if name == "plans":
             state.damages += _plan_damages(warehouse, state)
         if not state.damages or not _has_changed(warehouse, state):
@@ -290,7 +295,6 @@ def _state(warehouse: Store, stream: str, name: str, deep: bool) -> _TableState:
     if pointer is None:
         return state  # where records tell of it, they say that it is missing
     try:
-        _attempt(warehouse, pointer, lambda: state.check_digest(pointer))
         state.table = _attempt(warehouse, pointer, lambda: warehouse.catalog.load_table((stream, name)))
         _attempt(warehouse, pointer, lambda: _check_names(state.table))
     except _Damaged as error:
@@ -330,8 +334,7 @@ def _follow(
     table = state.table
     remedy = BACKUP if is_current else LET_GO
     try:
-        _attempt(warehouse, snapshot.manifest_list, lambda: state.check_digest(snapshot.manifest_list))
-        manifests = _attempt(warehouse, snapshot.manifest_list, lambda: _manifests(table, snapshot))
+        manifests = _attempt(warehouse, snapshot.manifest_list, lambda: snapshot.manifests(table.io))
     except _Damaged as error:
         said = f"the manifest list of snapshot {snapshot.snapshot_id} of {state.place} cannot be read: {error}"
         state.damages.append(Damage(snapshot.manifest_list, said, remedy))
@@ -342,7 +345,6 @@ def _follow(
         path = manifest.manifest_path
         if path not in seen:
             try:
-                _attempt(warehouse, path, partial(state.check_digest, path))
                 seen[path] = _attempt(warehouse, path, partial(_entries, table, manifest, sizes))
             except _Damaged as error:
                 seen[path] = None
@@ -354,26 +356,6 @@ def _follow(
     if whole:
         state.damages += _summary_damages(state, snapshot, files.values(), remedy)
     (state.current if is_current else state.past).update(files)
-
-
-def _manifests(table: Table, snapshot: Snapshot) -> list[ManifestFile]:
-    """Read a manifest list. Nothing tells its size, and one that is cut off behind its header reads as an empty one."""
-    listed = table.io.new_input(snapshot.manifest_list)
-    with listed.open() as stream:
-        content = stream.read()
-    with AvroFile[ManifestFile](listed) as file:
-        marker = file.header.sync
-    if len(marker) < _MARKER_BYTES or not content.endswith(marker):
-        raise _Damaged("it is cut off")
-    manifests = snapshot.manifests(table.io)
-    said = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-    if not manifests and said.get("total-data-files", "0") != "0":
-        raise _Damaged(f"it names no manifest, and the snapshot has {said['total-data-files']} files")
-    return manifests
-
-
-_MARKER_BYTES = 16
-"""The header and each block of an Avro file end with the same marker of so many bytes."""
 
 
 def _entries(table: Table, manifest: ManifestFile, sizes: Mapping[str, int]) -> list[DataFile]:
@@ -451,13 +433,28 @@ def _record_damages(warehouse: Store, state: _TableState, days: Collection[date]
             continue
         recorded.add(unit)
         if days is None or unit[1] in days:
-            for text in _faults(record, state, rows[unit]):
+            found = list(_faults(record, state, rows[unit]))
+            if not found and not is_sound(PUBLISHED, record):
+                found = ["its record is not what its digest says"]
+            for text in found:
                 yield Damage(_named(state, unit), text, state.redo(unit))
     whole = not state.damages
     for unit in sorted(rows.keys() - recorded) if whole else ():
         if days is None or unit[1] in days:
             text = f"it has {rows[unit]} rows, and no record says that they are published"
             yield Damage(_named(state, unit), text, state.redo(unit))
+
+
+def _digest_damages(warehouse: Store, stream: str) -> Iterator[Damage]:
+    """Compare the records of erasures and of replaced units with their digests; others are looked at more closely."""
+    for table in (ERASURES, REPLACED):
+        with warehouse.database.begin() as connection:
+            rows = connection.execute(sql.select(table).where(table.c.stream == stream)).all()
+        for row in rows:
+            try:
+                checked_record(warehouse.database.name, table, row)
+            except DamagedError as error:
+                yield Damage(error.path, error.fault, error.remedy)
 
 
 def _named(state: _TableState, unit: Unit) -> str:
@@ -491,7 +488,8 @@ def _plan_damages(warehouse: Store, state: _TableState) -> Iterator[Damage]:
     """Look for the current plan of each pattern set among the recorded ones."""
     query = sql.select(CURRENT_PLANS).where(CURRENT_PLANS.c.stream == state.stream)
     with warehouse.database.begin() as connection:
-        current = {row.pattern_set: row.version for row in connection.execute(query)}
+        stored = connection.execute(query).all()
+    current = {row.pattern_set: row.version for row in stored}
     if state.table is None or state.damages:
         if current and not state.damages:
             yield Damage(state.place, "the catalog does not name the table, which has current plans", BACKUP)
@@ -505,10 +503,16 @@ def _plan_damages(warehouse: Store, state: _TableState) -> Iterator[Damage]:
             return  # the file is named with the others
         for row in rows:
             known[row["pattern_set"]].add(row["version"])
+    unsound = {row.pattern_set for row in stored if not is_sound(CURRENT_PLANS, row)}
     for pattern_set, version in current.items():
+        text = f"version {version} is the current plan of {pattern_set}"
         if version not in known[pattern_set]:
-            text = f"version {version} is the current plan of {pattern_set}, and the table has no such plan"
-            yield Damage(state.place, text, f"cep replan --stream {state.stream} --pattern-set {pattern_set}")
+            text += ", and the table has no such plan"
+        elif pattern_set in unsound:
+            text += ", says its record, which is not what its digest says"
+        else:
+            continue
+        yield Damage(state.place, text, f"cep replan --stream {state.stream} --pattern-set {pattern_set}")
 
 
 # -- the data files ----------------------------------------------------------------------------------------------------

@@ -15,9 +15,16 @@ from sqlalchemy.engine import URL
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import EventSchema, events_columns
-from cep_pipeline.storage import former_names, make_directory, open_filesystem, reach_object_stores, with_former_names
-from cep_pipeline.warehouse.database import Database
-from cep_pipeline.warehouse.layout import SUMMARIES, TableLayout, check_stream_name, table_layouts
+from cep_pipeline.storage import (
+    former_names,
+    make_directory,
+    open_filesystem,
+    reach_object_stores,
+    stored_files,
+    with_former_names,
+)
+from cep_pipeline.warehouse.database import Database, is_begun, without_password
+from cep_pipeline.warehouse.layout import SUMMARIES, UNFINISHED, TableLayout, check_stream_name, table_layouts
 from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S
 from cep_pipeline.warehouse.published_table import PublishedTable
 from cep_pipeline.warehouse.records import MaintenanceReport
@@ -61,6 +68,7 @@ class Warehouse(Store):
         if properties is not None:
             reach_object_stores(properties)
         place, catalog = _addresses(location, catalog_uri)
+        _refuse_lost_catalog(place, catalog)
         return cls(place, Database(catalog, place), clock=clock, lease_timeout_s=lease_timeout_s)
 
     @classmethod
@@ -84,7 +92,9 @@ class Warehouse(Store):
         """
         from cep_pipeline.warehouse import relocation
 
-        place, catalog = _addresses(location, catalog_uri, catalog_there=from_catalog is None)
+        place, catalog = _addresses(location, catalog_uri)
+        if from_catalog is None and catalog_uri is None:
+            _refuse_lost_catalog(place, catalog)
         return relocation.relocate(place, catalog, from_catalog=from_catalog, moved=moved, told=told)
 
     @classmethod
@@ -100,15 +110,18 @@ class Warehouse(Store):
     ) -> RestoreReport:
         """Make a warehouse what it was at a moment (None: the latest) of a backup, at the same place or at another.
 
-        Files that are there and whole are not copied. The catalog is put in force last; a restore that was stopped goes
-        on when it is called again. With `replace` the warehouse may hold tables, which become what they were; without,
-        that is an InputError, as is a damaged file of the backup. A run at work is a BusyError. `told` hears after each
-        file how many are done, of how many.
+        The latest moment is the latest one that is whole: its files are as listed, and its tables have the rows that
+        its records say. Files that are there and whole are not copied. The catalog is put in force last; a restore
+        that was stopped goes on when it is called again. With `replace` the warehouse may hold tables, which become
+        what they were; without, that is an InputError, as is a damaged file of the moment that was asked for. A run at
+        work is a BusyError. `told` hears after each file how many are done, of how many.
         """
         from cep_pipeline.warehouse import backup as backups
 
-        place, catalog = _addresses(location, catalog_uri, catalog_there=False)
+        place, catalog = _addresses(location, catalog_uri)
         source = absolute_place(backup)
+        if moment is None:
+            return backups.restore_latest(place, catalog, source, replace=replace, told=told)
         return backups.restore(place, catalog, source, backups.read_moment(source, moment), replace=replace, told=told)
 
     @classmethod
@@ -130,7 +143,7 @@ class Warehouse(Store):
         """
         from cep_pipeline.warehouse import rebuilding
 
-        place, catalog = _addresses(location, catalog_uri, catalog_there=False)
+        place, catalog = _addresses(location, catalog_uri)
         return rebuilding.rebuild(place, catalog, replace=replace, told=told)
 
     def backup(
@@ -146,7 +159,8 @@ class Warehouse(Store):
         Files that an earlier backup has copied there are not copied again. `run_id` holds the leases that keep the
         files of the moment from being removed. `keep` moments stay, the new one included (None: all). `told` hears
         after each file how many are done, of how many. A place that holds backups of another warehouse, or is inside of
-        this one, is an InputError; a file that is missing, or has another size than its table says, a DamagedError.
+        this one, is an InputError. A damaged warehouse is a DamagedError, and no moment is made: a file that is missing
+        or not what was written, a damaged record, a day whose table has other rows than its record says.
         """
         from cep_pipeline.warehouse import backup
 
@@ -161,7 +175,13 @@ class Warehouse(Store):
         """
         name = check_stream_name(schema.name)
         layouts = table_layouts(events_columns(schema))
-        there = opened_tables(self.database, name, layouts)[0] if name in self.streams() else {}
+        there: Mapping[str, PublishedTable] = {}
+        if name in self.streams():
+            if not self.database.read_only and not self.database.is_sound():
+                from cep_pipeline.warehouse.rebuilding import remake_records
+
+                remake_records(self.database, name, self.clock())
+            there = opened_tables(self.database, name, layouts)[0]
         for layout in layouts.values():
             table = there.get(layout.name)
             if table is None and layout.name == SUMMARIES:
@@ -232,13 +252,11 @@ def absolute_place(location: str | Path) -> str:
     return place if "://" in place else os.path.realpath(Path(place).expanduser())
 
 
-def _addresses(
-    location: str | Path, catalog_uri: str | URL | None, *, catalog_there: bool = True
-) -> tuple[str, str | URL]:
+def _addresses(location: str | Path, catalog_uri: str | URL | None) -> tuple[str, str | URL]:
     """Return the absolute location of a warehouse, and the address of its catalog."""
     place = absolute_place(location)
     if "://" not in place:
-        return place, catalog_uri or _sqlite_url(place, catalog_there)
+        return place, catalog_uri or _sqlite_url(place)
     if catalog_uri is None:
         raise InputError(
             f"warehouse {place}: on an object store the catalog needs a database of its own; "
@@ -248,7 +266,7 @@ def _addresses(
     return place, catalog_uri
 
 
-def _sqlite_url(location: str, catalog_there: bool) -> URL:
+def _sqlite_url(location: str) -> URL:
     """Return the address of the catalog in a folder, which is made if need be; who may only read it reads it."""
     folder = Path(location)
     catalog = folder / CATALOG_FILE
@@ -258,11 +276,22 @@ def _sqlite_url(location: str, catalog_there: bool) -> URL:
             raise InputError(
                 f"warehouse {location}: the folder cannot be written; give this user write access, or name another"
             )
-    if catalog_there and not catalog.exists() and next(folder.glob("*/*/metadata/*.metadata.json"), None) is not None:
-        raise InputError(
-            f"warehouse {location}: the folder holds tables, and their catalog {CATALOG_FILE} is missing; "
-            "restore it from a backup by `cep restore BACKUP --replace`, make it anew from the tables by "
-            "`cep restore --rebuild-catalog`, name another location, or take the rows of another catalog over by "
-            "`cep relocate --from-catalog ADDRESS`"
-        )
     return URL.create("sqlite", database=str(catalog))
+
+
+def _refuse_lost_catalog(location: str, catalog: str | URL) -> None:
+    """Refuse a place that holds tables where the catalog is not that of a warehouse, but missing, empty or foreign.
+
+    It would be taken for a new warehouse, and what is published would be lost without a word.
+    """
+    if is_begun(catalog):
+        return
+    inner = [path[len(location) + 1 :] for path in stored_files(location)]
+    if not any(one == UNFINISHED or (one.count("/") == 3 and one.endswith(".metadata.json")) for one in inner):
+        return
+    raise InputError(
+        f"warehouse {location}: the folder holds tables, and their catalog {without_password(str(catalog))} is "
+        "missing, or is that of no warehouse; restore it from a backup by `cep restore BACKUP --replace`, make it anew "
+        "from the tables by `cep restore --rebuild-catalog`, name another location, or take the rows of "
+        "another catalog over by `cep relocate --from-catalog ADDRESS`"
+    )

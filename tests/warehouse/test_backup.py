@@ -15,7 +15,7 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, DamagedError, InputError
 from cep_pipeline.warehouse import backup as backups
-from cep_pipeline.warehouse.database import FILES, PUBLISHED
+from cep_pipeline.warehouse.database import FILES, PUBLISHED, change_records
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.postgresql import postgresql
 from tests.thoroughness import long_but
@@ -168,8 +168,8 @@ def test_buffers_that_an_earlier_version_recorded_by_their_whole_paths_are_still
     publish_day(tables, MONDAY, [1.0])
     path = publish_limited(tables, MONDAY)
     with warehouse.database.begin() as connection:
-        whole = sql.func.replace(PUBLISHED.c.counts, '"trades/compressed', f'"{tmp_path}/w/trades/compressed')
-        connection.execute(sql.update(PUBLISHED).values(counts=whole))
+        old, whole = '"trades/compressed', f'"{tmp_path}/w/trades/compressed'
+        change_records("", connection, PUBLISHED, [], lambda row: {"counts": row.counts.replace(old, whole)})
         assert path in str(connection.execute(sql.select(PUBLISHED.c.counts)).all())
     assert buffers_of(tables, MONDAY) == (path,)
     warehouse.backup(tmp_path / "b")

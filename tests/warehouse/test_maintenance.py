@@ -293,16 +293,16 @@ def test_a_lease_is_as_old_as_the_clock_of_the_database_says(
 def test_matches_of_a_small_day_are_published_as_one_file(tables: StreamTables) -> None:
     publish_day(tables, MONDAY, [1.0])
     directory = tables.matches_directory("demo", MONDAY, run_id="run")
-    files = [
-        write_data_file(directory.file(task), matches_of("demo", MONDAY, ids, pattern=pattern), MATCHES_SCHEMA)
-        for task, (pattern, ids) in enumerate([("rise", "ba"), ("fall", "dc"), ("rise", "e")])
-    ]
     with tables.day_lease(MONDAY, run_id="run") as lease:
         fingerprint = tables.pin_events().matches_fingerprint("v1", MONDAY, MONDAY, carry_in=NO_CARRY)
-        published = publish_match_files(tables, "demo", MONDAY, files[::-1], lease=lease, fingerprint=fingerprint)
-        assert published.matches == 5
-        again = publish_match_files(tables, "demo", MONDAY, files, lease=lease, fingerprint=fingerprint)
-        assert again.matches == 5
+        for step in (-1, 1):
+            files = [
+                write_data_file(directory.file(task), matches_of("demo", MONDAY, ids, pattern=pattern), MATCHES_SCHEMA)
+                for task, (pattern, ids) in enumerate([("rise", "ba"), ("fall", "dc"), ("rise", "e")])
+            ]
+            published = publish_match_files(tables, "demo", MONDAY, files[::step], lease=lease, fingerprint=fingerprint)
+            assert published.matches == 5
+            assert not any(Path(path).exists() for path in files), "what they were packed into is published"
     table = tables.warehouse.catalog.load_table(("trades", "matches"))
     assert len(list(table.scan().plan_files())) == 1
     assert names_of(tables.read_matches("demo")) == list("badce")

@@ -79,8 +79,8 @@ def test_a_damaged_catalog_is_refused(tmp_path: Path, damage: Callable[[Path], o
 def test_a_newer_format_version_is_refused(tmp_path: Path) -> None:
     warehouse = Warehouse.open(tmp_path)
     with warehouse.database.begin() as connection:
-        connection.execute(sql.update(SETTINGS).where(SETTINGS.c.name == "format_version").values(value="2"))
-    with pytest.raises(InputError, match="format version 2, and this version of cep-pipeline knows 1"):
+        connection.execute(sql.update(SETTINGS).where(SETTINGS.c.name == "format_version").values(value="3"))
+    with pytest.raises(InputError, match="format version 3, and this version of cep-pipeline knows 2"):
         Warehouse.open(tmp_path)
 
 
@@ -97,7 +97,8 @@ def test_lost_metadata_of_a_table_is_named(tables: StreamTables) -> None:
     for path in Path(location, "metadata").glob("*.json"):
         path.write_text("{}")
     with pytest.raises(
-        DamagedError, match=rf"{location}/metadata/.*\.json: it cannot be read.*`cep verify`.*`cep restore"
+        DamagedError,
+        match=rf"{location}/metadata/.*\.json: it has 2 bytes, and should have .*`cep verify`.*`cep restore",
     ):
         tables.read_events()
     for path in Path(location, "metadata").glob("*.json"):
@@ -111,7 +112,7 @@ def test_a_damaged_manifest_list_is_named(tables: StreamTables) -> None:
     lists = list(Path(tables.warehouse.table_location("trades", "events")).glob("metadata/snap-*.avro"))
     for path in lists:
         path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(DamagedError, match=r"snap-.*\.avro: it cannot be read.*`cep verify`.*`cep restore"):
+    with pytest.raises(DamagedError, match=r"snap-.*\.avro: it has 100 bytes.*`cep verify`.*`cep restore"):
         tables.read_events()
 
 

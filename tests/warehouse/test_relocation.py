@@ -11,8 +11,8 @@ from pyiceberg.table import StaticTable
 
 from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.storage import size_and_digest
-from cep_pipeline.warehouse.catalog import recorded_files
 from cep_pipeline.warehouse.maintenance import named_files
+from cep_pipeline.warehouse.named_files import recorded_files
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.thoroughness import long_but
 from tests.warehouse.processes import CONTEXT

@@ -216,7 +216,10 @@ def test_records_that_do_not_agree_with_their_tables_are_named(tmp_path: Path, n
 
 def test_a_catalog_that_is_missing_or_cut_off_is_told_in_a_sentence(place: Path) -> None:
     catalog = place / "catalog.db"
-    with changed(catalog, None), pytest.raises(InputError, match=r"their catalog catalog\.db is missing; restore it"):
+    with (
+        changed(catalog, None),
+        pytest.raises(InputError, match=r"catalog\.db is missing.*; restore it"),
+    ):
         damages(place)
     half = catalog.read_bytes()[: catalog.stat().st_size // 2]
     with changed(catalog, half), pytest.raises(InputError, match="restore it from a backup"):
