@@ -177,12 +177,20 @@ def stored_files(location: str) -> dict[str, pafs.FileInfo]:
     return {location + one.path[len(path) :]: one for one in found if one.type == pafs.FileType.File}
 
 
-def make_directory(location: str) -> None:
-    """Make a folder with its parents; nothing to do on an object store."""
+PRIVATE_FOLDER, PRIVATE_FILE = 0o750, 0o640
+"""The modes of a folder and of a file that nobody reads but their user and group."""
+
+
+def make_directory(location: str, *, private: bool = False) -> None:
+    """Make a folder with its parents; nothing to do on an object store.
+
+    A private one keeps others out of all that is in it. The mode of a folder that is there already is its owner's
+    choice, and stays.
+    """
     filesystem, path = open_filesystem(location)
     if isinstance(filesystem, pafs.LocalFileSystem):
         with storage_errors(f"making the folder {location}"):
-            Path(path).mkdir(parents=True, exist_ok=True)
+            Path(path).mkdir(PRIVATE_FOLDER if private else 0o777, parents=True, exist_ok=True)
 
 
 def make_durable(paths: Iterable[str]) -> None:

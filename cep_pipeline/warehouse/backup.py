@@ -49,7 +49,7 @@ from cep_pipeline.storage import (
 from cep_pipeline.version import VERSION
 from cep_pipeline.warehouse import relocation
 from cep_pipeline.warehouse.database import FILES as RECORDED
-from cep_pipeline.warehouse.database import PUBLISHED, SEALED, Database, sealed
+from cep_pipeline.warehouse.database import PUBLISHED, SEALED, Database, is_sound
 from cep_pipeline.warehouse.iceberg_tables import files_of_snapshots
 from cep_pipeline.warehouse.layout import COMPRESSED, UNFINISHED, UNIT_TABLES, day_column
 from cep_pipeline.warehouse.named_files import check_recorded, digest_of_bytes
@@ -165,6 +165,7 @@ def backup(warehouse: Store, place: str, *, run_id: str, keep: int | None, told:
     """Copy a warehouse as of now (see `Warehouse.backup`)."""
     if f"{place}/".startswith(f"{warehouse.location}/"):
         raise InputError(f"{place}: a backup inside of the warehouse would be lost with it; name another place")
+    make_directory(place, private=True)
     known: dict[str, StoredCopy] = {}
     for name in moments(place):
         earlier = read_moment(place, name)
@@ -198,6 +199,7 @@ def _copy_moment(
 ) -> tuple[BackupMoment, Collection[str]]:
     """Pin a moment, and copy what is not there yet; returns the moment and the paths that were copied."""
     rows = relocation.catalog_rows(warehouse.database)
+    _refuse_damage(warehouse, _unsound(rows))
     there = {path: one.size for path, one in stored_files(f"{place}/{FILES}").items()}
     prefix = f"{warehouse.location}/"
     copied: list[str] = []
@@ -262,12 +264,7 @@ def _copy_moment(
         catalog = _copy(str(file), f"{place}/{MOMENTS}/{name}.db")
     files = {path.removeprefix(prefix): known[path.removeprefix(prefix)] for path in named}
     moment = BackupMoment(name, warehouse.location, catalog, files)
-    for stream, fault in faults(place, moment, rows):
-        raise DamagedError(
-            f"warehouse {warehouse.location}",
-            f"{fault}; a backup of it would bring the damage back, and none is made",
-            f"`cep run --stream {stream} --stale` makes it again, `cep verify` names all that is damaged",
-        )
+    _refuse_damage(warehouse, faults(place, moment, rows))
     _write_text(f"{place}/{MOMENTS}/{name}.json", moment.to_json())
     return moment, copied
 
@@ -339,10 +336,9 @@ def faults(place: str, moment: BackupMoment, rows: relocation.Rows) -> Iterator[
 
     Stream and sentence are given of each fault. Read are the lists of files, as they were backed up.
     """
-    stored = [(table, row) for table in SEALED for row in rows[table.name]]
-    for table, row in stored:
-        if sealed(table, row)["digest"] != row["digest"]:
-            yield row["stream"], f"a record of {row['stream']} {row.get('day', '')} is not what its digest says"
+    if unsound := list(_unsound(rows)):
+        yield from unsound
+        return
 
     def read(path: str) -> bytes:
         name = path.removeprefix(f"{moment.warehouse}/")
@@ -369,6 +365,22 @@ def faults(place: str, moment: BackupMoment, rows: relocation.Rows) -> Iterator[
         }
         for (pattern_set, day), fault in differing_units(found, said).items():
             yield stream, " ".join(part for part in (f"{stream}.{name}", str(day), pattern_set) if part) + f": {fault}"
+
+
+def _unsound(rows: relocation.Rows) -> Iterator[tuple[str, str]]:
+    for table in SEALED:
+        for row in rows[table.name]:
+            if not is_sound(table, row):
+                yield row["stream"], f"a record of {row['stream']} {row.get('day', '')} is not what its digest says"
+
+
+def _refuse_damage(warehouse: Store, found: Iterator[tuple[str, str]]) -> None:
+    for stream, fault in found:
+        raise DamagedError(
+            f"warehouse {warehouse.location}",
+            f"{fault}; a backup of it would bring the damage back, and none is made",
+            f"`cep run --stream {stream} --stale` makes it again, `cep verify` names all that is damaged",
+        )
 
 
 def check(place: str, moment: BackupMoment, told: Told) -> list[str]:
@@ -446,6 +458,7 @@ def restore(
     if not replace and _read_text(f"{location}/{UNFINISHED}") != place:
         refuse_data(location, catalog)
     refuse_runs(catalog)
+    make_directory(location, private=True)
     _write_text(f"{location}/{UNFINISHED}", place)
     there = stored_files(location)
     with _local_catalog() as (file, url):

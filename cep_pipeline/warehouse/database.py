@@ -18,7 +18,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL, Connection, Engine, Row, make_url
 
 from cep_pipeline.errors import FROM_A_BACKUP, BusyError, CepError, DamagedError, InputError
-from cep_pipeline.storage import digest_of
+from cep_pipeline.storage import PRIVATE_FILE, digest_of
 from cep_pipeline.warehouse.layout import FORMAT_VERSION
 
 CATALOG_NAME = "cep"
@@ -158,10 +158,11 @@ def change_records(
     return len(rows)
 
 
-def is_sound(table: sql.Table, row: Row[Any]) -> bool:
+def is_sound(table: sql.Table, row: Row[Any] | Mapping[str, Any]) -> bool:
     """Return True if a row is what its digest says."""
+    content = row if isinstance(row, Mapping) else row._asdict()
     try:
-        return bool(sealed(table, row._asdict())["digest"] == row.digest)
+        return bool(sealed(table, content)["digest"] == content["digest"])
     except (TypeError, ValueError, OverflowError):  # damage has made something else of a number
         return False
 
@@ -198,6 +199,9 @@ class Database:
         self.url, self.engine = _reached(uri)
         self.read_only = _is_read_only(self.url)
         self.name = self.url.render_as_string(hide_password=True)
+        if self.url.get_backend_name() == "sqlite" and not self.read_only and self.url.database:
+            with suppress(OSError):  # SQLite says why it cannot be made
+                Path(self.url.database).touch(PRIVATE_FILE, exist_ok=True)
         self.clocks_differ = False
         self._check_settings(location)
 

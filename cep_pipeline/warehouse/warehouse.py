@@ -176,6 +176,9 @@ class Warehouse(Store):
         name = check_stream_name(schema.name)
         layouts = table_layouts(events_columns(schema))
         there: Mapping[str, PublishedTable] = {}
+        if not self.database.read_only:  # others may look into the warehouse's own folder where it was there before
+            for folder in (f"{self.location}/{name}", self.scratch):
+                make_directory(folder, private=True)
         if name in self.streams():
             if not self.database.read_only and not self.database.is_sound():
                 from cep_pipeline.warehouse.rebuilding import remake_records
@@ -271,7 +274,7 @@ def _sqlite_url(location: str) -> URL:
     folder = Path(location)
     catalog = folder / CATALOG_FILE
     if not catalog.is_file():
-        make_directory(location)
+        make_directory(location, private=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise InputError(
                 f"warehouse {location}: the folder cannot be written; give this user write access, or name another"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -193,7 +194,10 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "mangled carry": (RECORD.values(carry_out='{"last":'), "hands on to the next day cannot be read"),
     "fingerprint": (RECORD.values(fingerprint="{}"), "its record cannot be read"),
     "snapshot": (RECORD.values(snapshot_id=1, published_at=4e9), "which is newer than the table"),
-    "no day": (RECORD.where(PUBLISHED.c.day == "2013-10-08").values(day="2013-13-08"), "is of the day '2013-13-08'"),
+    "no day": (
+        RECORD.where(PUBLISHED.c.day == "2013-10-08").values(day="2013-13-08"),
+        "is of the day '2013-13-08'|no record says",
+    ),
     "no record": (sql.delete(PUBLISHED).where(PUBLISHED.c.day == "2013-10-08"), "no record says"),
     "plan": (sql.update(CURRENT_PLANS).values(version=7), "version 7 is the current plan of demo"),
     "no table": (sql.text("DELETE FROM iceberg_tables WHERE table_name = 'matches'"), "does not name the table"),
@@ -211,7 +215,7 @@ def test_records_that_do_not_agree_with_their_tables_are_named(tmp_path: Path, n
     with warehouse.database.begin() as connection:
         connection.execute(change)
     found = warehouse.verify().damages
-    assert found and all(said in damage.what for damage in found)
+    assert found and all(re.search(said, damage.what) for damage in found)
 
 
 def test_a_catalog_that_is_missing_or_cut_off_is_told_in_a_sentence(place: Path) -> None:
