@@ -1,0 +1,241 @@
+"""The hour that comes twice: which rows of a raw file are of its second pass, at the end of summer time.
+
+Local times without an offset do not say it; the order of the file does. In a file that is in order the clock goes back
+once in that hour, and the rows behind are of the second pass. It is looked for in three ways, the first that fits:
+
+1. the file goes on in time, or is made of sections that do (sorted by sensor, then by time), and within each the clock
+   goes back at most once in the hour;
+2. it does so within each event type;
+3. the key, which has the timestamp, says that a row is another one: of two rows with the same key and time the later
+   one is of the second pass, if the clock goes back, or stands still, once within the key.
+
+The clock goes back by half an hour or more (half of what the clocks are put back by): less may be a row that came
+late. A step back by less counts only in a file that is in order everywhere else, two rows at one time only if it also
+has no other two. Where nothing fits, all rows are of the first pass; so they are where the hour reaches over midnight
+(in Newfoundland until 2011), since days would overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.events.columns import TIMESTAMP
+from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, TWICE, day_number, day_of
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.timestamps import US_PER_DAY, RepeatedHour, repeated_hours
+
+Array = np.ndarray[Any, Any]
+
+_SECTION = "_section"
+_ROWS_OF_A_SECTION = 10
+"""Rows for each section of a file, at least on average; with fewer the file is not in order."""
+_RISES = 4
+"""Steps forward for each step back within event types, at least; with fewer the rows are not in order."""
+
+
+@dataclass(frozen=True)
+class SeenHours:
+    """The rows of a file, or of a part of it, that are of an hour that comes twice, with what is seen of the others.
+
+    `rows` have timestamps of the first pass, lines, types, keys, and the section of the file, counted from 0. There are
+    `splits` between sections; `ties` are rows outside of such hours at the time of the row before. `first` and `last`
+    are the instants of those of the `events`. The parts of a file are added up in their order.
+    """
+
+    rows: tuple[pa.Table, ...] = ()
+    events: int = 0
+    splits: int = 0
+    ties: int = 0
+    first: tuple[int, bool] = (0, False)
+    last: tuple[int, bool] = (0, False)
+
+    @classmethod
+    def of(cls, events: pa.Table, schema: StreamSchema, days: Collection[date] | None = None) -> SeenHours:
+        """Look at checked rows, which are consecutive in a file; only rows of the days are kept (None: of all)."""
+        if not events.num_rows:
+            return cls()
+        stamps = events.column(TIMESTAMP).cast(pa.int64()).to_numpy()
+        twice = events.column(TWICE).to_numpy()
+        split = _splits(stamps[:-1], stamps[1:], twice[:-1] & twice[1:])
+        ties = int(((stamps[1:] == stamps[:-1]) & ~twice[1:]).sum())
+        rows: tuple[pa.Table, ...] = ()
+        kept = twice
+        if days is not None and twice.any():
+            kept = twice & np.isin(events.column(LOCAL_DAY).to_numpy(), [day_number(day) for day in days])
+        if kept.any():
+            section = np.concatenate([[0], np.cumsum(split)])
+            names = dict.fromkeys((TIMESTAMP, LINE, LOCAL_DAY, schema.type_attribute, *schema.key))
+            found = events.select(list(names)).append_column(_SECTION, pa.array(section))
+            rows = (found.filter(pa.array(kept)),)
+        ends = ((int(stamps[at]), bool(twice[at])) for at in (0, -1))
+        return cls(rows, events.num_rows, int(split.sum()), ties, *ends)
+
+    def __add__(self, later: SeenHours) -> SeenHours:
+        """Return what is seen of both, the later of which follows this one in the file."""
+        if not self.events or not later.events:
+            return later if later.events else self
+        (before, before_twice), (after, after_twice) = self.last, later.first
+        split = bool(_splits(before, after, before_twice & after_twice))
+        offset = self.splits + split
+        moved = (
+            table.set_column(table.num_columns - 1, _SECTION, pa.array(table.column(_SECTION).to_numpy() + offset))
+            for table in later.rows
+        )
+        return replace(
+            self,
+            rows=(*self.rows, *moved),
+            events=self.events + later.events,
+            splits=offset + later.splits,
+            ties=self.ties + later.ties + (before == after and not after_twice),
+            last=later.last,
+        )
+
+
+def _splits(before: Any, after: Any, both_twice: Any) -> Any:
+    """Return whether a row begins a section: it is earlier than the one before, and not both are of one such hour."""
+    return (after < before) & ~(both_twice & (before - after < US_PER_DAY))
+
+
+@dataclass(frozen=True)
+class SecondPass:
+    """The lines of a file, ascending, whose local times are of the second pass, and what a person is told, by day."""
+
+    lines: Array
+    notes: tuple[tuple[date, str], ...]
+
+
+def second_pass(seen: SeenHours, schema: StreamSchema, file: str) -> SecondPass:
+    """Decide which rows of a whole file are of the second pass of an hour that comes twice."""
+    lines: list[Array] = [np.zeros(0, np.int64)]
+    notes: list[tuple[date, str]] = []
+    if seen.rows:
+        rows = pa.concat_tables(seen.rows).combine_chunks()
+        stamps, days = rows.column(TIMESTAMP).cast(pa.int64()).to_numpy(), rows.column(LOCAL_DAY).to_numpy()
+        years = sorted({day_of(int(day)).year for day in np.unique(days)})
+        for hour in (hour for year in years for hour in repeated_hours(schema.timezone, year)):
+            of_hour = (stamps >= hour.instant_us) & (stamps < hour.instant_us + hour.shift_us)
+            if not of_hour.any():
+                continue
+            own = rows.filter(pa.array(of_hour))
+            second = own.column(LINE).to_numpy()
+            second = second[_second(own, seen, schema, hour.shift_us // 2) & hour.is_of_one_day]
+            lines.append(second)
+            said = f"{file}: {_said(hour, schema.timezone, own.num_rows, second)}"
+            notes += [(day_of(day), said) for day in np.unique(days[of_hour]).tolist()]
+    return SecondPass(np.sort(np.concatenate(lines)), tuple(notes))
+
+
+def _said(hour: RepeatedHour, timezone: str, rows: int, second: Array) -> str:
+    ends = (
+        f"on {hour.day}, at the end of summer time, the clocks of {timezone} are put back and show {hour} twice; "
+        f"the times of {rows:,} row{'' if rows == 1 else 's'} do not say which of the two they are"
+    )
+    if len(second):
+        return (
+            f"{ends}; the file is in order, so that {len(second):,} of them, the first on line {second.min()}, are "
+            "taken as the second"
+        )
+    return f"{ends}, nor does the order of the rows; all are taken as the first: give them with their offset from UTC"
+
+
+def _second(rows: pa.Table, seen: SeenHours, schema: StreamSchema, half_us: int) -> Array:
+    """Mark the rows, all of one hour and in the order of the file, that are of its second pass."""
+    stamps = rows.column(TIMESTAMP).cast(pa.int64()).to_numpy()
+    fits = False
+    if seen.splits * _ROWS_OF_A_SECTION <= seen.events:
+        steps = _Steps.within(rows.column(_SECTION).to_numpy(), stamps)
+        in_order = not seen.splits
+        series = _codes(rows, [schema.type_attribute, *(name for name in schema.key if name != TIMESTAMP)])
+        strictly = in_order and not seen.ties and seen.events > len(stamps) and not series.any()
+        back, fits = steps.once_back(half_us, small=in_order, tie=strictly)
+        if fits and back.any():
+            return steps.behind(back)
+    if not fits:
+        steps = _Steps.within(_codes(rows, [schema.type_attribute]), stamps)
+        back, fits = steps.once_back(half_us)
+        if fits and back.any() and steps.rises >= _RISES * steps.falls:
+            return steps.behind(back)
+    if TIMESTAMP not in schema.key:
+        return np.zeros(len(stamps), dtype=bool)
+    key = _codes(rows, [name for name in schema.key if name != TIMESTAMP])
+    steps = _Steps.within(key, stamps)
+    back, _ = steps.once_back(half_us, small=True, tie=True)
+    return steps.behind(back & steps.has_repeated(stamps))
+
+
+def _codes(rows: pa.Table, names: Collection[str]) -> Array:
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in names:
+        own = rows.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        own = own.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = np.unique(codes * (int(own.max()) + 1) + own, return_inverse=True)[1]
+    return codes
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The steps in time from row to row within each group.
+
+    The groups of the rows are `codes`, in this `order` of the rows; `step_us` is the time to the next row, which is in
+    the `same` group or not.
+    """
+
+    order: Array
+    codes: Array
+    step_us: Array
+    same: Array
+
+    @classmethod
+    def within(cls, codes: Array, stamps: Array) -> _Steps:
+        order = np.argsort(codes, kind="stable")
+        codes = codes[order]
+        return cls(order, codes, np.diff(stamps[order]), codes[1:] == codes[:-1])
+
+    @property
+    def rises(self) -> int:
+        return int((self.same & (self.step_us > 0)).sum())
+
+    @property
+    def falls(self) -> int:
+        return int((self.same & (self.step_us < 0)).sum())
+
+    def once_back(self, half_us: int, *, small: bool = False, tie: bool = False) -> tuple[Array, bool]:
+        """Mark the one step back of each group that has one.
+
+        That is a step by `half_us` or more; with `small` it may be a shorter one, and with `tie` one of no time, if it
+        is the only one. False is returned beside it if a group has several long ones.
+        """
+        long, back, still = (
+            self.same & chosen for chosen in (self.step_us <= -half_us, self.step_us < 0, self.step_us == 0)
+        )
+        longs, backs, stills = map(self._count, (long, back, still))
+        found = long & (longs == 1)
+        if small:
+            found |= back & (longs == 0) & (backs == 1)
+        if tie:
+            found |= still & (backs == 0) & (stills == 1)
+        return found, bool((longs <= 1).all())
+
+    def has_repeated(self, stamps: Array) -> Array:
+        """Mark the steps of groups in which a time comes more than once."""
+        by_time = np.lexsort((stamps[self.order], self.codes))
+        times = stamps[self.order][by_time]
+        return self._count(self.same & (times[1:] == times[:-1])) > 0
+
+    def behind(self, back: Array) -> Array:
+        """Mark the rows behind the marked step of their group."""
+        passed = np.concatenate([[0], np.cumsum(back)])
+        behind = np.empty(len(self.order), dtype=bool)
+        behind[self.order] = passed > passed[np.searchsorted(self.codes, self.codes)]
+        return behind
+
+    def _count(self, marked: Array) -> Array:
+        """Return for each step how many of its group are marked."""
+        of = self.codes[1:]
+        return np.bincount(of[marked], minlength=int(self.codes[-1]) + 1)[of]
