@@ -216,8 +216,8 @@ def _print_summary(
                 console.print(styled(("limited", "bold red"), f": {day.day}: pattern {name} was {what}"))
             if tied := _counted(day, TIED):
                 console.print(
-                    f"{day.day}: events of different types in several files have the same {counted(tied, 'time')}; the "
-                    "names of the files say which is earlier"
+                    f"{day.day}: {counted(tied, 'time')} with events of different types in several files; the names of "
+                    "the files say which event is earlier"
                 )
             if back := _counted(day, CLOCK_BACK):
                 console.print(

@@ -158,9 +158,12 @@ def tied_files(events: pa.Table, type_attribute: str, files: Sequence[str]) -> T
 
 
 def first_of_each_key(events: pa.Table, key: Sequence[str]) -> np.ndarray:
-    """Index of the first event, in order of arrival (`_file` and `_line`), with the same key as each event."""
+    """Index of the first event, in order of arrival (`_file` and `_line`), with the same key as each event.
+
+    A timestamp is compared to the nanosecond.
+    """
     codes = np.zeros(events.num_rows, dtype=np.int64)
-    for name in key:
+    for name in (*key, *([FINER] if TIMESTAMP in key else [])):
         encoded = pc.dictionary_encode(events.column(name).combine_chunks(), null_encoding="encode")
         column = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + column, return_inverse=True)
