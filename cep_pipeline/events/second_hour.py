@@ -3,22 +3,22 @@
 Local times without an offset do not say it; the order of the file does. In a file that is in order the clock goes back
 once in that hour, and the rows behind are of the second pass. It is looked for in three ways, the first that fits:
 
-1. the file goes on in time, or is made of sections that do (sorted by sensor, then by time), and within each the clock
-   goes back at most once in the hour;
+1. the file goes on in time that day, or is made of sections that do (sorted by sensor, then by time), and within each
+   the clock goes back at most once in the hour;
 2. it does so within each event type;
 3. the key, which has the timestamp, says that a row is another one: of two rows with the same key and time the later
    one is of the second pass, if the clock goes back, or stands still, once within the key.
 
 The clock goes back by half an hour or more (half of what the clocks are put back by): less may be a row that came
-late. A step back by less counts only in a file that is in order everywhere else, two rows at one time only if it also
+late. A step back by less counts only in a file that is in order all day else, two rows at one time only if it also
 has no other two. Where nothing fits, all rows are of the first pass; so they are where the hour reaches over midnight
 (in Newfoundland until 2011), since days would overlap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, TWICE, day_number, day_of
+from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, TWICE, day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import US_PER_DAY, RepeatedHour, repeated_hours
 
@@ -40,61 +40,85 @@ _RISES = 4
 
 
 @dataclass(frozen=True)
-class SeenHours:
-    """The rows of a file, or of a part of it, that are of an hour that comes twice, with what is seen of the others.
+class _SeenDay:
+    """The rows of a day, in a file or a part of it, that are of an hour that comes twice, and what is seen of all.
 
     `rows` have timestamps of the first pass, lines, types, keys, and the section of the file, counted from 0. There are
     `splits` between sections; `ties` are rows outside of such hours at the time of the row before. `first` and `last`
-    are the instants of those of the `events`. The parts of a file are added up in their order.
+    of the `events` have an instant, and whether it is of such an hour.
     """
 
-    rows: tuple[pa.Table, ...] = ()
-    events: int = 0
-    splits: int = 0
-    ties: int = 0
-    first: tuple[int, bool] = (0, False)
-    last: tuple[int, bool] = (0, False)
+    rows: tuple[pa.Table, ...]
+    events: int
+    splits: int
+    ties: int
+    first: tuple[int, bool]
+    last: tuple[int, bool]
 
     @classmethod
-    def of(cls, events: pa.Table, schema: StreamSchema, days: Collection[date] | None = None) -> SeenHours:
-        """Look at checked rows, which are consecutive in a file; only rows of the days are kept (None: of all)."""
-        if not events.num_rows:
-            return cls()
+    def of(cls, events: pa.Table, schema: StreamSchema) -> _SeenDay:
         stamps = events.column(TIMESTAMP).cast(pa.int64()).to_numpy()
         twice = events.column(TWICE).to_numpy()
         split = _splits(stamps[:-1], stamps[1:], twice[:-1] & twice[1:])
         ties = int(((stamps[1:] == stamps[:-1]) & ~twice[1:]).sum())
-        rows: tuple[pa.Table, ...] = ()
-        kept = twice
-        if days is not None and twice.any():
-            kept = twice & np.isin(events.column(LOCAL_DAY).to_numpy(), [day_number(day) for day in days])
-        if kept.any():
-            section = np.concatenate([[0], np.cumsum(split)])
-            names = dict.fromkeys((TIMESTAMP, LINE, LOCAL_DAY, schema.type_attribute, *schema.key))
-            found = events.select(list(names)).append_column(_SECTION, pa.array(section))
-            rows = (found.filter(pa.array(kept)),)
-        ends = ((int(stamps[at]), bool(twice[at])) for at in (0, -1))
-        return cls(rows, events.num_rows, int(split.sum()), ties, *ends)
+        names = dict.fromkeys((TIMESTAMP, LINE, schema.type_attribute, *schema.key))
+        section = pa.array(np.concatenate([[0], np.cumsum(split)]))
+        rows = events.select(list(names)).append_column(_SECTION, section).filter(pa.array(twice))
+        first, last = ((int(stamps[at]), bool(twice[at])) for at in (0, -1))
+        return cls((rows,), events.num_rows, int(split.sum()), ties, first, last)
 
-    def __add__(self, later: SeenHours) -> SeenHours:
-        """Return what is seen of both, the later of which follows this one in the file."""
-        if not self.events or not later.events:
-            return later if later.events else self
+    def __add__(self, later: _SeenDay) -> _SeenDay:
         (before, before_twice), (after, after_twice) = self.last, later.first
-        split = bool(_splits(before, after, before_twice & after_twice))
-        offset = self.splits + split
+        offset = self.splits + int(_splits(before, after, before_twice & after_twice))
         moved = (
             table.set_column(table.num_columns - 1, _SECTION, pa.array(table.column(_SECTION).to_numpy() + offset))
             for table in later.rows
         )
-        return replace(
-            self,
-            rows=(*self.rows, *moved),
-            events=self.events + later.events,
-            splits=offset + later.splits,
-            ties=self.ties + later.ties + (before == after and not after_twice),
-            last=later.last,
+        return _SeenDay(
+            (*self.rows, *moved),
+            self.events + later.events,
+            offset + later.splits,
+            self.ties + later.ties + (before == after and not after_twice),
+            self.first,
+            later.last,
         )
+
+
+@dataclass(frozen=True)
+class SeenHours:
+    """The days in a file, or in a part of it, that have an hour that comes twice; parts are added up in their order.
+
+    Only the rows of such a day decide about its hour, so that it does not matter which other days are read.
+    """
+
+    days: Mapping[int, _SeenDay] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, events: pa.Table, schema: StreamSchema, days: Collection[date] | None = None) -> SeenHours:
+        """Look at checked rows, which are consecutive in a file, of some days (None: of all)."""
+        local = events.column(LOCAL_DAY).to_numpy()
+        found = {}
+        for number in np.unique(local).tolist():
+            day = day_of(number)
+            if (days is None or day in days) and _hour_of(day, schema.timezone) is not None:
+                found[number] = _SeenDay.of(events.filter(pa.array(local == number)), schema)
+        return cls(found)
+
+    def __add__(self, later: SeenHours) -> SeenHours:
+        """Return what is seen of both, the later of which follows this one in the file."""
+        both = {day: self.days[day] + seen if day in self.days else seen for day, seen in later.days.items()}
+        return SeenHours({**self.days, **both})
+
+    @property
+    def lines(self) -> Array:
+        """The lines of the rows that are of an hour that comes twice."""
+        return np.concatenate(
+            [np.zeros(0, np.int64), *(rows.column(LINE).to_numpy() for day in self.days.values() for rows in day.rows)]
+        )
+
+
+def _hour_of(day: date, timezone: str) -> RepeatedHour | None:
+    return next((hour for hour in repeated_hours(timezone, day.year) if hour.day == day), None)
 
 
 def _splits(before: Any, after: Any, both_twice: Any) -> Any:
@@ -114,20 +138,15 @@ def second_pass(seen: SeenHours, schema: StreamSchema, file: str) -> SecondPass:
     """Decide which rows of a whole file are of the second pass of an hour that comes twice."""
     lines: list[Array] = [np.zeros(0, np.int64)]
     notes: list[tuple[date, str]] = []
-    if seen.rows:
-        rows = pa.concat_tables(seen.rows).combine_chunks()
-        stamps, days = rows.column(TIMESTAMP).cast(pa.int64()).to_numpy(), rows.column(LOCAL_DAY).to_numpy()
-        years = sorted({day_of(int(day)).year for day in np.unique(days)})
-        for hour in (hour for year in years for hour in repeated_hours(schema.timezone, year)):
-            of_hour = (stamps >= hour.instant_us) & (stamps < hour.instant_us + hour.shift_us)
-            if not of_hour.any():
-                continue
-            own = rows.filter(pa.array(of_hour))
-            second = own.column(LINE).to_numpy()
-            second = second[_second(own, seen, schema, hour.shift_us // 2) & hour.is_of_one_day]
-            lines.append(second)
-            said = f"{file}: {_said(hour, schema.timezone, own.num_rows, second)}"
-            notes += [(day_of(day), said) for day in np.unique(days[of_hour]).tolist()]
+    for number, of_day in sorted(seen.days.items()):
+        hour = _hour_of(day_of(number), schema.timezone)
+        rows = pa.concat_tables(of_day.rows).combine_chunks()
+        if hour is None or not rows.num_rows:
+            continue
+        lines.append(
+            rows.column(LINE).to_numpy()[_second(rows, of_day, schema, hour.shift_us // 2) & hour.is_of_one_day]
+        )
+        notes.append((hour.day, f"{file}: {_said(hour, schema.timezone, rows.num_rows, lines[-1])}"))
     return SecondPass(np.sort(np.concatenate(lines)), tuple(notes))
 
 
@@ -144,7 +163,7 @@ def _said(hour: RepeatedHour, timezone: str, rows: int, second: Array) -> str:
     return f"{ends}, nor does the order of the rows; all are taken as the first: give them with their offset from UTC"
 
 
-def _second(rows: pa.Table, seen: SeenHours, schema: StreamSchema, half_us: int) -> Array:
+def _second(rows: pa.Table, seen: _SeenDay, schema: StreamSchema, half_us: int) -> Array:
     """Mark the rows, all of one hour and in the order of the file, that are of its second pass."""
     stamps = rows.column(TIMESTAMP).cast(pa.int64()).to_numpy()
     fits = False

@@ -40,7 +40,6 @@ from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, SortedRun
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
 from cep_pipeline.events.raw_rows import FilePart
 from cep_pipeline.events.readers import READERS
-from cep_pipeline.events.row_checks import LINE
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.second_hour import SeenHours, second_pass
 from cep_pipeline.events.staged_day import StagedDay
@@ -260,7 +259,7 @@ class _Ingestion:
         """Decide which rows are of the second pass of an hour that comes twice, and read what has such rows again."""
         of_file: dict[SourceFile, list[int]] = {}
         for at, outcome in enumerate(outcomes):
-            if isinstance(outcome, ParsedFile) and outcome.hours.events:
+            if isinstance(outcome, ParsedFile) and outcome.hours.days:
                 of_file.setdefault(outcome.file, []).append(at)
         again: dict[int, ParseTask] = {}
         for file, places in of_file.items():
@@ -274,8 +273,7 @@ class _Ingestion:
                         state.note(note)
             for at, one in found.items():
                 task = tasks[at]
-                lines = [rows.column(LINE).to_numpy() for rows in one.hours.rows]
-                if isinstance(task, ParseTask) and any(np.isin(own, decided.lines).any() for own in lines):
+                if isinstance(task, ParseTask) and np.isin(one.hours.lines, decided.lines).any():
                     again[at] = replace(task, second=decided.lines)
         read = self._run(list(again.values()), _run_raw_task, "parse", "reading the second of two hours")
         for at, outcome in zip(again, read, strict=True):

@@ -203,6 +203,18 @@ def test_the_parts_of_a_file_say_what_the_whole_says(data: Any) -> None:
     assert len(whole.lines) == 6 or order != sorted(order)
 
 
+def test_the_rows_of_other_days_decide_nothing(tmp_path: Path) -> None:
+    other = [f"2024-11-{day:02} {hour:02}:00" for day in (2, 4) for hour in (7, 3, 5, 5, 1, 9, 2)]
+    rows = [(time, "A") for time in (*other[:7], *HOURLY, *other[7:])]
+    loaded = load(stream(), tmp_path, rows)
+    assert [row for row, at in offsets(loaded).items() if at == datetime(2024, 11, 3, 7, tzinfo=UTC)] == [9]
+    columns = {"time": pa.array([time for time, _ in rows]), "kind": pa.array(["A"] * 18), "x": pa.array(["1"] * 18)}
+    events = check_rows(RawBlock(columns, np.arange(2, 20), str), stream(), UNBOUNDED, "f").events
+    for days in (None, {date(2024, 11, 3)}, {date(2024, 11, 2)}):
+        seen = SeenHours.of(events, stream(), days)
+        assert second_pass(seen, stream(), "f").lines.tolist() == [11] * (days != {date(2024, 11, 2)})
+
+
 def test_a_parquet_file_and_a_data_frame_are_read_in_the_same_way(tmp_path: Path) -> None:
     stamps = pa.array([datetime.fromisoformat(time) for time in EVERY_TEN], pa.timestamp("us"))
     frame = pa.table({"time": stamps, "kind": ["A"] * 30, "x": range(30)})
