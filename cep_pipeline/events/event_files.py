@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.clock import ClockWatch
+from cep_pipeline.events.clock import ClockWatch, SecondPass, SeenHours, second_pass
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.merge import FILE, first_of_each_key, tied_files
@@ -27,7 +27,6 @@ from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import DataWarning, StreamSchema
-from cep_pipeline.events.second_hour import SecondPass, SeenHours, second_pass
 from cep_pipeline.events.source import EVENT_TYPE, TYPE_OF_FILE, SourceLayout, type_of_all
 
 EXAMPLES = 20

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.events.clock import ClockWatch, WatchedPart
+from cep_pipeline.events.clock import ClockWatch, SeenHours, WatchedPart
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.derived import Carry, last_values
 from cep_pipeline.events.raw_files import RawFile, SourceFile
@@ -24,7 +24,6 @@ from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow, reject
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, TWICE, check_rows, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.second_hour import SeenHours
 from cep_pipeline.events.validate import Figures, figures_of
 from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, open_filesystem, storage_errors
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from cep_pipeline.errors import DataError, InputError
-from cep_pipeline.events.clock import found_in
+from cep_pipeline.events.clock import SeenHours, found_in, second_pass
 from cep_pipeline.events.csv_rows import PART_BYTES, Survey, Surveyed, survey_text
 from cep_pipeline.events.derived import Carry, carry_lengths
 from cep_pipeline.events.erasure import erased_from
@@ -41,7 +41,6 @@ from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fin
 from cep_pipeline.events.raw_rows import FilePart
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.second_hour import SeenHours, second_pass
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.events.validate import (
     FailedValidation,

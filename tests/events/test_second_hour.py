@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep_pipeline.events.clock import SeenHours, second_pass
 from cep_pipeline.events.event_files import LoadedEvents, load_events, read
 from cep_pipeline.events.raw_files import UNBOUNDED
 from cep_pipeline.events.raw_rows import RawBlock
 from cep_pipeline.events.row_checks import check_rows
 from cep_pipeline.events.schema import DataWarning, StreamSchema
-from cep_pipeline.events.second_hour import SeenHours, second_pass
 from cep_pipeline.events.timestamps import repeated_hours
 from tests.events.raw import CHECKOUT
 from tests.thoroughness import examples
