@@ -29,7 +29,7 @@ from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import chosen_stream
 from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say_json, styled
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS
+from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS, TIED
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
@@ -214,7 +214,12 @@ def _print_summary(
         for day in done:
             for name, what in day.limited.items():
                 console.print(styled(("limited", "bold red"), f": {day.day}: pattern {name} was {what}"))
-            if back := _clock_back(day):
+            if tied := _counted(day, TIED):
+                console.print(
+                    f"{day.day}: {counted(tied, 'time')} with events of different types in several files; the names of "
+                    "the files say which event is earlier"
+                )
+            if back := _counted(day, CLOCK_BACK):
                 console.print(
                     f"{day.day}: the clock of the raw files goes back within an event type {counted(back, 'time')}; "
                     "the events are in the order of time"
@@ -293,16 +298,19 @@ def _summary(
         "stream": stream.name,
         "run": outcome.run_id,
         "warehouse": configuration.warehouse_location,
-        "days": [{**plain_value(day), "clock_back": _clock_back(day)} for day in outcome.days],
+        "days": [
+            {**plain_value(day), "clock_back": _counted(day, CLOCK_BACK), "tied": _counted(day, TIED)}
+            for day in outcome.days
+        ],
         "pattern_sets": sets,
         "ingest_seconds": outcome.ingest_seconds,
         "seconds": outcome.seconds,
     }
 
 
-def _clock_back(day: DayOutcome) -> int:
-    """The number of times that the clock of a day's raw files goes back within an event type."""
-    return sum(step.counts.get(CLOCK_BACK, 0) for step in day.steps)
+def _counted(day: DayOutcome, what: str) -> int:
+    """The number of times that something was seen in a day's raw files, of the names that `pipeline.day` gives it."""
+    return sum(step.counts.get(what, 0) for step in day.steps)
 
 
 def _totals(pattern_set: PatternSet, days: Iterable[DayOutcome]) -> dict[str, int]:

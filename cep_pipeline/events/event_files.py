@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.clock import ClockWatch
+from cep_pipeline.events.clock import ClockWatch, SecondPass, SeenHours, second_pass
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
 from cep_pipeline.events.derived import Carry, derive
-from cep_pipeline.events.merge import FILE, first_of_each_key
+from cep_pipeline.events.merge import FILE, first_of_each_key, tied_files
 from cep_pipeline.events.parse import in_order
 from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, SourceFile, readable, refuse_other_formats
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows
-from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
+from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import DataWarning, StreamSchema
 from cep_pipeline.events.source import EVENT_TYPE, TYPE_OF_FILE, SourceLayout, type_of_all
 
@@ -89,8 +89,8 @@ class LoadedEvents:
     """Events of files in stream order with the columns of the schema, and what was left out of them.
 
     `rejected` counts the rows that break a rule of the schema, and `examples` has the first of each file, with its
-    path. `notes` are sentences for a person about these rows, clocks that go back, and columns that the schema does not
-    list. `places` are there where they were asked for.
+    path. `notes` are sentences for a person about these rows, clocks that go back, times that do not say the order, and
+    columns that the schema does not list. `places` are there where they were asked for.
     """
 
     events: pa.Table
@@ -195,6 +195,44 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path], columns: Collection
     return LoadedEvents(in_order(events, [TIMESTAMP, SEQ]), 0, tuple(notes))
 
 
+@dataclass(frozen=True)
+class _RawRows:
+    """The checked rows of a raw file; `examples` are the first of those that are `rejected`."""
+
+    events: list[pa.Table]
+    rejected: int
+    examples: list[RejectedRow]
+    notes: list[str]
+
+
+def _read_raw_file(schema: StreamSchema, path: Path, second: SecondPass | None = None) -> _RawRows:
+    """Read a raw file, and once more where its rows tell which of them are of the second pass of an hour."""
+    assert schema.source is not None
+    events: list[pa.Table] = []
+    examples: list[RejectedRow] = []
+    notes: list[str] = []
+    rejected = 0
+    clock, hours = ClockWatch(schema.type_attribute), SeenHours()
+    for block in _blocks(schema.source, path, notes):
+        checked = check_rows(block, schema, UNBOUNDED, str(path), None if second is None else second.lines)
+        events.append(checked.events)
+        clock.take(checked.events)
+        hours += SeenHours.of(checked.events, schema)
+        examples += checked.rejected[: EXAMPLES - len(examples)]
+        rejected += len(checked.rejected)
+    if second is None:
+        second = second_pass(hours, schema, str(path))
+        if len(second.lines):
+            return _read_raw_file(schema, path, second)
+    notes += dict.fromkeys(note for _, note in second.notes)
+    if clock.found:
+        notes.append(reduce(add, clock.found).said(str(path)))
+    if rejected:
+        said = "; ".join(f"line {row.line}: {row.reason}" for row in examples[:_EXAMPLES_NOTED])
+        notes.append(f"{path}: {_refused(rejected)}, such as {said}")
+    return _RawRows(events, rejected, examples, notes)
+
+
 def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> LoadedEvents:
     if schema.source is None:
         raise InputError(f"stream {schema.name!r} has no source: its schema does not say what its raw files look like")
@@ -203,22 +241,11 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
     rejected = 0
     rows: list[tuple[str, RejectedRow]] = []
     for number, path in enumerate(sorted(paths)):
-        examples: list[RejectedRow] = []
-        refused = 0
-        clock = ClockWatch(schema.type_attribute)
-        for block in _blocks(schema.source, path, notes):
-            checked = check_rows(block, schema, UNBOUNDED, str(path))
-            tables.append(checked.events.append_column(FILE, pa.array(np.full(checked.events.num_rows, number))))
-            clock.take(checked.events)
-            examples += checked.rejected[: EXAMPLES - len(examples)]
-            refused += len(checked.rejected)
-        if clock.found:
-            notes.append(reduce(add, clock.found).said(str(path)))
-        if refused:
-            rows += [(str(path), row) for row in examples]
-            said = "; ".join(f"line {row.line}: {row.reason}" for row in examples[:_EXAMPLES_NOTED])
-            notes.append(f"{path}: {_refused(refused)}, such as {said}")
-            rejected += refused
+        read = _read_raw_file(schema, path)
+        tables += (events.append_column(FILE, pa.array(np.full(events.num_rows, number))) for events in read.events)
+        notes += read.notes
+        rows += [(str(path), row) for row in read.examples]
+        rejected += read.rejected
     if not tables:
         nothing = schema.arrow_schema.empty_table()
         return LoadedEvents(nothing, rejected, (*notes, "there are no events in the files"), tuple(rows))
@@ -226,6 +253,9 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
     if repeated:
         notes.append(f"{_refused(repeated)}, whose key ({', '.join(schema.key)}) came before")
         rejected += repeated
+    tied = tied_files(events, schema.type_attribute, list(map(str, sorted(paths))))
+    if tied.times:
+        notes.append(tied.said(schema.timezone))
     numbered = events.append_column(SEQ, pa.array(_seqs(events)))
     derived = derive(numbered, schema, Carry())
     loaded = derived.select(schema.arrow_schema.names).cast(schema.arrow_schema)
@@ -327,7 +357,12 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
     columns = {name: _one_array(table.column(name)) for name in layout.listed}
     lines = np.arange(1, table.num_rows + 1)
     block = RawBlock(columns, lines, lambda row: str({name: plain(column[row]) for name, column in columns.items()}))
-    checked = check_rows(block, replace(schema, source=layout), UNBOUNDED, "the data frame")
+    as_given = replace(schema, source=layout)
+    checked = check_rows(block, as_given, UNBOUNDED, "the data frame")
+    second = second_pass(SeenHours.of(checked.events, schema), schema, "the data frame")
+    if len(second.lines):
+        checked = check_rows(block, as_given, UNBOUNDED, "the data frame", second.lines)
+    notes += dict.fromkeys(note for _, note in second.notes)
     own = pa.array(checked.events.column(LINE).to_numpy() - 1)
     events = checked.events.append_column(FILE, pa.repeat(0, checked.events.num_rows))
     for name in (*kept, *([SEQ] if SEQ in table.column_names else [])):
@@ -350,7 +385,8 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
 
 def _ordered(schema: StreamSchema, events: pa.Table) -> tuple[pa.Table, int]:
     """Checked events in stream order without those whose key came before, and the number of these."""
-    ordered = in_order(events.combine_chunks(), [TIMESTAMP, SEQ if SEQ in events.column_names else FILE, LINE])
+    arrival = [SEQ] if SEQ in events.column_names else [FINER, FILE]
+    ordered = in_order(events.combine_chunks(), [TIMESTAMP, *arrival, LINE])
     if not schema.key or not ordered.num_rows:
         return ordered, 0
     own = first_of_each_key(ordered, schema.key) == np.arange(ordered.num_rows)

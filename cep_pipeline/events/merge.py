@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.derived import Carry, last_values
 from cep_pipeline.events.parse import RejectedRows, SortedRun, in_order, read_run, write_rejected, write_run
 from cep_pipeline.events.raw_rows import RejectedRow
-from cep_pipeline.events.row_checks import LINE
+from cep_pipeline.events.row_checks import FINER, LINE
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import INSTANT
 from cep_pipeline.events.validate import Figures, figures_of
@@ -24,6 +25,7 @@ from cep_pipeline.storage import DataDirectory
 RANGE_ROWS = 1_000_000
 """Events of a day that one task merges, about."""
 FILE = "_file"
+_FILES_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,46 @@ class MergeTask:
 
 @dataclass(frozen=True)
 class MergeResult:
-    """The result of a `MergeTask`: the events, the rows whose key came before, and counts for the validation."""
+    """The result of a `MergeTask`: the events, the rows whose key came before, and counts for the validation.
+
+    `tied` are times at which the names of the files decided the order.
+    """
 
     settled: EventRange
     repeated: tuple[RejectedRows, ...]
     figures: Figures
+    tied: TiedFiles
+
+
+@dataclass(frozen=True)
+class TiedFiles:
+    """The number of `times` at which several files have events, not all of one type; `first_us` is the earliest."""
+
+    times: int = 0
+    files: frozenset[str] = frozenset()
+    first_us: int = 0
+
+    def __add__(self, other: TiedFiles) -> TiedFiles:
+        """Return the sum of both, which have no time in common."""
+        if not self.times or not other.times:
+            return self if self.times else other
+        first = min(self.first_us, other.first_us)
+        return TiedFiles(self.times + other.times, self.files | other.files, first)
+
+    def said(self, timezone: str) -> str:
+        """A sentence for a person."""
+        names = sorted(self.files)
+        named = ", ".join(names[:_FILES_NAMED]) + (
+            f" and {len(names) - _FILES_NAMED:,} more" * (len(names) > _FILES_NAMED)
+        )
+        first = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.first_us)).astimezone(
+            ZoneInfo(timezone)
+        )
+        return (
+            f"{named}: {'one time has' if self.times == 1 else f'{self.times:,} times have'} events of different types "
+            f"in several files (first: {first.isoformat(sep=' ')}); the names of the files say which is earlier. If "
+            "that matters, write finer times (to the nanosecond), or write TIES STRICT or TIES ANY in the patterns"
+        )
 
 
 def merge_tasks(
@@ -84,7 +121,7 @@ def merge_runs(task: MergeTask, number: int, attempt: int) -> MergeResult:
     for run in task.runs:
         table = read_run(run.path, row_filter=_between(task.begin_us, task.end_us))
         tables.append(table.append_column(FILE, pa.array(np.full(table.num_rows, files.index(run.file)))))
-    events = in_order(pa.concat_tables(tables).combine_chunks(), [TIMESTAMP, FILE, LINE])
+    events = in_order(pa.concat_tables(tables).combine_chunks(), [TIMESTAMP, FINER, FILE, LINE])
     repeated: list[RejectedRows] = []
     if task.schema.key and events.num_rows:
         first = first_of_each_key(events, task.schema.key)
@@ -96,13 +133,37 @@ def merge_runs(task: MergeTask, number: int, attempt: int) -> MergeResult:
     write_run(path, events.drop_columns([FILE]))
     carry = last_values(events, task.schema) if task.schema.derived else Carry()
     settled = EventRange(task.day, path, events.num_rows, carry)
-    return MergeResult(settled, tuple(repeated), figures_of(events, task.schema, task.day))
+    tied = tied_files(events, task.schema.type_attribute, files)
+    return MergeResult(settled, tuple(repeated), figures_of(events, task.schema, task.day), tied)
+
+
+def tied_files(events: pa.Table, type_attribute: str, files: Sequence[str]) -> TiedFiles:
+    """Count the times at which several files have events, not all of one type, among events in order."""
+    if len(files) < 2 or not events.num_rows:
+        return TiedFiles()
+    stamps = events.column(TIMESTAMP).cast(pa.int64()).to_numpy()
+    finer, file = (events.column(name).to_numpy() for name in (FINER, FILE))
+    same = (stamps[1:] == stamps[:-1]) & (finer[1:] == finer[:-1])
+    if not (same & (file[1:] != file[:-1])).any():
+        return TiedFiles()
+    first = np.flatnonzero(np.concatenate([[True], ~same]))
+    types = pc.dictionary_encode(events.column(type_attribute).combine_chunks()).indices.to_numpy()
+    differ = [np.minimum.reduceat(of, first) != np.maximum.reduceat(of, first) for of in (file, types)]
+    tied = differ[0] & differ[1]
+    if not tied.any():
+        return TiedFiles()
+    within = np.repeat(tied, np.diff(np.append(first, len(stamps))))
+    names = frozenset(files[number] for number in np.unique(file[within]).tolist())
+    return TiedFiles(int(tied.sum()), names, int(stamps[first[tied][0]]))
 
 
 def first_of_each_key(events: pa.Table, key: Sequence[str]) -> np.ndarray:
-    """Index of the first event, in order of arrival (`_file` and `_line`), with the same key as each event."""
+    """Index of the first event, in order of arrival (`_file` and `_line`), with the same key as each event.
+
+    A timestamp is compared to the nanosecond.
+    """
     codes = np.zeros(events.num_rows, dtype=np.int64)
-    for name in key:
+    for name in (*key, *([FINER] if TIMESTAMP in key else [])):
         encoded = pc.dictionary_encode(events.column(name).combine_chunks(), null_encoding="encode")
         column = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + column, return_inverse=True)
@@ -128,7 +189,9 @@ def _write_repeated(
         key = ", ".join(f"{name}={row[name]}" for name in task.schema.key)
         reason = f"repeated key ({key}): first in {files[before[FILE]]} on line {before[LINE]}"
         raw = json.dumps(
-            {name: value for name, value in row.items() if name not in (FILE, LINE)}, default=str, ensure_ascii=False
+            {name: value for name, value in row.items() if name not in (FILE, LINE, FINER)},
+            default=str,
+            ensure_ascii=False,
         )
         by_file.setdefault(files[row[FILE]], []).append(RejectedRow(row[LINE], reason, raw))
     return [

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.events.clock import ClockWatch, WatchedPart
+from cep_pipeline.events.clock import ClockWatch, SeenHours, WatchedPart
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.derived import Carry, last_values
 from cep_pipeline.events.raw_files import RawFile, SourceFile
 from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow, rejected_table
 from cep_pipeline.events.readers import open_rows
-from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
+from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, TWICE, check_rows, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.validate import Figures, figures_of
 from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, open_filesystem, storage_errors
@@ -37,7 +37,8 @@ _EXAMPLES = 5
 class ParseTask:
     """Read a raw file, or some parts of one, and keep the rows of some days.
 
-    The runs are written to `scratch`, which is removed when the ingestion ends.
+    The runs are written to `scratch`, which is removed when the ingestion ends. The lines `second` are of the second
+    pass of an hour that comes twice; None until that has been decided.
     """
 
     schema: StreamSchema
@@ -46,11 +47,12 @@ class ParseTask:
     scratch: DataDirectory
     parts: tuple[FilePart, ...] | None = None
     run_rows: int = RUN_ROWS
+    second: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class SortedRun:
-    """Events of one day and one file, sorted by (timestamp, line), in a Parquet file.
+    """Events of one day and one file, sorted by (timestamp, line), the timestamps to the nanosecond, in a Parquet file.
 
     The run can be cut at the `marks`, the timestamps (microseconds) of the first event of each row group. The next
     events carry the `last_values` in; they are empty where nothing is derived. `figures` count for the validation of
@@ -83,7 +85,7 @@ class ParsedFile:
 
     `first_day` is the earliest local day of an accepted row (None without any), and `rows` the number of rows read,
     rejected ones too, both of any day. A task that read a part of the file has no fingerprint of it. `clock` is what
-    was seen of the clock of the rows of the task's days.
+    was seen of the clock of the rows of the task's days, and `hours` what was seen of hours that come twice.
     """
 
     file: SourceFile
@@ -94,6 +96,7 @@ class ParsedFile:
     dropped_columns: tuple[str, ...]
     raw_file: RawFile | None
     clock: WatchedPart
+    hours: SeenHours
 
 
 def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
@@ -110,7 +113,7 @@ def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
         dropped = rows.dropped_columns
     runs, rejected = sink.finish()
     first_day = None if sink.first_day is None else day_of(sink.first_day)
-    return ParsedFile(task.file, runs, rejected, first_day, sink.rows, dropped, raw_file, sink.clock.part)
+    return ParsedFile(task.file, runs, rejected, first_day, sink.rows, dropped, raw_file, sink.clock.part, sink.hours)
 
 
 class _Sink:
@@ -120,6 +123,7 @@ class _Sink:
         self.rows = 0
         self.first_day: int | None = None
         self.clock = ClockWatch(task.schema.type_attribute)
+        self.hours = SeenHours()
         self._task = task
         self._number = number
         self._attempt = attempt
@@ -133,7 +137,8 @@ class _Sink:
     def take(self, blocks: Iterable[RawBlock]) -> None:
         task = self._task
         for block in blocks:
-            checked = check_rows(block, task.schema, task.file.period, task.file.path)
+            checked = check_rows(block, task.schema, task.file.period, task.file.path, task.second)
+            self.hours += SeenHours.of(checked.events, task.schema, task.days)
             self.rows += block.rows + len(block.rejected)
             days = checked.events.column(LOCAL_DAY).to_numpy()
             if len(days):
@@ -166,7 +171,7 @@ class _Sink:
                 self._runs.append(self._write_run(day, table.slice(begin, self._task.run_rows)))
 
     def _write_run(self, day: date, events: pa.Table) -> SortedRun:
-        ordered = in_order(events, [TIMESTAMP, LINE])
+        ordered = in_order(events, [TIMESTAMP, FINER, LINE])
         path = self._task.scratch.file(self._number, self._attempt)
         write_run(path, ordered)
         carry = last_values(ordered, self._task.schema) if self._task.schema.derived else Carry()
@@ -189,7 +194,7 @@ def _by_day(events: pa.Table) -> Iterator[tuple[date, pa.Table]]:
     numbers = np.unique(days)
     for number in numbers.tolist():
         table = events if len(numbers) == 1 else events.filter(pa.array(days == number))
-        yield day_of(number), table.drop_columns([LOCAL_DAY])
+        yield day_of(number), table.drop_columns([LOCAL_DAY, TWICE])
 
 
 def in_order(events: pa.Table, columns: list[str]) -> pa.Table:

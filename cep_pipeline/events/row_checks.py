@@ -23,6 +23,8 @@ from cep_pipeline.patterns.expressions import ValueType
 
 LINE = "_line"
 LOCAL_DAY = "_day"
+FINER = "_finer"
+TWICE = "_twice"
 _EPOCH = date(1970, 1, 1)
 _LONGEST_QUOTED = 60
 
@@ -31,8 +33,9 @@ _LONGEST_QUOTED = 60
 class CheckedBlock:
     """The rows of a raw block after the checks, in order of arrival; those that failed them are `rejected`.
 
-    The events have the columns `timestamp`, the raw attributes, `_line` (int64) and `_day` (int32, days since
-    1970-01-01 of the local date).
+    The events have the columns `timestamp`, the raw attributes, `_finer` (int16, the nanoseconds below the microsecond
+    of the timestamp), `_line` (int64), `_day` (int32, days since 1970-01-01 of the local date) and `_twice` (a local
+    time that the clock shows twice).
     """
 
     events: pa.Table
@@ -49,8 +52,12 @@ def day_of(number: int) -> date:
     return _EPOCH + timedelta(days=number)
 
 
-def check_rows(block: RawBlock, schema: StreamSchema, period: Period, path: str) -> CheckedBlock:
+def check_rows(
+    block: RawBlock, schema: StreamSchema, period: Period, path: str, second: np.ndarray | None = None
+) -> CheckedBlock:
     """Type the rows of a block and reject those that break a rule.
+
+    A local time that the clock shows twice is the first of the two, and on the lines `second` the second.
 
     A row is rejected for a missing or unreadable timestamp, a local time that does not exist, a day outside the file's
     period, a missing event type or key, or a value that is not of its column's type; all its reasons are said. A column
@@ -60,7 +67,8 @@ def check_rows(block: RawBlock, schema: StreamSchema, period: Period, path: str)
     assert source is not None
     reasons: dict[int, list[str]] = defaultdict(list)
     stamps = block.columns[source.timestamp_column]
-    instants = read_timestamps(stamps, source.timestamp_format, schema.timezone)
+    later = None if second is None else np.isin(block.lines, second)
+    instants = read_timestamps(stamps, source.timestamp_format, schema.timezone, later=later)
     missing = as_mask(pc.is_null(stamps))
     outside = _outside(instants.local_day, period) & ~missing & ~instants.unreadable & ~instants.nonexistent
     for index in np.flatnonzero(missing).tolist():
@@ -88,8 +96,10 @@ def check_rows(block: RawBlock, schema: StreamSchema, period: Period, path: str)
             what = "event type" if attribute == schema.type_attribute else "key"
             for index in np.flatnonzero(as_mask(pc.is_null(raw))).tolist():
                 reasons[index].append(f"missing {what} (column {source.columns[attribute]!r})")
+    columns[FINER] = pa.array(instants.finer)
     columns[LINE] = pa.array(block.lines)
     columns[LOCAL_DAY] = pa.array(instants.local_day)
+    columns[TWICE] = pa.array(instants.twice)
     events = pa.table(columns)
     rejected = list(block.rejected)
     if reasons:

@@ -25,7 +25,8 @@ class StagedDay:
     digest. `notes` and `warnings` are sentences for a person: what was left out, and what validation warns of.
     `validation` is its result document as JSON, empty for a skipped day; `failure` says why the day may not be
     published. A day is `skipped` without files. `clock_back` are rows that are earlier than the row of their event type
-    before them in their file. `seconds` are those of each step, of all days that were ingested together.
+    before them in their file; `tied` are times at which the names of the files decided the order. `seconds` are those
+    of each step, of all days that were ingested together.
     """
 
     day: date
@@ -39,6 +40,7 @@ class StagedDay:
     failure: str = ""
     skipped: bool = False
     clock_back: int = 0
+    tied: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -76,7 +78,7 @@ class StagedDay:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> StagedDay:
-        """Read the JSON form; a handover of an older version lacks `clock_back`."""
+        """Read the JSON form; a handover of an older version lacks `clock_back` and `tied`."""
         day = date.fromisoformat(content["day"])
         read = {
             "day": day,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -21,6 +22,7 @@ EPOCH_UNITS = {"epoch_s": "s", "epoch_ms": "ms", "epoch_us": "us", "epoch_ns": "
 
 LOCAL = pa.timestamp("us")
 INSTANT = pa.timestamp("us", tz="UTC")
+_FINE_LOCAL, _FINE_INSTANT = pa.timestamp("ns"), pa.timestamp("ns", tz="UTC")
 US_PER_DAY = 86_400_000_000
 # What four-digit years can say; beyond it a date is no date of Python, and no partition.
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_800_000_000
@@ -66,32 +68,101 @@ class TimestampColumn:
     """Timestamps read from one column; null in `utc` where the row has no usable timestamp.
 
     `local_day` (int32) are days since 1970-01-01 of the local date, undefined without timestamp. The text of an
-    `unreadable` one is no timestamp of the format; the local time of a `nonexistent` one is skipped by the clock.
+    `unreadable` one is no timestamp of the format; the local time of a `nonexistent` one is skipped by the clock, and
+    that of one that is `twice` is shown two times. `finer` (int16) are the nanoseconds below the microsecond.
     """
 
     utc: pa.Array
     local_day: np.ndarray
     unreadable: np.ndarray
     nonexistent: np.ndarray
+    twice: np.ndarray
+    finer: np.ndarray
 
 
-def read_timestamps(column: pa.Array, text_format: str, timezone: str) -> TimestampColumn:
+def read_timestamps(
+    column: pa.Array, text_format: str, timezone: str, *, later: np.ndarray | None = None
+) -> TimestampColumn:
     """Read a column of timestamps: text in a format, integers for the epoch formats, or an Arrow timestamp or date.
 
-    The time zone is that of times that do not say theirs. An ambiguous local time is the earlier of its two instants, a
-    nonexistent one is no time. Fractions below a microsecond are dropped. The null type of a column that is empty
-    throughout is accepted.
+    The time zone is that of times that do not say theirs. An ambiguous local time is the later of its two instants in
+    the rows that are marked as `later`, and else the earlier; a nonexistent one is no time. Nanoseconds are cut off the
+    timestamps and kept beside them. The null type of a column that is empty throughout is accepted.
     """
     missing = as_mask(pc.is_null(column))
+    finer = np.zeros(len(column), np.int16)
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        local, instants = _of_arrow(column)
+        local, instants = _of_arrow(column, finer)
     elif text_format in EPOCH_UNITS:
-        local, instants = None, _of_epoch(column, EPOCH_UNITS[text_format])
+        local, instants = None, _of_epoch(column, EPOCH_UNITS[text_format], finer)
     else:
-        local, instants = _of_text(pc.cast(column, pa.string()), text_format)
-    clock, utc, nonexistent = _both_clocks(local, instants, timezone)
+        local, instants = _of_text(pc.cast(column, pa.string()), text_format, finer)
+    clock, utc, nonexistent, twice = _both_clocks(local, instants, timezone, later)
     unreadable = as_mask(pc.is_null(utc)) & ~missing & ~nonexistent
-    return TimestampColumn(utc, _day_numbers(clock), unreadable, nonexistent)
+    return TimestampColumn(utc, _day_numbers(clock), unreadable, nonexistent, twice, finer)
+
+
+@dataclass(frozen=True)
+class RepeatedHour:
+    """The local times that the clocks of a zone show twice, since they are put back at the end of summer time.
+
+    Local times and `shift_us`, by which the clocks are put back (mostly an hour), are in microseconds; the first
+    pass begins at the local time `begin_us` and at the instant `instant_us`.
+    """
+
+    begin_us: int
+    instant_us: int
+    shift_us: int
+
+    @property
+    def day(self) -> date:
+        """The local day on which the clocks first show the times."""
+        return (datetime(1970, 1, 1) + timedelta(microseconds=self.begin_us)).date()
+
+    @property
+    def is_of_one_day(self) -> bool:
+        """True unless the times reach over midnight."""
+        return self.begin_us // US_PER_DAY == (self.begin_us + self.shift_us - 1) // US_PER_DAY
+
+    def __str__(self) -> str:
+        first, last = (
+            datetime(1970, 1, 1) + timedelta(microseconds=at) for at in (self.begin_us, self.begin_us + self.shift_us)
+        )
+        return f"{first:%H:%M} to {last:%H:%M}"
+
+
+@cache
+def repeated_hours(timezone: str, year: int) -> tuple[RepeatedHour, ...]:
+    """Return the hours that the clocks of a zone show twice in a year.
+
+    Examples
+    --------
+    >>> [(str(hour.day), str(hour)) for hour in repeated_hours("America/Chicago", 2024)]
+    [('2024-11-03', '01:00 to 02:00')]
+    """
+    zone = ZoneInfo(timezone)
+
+    def offset_s(seconds: int) -> int:
+        there = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).astimezone(zone).utcoffset()
+        assert there is not None
+        return int(there.total_seconds())
+
+    day_s = 86_400
+    begin = (date(year, 1, 1) - date(1970, 1, 1)).days
+    hours = []
+    for low in range(
+        (begin + 1) * day_s, (begin + 364) * day_s, day_s
+    ):  # the years 1 and 9999 have no day before, after
+        high = low + day_s
+        before, after = offset_s(low), offset_s(high)
+        if after >= before:
+            continue
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if offset_s(middle) == before else (low, middle)
+        shift = before - after
+        hours.append(RepeatedHour(*(1_000_000 * one for one in (high + after, high - shift, shift))))
+    return tuple(hours)
 
 
 def day_bounds(day: date, timezone: str) -> tuple[int, int]:
@@ -158,41 +229,49 @@ def parse_moment(text: str, timezone: str, day: date | None = None) -> int:
     return (moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-def _of_arrow(column: pa.Array) -> tuple[pa.Array | None, pa.Array | None]:
+def _of_arrow(column: pa.Array, finer: np.ndarray) -> tuple[pa.Array | None, pa.Array | None]:
     if pa.types.is_date(column.type):
         column = pc.cast(column, pa.timestamp("ms"), safe=False)
-    if column.type.unit == "ns":
-        column = pc.floor_temporal(column, unit="microsecond")
+    column = _cut(column, finer)
     if column.type.tz is not None:
         return None, cast_checked_to(column, INSTANT)[0]
     return cast_checked_to(column, LOCAL)[0], None
 
 
-def _of_epoch(column: pa.Array, unit: str) -> pa.Array:
+def _of_epoch(column: pa.Array, unit: str, finer: np.ndarray) -> pa.Array:
     numbers, _ = cast_checked_to(column, pa.int64())
-    stamps = pc.cast(numbers, pa.timestamp(unit, tz="UTC"))
-    if unit == "ns":
-        stamps = pc.floor_temporal(stamps, unit="microsecond")
-    return cast_checked_to(stamps, INSTANT)[0]
+    return cast_checked_to(_cut(pc.cast(numbers, pa.timestamp(unit, tz="UTC")), finer), INSTANT)[0]
 
 
-def _of_text(text: pa.Array, text_format: str) -> tuple[pa.Array, pa.Array | None]:
+def _cut(stamps: pa.Array, finer: np.ndarray) -> pa.Array:
+    """Timestamps without their nanoseconds, which are added to `finer`."""
+    if stamps.type.unit != "ns":
+        return stamps
+    whole = pc.floor_temporal(stamps, unit="microsecond")
+    finer += pc.fill_null(pc.subtract(stamps.cast(pa.int64()), whole.cast(pa.int64())), 0).to_numpy().astype(np.int16)
+    return whole
+
+
+def _of_text(text: pa.Array, text_format: str, finer: np.ndarray) -> tuple[pa.Array, pa.Array | None]:
     """Text as local times; beside them as instants, where some of it names its offset from UTC."""
-    iso = text if text_format == "iso" else _as_iso(text, text_format)
-    local, failed = cast_checked_to(iso, LOCAL)
-    if text_format != "iso" or not failed.any():
-        return local, None
-    rest = pc.if_else(pa.array(failed), iso, pa.scalar(None, iso.type))
-    nanoseconds, failed = cast_checked_to(rest, pa.timestamp("ns"))
-    local = pc.coalesce(local, pc.cast(pc.floor_temporal(nanoseconds, unit="microsecond"), LOCAL))
-    if not failed.any():
-        return local, None
-    rest = pc.if_else(pa.array(failed), rest, pa.scalar(None, iso.type))
-    instants, failed = cast_checked_to(rest, INSTANT)
-    fine, _ = cast_checked_to(
-        pc.if_else(pa.array(failed), rest, pa.scalar(None, iso.type)), pa.timestamp("ns", tz="UTC")
-    )
-    return local, pc.coalesce(instants, pc.cast(pc.floor_temporal(fine, unit="microsecond"), INSTANT))
+    rest = text if text_format == "iso" else _as_iso(text, text_format)
+    kinds = [LOCAL, _FINE_LOCAL, *([INSTANT, _FINE_INSTANT] if text_format == "iso" else [])]
+    # A text has the same time in each kind that takes it. The kind of the first ones is tried first: what a kind does
+    # not take is looked at one by one.
+    few = rest.slice(0, 8)
+    kinds.sort(key=lambda kind: cast_checked_to(few, kind)[0].null_count)
+    local, instants = pa.nulls(len(rest), LOCAL), None
+    for kind in kinds:
+        stamps, failed = cast_checked_to(rest, kind)
+        stamps = _cut(stamps, finer)
+        if kind.tz is None:
+            local = pc.coalesce(local, pc.cast(stamps, LOCAL))
+        elif stamps.null_count < len(stamps):
+            instants = pc.coalesce(*([] if instants is None else [instants]), pc.cast(stamps, INSTANT))
+        if not failed.any():
+            break
+        rest = pc.if_else(pa.array(failed), rest, pa.scalar(None, rest.type))
+    return local, instants
 
 
 def _as_iso(text: pa.Array, text_format: str) -> pa.Array:
@@ -200,7 +279,7 @@ def _as_iso(text: pa.Array, text_format: str) -> pa.Array:
     expression, position, places = "", 0, {}
     for part in re.findall(r"%.|[^%]+", text_format):
         width = _WIDTHS.get(part, 0 if part == "%f" else len(part))
-        expression += r"\d{1,6}" if part == "%f" else rf"\d{{{width}}}" if part in _WIDTHS else re.escape(part)
+        expression += r"\d{1,9}" if part == "%f" else rf"\d{{{width}}}" if part in _WIDTHS else re.escape(part)
         places[part] = (position, position + width)
         position += width
     fits = pc.match_substring_regex(text, f"^{expression}$")
@@ -208,19 +287,20 @@ def _as_iso(text: pa.Array, text_format: str) -> pa.Array:
     for directive, before in _ISO_PARTS:
         pieces += [before, pc.utf8_slice_codeunits(text, *places[directive]) if directive in places else "00"]
     if "%f" in places:
-        pieces += [".", pc.utf8_slice_codeunits(text, places["%f"][0], places["%f"][0] + 6)]
+        pieces += [".", pc.utf8_slice_codeunits(text, places["%f"][0], places["%f"][0] + 9)]
     joined = pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, str) else p for p in pieces), "")
     return pc.if_else(fits, joined, pa.scalar(None, pa.string()))
 
 
 def _both_clocks(
-    local: pa.Array | None, instants: pa.Array | None, timezone: str
-) -> tuple[pa.Array, pa.Array, np.ndarray]:
-    """Local time, UTC and which local times do not exist, of what is given as one or the other."""
+    local: pa.Array | None, instants: pa.Array | None, timezone: str, later: np.ndarray | None
+) -> tuple[pa.Array, pa.Array, np.ndarray, np.ndarray]:
+    """Local time, UTC, and which local times do not exist or come twice, of what is given as one or the other."""
     if local is None:
         assert instants is not None
         utc = _within_years(instants)
-        return _local_of(utc, timezone), utc, np.zeros(len(utc), dtype=bool)
+        none = np.zeros(len(utc), dtype=bool)
+        return _local_of(utc, timezone), utc, none, none
     clock = _within_years(local)
     try:
         zoned = pc.assume_timezone(clock, timezone, ambiguous="earliest", nonexistent="earliest")
@@ -229,13 +309,31 @@ def _both_clocks(
             f"time zone {timezone!r}: {error}; the system's time zone database is missing or lacks it (package tzdata)"
         ) from error
     nonexistent = as_mask(pc.fill_null(pc.not_equal(pc.local_timestamp(zoned), clock), False))
-    utc = pc.cast(zoned, INSTANT)
+    utc, twice = pc.cast(zoned, INSTANT), np.zeros(len(clock), dtype=bool)
+    if _has_repeated_hour(clock, timezone):
+        second = pc.assume_timezone(clock, timezone, ambiguous="latest", nonexistent="earliest")
+        twice = as_mask(pc.fill_null(pc.not_equal(second, zoned), False))
+        if later is not None:
+            utc = pc.if_else(pa.array(later & twice), pc.cast(second, INSTANT), utc)
     if nonexistent.any():
         utc = pc.if_else(pa.array(~nonexistent), utc, pa.scalar(None, INSTANT))
     if instants is not None:
         usable = _within_years(instants)
         utc, clock = pc.coalesce(utc, usable), pc.coalesce(clock, _local_of(usable, timezone))
-    return clock, utc, nonexistent
+    return clock, utc, nonexistent, twice
+
+
+def _has_repeated_hour(clock: pa.Array, timezone: str) -> bool:
+    """Return True if a repeated hour lies between the first and the last of local times."""
+    bounds = pc.min_max(pc.cast(clock, pa.int64())).as_py()
+    if bounds["min"] is None:
+        return False
+    first, last = 1970 + np.array([bounds["min"], bounds["max"]], "M8[us]").astype("M8[Y]").astype(int)
+    return last > first + 1 or any(
+        hour.begin_us <= bounds["max"] and bounds["min"] < hour.begin_us + hour.shift_us
+        for year in range(first, last + 1)
+        for hour in repeated_hours(timezone, year)
+    )
 
 
 def _local_of(utc: pa.Array, timezone: str) -> pa.Array:

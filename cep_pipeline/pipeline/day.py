@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 CLOCK_BACK = "clock back"
+TIED = "tied between files"
 """Name of the count of rows that are earlier than the row of their event type before them in their raw file."""
 
 
@@ -361,7 +362,8 @@ def _always(work: DayWork) -> dict[str, Any]:
 def ingest_counts(staged: StagedDay) -> dict[str, int]:
     """Return the counts that are recorded of the step that reads a day's raw files."""
     counts = {"events": staged.events, "rejected": staged.rejected_rows}
-    return counts | ({CLOCK_BACK: staged.clock_back} if staged.clock_back else {})
+    found = {CLOCK_BACK: staged.clock_back, TIED: staged.tied}
+    return counts | {name: number for name, number in found.items() if number}
 
 
 def draft_ingested(work: DayWork, result: IngestResult) -> DraftedDay:

@@ -22,17 +22,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from cep_pipeline.errors import DataError, InputError
-from cep_pipeline.events.clock import found_in
+from cep_pipeline.events.clock import SeenHours, found_in, second_pass
 from cep_pipeline.events.csv_rows import PART_BYTES, Survey, Surveyed, survey_text
 from cep_pipeline.events.derived import Carry, carry_lengths
 from cep_pipeline.events.erasure import erased_from
 from cep_pipeline.events.finish import FinishTask, QuarantineTask, finish_range, write_quarantine
-from cep_pipeline.events.merge import RANGE_ROWS, EventRange, MergeTask, merge_runs, merge_tasks
+from cep_pipeline.events.merge import RANGE_ROWS, EventRange, MergeTask, TiedFiles, merge_runs, merge_tasks
 from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, SortedRun, parse_file
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
 from cep_pipeline.events.raw_rows import FilePart
@@ -218,8 +221,10 @@ class _Ingestion:
             if isinstance(outcome, Surveyed):
                 surveyed[outcome.file].append(outcome)
         cut = [file for file in wanted if surveyed[file]]
-        tasks = [task for file in cut for task in self._parse_tasks(file, frozenset(wanted[file]), surveyed[file])]
-        outcomes += self._run(tasks, _run_raw_task, "parse", "reading parts of raw files")
+        parts = [task for file in cut for task in self._parse_tasks(file, frozenset(wanted[file]), surveyed[file])]
+        tasks += parts
+        outcomes += self._run(parts, _run_raw_task, "parse", "reading parts of raw files")
+        self._take_second_hours(tasks, outcomes)
         remove_scratch(unpacked.location)
         parsed: dict[SourceFile, list[ParsedFile]] = {file: [] for file in wanted}
         for outcome in outcomes:
@@ -248,6 +253,30 @@ class _Ingestion:
             chunk.append(part)
         tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk), self.run_rows))
         return tasks
+
+    def _take_second_hours(self, tasks: Sequence[_RawTask], outcomes: list[ParsedFile | Surveyed | RawFile]) -> None:
+        """Decide which rows are of the second pass of an hour that comes twice, and read what has such rows again."""
+        of_file: dict[SourceFile, list[int]] = {}
+        for at, outcome in enumerate(outcomes):
+            if isinstance(outcome, ParsedFile) and outcome.hours.days:
+                of_file.setdefault(outcome.file, []).append(at)
+        again: dict[int, ParseTask] = {}
+        for file, places in of_file.items():
+            found = {at: one for at in places if isinstance(one := outcomes[at], ParsedFile)}
+            decided = second_pass(
+                reduce(add, (one.hours for one in found.values()), SeenHours()), self.schema, file.name
+            )
+            for state in self.days:
+                for day, note in decided.notes:
+                    if day == state.day and file in state.files:
+                        state.note(note)
+            for at, one in found.items():
+                task = tasks[at]
+                if isinstance(task, ParseTask) and np.isin(one.hours.lines, decided.lines).any():
+                    again[at] = replace(task, second=decided.lines)
+        read = self._run(list(again.values()), _run_raw_task, "parse", "reading the second of two hours")
+        for at, outcome in zip(again, read, strict=True):
+            outcomes[at] = outcome
 
     def _take(self, file: SourceFile, parsed: Sequence[ParsedFile], *, whole: bool) -> None:
         """Hand what was read from a file to its days; `whole`: all of its parts were read."""
@@ -320,6 +349,10 @@ class _Ingestion:
             repeated = (rows for outcome in of_day for rows in outcome.repeated)
             state.know(settled=(*state.staged.settled, *settled), rejected=(*state.staged.rejected, *repeated))
             state.figures = sum((outcome.figures for outcome in of_day), state.figures)
+            tied = sum((outcome.tied for outcome in of_day), TiedFiles())
+            if tied.times:
+                state.know(tied=tied.times)
+                state.note(tied.said(self.schema.timezone))
 
     # -- validation --------------------------------------------------------------------------------------------------
 

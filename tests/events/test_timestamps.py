@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.timestamps import check_format, day_bounds, parse_moment, read_timestamps
+from cep_pipeline.events.timestamps import check_format, day_bounds, parse_moment, read_timestamps, repeated_hours
 
 NEW_YORK = "America/New_York"
 
@@ -25,8 +25,27 @@ def test_local_times_become_utc() -> None:
     ]
 
 
-def test_an_ambiguous_time_is_the_earlier_instant() -> None:
+def test_an_ambiguous_time_is_the_earlier_instant_unless_it_is_marked_as_the_later() -> None:
     assert utc(["2013-11-03 01:30:00"]) == ["2013-11-03T05:30:00+00:00"]
+    texts = pa.array(["2013-11-03 01:30:00", "2013-11-03 01:30:00-04:00", "2013-11-03 02:00:00"])
+    read = read_timestamps(texts, "iso", NEW_YORK, later=np.ones(3, dtype=bool))
+    assert [value.hour for value in read.utc.to_pylist()] == [6, 5, 7]
+    assert read.twice.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("zone", "year", "hours"),
+    [
+        (NEW_YORK, 2013, [("2013-11-03", "01:00 to 02:00")]),
+        ("Australia/Lord_Howe", 2024, [("2024-04-07", "01:30 to 02:00")]),
+        ("America/Santiago", 2024, [("2024-04-06", "23:00 to 00:00")]),
+        ("America/Havana", 2024, [("2024-11-03", "00:00 to 01:00")]),
+        ("UTC", 2024, []),
+        (NEW_YORK, 9999, [("9999-11-07", "01:00 to 02:00")]),
+    ],
+)
+def test_the_hours_that_the_clocks_show_twice(zone: str, year: int, hours: list[tuple[str, str]]) -> None:
+    assert [(str(hour.day), str(hour)) for hour in repeated_hours(zone, year)] == hours
 
 
 def test_a_nonexistent_time_is_none() -> None:
@@ -44,11 +63,23 @@ def test_times_that_name_their_offset_keep_it() -> None:
     ]
 
 
-def test_fractions_below_a_microsecond_are_dropped() -> None:
+def test_nanoseconds_are_cut_off_and_kept_beside() -> None:
     assert utc(["2013-10-07 04:00:00.123456789", "2013-10-07T04:00:00.123456789Z"]) == [
         "2013-10-07T08:00:00.123456+00:00",
         "2013-10-07T04:00:00.123456+00:00",
     ]
+    mixed = [
+        "2013-10-07 04:00:00.1234567",
+        None,
+        "2013-10-07T04:00:00.123456789Z",
+        "x",
+        "1969-10-07 04:00:00.000000001",
+    ]
+    assert read_timestamps(pa.array([*mixed, "2013-10-07T04:00Z"]), "iso", NEW_YORK).finer.tolist() == [
+        *(700, 0, 789, 0, 1, 0)
+    ]
+    assert read_timestamps(pa.array([-1, None, 1_000]), "epoch_ns", NEW_YORK).finer.tolist() == [999, 0, 0]
+    assert utc(["2013-10-07 04:00:00.1234567890"]) == [None], "more than nine digits are no timestamp"
 
 
 def test_the_local_day_is_that_of_the_zone() -> None:
@@ -61,6 +92,7 @@ def test_the_local_day_is_that_of_the_zone() -> None:
     [
         ("%Y%m%d%H%M", "200802010900", "2008-02-01T14:00:00+00:00"),
         ("%d/%m/%Y %H:%M:%S.%f", "01/02/2008 09:00:01.25", "2008-02-01T14:00:01.250000+00:00"),
+        ("%Y%m%d%H%M%S%f", "20080201090001123456789", "2008-02-01T14:00:01.123456+00:00"),
         ("%Y-%m-%d", "2008-02-01", "2008-02-01T05:00:00+00:00"),
         ("epoch_ms", "1201874400000", "2008-02-01T14:00:00+00:00"),
         ("epoch_ns", "1201874400000000999", "2008-02-01T14:00:00+00:00"),

@@ -8,13 +8,17 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.events.columns import events_columns
 from cep_pipeline.events.derived import Carry
+from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.events.raw import CHECKOUT, HEADER, SHARED, trades
@@ -180,6 +184,49 @@ def test_a_large_csv_file_in_parts_is_the_day_that_it_is_in_one_piece(ingest: In
             assert getattr(one.staged, name) == getattr(other.staged, name)
         assert len(one.staged.notes) == 2 - (other is whole[1])
         assert one.staged.warnings
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet"])
+def test_the_order_of_files_decides_the_same_however_a_day_is_cut(ingest: Ingester, form: str) -> None:
+    """Times to the nanosecond, the end of summer time, and two files with events of different types at one time."""
+    chosen = random.Random(8)
+    begin = datetime(2024, 11, 3, 5, tzinfo=UTC)  # midnight in Chicago
+    stamps = [begin + timedelta(seconds=3 * step) for step in range(9000)]
+    digits = [chosen.randrange(1000) for _ in stamps]
+    for place in range(0, len(stamps), 3):  # of three at one microsecond the nanoseconds say the order
+        stamps[place + 1] = stamps[place + 2] = stamps[place]
+    for name in ("trades", "quotes"):
+        local = [at.astimezone(ZoneInfo("America/Chicago")).replace(tzinfo=None) for at in stamps]
+        rows = range(len(stamps)) if name == "trades" else range(0, len(stamps), 30)
+        path = ingest.data / f"{name}.{form}"
+        if form == "parquet":
+            nanoseconds = [np.datetime64(local[row], "ns") + digits[row] for row in rows]
+            table = pa.table({"timestamp": pa.array(nanoseconds), "symbol": [name] * len(rows), "price": rows})
+            pq.write_table(table, path, row_group_size=700)
+            continue
+        lines = [f"{name},{local[row].isoformat(timespec='microseconds')}{digits[row]:03},{row}\n" for row in rows]
+        text = ("symbol,timestamp,price\n" + "".join(lines)).encode()
+        path.write_bytes(gzip.compress(text, 1) if form == "csv.gz" else text)
+    source = {"format": form[:7].removesuffix(".gz"), "path": f"*.{form}"}
+    schema = trades(ingest.folder, timezone="America/Chicago", source=source, attributes=PRICED, quality=None)
+    day = date(2024, 11, 3)
+    (result,) = ingest.days(schema, [day], part_bytes=60_000, run_rows=1000, range_rows=2000)
+    events = events_of(result)
+    loaded = load_events(schema, sorted(ingest.data.iterdir()))
+    assert events.select(loaded.events.column_names).to_pylist() == loaded.events.to_pylist()
+    order = sorted(range(len(stamps)), key=lambda row: (stamps[row], digits[row], row))
+    own = events.filter(pc.equal(events["symbol"], "trades"))
+    assert own["price"].to_pylist() == order
+    assert own["timestamp"].to_pylist() == [stamps[row] for row in order]
+    first = 81 + (form != "parquet")
+    tied, quotes, traded = sorted(result.staged.notes)
+    assert result.staged.tied == 300 and tied.startswith(f"quotes.{form}, trades.{form}: 300 times have events")
+    assert quotes.endswith(f"so that 40 of them, the first on line {first}, are taken as the second")
+    assert f"trades.{form}: on 2024-11-03, at the end of summer time" in traded and "1,200 of them" in traded
+    assert sorted(note.replace(f"{ingest.data}/", "") for note in loaded.notes) == sorted(result.staged.notes)
+
+
+PRICED = {"symbol": "string", "price": "int64"}
 
 
 def test_the_warehouse_takes_what_was_ingested(ingest: Ingester) -> None:
