@@ -110,11 +110,12 @@ def test_layouts_and_types_are_recognised(tmp_path: Path) -> None:
         "header": False,
         "columns": [f"column_{number}" for number in range(1, 8)],
         "delimiter": ";",
+        "decimal": ",",
         "path": "bars.txt",
     }
     assert schema["attributes"] == {
         "column_1": "string",
-        "column_3": "string",
+        "column_3": "float64",
         "column_4": "int64",
         "column_5": "bool",
         "column_6": "string",
