@@ -36,6 +36,7 @@ from cep_pipeline.detection.mechanisms import (
     orders_only,
     refuse_other_orders,
 )
+from cep_pipeline.detection.ordered_texts import doubts_about_order, variables_of_matches
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,
@@ -176,7 +177,8 @@ def detect(
     -----
     PatternWarning
         A pattern has no matches and names a type, or a text of an attribute, that no event has. Of events that `read`
-        or `StreamSchema.table` made.
+        or `StreamSchema.table` made. Or a pattern orders the values of a text attribute that look like numbers, times
+        or bools.
 
     Examples
     --------
@@ -262,7 +264,7 @@ class DetectionRun:
                     if pattern.composes:
                         found[pattern.name] = self._composing(pattern, events, found)
             self._inside = found
-        _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], events)
+        _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], patterns, events)
         return {one.name: found[one.name] for one in patterns}
 
     def matches(self, patterns: Sequence[Pattern], events: pa.Table) -> Matches:
@@ -466,15 +468,18 @@ def _patterns_of(given: str | Pattern | Sequence[Pattern], events: pa.Table) -> 
     return parse_patterns(given, schema)
 
 
-def _warn_of_doubts(patterns: Sequence[Pattern], events: pa.Table) -> None:
-    """Say why patterns may have no matches, about events that `read` or `StreamSchema.table` made for a person."""
+def _warn_of_doubts(fruitless: Sequence[Pattern], patterns: Sequence[Pattern], events: pa.Table) -> None:
+    """Say why patterns may have no matches, or false ones, of events that `read` or `StreamSchema.table` made."""
     from cep_pipeline.events.schema import schema_told_by
     from cep_pipeline.language.source import PatternWarning
 
     if not patterns or not events.num_rows or (schema := schema_told_by(events)) is None:
         return
-    types = {str(name) for name in pc.unique(events.column(schema.type_attribute)).to_pylist()}
-    for text in doubts_about(patterns, types, None, events):
+    found = doubts_about_order(patterns, events)
+    if fruitless:
+        types = {str(name) for name in pc.unique(events.column(schema.type_attribute)).to_pylist()}
+        found += [text for text in doubts_about(fruitless, types, None, events) if text not in found]
+    for text in found:
         warnings.warn(text, PatternWarning, stacklevel=3)
 
 
@@ -895,13 +900,14 @@ def doubts_about(
     span_us
         The time from the first event to the last; None: windows are not looked at.
     events
-        The events, where their values are at hand: with all attributes that the patterns compare with text.
+        The events, where their values are at hand: with all attributes that the patterns compare with text or order
+        as text.
 
     Returns
     -------
     list of str
-        Sentences: patterns whose types no event has, attributes that are compared with text that no event has, and
-        windows that are far longer than the events span.
+        Sentences: patterns whose types no event has, attributes that are compared with text that no event has, text
+        attributes that are ordered and look like numbers, and windows that are far longer than the events span.
     """
     found: list[str] = []
     lacking: dict[str, list[str]] = {}
@@ -924,6 +930,7 @@ def doubts_about(
         )
     if events is not None and events.num_rows:
         found += _texts_that_no_event_has(patterns, events)
+        found += doubts_about_order(patterns, events)
     if span_us is None:
         return found
     windows = {pattern.name: pattern.window.time_us for pattern in patterns}
@@ -958,13 +965,12 @@ def _texts_that_no_event_has(patterns: Sequence[Pattern], events: pa.Table) -> l
 def texts_compared(pattern: Pattern) -> list[tuple[str, str]]:
     """The attributes of events that the conditions of a pattern compare for equality with text, each with the text."""
     atoms = (atom for clause in pattern.clauses for conjunct in clause.conjuncts for atom in conjunct.atoms)
-    composed = {one.name for one in pattern.composes}
-    bind_matches = {one.variable for one in pattern.operands if not composed.isdisjoint(one.types)}
+    of_matches = variables_of_matches(pattern)
     return [
         (reference.attribute, text)
         for atom in atoms
         for reference, text in _texts_in(atom)
-        if reference.variable not in bind_matches
+        if reference.variable not in of_matches
     ]
 
 
