@@ -165,7 +165,7 @@ def find_adaptively(
     their files where they are asked for.
     """
     from cep_pipeline.cli.matches_file import write_matches
-    from cep_pipeline.detection.ordered_texts import doubts_about_order
+    from cep_pipeline.detection.detect import doubts_about_order
     from cep_pipeline.events.event_files import stream_events
 
     with console.status("opening the files of events"):

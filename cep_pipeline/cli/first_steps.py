@@ -237,12 +237,15 @@ def preview(
       cep preview --stream cold_rooms --day 2025-03-04
     """
     from cep_pipeline.cli.sources import event_paths
-    from cep_pipeline.detection.ordered_texts import doubts_about_order
     from cep_pipeline.events.event_files import load_events
 
     read, paths, patterns = _asked_files(files, schema, config, stream, day)
     loaded = load_events(read, event_paths(paths, read))
-    doubts = doubts_about_order(patterns, loaded.events)
+    doubts: list[str] = []
+    if patterns:
+        from cep_pipeline.detection.detect import doubts_about_order
+
+        doubts = doubts_about_order(patterns, loaded.events)
     shown = _shown_events(loaded.events, read, rows)
     counts = sorted(_counts(loaded.events, read).items(), key=lambda one: (-one[1], one[0]))
     if as_json:
@@ -522,8 +525,7 @@ def _held_up(opened: Stream) -> list[str]:
 def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> bool:
     """Add what is strange about the patterns of a stream over its last published day; False if no such day is there."""
     from cep_pipeline.cli.sources import last_published
-    from cep_pipeline.detection.detect import doubts_about, texts_compared
-    from cep_pipeline.detection.ordered_texts import ordered_texts
+    from cep_pipeline.detection.detect import doubts_about, ordered_texts, texts_compared
     from cep_pipeline.pipeline.configuration import patterns_of
 
     name, patterns = opened.name, patterns_of(opened.pattern_sets)
@@ -547,7 +549,7 @@ def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str])
 
 def _look_at_raw(opened: Stream, doubts: list[str], notes: list[str]) -> None:
     """Add what is strange about the order of texts in the first raw file of a stream, if its patterns order any."""
-    from cep_pipeline.detection.ordered_texts import doubts_about_order, ordered_texts
+    from cep_pipeline.detection.detect import doubts_about_order, ordered_texts
     from cep_pipeline.events.event_files import first_events
     from cep_pipeline.pipeline.configuration import patterns_of
 

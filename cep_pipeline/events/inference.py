@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.casting import cast_checked_to
+from cep_pipeline.events.casting import SignsFound, cast_checked_to, find_signs, most_stray
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
-from cep_pipeline.events.number_signs import SignsFound, find_signs, most_stray
 from cep_pipeline.events.raw_files import readable, refuse_other_formats
 from cep_pipeline.events.source import EVENT_TYPE
 from cep_pipeline.events.timestamps import EPOCH_UNITS, check_timezone, read_timestamps

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.casting import as_mask, cast_checked_to
+from cep_pipeline.events.casting import NumberSigns, as_mask, cast_checked_to, settings_for
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.erasure import drop_erased
-from cep_pipeline.events.number_signs import NumberSigns, settings_for
 from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.schema import StreamSchema

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Literal
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.number_signs import NumberSigns
+from cep_pipeline.events.casting import NumberSigns
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.timestamps import check_format
 

@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, ConfigDict, field_validator, model_validat
 
 from cep_pipeline.documents import Document, example_at, line_at, load_document, setting
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.casting import NumberSigns
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
-from cep_pipeline.events.number_signs import NumberSigns
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.source import (

@@ -18,11 +18,10 @@ from cep_pipeline.document_reference import json_schema, parts_of, settings_tabl
 from cep_pipeline.documents import Document
 from cep_pipeline.errors import InputError
 from cep_pipeline.events import stream_document
-from cep_pipeline.events.casting import cast_checked_to
+from cep_pipeline.events.casting import NumberSigns, cast_checked_to
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.event_files import read
 from cep_pipeline.events.merge import merge_runs, merge_tasks
-from cep_pipeline.events.number_signs import NumberSigns
 from cep_pipeline.events.parse import ParseTask, parse_file, read_run
 from cep_pipeline.events.raw_files import PathTemplate, Period, files_of_day
 from cep_pipeline.events.schema import ARROW_TYPES, StreamSchema

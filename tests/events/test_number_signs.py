@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.number_signs import WAYS, NumberSigns, find_signs, settings_for
+from cep_pipeline.events.casting import WAYS, NumberSigns, find_signs, settings_for
 from tests.events.raw import read_csv, trades
 from tests.thoroughness import examples
 
