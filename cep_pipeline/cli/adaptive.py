@@ -165,6 +165,7 @@ def find_adaptively(
     their files where they are asked for.
     """
     from cep_pipeline.cli.matches_file import write_matches
+    from cep_pipeline.detection.detect import doubts_about_order
     from cep_pipeline.events.event_files import stream_events
 
     with console.status("opening the files of events"):
@@ -182,6 +183,8 @@ def find_adaptively(
             read = 0
             for part in events.batches():
                 progress(read, events.events)
+                for text in [] if read else doubts_about_order(patterns, part):
+                    observer.note(text)
                 read += part.num_rows
                 yield part
 

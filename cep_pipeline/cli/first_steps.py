@@ -37,7 +37,9 @@ from cep_pipeline.errors import InputError
 if TYPE_CHECKING:
     from cep_pipeline.events.event_files import LoadedEvents
     from cep_pipeline.events.inference import InferredSchema
+    from cep_pipeline.events.raw_files import SourceFile
     from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
 
 _inference_options = (
@@ -225,7 +227,8 @@ def preview(
     """Read raw files by a stream schema and show what comes of them; nothing is published.
 
     It shows the days and the event types with their numbers, the first events in the time zone of the stream with their
-    derived attributes, and the first rejected rows with their reasons.
+    derived attributes, and the first rejected rows with their reasons. A warning names text attributes that patterns of
+    the stream order by < or >, and whose values look like numbers, times or bools.
 
     \b
     Examples:
@@ -236,8 +239,13 @@ def preview(
     from cep_pipeline.cli.sources import event_paths
     from cep_pipeline.events.event_files import load_events
 
-    read, paths = _asked_files(files, schema, config, stream, day)
+    read, paths, patterns = _asked_files(files, schema, config, stream, day)
     loaded = load_events(read, event_paths(paths, read))
+    doubts: list[str] = []
+    if patterns:
+        from cep_pipeline.detection.detect import doubts_about_order
+
+        doubts = doubts_about_order(patterns, loaded.events)
     shown = _shown_events(loaded.events, read, rows)
     counts = sorted(_counts(loaded.events, read).items(), key=lambda one: (-one[1], one[0]))
     if as_json:
@@ -255,28 +263,35 @@ def preview(
                     for file, row in loaded.examples
                 ],
                 "notes": list(loaded.notes),
+                "warnings": doubts,
             }
         )
         return
-    _print_preview(read, loaded, counts, shown)
+    _print_preview(read, loaded, counts, shown, doubts)
 
 
 def _asked_files(
     files: Sequence[Path], schema: Path | None, config: Path, stream: str | None, day: date | None
-) -> tuple[StreamSchema, list[Path]]:
-    from cep_pipeline.events.raw_files import UNBOUNDED, files_of_day
+) -> tuple[StreamSchema, list[Path], Sequence[Pattern]]:
+    """The schema and the files that are meant, and the patterns of the stream where the configuration says them."""
     from cep_pipeline.events.schema import StreamSchema
-    from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.stream_days import days_with_files
+    from cep_pipeline.pipeline.configuration import Configuration, patterns_of
 
     if schema is not None:
         if not files:
             raise InputError("--schema says how files are read: name the files too")
-        return StreamSchema.load(schema), list(files)
+        return StreamSchema.load(schema), list(files), ()
     configuration = Configuration.load(config)
     opened = configuration.stream(stream or configuration.stream_names()[0])
-    if files:
-        return opened.schema, list(files)
+    read = list(files) or [Path(file.path) for file in _files_of(opened, day)]
+    return opened.schema, read, patterns_of(opened.pattern_sets)
+
+
+def _files_of(opened: Stream, day: date | None = None) -> list[SourceFile]:
+    """The raw files of a day of a stream, of the first one that has files if none is given; an InputError if none."""
+    from cep_pipeline.events.raw_files import UNBOUNDED, files_of_day
+    from cep_pipeline.pipeline.stream_days import days_with_files
+
     assert opened.schema.source is not None
     any_day = date(2000, 1, 1)
     undated = all(template.period(any_day) == UNBOUNDED for template in opened.schema.source.paths)
@@ -286,7 +301,7 @@ def _asked_files(
         raise InputError(
             f"{opened.data}: there is no file of {'the stream' if undated else chosen}: {', '.join(missing)}"
         )
-    return opened.schema, [Path(file.path) for file in found]
+    return found
 
 
 def _days_of(events: pa.Table, schema: StreamSchema) -> list[str]:
@@ -312,7 +327,11 @@ def _shown_events(events: pa.Table, schema: StreamSchema, rows: int) -> list[dic
 
 
 def _print_preview(
-    schema: StreamSchema, loaded: LoadedEvents, counts: Sequence[tuple[str, int]], shown: Sequence[dict[str, Any]]
+    schema: StreamSchema,
+    loaded: LoadedEvents,
+    counts: Sequence[tuple[str, int]],
+    shown: Sequence[dict[str, Any]],
+    doubts: Sequence[str],
 ) -> None:
     console = output_console()
     console.print(
@@ -322,6 +341,8 @@ def _print_preview(
         console.print(f"days: {' to '.join(dict.fromkeys(days))} ({schema.timezone})", highlight=False)
     for note in loaded.notes:
         console.note(note)
+    for text in doubts:
+        console.print(f"warning: {text}", highlight=False, markup=False)
     if counts:
         types = Table("type", "events", title="event types")
         align_right(types.columns[1:])
@@ -366,11 +387,13 @@ def check(
     stream: str | None,
     as_json: bool,
 ) -> None:
-    """Check the configuration, the stream schemas and the patterns, without data, and tell all errors at once.
+    """Check the configuration, the stream schemas and the patterns, and tell all errors at once.
 
     Where days of a stream are published, types and texts that patterns name and that no event of the last day has are
-    told as warnings, with what there is. A note names streams whose raw files are not there yet. The exit code is 2
-    where there is an error. With --schema, pattern files are checked without a project.
+    told as warnings, with what there is. So are text attributes that patterns order by < or >, and whose values look
+    like numbers, times or bools; where no day is published, the beginning of the first raw file is looked at. A note
+    names streams whose raw files are not there yet. The exit code is 2 where there is an error. With --schema, pattern
+    files are checked without a project, and no data is looked at.
 
     \b
     Examples:
@@ -458,7 +481,8 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
             ):
                 missing[name] = said
             doubts += _held_up(opened)
-            _add_doubts(configuration, opened, doubts)
+            if not _add_doubts(configuration, opened, doubts) and said is None:
+                _look_at_raw(opened, doubts, notes)
     if stream:
         doubts += missing.values()
     elif len(missing) == 1:
@@ -498,28 +522,44 @@ def _held_up(opened: Stream) -> list[str]:
     ]
 
 
-def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> None:
-    """Add what is strange about the patterns of a stream over its last published day."""
-    from cep_pipeline.detection.detect import doubts_about, texts_compared
+def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> bool:
+    """Add what is strange about the patterns of a stream over its last published day; False if no such day is there."""
+    from cep_pipeline.cli.sources import last_published
+    from cep_pipeline.detection.detect import doubts_about, ordered_texts, texts_compared
     from cep_pipeline.pipeline.configuration import patterns_of
-    from cep_pipeline.storage import read_data_file
 
     name, patterns = opened.name, patterns_of(opened.pattern_sets)
     location = configuration.warehouse_location
     if not patterns or ("://" not in location and not Path(location).exists()):
-        return
+        return False
     warehouse = configuration.open_warehouse()
     if name not in warehouse.streams():
-        return
+        return False
     tables = warehouse.open_stream(name)
-    published = [record.day for record in tables.days() if record.events]
-    if published:
-        asked = {attribute for pattern in patterns for attribute, _ in texts_compared(pattern)}
-        wanted = {opened.schema.type_attribute, *asked}
-        columns = pa.schema([one for one in tables.events_schema if one.name in wanted])
-        if len(columns) == len(wanted):  # a new attribute has no column yet
-            files = tables.events_files(published[-1], published[-1])
-            events = pa.concat_tables([read_data_file(file.path, columns) for file in files])
-            types = {str(one) for one in events.column(opened.schema.type_attribute).unique().to_pylist()}
-            said = doubts_about(patterns, types, None, events)
-            doubts += [f"stream {name}, {published[-1]}: {text}" for text in said]
+    asked = {attribute for one in patterns for attribute, _ in (*texts_compared(one), *ordered_texts(one))}
+    found = last_published(tables, {opened.schema.type_attribute, *asked})
+    if found is None:
+        return False
+    day, events = found
+    types = {str(one) for one in events.column(opened.schema.type_attribute).unique().to_pylist()}
+    said = doubts_about(patterns, types, None, events)
+    doubts += [f"stream {name}, {day}: {text}" for text in said]
+    return True
+
+
+def _look_at_raw(opened: Stream, doubts: list[str], notes: list[str]) -> None:
+    """Add what is strange about the order of texts in the first raw file of a stream, if its patterns order any."""
+    from cep_pipeline.detection.detect import doubts_about_order, ordered_texts
+    from cep_pipeline.events.event_files import first_events
+    from cep_pipeline.pipeline.configuration import patterns_of
+
+    patterns = [pattern for pattern in patterns_of(opened.pattern_sets) if ordered_texts(pattern)]
+    if not patterns:
+        return
+    try:
+        [file, *_] = _files_of(opened)
+        doubts += [
+            f"stream {opened.name}: {text}" for text in doubts_about_order(patterns, first_events(opened.schema, file))
+        ]
+    except InputError as error:
+        notes.append(f"stream {opened.name}: values of text that patterns order could not be looked at: {error}")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cep_pipeline.planning import Plan
     from cep_pipeline.spark.tasks import Workers
     from cep_pipeline.warehouse.records import PlanRecord
+    from cep_pipeline.warehouse.stream_tables import StreamTables
 
 MOST_LISTED = 40
 """Patterns of a set that a summary lists one by one."""
@@ -172,6 +173,9 @@ def run(
             for text in days_without_files(chosen, tables, wanted):
                 observer.note(text)
         outcome = pipeline_run.run_stale(wanted or None) if stale else pipeline_run.run_days(wanted)
+        if any(day.status != "fresh" for day in outcome.days):
+            for text in _doubts_about_order(tables, pattern_sets):
+                observer.note(text)
     if as_json:
         say_json(_summary(configuration, chosen, pattern_sets, outcome))
     else:
@@ -182,6 +186,18 @@ def run(
 
 LIMITED_EXIT_CODE = 5
 """Exit code of a run that is done, but for patterns that were stopped by a limit."""
+
+
+def _doubts_about_order(tables: StreamTables, pattern_sets: Sequence[PatternSet]) -> list[str]:
+    """Sentences on text attributes that patterns order, by the last published day; it is read if they order any."""
+    from cep_pipeline.cli.sources import last_published
+    from cep_pipeline.detection.detect import doubts_about_order, ordered_texts
+    from cep_pipeline.pipeline.configuration import patterns_of
+
+    patterns = patterns_of(pattern_sets)
+    names = {attribute for pattern in patterns for attribute, _ in ordered_texts(pattern)}
+    found = last_published(tables, names) if names else None
+    return [] if found is None else doubts_about_order(patterns, found[1])
 
 
 _PARTS = {"import": "load libraries"}

@@ -59,10 +59,11 @@ from cep_pipeline.detection.room import explained
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
+from cep_pipeline.events.casting import SignsFound, find_signs, most_stray
 from cep_pipeline.language.source import did_you_mean
-from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
+from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership, expressions_of
+from cep_pipeline.patterns.expressions import Aggregate, Call, Expression, Reference, Span, ValueType, walk
 from cep_pipeline.patterns.expressions import Literal as Constant
-from cep_pipeline.patterns.expressions import Reference
 from cep_pipeline.patterns.pattern import Output, Pattern, once_a_set, with_composed
 from cep_pipeline.patterns.structure import EventType, type_alternatives, types_of
 from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
@@ -176,7 +177,8 @@ def detect(
     -----
     PatternWarning
         A pattern has no matches and names a type, or a text of an attribute, that no event has. Of events that `read`
-        or `StreamSchema.table` made.
+        or `StreamSchema.table` made. Or a pattern orders the values of a text attribute that look like numbers, times
+        or bools.
 
     Examples
     --------
@@ -262,7 +264,7 @@ class DetectionRun:
                     if pattern.composes:
                         found[pattern.name] = self._composing(pattern, events, found)
             self._inside = found
-        _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], events)
+        _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], patterns, events)
         return {one.name: found[one.name] for one in patterns}
 
     def matches(self, patterns: Sequence[Pattern], events: pa.Table) -> Matches:
@@ -466,15 +468,18 @@ def _patterns_of(given: str | Pattern | Sequence[Pattern], events: pa.Table) -> 
     return parse_patterns(given, schema)
 
 
-def _warn_of_doubts(patterns: Sequence[Pattern], events: pa.Table) -> None:
-    """Say why patterns may have no matches, about events that `read` or `StreamSchema.table` made for a person."""
+def _warn_of_doubts(fruitless: Sequence[Pattern], patterns: Sequence[Pattern], events: pa.Table) -> None:
+    """Say why patterns may have no matches, or false ones, of events that `read` or `StreamSchema.table` made."""
     from cep_pipeline.events.schema import schema_told_by
     from cep_pipeline.language.source import PatternWarning
 
     if not patterns or not events.num_rows or (schema := schema_told_by(events)) is None:
         return
-    types = {str(name) for name in pc.unique(events.column(schema.type_attribute)).to_pylist()}
-    for text in doubts_about(patterns, types, None, events):
+    found = doubts_about_order(patterns, events)
+    if fruitless:
+        types = {str(name) for name in pc.unique(events.column(schema.type_attribute)).to_pylist()}
+        found += [text for text in doubts_about(fruitless, types, None, events) if text not in found]
+    for text in found:
         warnings.warn(text, PatternWarning, stacklevel=3)
 
 
@@ -895,13 +900,14 @@ def doubts_about(
     span_us
         The time from the first event to the last; None: windows are not looked at.
     events
-        The events, where their values are at hand: with all attributes that the patterns compare with text.
+        The events, where their values are at hand: with all attributes that the patterns compare with text or order
+        as text.
 
     Returns
     -------
     list of str
-        Sentences: patterns whose types no event has, attributes that are compared with text that no event has, and
-        windows that are far longer than the events span.
+        Sentences: patterns whose types no event has, attributes that are compared with text that no event has, text
+        attributes that are ordered and look like numbers, and windows that are far longer than the events span.
     """
     found: list[str] = []
     lacking: dict[str, list[str]] = {}
@@ -924,6 +930,7 @@ def doubts_about(
         )
     if events is not None and events.num_rows:
         found += _texts_that_no_event_has(patterns, events)
+        found += doubts_about_order(patterns, events)
     if span_us is None:
         return found
     windows = {pattern.name: pattern.window.time_us for pattern in patterns}
@@ -958,13 +965,12 @@ def _texts_that_no_event_has(patterns: Sequence[Pattern], events: pa.Table) -> l
 def texts_compared(pattern: Pattern) -> list[tuple[str, str]]:
     """The attributes of events that the conditions of a pattern compare for equality with text, each with the text."""
     atoms = (atom for clause in pattern.clauses for conjunct in clause.conjuncts for atom in conjunct.atoms)
-    composed = {one.name for one in pattern.composes}
-    bind_matches = {one.variable for one in pattern.operands if not composed.isdisjoint(one.types)}
+    of_matches = variables_of_matches(pattern)
     return [
         (reference.attribute, text)
         for atom in atoms
         for reference, text in _texts_in(atom)
-        if reference.variable not in bind_matches
+        if reference.variable not in of_matches
     ]
 
 
@@ -979,6 +985,132 @@ def _texts_in(atom: Atom) -> list[tuple[Reference, str]]:
         case _:
             pairs = []
     return [(reference, value) for reference, value in pairs if isinstance(value, str)]
+
+
+LOOKED_AT = 10_000
+"""The first values of an attribute, without nulls, that are looked at."""
+_LONGEST = 40
+_EQUALITIES = (Comparator.EQ, Comparator.NE)
+_CLOCK = "[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?( ?[AaPp][Mm])?"
+_DATE = "([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./]([0-9]{4}|[0-9]{2}))"
+_TIME = f"^({_DATE}([ T]{_CLOCK})?|{_CLOCK})( ?(Z|[+-][0-9]{{2}}:?[0-9]{{2}}))?$"
+_TIME_IN_ORDER = "^([0-9]{4}[-./][0-9]{2}[-./][0-9]{2})?[ T]?([0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)?Z?$"
+"""Times whose order as text is their order in time: the year first, and all parts with leading zeros."""
+_BOOL = "^(?i:true|false|yes|no|y|n|ja|nein|j)$"
+
+
+def ordered_texts(pattern: Pattern) -> list[tuple[str, Span]]:
+    """The text attributes of events whose values a pattern orders, each with the place.
+
+    It orders them by `<`, `<=`, `>`, `>=` and BETWEEN, and by `min`, `max`, `least` and `greatest`.
+    """
+    of_matches = variables_of_matches(pattern)
+    return [
+        (node.attribute, span)
+        for expression, span in _ordered(pattern)
+        for node in walk(expression)
+        if isinstance(node, Reference | Aggregate) and node.type is ValueType.STRING and node.variable not in of_matches
+    ]
+
+
+def variables_of_matches(pattern: Pattern) -> frozenset[str]:
+    """The variables that bind matches of earlier statements, and not only events of the stream."""
+    composed = {one.name for one in pattern.composes}
+    return frozenset(one.variable for one in pattern.operands if not composed.isdisjoint(one.types))
+
+
+def _ordered(pattern: Pattern) -> Iterator[tuple[Expression, Span]]:
+    """The expressions whose values are compared by order, each with the place of the comparison."""
+    atoms = [atom for clause in pattern.written_clauses for conjunct in clause.conjuncts for atom in conjunct.atoms]
+    for atom in atoms:
+        if isinstance(atom, Between) or (isinstance(atom, Comparison) and atom.comparator not in _EQUALITIES):
+            yield from ((expression, atom.span) for expression in expressions_of(atom))
+    values = [expression for atom in atoms for expression in expressions_of(atom)]
+    for node in (node for one in (*values, *(item.expression for item in pattern.items)) for node in walk(one)):
+        if isinstance(node, Aggregate | Call) and node.function in ("min", "max", "least", "greatest"):
+            yield node, node.span
+    for one in pattern.summary.aggregates if pattern.summary is not None else ():
+        if one.function in ("min", "max") and one.expression is not None:
+            yield one.expression, one.expression.span
+
+
+def doubts_about_order(patterns: Sequence[Pattern], events: pa.Table) -> list[str]:
+    """Sentences on the attributes that patterns order as text and whose values look like numbers, times or bools.
+
+    The events have these attributes. Their first `LOOKED_AT` values are looked at.
+    """
+    texts = {}
+    for attribute in _places(patterns):
+        first = events.column(attribute).drop_null().slice(0, LOOKED_AT).cast(pa.string())
+        texts[attribute] = pc.utf8_trim_whitespace(pc.unique(first))
+    signs, found = find_signs(texts), []
+    for attribute, places in _places(patterns).items():
+        said = _like_numbers(attribute, texts[attribute], signs) or _like_times_or_bools(attribute, texts[attribute])
+        if said:
+            at, *others = places
+            names = list(dict.fromkeys(name for named in places.values() for name in named))
+            orders = f"{_some(names)} order{'s' if len(names) == 1 else ''}"
+            also = f" (also at {_some(others)})" if others else ""
+            found.append(f"{at}: {attribute!r} is text, which {orders} by its characters; {said}{also}")
+    return found
+
+
+@once_a_set
+def _places(patterns: Sequence[Pattern]) -> dict[str, dict[str, list[str]]]:
+    """The text attributes that patterns order -> the places in the order of the patterns -> names of patterns."""
+    asked: dict[str, dict[str, list[str]]] = {}
+    for pattern in patterns:
+        for attribute, span in ordered_texts(pattern):
+            asked.setdefault(attribute, {}).setdefault(_place(pattern, span), []).append(pattern.name)
+    return asked
+
+
+def _place(pattern: Pattern, span: Span) -> str:
+    """File, line and column at which a part of a statement begins, as errors name them."""
+    offset, line, column = pattern.begins
+    before = pattern.written[: span.start - offset]
+    *lines, last = before.split("\n")
+    return f"{pattern.source}:{line + len(lines)}:{len(last) + (1 if lines else column)}"
+
+
+def _like_numbers(attribute: str, values: pa.Array, found: SignsFound) -> str:
+    """Say that values look like numbers, and what to write; empty where they do not, or are codes such as 007."""
+    signs = found.of.get(attribute)
+    if signs is None or pc.any(pc.match_substring_regex(values, "^0[0-9]+$")).as_py():
+        return ""
+    read = signs.with_point(values)
+    with_signs = values.filter(pc.and_(pc.not_equal(read, values), pc.not_equal(read, "")))
+    example = str((with_signs if len(with_signs) else values)[0])[:_LONGEST]
+    kind = "int64" if _first_of_form(read, "^[+-]?[0-9]+$") else "float64"
+    settings = f", and write `{signs.settings}` in `source`" if len(with_signs) else ""
+    either = f" ({found.said})" if found.other is not None and signs == found.chosen else ""
+    return (
+        f"its values, such as {example!r}, look like numbers, and as text '99' comes after '100': give it the "
+        f"type {kind} in the stream schema{settings}{either}"
+    )
+
+
+def _like_times_or_bools(attribute: str, values: pa.Array) -> str:
+    """Say that values look like times or bools whose order as text means nothing; empty where they do not."""
+    if (time := _first_of_form(values, _TIME)) and not _first_of_form(values, _TIME_IN_ORDER):
+        return (
+            f"its values, such as {time!r}, look like times, whose order is another one: if it is the time of the "
+            "event, name its column in `timestamp` of the stream schema and compare timestamps; else have it delivered "
+            "with the year first, as in 2025-03-04 09:30"
+        )
+    if truth := _first_of_form(values, _BOOL):
+        return (
+            f"its values, such as {truth!r}, look like bools, which have no order: compare {attribute!r} by = or !=; "
+            "true and false may also have the type bool in the stream schema"
+        )
+    return ""
+
+
+def _first_of_form(values: pa.Array, expression: str) -> str | None:
+    """The first value of a form that nearly all have; None where more have not."""
+    fits = pc.match_substring_regex(values, expression)
+    strays = len(values) - (pc.sum(fits).as_py() or 0)
+    return str(values.filter(fits)[0]) if len(values) and strays <= most_stray(len(values)) else None
 
 
 def _some(names: Collection[str]) -> str:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.casting import cast_checked_to
+from cep_pipeline.events.casting import SignsFound, cast_checked_to, find_signs, most_stray
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import readable, refuse_other_formats
 from cep_pipeline.events.source import EVENT_TYPE
@@ -114,7 +114,9 @@ def infer_schema(
             'give it: --timezone Europe/Copenhagen, or --timezone UTC; in Python timezone="UTC"'
         )
     zone = timezone or "UTC"
-    kinds = {column: _kind_of(values) for column, values in sample.columns.items() if column != times.column}
+    others = {column: values for column, values in sample.columns.items() if column != times.column}
+    signs = find_signs(others, point_first=sample.layout.get("delimiter", ",") == ",")
+    kinds = {column: _kind_of(signs.chosen.with_point(values)) for column, values in others.items()}
     typed = type_column or sample.type_column or _type_column(sample, kinds, times.column)
     names = _attribute_names(kinds, {TIMESTAMP, SEQ, "day", *([EVENT_TYPE] if typed is None else [])})
     stamps = read_timestamps(sample.columns[times.column], times.format, zone)
@@ -122,7 +124,7 @@ def infer_schema(
     numbers = np.unique(stamps.local_day[np.asarray(pc.is_valid(stamps.utc))]).tolist()
     days = [date.fromordinal(number + date(1970, 1, 1).toordinal()) for number in numbers]
     place = _path_template(sample.path, days)
-    text = _text_of(sample, times, kinds, names, typed, stamps.utc, place, zone, stream)
+    text = _text_of(sample, times, signs, kinds, names, typed, stamps.utc, place, zone, stream)
     return InferredSchema(
         stream,
         text,
@@ -177,7 +179,7 @@ def _read_csv(path: Path, type_column: str | None) -> SampledFile:
     except csv.Error as error:
         raise InputError(f"{path}: the file is no CSV text: {error}") from error
     widths = Counter(len(row) for row in rows[1:])
-    several = sorted(width for width, number in widths.items() if number > max(1, _most_stray(len(rows))))
+    several = sorted(width for width, number in widths.items() if number > max(1, most_stray(len(rows))))
     told = None
     if len(several) > 1:
         header, names = _header_of(rows, several[-1])
@@ -313,7 +315,7 @@ def _time_format(column: str, values: pa.Array, wanted: bool = False) -> _Times 
     named = wanted or _TIME_NAME.search(column) is not None
     for text_format, note in _formats_like(example, pc.unique(pc.cast(texts, pa.string())), named):
         stamps = read_timestamps(texts, text_format, "UTC")
-        if int(stamps.unreadable.sum()) <= _most_stray(len(texts)):
+        if int(stamps.unreadable.sum()) <= most_stray(len(texts)):
             local = text_format not in EPOCH_UNITS
             if text_format == "iso":
                 local = re.search(r"(Z|[+-]\d{2}:?\d{2})$", example.strip()) is None
@@ -359,11 +361,6 @@ def _formats_like(example: str, distinct: pa.Array, named: bool) -> list[tuple[s
     return [(day_first, f"day and month may be the other way round ({month_first}): no value of the sample tells")]
 
 
-def _most_stray(values: int) -> int:
-    """Return how many values of a column may be of another type: a broken row does not hide the type of the others."""
-    return max(values // 100, 1) if values >= 10 else 0
-
-
 # -- types of values --------------------------------------------------------------------------------------------------
 
 
@@ -388,7 +385,7 @@ def _kind_of(values: pa.Array) -> tuple[str, int]:
         return "string", 0
     for name, target in (("int64", pa.int64()), ("float64", pa.float64())):
         _, failed = cast_checked_to(present, target)
-        if int(failed.sum()) <= _most_stray(len(present)):
+        if int(failed.sum()) <= most_stray(len(present)):
             return name, int(failed.sum())
     return "string", 0
 
@@ -432,6 +429,7 @@ def _attribute_names(columns: Mapping[str, object], reserved: set[str]) -> dict[
 def _text_of(
     sample: SampledFile,
     times: _Times,
+    signs: SignsFound,
     kinds: Mapping[str, tuple[str, int]],
     names: Mapping[str, str],
     typed: str | None,
@@ -471,6 +469,8 @@ def _text_of(
     for column, (kind, stray) in kinds.items():
         name = names[column]
         said = [f"{stray:,} of the values are no {kind}; their rows are rejected"] if stray else []
+        if signs.of.get(column, signs.chosen) != signs.chosen:
+            said.append(f"its numbers need {signs.of[column].settings or 'a decimal point'}, unlike others in the file")
         if sample.columns[column].null_count == sample.rows:
             said.append("it has no values here")
         value = kind if name == column else f"{{type: {kind}, column: {yaml_scalar(column)}}}"
@@ -486,13 +486,18 @@ def _text_of(
         shown = ", ".join(names.get(one, TIMESTAMP) for one in key)
         add(f"# key: [{shown}]", "no two rows of the sample agree in these: a row that is delivered twice is rejected")
     add("source:")
-    for setting, given in sample.layout.items():
+    for setting, given in {**sample.layout, **signs.chosen.given}.items():
         if isinstance(given, dict):
             add(f"  {setting}:", "of each type: columns that mean different things get different names")
             for kind, of_type in given.items():
                 add(f"    {yaml_scalar(kind)}: {_flow(of_type)}")
         else:
-            add(f"  {setting}: {_flow(given)}")
+            add(
+                f"  {setting}: {_flow(given)}",
+                _shown(signs.said, 200) if setting == next(iter(signs.chosen.given), "") else "",
+            )
+    if signs.other is not None and not signs.chosen.given:
+        add(f"  # {signs.other.settings}", _shown(signs.said, 200))
     add(f"  path: {yaml_scalar(place[0])}", place[1])
     add("quality:")
     add("  max_rejected_share: 0.01", "a day with more bad rows is refused")
@@ -564,10 +569,10 @@ def yaml_scalar(text: str) -> str:
 _YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
-def _shown(text: str) -> str:
+def _shown(text: str, most: int = 60) -> str:
     """A text for a comment, which it does not end."""
     plain = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
-    return plain if len(plain) <= 60 else f"{plain[:60]}…"
+    return plain if len(plain) <= most else f"{plain[:most]}…"
 
 
 def _flow(value: object) -> str:

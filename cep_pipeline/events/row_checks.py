@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.casting import as_mask, cast_checked_to
+from cep_pipeline.events.casting import NumberSigns, as_mask, cast_checked_to, settings_for
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.erasure import drop_erased
 from cep_pipeline.events.raw_files import Period
@@ -91,7 +91,7 @@ def check_rows(
             columns[attribute] = pa.repeat(pa.scalar(given, pa.string()), block.rows)
             continue
         raw = block.columns[source.columns[attribute]]
-        columns[attribute] = _typed(raw, attribute, kind, source.columns[attribute], path, reasons)
+        columns[attribute] = _typed(raw, attribute, kind, source.columns[attribute], source.signs, path, reasons)
         if attribute == schema.type_attribute or attribute in schema.key:
             what = "event type" if attribute == schema.type_attribute else "key"
             for index in np.flatnonzero(as_mask(pc.is_null(raw))).tolist():
@@ -132,16 +132,25 @@ def _without_erased(block: CheckedBlock, schema: StreamSchema) -> CheckedBlock:
 
 
 def _typed(
-    raw: pa.Array, attribute: str, kind: ValueType, column: str, path: str, reasons: Mapping[int, list[str]]
+    raw: pa.Array,
+    attribute: str,
+    kind: ValueType,
+    column: str,
+    signs: NumberSigns,
+    path: str,
+    reasons: Mapping[int, list[str]],
 ) -> pa.Array:
     if kind is ValueType.BOOL and not _can_be_bool(raw.type):
         raise InputError(
             f"{path}: column {column!r} has the type {raw.type}, where the stream schema has bool "
             f"for {attribute!r}; change the type in the stream schema"
         )
-    values, failed = cast_checked_to(raw, ARROW_TYPES[kind])
+    values, failed = cast_checked_to(signs.with_point(raw) if kind.is_number else raw, ARROW_TYPES[kind])
     for index in np.flatnonzero(failed).tolist():
-        reasons[index].append(f"column {column!r}: {_quoted(raw[index])} is no {kind.value}")
+        hint = f" with `{signs.settings}`" if kind.is_number and signs.given else ""
+        if kind.is_number and not hint and (settings := settings_for(str(plain(raw[index])))):
+            hint = f"; it is a number with {settings} in `source` of the schema"
+        reasons[index].append(f"column {column!r}: {_quoted(raw[index])} is no {kind.value}{hint}")
     return values
 
 

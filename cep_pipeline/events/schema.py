@@ -288,10 +288,13 @@ class StreamSchema:
 
         The bounds of quality, the handling of missing days and new names of attributes are not part of it.
         """
-        source = None if self.source is None else asdict(self.source)
-        if source is not None:
+        source: dict[str, Any] | None = None
+        if self.source is not None:
+            source = asdict(self.source)
             if source["of_types"] is None:
                 del source["of_types"]  # digests of streams without it are as they were before it was known
+            if not self.source.signs.settings:
+                del source["signs"]
             source["columns"] = {
                 self.first_name(name): self.renamed[name].column or column if name in self.renamed else column
                 for name, column in source["columns"].items()

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Literal
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.casting import NumberSigns
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.timestamps import check_format
 
@@ -102,6 +103,7 @@ class SourceLayout:
       `type_of_all` or `TYPE_OF_FILE`.
     - `header`: the first row of a CSV file names its columns; else `names` does.
     - `delimiter`, `quote`: one ASCII character each.
+    - `signs`: those in the numbers of columns of text.
     - `of_types`: the columns of each type, where they differ; `names` are those of all types then.
     """
 
@@ -115,6 +117,7 @@ class SourceLayout:
     delimiter: str = ","
     quote: str = '"'
     of_types: ColumnsOfTypes | None = None
+    signs: NumberSigns = field(default_factory=NumberSigns)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", dict(self.columns))
@@ -126,6 +129,11 @@ class SourceLayout:
                 raise InputError(f"source.{name}: {character!r} is not one ASCII character")
         if self.delimiter == self.quote:
             raise InputError("source.delimiter and source.quote must differ")
+        if self.quote in (self.signs.decimal, self.signs.thousands):
+            raise InputError(
+                f"source.quote: {self.quote!r} is a sign of numbers too, and the two differ; `quote` is the character "
+                "around fields, mostly a double one"
+            )
         if len(set(self.names)) < len(self.names):
             raise InputError("source.columns names a column twice")
 

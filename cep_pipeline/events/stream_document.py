@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, field_validator, model_validat
 
 from cep_pipeline.documents import Document, example_at, line_at, load_document, setting
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.casting import NumberSigns
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.readers import READERS
@@ -168,6 +169,19 @@ class SourceSettings(Document):
         "stands for itself.",
         '"',
         example="'",
+        json_schema_extra=_ONE_CHARACTER,
+    )
+    decimal: str = setting(
+        "The decimal sign of numbers that are text: one character, and no letter, digit, `+` or `-`.",
+        ".",
+        example=",",
+        json_schema_extra=_ONE_CHARACTER,
+    )
+    thousands: str | None = setting(
+        "The sign between groups of three digits of numbers that are text. A number may also be without it. A blank "
+        "means every kind of blank, and `'` also the curly apostrophe.",
+        None,
+        example=".",
         json_schema_extra=_ONE_CHARACTER,
     )
 
@@ -511,6 +525,7 @@ def _source_of(document: StreamDocument) -> SourceLayout:
             delimiter=document.source.delimiter,
             quote=document.source.quote,
             of_types=of_types,
+            signs=NumberSigns(document.source.decimal, document.source.thousands),
         )
         READERS[source.format].check(source)
     return source

@@ -240,6 +240,7 @@ class _Statement:
             timezone=self.schema.timezone,
             source=self.cursor.source.name,
             written=written,
+            begins=(start.span.start, *self.cursor.source.place(start.span.start)),
         )
         check_strategy(pattern, self.cursor.source, where.strategy_span, ties_place)
         return pattern

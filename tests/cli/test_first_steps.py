@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -110,11 +111,12 @@ def test_layouts_and_types_are_recognised(tmp_path: Path) -> None:
         "header": False,
         "columns": [f"column_{number}" for number in range(1, 8)],
         "delimiter": ";",
+        "decimal": ",",
         "path": "bars.txt",
     }
     assert schema["attributes"] == {
         "column_1": "string",
-        "column_3": "string",
+        "column_3": "float64",
         "column_4": "int64",
         "column_5": "bool",
         "column_6": "string",
@@ -357,3 +359,105 @@ def test_types_that_are_numbers_are_known_by_their_digits(folder: Path) -> None:
     (folder / "warm.sase").write_text('PATTERN SEQ("158321" a, "158329" b) WITHIN 5 minutes')
     told = " ".join(cep("detect", *given, folder=folder).errors.split())
     assert "no event has the type 158329, asked for by pattern_1; there are: 158321, 158322, 158323" in told
+
+
+EXPORT = "Zeitpunkt;Filiale;Betrag (€);Notiz\n" + "".join(
+    f'03.03.2025 09:{minute};7;{amount};"Zeile 1\nZeile 2"\n'
+    for minute, amount in (("00:00", "1.250,50"), ("00:30", "980,00"), ("01:10", "12.000,00"), ("02:00", "15,75"))
+)
+LARGE = (
+    "PATTERN SEQ(Buchung a, Buchung b) WHERE [filiale] AND a.betrag >= 1000 AND b.betrag >= 1000 WITHIN 5 minutes "
+    "RETURN a.betrag AS a, b.betrag AS b"
+)
+CASE = Path(__file__).resolve().parents[3] / "shared" / "cases" / "11-excel-export"
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["generated", "shared"])
+def test_an_export_with_decimal_commas_has_its_right_matches(real: bool, tmp_path: Path) -> None:
+    if real and not CASE.exists():
+        pytest.skip(f"there is no {CASE}")
+    (tmp_path / "u8.csv").write_text((CASE / "u8.csv").read_text() if real else "\ufeff" + EXPORT)
+    (tmp_path / "p.sase").write_text((CASE / "p.sase").read_text() if real else LARGE)
+    schema = {
+        "name": "umsatz",
+        "timezone": "Europe/Berlin",
+        "base_type": "Buchung",
+        "timestamp": {"column": "Zeitpunkt", "format": "%d.%m.%Y %H:%M:%S"},
+        "attributes": {
+            "filiale": {"type": "int64", "column": "Filiale.Nr" if real else "Filiale"},
+            "betrag": {"type": "float64", "column": "Betrag (€)"},
+        },
+        "source": {"format": "csv", "path": "u8.csv", "delimiter": ";"},
+    }
+    given = ("detect", "--patterns", "p.sase", "--schema", "u.yaml", "--events", "u8.csv", "--out", "m.csv")
+    (tmp_path / "u.yaml").write_text(yaml.safe_dump(schema))
+    done = cep(*given, folder=tmp_path)
+    hint = '\'1.250,50\' is no float64; it is a number with `decimal: ",", thousands: "."` in `source` of the schema'
+    assert done.code == 3 and hint in done.errors
+    schema["source"] |= {"decimal": ",", "thousands": "."}  # type: ignore[operator]
+    (tmp_path / "u.yaml").write_text(yaml.safe_dump(schema))
+    done = cep(*given, folder=tmp_path)
+    assert done.code == 0, done.errors
+    _, only = csv.reader((tmp_path / "m.csv").read_text().splitlines())
+    assert only[-2:] == ["1250.5", "12000"]
+
+
+def test_signs_of_numbers_are_proposed_and_text_that_looks_like_numbers_is_told(tmp_path: Path) -> None:
+    (tmp_path / "2025-03-03.csv").write_text(EXPORT)
+    assert cep("init", "p", "--data", "2025-03-03.csv", "--timezone", "Europe/Berlin", folder=tmp_path).code == 0
+    project = tmp_path / "p"
+    [stream] = (project / "streams").iterdir()
+    proposed = stream.read_text()
+    schema = yaml.safe_load(proposed)
+    assert schema["attributes"]["Betrag"] == {"type": "float64", "column": "Betrag (€)"}
+    assert (schema["source"]["decimal"], schema["source"]["thousands"]) == (",", ".")
+    assert "# numbers are written such as 1.250,50" in proposed
+    assert cep("check", folder=project).output == "1 stream, 1 pattern: no errors, 0 warnings\n"
+    stream.write_text(proposed.replace("float64", "string"))
+    [patterns] = (project / "patterns").iterdir()
+    patterns.write_text("NAME up PATTERN SEQ(Event a, Event b)\nWHERE b.Betrag > a.Betrag WITHIN 1 hour\n")
+    said = (
+        f"{patterns.name}:2:7: 'Betrag' is text, which up orders by its characters; its values, such as '1.250,50', "
+        "look like numbers, and as text '99' comes after '100': give it the type float64 in the stream schema, and "
+        'write `decimal: ",", thousands: "."` in `source`'
+    )
+    files = ("--patterns", str(patterns), "--schema", str(stream), "--events", str(tmp_path / "2025-03-03.csv"))
+    adapt = ("--adapt", "--every", "1 minute", "--output", "count")
+    calls = [("check",), ("preview",), ("detect", *files), ("detect", *files, *adapt), ("run",), ("check",)]
+    for call in calls:
+        done = cep(*call, folder=project)
+        assert done.code == 0, done.errors
+        assert " ".join(f"{done.output} {done.errors}".split()).count(said) == 1, (call, done.output, done.errors)
+    assert said in json.loads(cep("preview", "--json", folder=project).output)["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "source", "comment"),
+    [
+        (
+            "1,234;1\n2,345;2\n",
+            "float64",
+            {"decimal": ","},
+            'no value tells if it is 1234: that would be thousands: ","',
+        ),
+        ("1,234;1,5\n2,345;2\n", "float64", {"decimal": ","}, "numbers are written such as 1,234"),
+        ("1.234;1,5\n2.345;2\n", "int64", {"decimal": ",", "thousands": "."}, "numbers are written such as"),
+        (
+            "1.234;1\n2.345;2\n",
+            "float64",
+            {},
+            "1.234 is read as 1.234; no value tells if it is 1234: that would be dec",
+        ),
+        ("1.5;0,5\n2.75;2,25\n", "float64", {}, 'its numbers need decimal: ",", unlike others in the file'),
+    ],
+)
+def test_signs_that_are_not_certain_are_told(
+    rows: str, kind: str, source: dict[str, str], comment: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x.csv").write_text("time;x;y\n" + "".join(f"2025-03-03 09:00;{row}" for row in rows.splitlines(True)))
+    done = cep("stream", "infer", "x.csv", "--timezone", "UTC", folder=tmp_path)
+    assert done.code == 0, done.errors
+    schema = yaml.safe_load(done.output)
+    assert schema["attributes"]["x"] == kind
+    assert schema["source"] == {"format": "csv", "delimiter": ";", **source, "path": "x.csv"}
+    assert comment in done.output

@@ -18,8 +18,9 @@ from cep_pipeline.document_reference import json_schema, parts_of, settings_tabl
 from cep_pipeline.documents import Document
 from cep_pipeline.errors import InputError
 from cep_pipeline.events import stream_document
-from cep_pipeline.events.casting import cast_checked_to
+from cep_pipeline.events.casting import NumberSigns, cast_checked_to
 from cep_pipeline.events.derived import Carry, derive
+from cep_pipeline.events.event_files import read
 from cep_pipeline.events.merge import merge_runs, merge_tasks
 from cep_pipeline.events.parse import ParseTask, parse_file, read_run
 from cep_pipeline.events.raw_files import PathTemplate, Period, files_of_day
@@ -191,6 +192,29 @@ def test_values_are_read_as_the_page_says(kind: str, taken: str, rejected: str) 
     for texts, fails in ((re.findall("`([^`]+)`", taken), False), (re.findall("`([^`]+)`", rejected), True)):
         _, failed = cast_checked_to(pa.array(texts, pa.string()), target)
         assert failed.tolist() == [fails] * len(texts)
+
+
+@pytest.mark.parametrize(
+    ("decimal", "thousands", "text", "said"),
+    table_after("streams.md", "decimal | thousands | in the file | read as"),
+)
+def test_numbers_are_read_as_the_page_says(decimal: str, thousands: str, text: str, said: str) -> None:
+    signs = NumberSigns(decimal.strip("`"), thousands.strip("`") or None)
+    values, failed = cast_checked_to(signs.with_point(pa.array([text.strip("`")])), pa.float64())
+    assert (values.to_pylist(), failed.tolist()) == (
+        ([None], [True]) if said == "rejected" else ([float(said)], [False])
+    )
+
+
+def test_the_file_with_other_signs_is_read_by_its_example(tmp_path: Path) -> None:
+    example = next(text for text in STREAM_EXAMPLES if "decimal" in text)
+    (tmp_path / "cold_rooms.yaml").write_text(yaml.safe_dump({**SMALL, **yaml.safe_load(example)}))
+    (tmp_path / "day.csv").write_text(next(block.text for block in blocks("streams.md", "csv") if ";" in block.text))
+    events = read(StreamSchema.load(tmp_path / "cold_rooms.yaml"), tmp_path / "day.csv")
+    assert events.select(["temperature", "litres"]).to_pydict() == {
+        "temperature": [-18.25, -18.5],
+        "litres": [1250, 980],
+    }
 
 
 @pytest.mark.parametrize(

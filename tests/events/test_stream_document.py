@@ -55,6 +55,9 @@ def columns_of_types(columns: dict[Any, list[str]]) -> dict[str, Any]:
         ({"timezone": "America/New_Yrok"}, "timezone:", "America/New_Yrok"),
         ({"type_attribute": "symbl"}, "type_attribute:", "did you mean 'symbol'"),
         ({"type_attribute": "price"}, "type_attribute:", "must be string or int64"),
+        ({"source": {**SOURCE, "thousands": "."}}, "thousands:", 'write for example `decimal: ","` beside it'),
+        ({"source": {**SOURCE, "decimal": ",,"}}, "decimal:", "',,' cannot be this sign of a number"),
+        ({"source": {**SOURCE, "quote": "'", "thousands": "'"}}, "quote:", "is a sign of numbers too"),
         (columns_of_types({}), "columns:", "names no type"),
         (
             columns_of_types(5),  # type: ignore[arg-type]

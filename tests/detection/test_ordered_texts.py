@@ -1,0 +1,121 @@
+"""Patterns that order text whose values look like numbers, times or bools are told so, with what to write."""
+
+from __future__ import annotations
+
+import warnings
+
+import pyarrow as pa
+import pytest
+
+import cep_pipeline as cep
+from cep_pipeline.detection.detect import doubts_about_order
+
+SCHEMA = cep.StreamSchema.from_dict(
+    {"base_type": "E", "attributes": {"x": "string", "y": "string", "n": "float64"}, "timezone": "UTC"}
+)
+
+
+def doubts(text: str, **columns: list[str | None]) -> list[str]:
+    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    return doubts_about_order(cep.parse_patterns(text, SCHEMA, source="p.sase"), table)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            ["99.7", "100.13"],
+            "such as '99.7', look like numbers, and as text '99' comes after '100': give it the type f",
+        ),
+        (["99", "100", None], "give it the type int64 in the stream schema"),
+        (["99,73", "100,13"], 'type float64 in the stream schema, and write `decimal: ","` in `source`'),
+        (["9", "1.250,5"], "such as '1.250,5', look"),
+        (["9", "1.250,5"], 'type float64 in the stream schema, and write `decimal: ",", thousands: "."` in `source`'),
+        (["1'250", "7"], 'type int64 in the stream schema, and write `thousands: "\'"` in `source`'),
+        (["1,250", "2,500"], '(1,250 is read as 1.250; no value tells if it is 1250: that would be thousands: ",")'),
+        ([*map(str, range(200)), "n/a"], "look like numbers"),
+        (["4.3.2025", "12.4.2025"], "such as '4.3.2025', look like times"),
+        (["03.03.2025 09:00:00", "01.04.2025 09:00:00"], "look like times"),
+        (["3/4/25 9:30 PM", "12/4/25 9:30 AM"], "look like times"),
+        (["2025-03-04T09:30:00+01:00", "2025-03-04T09:30:00+02:00"], "look like times"),
+        (["9:30", "10:15"], "look like times"),
+        (["true", "FALSE"], "look like bools, which have no order: compare 'x' by = or !="),
+        (["J", "N"], "look like bools"),
+    ],
+)
+def test_values_that_are_no_text_are_told(values: list[str | None], said: str) -> None:
+    (told,) = doubts("NAME n PATTERN SEQ(E a, E b)\n  WHERE a.x < b.x WITHIN 1 day", x=values)
+    assert told.startswith("p.sase:2:9: 'x' is text, which n orders by its characters; its values, such as ")
+    assert said in told
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [None],
+        ["abc", "99"],
+        ["007", "012"],
+        ["2025-03-04", "2025-04-05"],
+        ["2025-03-04 09:30", "2025-03-04 10:15:30.5"],
+        ["09:30", "10:15"],
+        ["1.2.3", "10.1.1"],
+        ["A", "B"],
+    ],
+)
+def test_text_and_what_is_in_order_as_text_is_not_told(values: list[str | None]) -> None:
+    assert doubts("PATTERN SEQ(E a, E b) WHERE a.x < b.x WITHIN 1 day", x=values) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "returns", "place"),
+    [
+        ("a.x <= b[i].x", "", 36),
+        ("NOT a.x > '5'", "", 40),
+        ("a.n > 1 OR '5' >= a.x", "", 47),
+        ("a.x BETWEEN '1' AND '5'", "", 36),
+        ("a.n BETWEEN 1 AND 5 AND coalesce(a.x, 'z') < '5'", "", 60),
+        ("least(a.x, '5') = '5'", "", 36),
+        ("a.x = max(b[].x)", "", 42),
+        ("a.n = 1", " RETURN min(b[].x) AS low", 64),
+        ("a.n = 1", " SUMMARIZE max(a.x) AS high", 71),
+    ],
+)
+def test_all_that_orders_text_is_looked_at(condition: str, returns: str, place: int) -> None:
+    text = f"NAME n PATTERN SEQ(E a, E+ b[]) WHERE {condition} WITHIN 1 day{returns}"
+    (told,) = doubts(text, x=["1", "22"], y=["1", "22"])
+    assert told.startswith(f"p.sase:1:{place + 3}: 'x' is text, which n orders")
+
+
+@pytest.mark.parametrize("condition", ["a.x = b.x", "a.x IN ('1', '2')", "a.x LIKE '1%'", "a.n < b.n", "[x]"])
+def test_what_orders_no_text_is_not_told(condition: str) -> None:
+    assert doubts(f"PATTERN SEQ(E a, E b) WHERE {condition} WITHIN 1 day", x=["1", "22"]) == []
+
+
+def test_an_attribute_is_told_once_with_all_places_and_the_signs_of_all_values() -> None:
+    text = "\n".join(f"NAME p{n} PATTERN SEQ(E a, E b) WHERE a.x < b.x AND a.y < b.y WITHIN 1 day;" for n in range(20))
+    of_x, of_y = doubts(text, x=["1.250", "9"], y=["0,5", "99"])
+    assert of_x.startswith(
+        "p.sase:1:37: 'x' is text, which p0, p1, p2, p3, p4, p5, p6, p7 and 12 more order by its characters;"
+    )
+    assert 'int64 in the stream schema, and write `decimal: ",", thousands: "."` in `source` (also at p.sase:2' in of_x
+    assert of_x.endswith("p.sase:9:37 and 11 more)")
+    assert "such as '0,5'" in of_y
+
+
+def test_attributes_of_matches_are_no_attributes_of_events() -> None:
+    text = (
+        "NAME one PATTERN E a WHERE a.n > 1 WITHIN 1 day RETURN a.y AS x;\n"
+        "NAME two PATTERN SEQ(one m, E b) WHERE m.x < 'b' WITHIN 1 day"
+    )
+    assert doubts(text, x=["1", "22"]) == []
+
+
+def test_detect_warns_whether_there_are_matches_or_not() -> None:
+    for values, matches in ((["1", "22"], 1), (["99", "100"], 0)):
+        events = SCHEMA.table([{"timestamp": at, "x": value} for at, value in enumerate(values)])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = cep.detect("NAME n PATTERN SEQ(E a, E b) WHERE a.x < b.x WITHIN 1 day", events)
+        assert found["n"].num_rows == matches
+        assert ["look like numbers" in str(one.message) for one in caught] == [True]
