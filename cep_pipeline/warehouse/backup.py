@@ -81,6 +81,10 @@ class StoredCopy(NamedTuple):
     sha256: str
 
 
+class DamagedMoment(InputError):
+    """A moment of a backup that is not whole."""
+
+
 @dataclass(frozen=True)
 class BackupMoment:
     """One moment of a backup, named in UTC (20260105T031500Z), and its files by their paths in the warehouse."""
@@ -104,7 +108,7 @@ class BackupMoment:
 
     @classmethod
     def from_json(cls, text: str, path: str) -> BackupMoment:
-        """Read a list; an InputError says that it is damaged, or of a newer version."""
+        """Read a list; an InputError says that it is of a newer version, a DamagedMoment that it is damaged."""
         try:
             content = json.loads(text)
             digest = content.pop("digest")
@@ -117,7 +121,7 @@ class BackupMoment:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, CepError):
                 raise
-            raise InputError(f"{path}: the list of a backup is damaged ({error}); take another moment") from error
+            raise DamagedMoment(f"{path}: the list of a backup is damaged ({error}); take another moment") from error
 
 
 def _digest(content: object) -> str:
@@ -148,10 +152,6 @@ class RestoreReport:
     files: int
     copied_files: int
     passed: tuple[str, ...] = ()
-
-
-class DamagedMoment(InputError):
-    """A moment of a backup that is not whole."""
 
 
 class _Gone(Exception):

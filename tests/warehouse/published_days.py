@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.table import Table, Transaction
 
 from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.type_spells import footer_of
 from cep_pipeline.storage import conform, digest_of, write_data_file
+from cep_pipeline.warehouse import commits
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
 from cep_pipeline.warehouse.leases import Lease
+from cep_pipeline.warehouse.published_table import day_of
 from cep_pipeline.warehouse.records import DayStatistics, Decision, PublishedDay, PublishedMatches, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -265,6 +268,16 @@ def publish_everything(tables: StreamTables) -> None:
     tables.record_decision(Decision("demo", "invariants", "keep", "they hold", now))
     tables.record_run(RunRecord("run", MONDAY, "running", now))
     tables.record_run(RunRecord("run", MONDAY, "succeeded", now, now, events=4))
+
+
+def lose(tables: StreamTables, name: str, day: date) -> None:
+    """Let a table lose its rows of a day, as a list of files did that had lost its entries; its record stays."""
+
+    def change(table: Table, transaction: Transaction) -> int:
+        old = [task.file for task in table.scan().plan_files() if day_of(task.file.partition[-1]) == day]
+        return commits.replace_files(transaction, old, [])
+
+    commits.commit(tables.warehouse.catalog, "trades", name, change)
 
 
 def everything_read(warehouse: Warehouse) -> list[Any]:

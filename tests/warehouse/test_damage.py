@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sql
 from pyiceberg.manifest import clear_manifest_cache
-from pyiceberg.table import Table, Transaction
 
 from cep_pipeline import storage
 from cep_pipeline.cli.expand import read_compressed
@@ -38,10 +37,8 @@ from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.iceberg_tables import files_of_snapshots
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
-from cep_pipeline.warehouse.published_table import day_of
 from cep_pipeline.warehouse.rebuilding import LOST
 from cep_pipeline.warehouse.records import RunRecord
-from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.units import open_table
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.thoroughness import examples, long_but
@@ -50,6 +47,7 @@ from tests.warehouse.published_days import (
     TUESDAY,
     Trades,
     everything_read,
+    lose,
     matches_of,
     publish_day,
     publish_everything,
@@ -158,16 +156,6 @@ def test_a_flipped_bit_of_a_file_that_tells_of_others_is_an_error(tmp_path: Path
                 with pytest.raises(DamagedError, match=path.name):
                     files_of_snapshots(tables.warehouse.catalog.load_table(("trades", name)))
         path.write_bytes(whole)
-
-
-def lose(tables: StreamTables, name: str, day: date) -> None:
-    """Let a table lose its rows of a day, as a list of files did that had lost its entries; its record stays."""
-
-    def change(table: Table, transaction: Transaction) -> int:
-        old = [task.file for task in table.scan().plan_files() if day_of(task.file.partition[-1]) == day]
-        return commits.replace_files(transaction, old, [])
-
-    commits.commit(tables.warehouse.catalog, "trades", name, change)
 
 
 @pytest.mark.parametrize("name", ["events", "quarantine", "matches"])

@@ -147,6 +147,13 @@ def test_a_relocation_that_is_killed_is_done_by_the_next(original: Path, tmp_pat
 def test_a_copy_that_is_not_whole_is_refused_and_stays_as_it_is(original: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(original, copy)
+    for number, path in enumerate(sorted(copy.glob("trades/events/metadata/snap-*.avro"))):
+        whole = path.read_bytes()
+        at = whole.index(whole[-16:]) + 16  # the number of entries
+        path.write_bytes(whole[:at] if number % 2 else whole[:at] + bytes([whole[at] ^ 2]) + whole[at + 1 :])
+        with pytest.raises(InputError, match=rf"{path.name}: .* cannot be read .*; copy it again"):
+            Warehouse.relocate(copy)
+        path.write_bytes(whole)
     for pattern, said in (
         ("trades/events/data/**/*.parquet", "the copy is not whole"),
         ("trades/runs/metadata/*.avro", "the metadata of trades.runs is not there"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -143,9 +144,18 @@ def test_a_lost_catalog_is_made_from_the_tables(tmp_path: Path) -> None:
     newest = max(place.glob("trades/decisions/metadata/*.metadata.json"))
     cut = newest.with_name("00099-cut.metadata.json")
     cut.write_text(newest.read_text()[:100])
+    # That of another one names a list that has lost its entries behind its header.
+    plans = max(place.glob("trades/plans/metadata/*.metadata.json"))
+    empty = plans.with_name("00098-empty.metadata.json")
+    content = json.loads(plans.read_text())
+    listed = Path(content["snapshots"][-1]["manifest-list"])
+    whole = listed.read_bytes()
+    listed.with_name("snap-empty.avro").write_bytes(whole[: whole.index(whole[-16:]) + 16])
+    content["snapshots"][-1]["manifest-list"] = str(listed.with_name("snap-empty.avro"))
+    empty.write_text(json.dumps(content))
     report = Warehouse.rebuild_catalog(place)
     assert report.days == 2 and len(report.tables["trades"]) == 7
-    assert report.left_out == [str(cut)]
+    assert report.left_out == [str(cut), str(empty)]
     again = Warehouse.open(place)
     tables = again.open_stream("trades")
     read = everything_read(again)
