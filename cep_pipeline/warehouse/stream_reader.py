@@ -566,6 +566,8 @@ class StreamReader:
         """(day, pattern set or "") -> a sentence for each damage of the unit that is known, or that its rows show."""
         found = damaged_units(self.warehouse.database, self.name)
         for name, table in self._pinned.items():
+            if name not in UNIT_TABLES:
+                continue
             rows = rows_by_unit(table, table.files(day_column(name)))
             for (pattern_set, day), said in differing_units(rows, recorded_rows(self._records(name))).items():
                 found.setdefault((day.isoformat(), pattern_set), []).append(f"its {name} are damaged: {said}")

@@ -321,7 +321,7 @@ def test_a_day_that_is_published_meanwhile_does_not_get_the_changed_carry(projec
     tuesday = next(day for day in tables.days() if day.day == TUESDAY)
     other = replace(tuesday, run_id="another run")
     with tables.warehouse.database.begin() as connection:
-        CarryUpdate(other, {"last": 1}, {"last": 2}).write(connection, "ticks")
+        CarryUpdate(other, {"last": 1}, {"last": 2}).write(connection, "", "ticks")
     assert tables.days()[1] == tuesday and tables.carry_in(WEDNESDAY) != {"last": 2}
 
 
