@@ -81,7 +81,7 @@ class StoredCopy(NamedTuple):
     sha256: str
 
 
-class DamagedMoment(InputError):
+class _NotWhole(InputError):
     """A moment of a backup that is not whole."""
 
 
@@ -108,7 +108,7 @@ class BackupMoment:
 
     @classmethod
     def from_json(cls, text: str, path: str) -> BackupMoment:
-        """Read a list; an InputError says that it is of a newer version, a DamagedMoment that it is damaged."""
+        """Read a list; an InputError says that it is of a newer version, a _NotWhole that it is damaged."""
         try:
             content = json.loads(text)
             digest = content.pop("digest")
@@ -121,7 +121,7 @@ class BackupMoment:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, CepError):
                 raise
-            raise DamagedMoment(f"{path}: the list of a backup is damaged ({error}); take another moment") from error
+            raise _NotWhole(f"{path}: the list of a backup is damaged ({error}); take another moment") from error
 
 
 def _digest(content: object) -> str:
@@ -427,7 +427,7 @@ def restore_latest(location: str, catalog: str | URL, place: str, *, replace: bo
     for name in reversed(moments(place)):
         try:
             report = restore(location, catalog, place, read_moment(place, name), replace=replace, told=told, whole=True)
-        except DamagedMoment as error:
+        except _NotWhole as error:
             logger.info("%s", error)
             passed.append(f"moment {name} is damaged: {error}")
         else:
@@ -452,7 +452,7 @@ def restore(
 ) -> RestoreReport:
     """Make a warehouse what it was at a moment (see `Warehouse.restore`).
 
-    With `whole` its tables must have the rows that its records say; else it is a DamagedMoment, as one with a damaged
+    With `whole` its tables must have the rows that its records say; else it is a _NotWhole, as one with a damaged
     file is in any case.
     """
     if not replace and _read_text(f"{location}/{UNFINISHED}") != place:
@@ -465,7 +465,7 @@ def restore(
         _copy_back(f"{place}/{MOMENTS}/{moment.name}.db", str(file), moment.catalog)
         rows = relocation.catalog_rows(Database(url, None))
     for _, fault in faults(place, moment, rows) if whole else ():
-        raise DamagedMoment(fault)
+        raise _NotWhole(fault)
 
     def bring(one: tuple[str, StoredCopy]) -> bool:
         """Copy a file into the warehouse unless it is there; True where it was copied."""
@@ -495,7 +495,7 @@ def _copy_back(source: str, target: str, said: StoredCopy) -> None:
         fault = "is not there"
     if fault:
         remove_file(target)
-        raise DamagedMoment(
+        raise _NotWhole(
             f"{source}: a file of the backup {fault}; take another moment (--moment), or another backup"
         )
 
