@@ -145,12 +145,11 @@ def _fill_in(path: Path, node: yaml.Node, filled: set[int]) -> None:
         def value_of(found: re.Match[str]) -> str:
             name, default = found.groups()
             value = os.environ.get(name) or default
+            said = f"{path}:{node.start_mark.line + 1}: the environment variable {name}"
             if value is None:
-                line = node.start_mark.line + 1
-                raise InputError(
-                    f"{path}:{line}: the environment variable {name} is not set; set it, or write a value for "
-                    f"where it is not: ${{{name}:-VALUE}}"
-                )
+                raise InputError(f"{said} is not set; set it, or write a value for where it is not: ${{{name}:-VALUE}}")
+            if any("\ud800" <= character <= "\udfff" for character in value):
+                raise InputError(f"{said} is not valid UTF-8: {value}; set it to UTF-8 text")
             return value
 
         node.value = _VARIABLE.sub(value_of, node.value)

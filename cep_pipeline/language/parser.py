@@ -14,6 +14,7 @@ import numpy as np
 
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.foreign_text import did_you_mean
 from cep_pipeline.language.checks import (
     check_condition,
     check_return_item,
@@ -24,7 +25,7 @@ from cep_pipeline.language.checks import (
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, TypeMismatch, type_of_aggregate
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
 from cep_pipeline.language.scope import Bound, Scope, Swept
-from cep_pipeline.language.source import SourceText, did_you_mean
+from cep_pipeline.language.source import SourceText
 from cep_pipeline.language.structure import StructureParser
 from cep_pipeline.language.times import NoTime, exact, length_us
 from cep_pipeline.language.tokens import Cursor, Kind, Token

@@ -15,7 +15,14 @@ from sqlalchemy.engine import URL
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import EventSchema, events_columns
-from cep_pipeline.storage import former_names, make_directory, open_filesystem, reach_object_stores, with_former_names
+from cep_pipeline.storage import (
+    former_names,
+    make_directory,
+    open_filesystem,
+    reach_object_stores,
+    storage_errors,
+    with_former_names,
+)
 from cep_pipeline.warehouse.database import Database
 from cep_pipeline.warehouse.layout import SUMMARIES, TableLayout, check_stream_name, table_layouts
 from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S
@@ -238,7 +245,8 @@ def _addresses(
     """Return the absolute location of a warehouse, and the address of its catalog."""
     place = absolute_place(location)
     if "://" not in place:
-        return place, catalog_uri or _sqlite_url(place, catalog_there)
+        with storage_errors(f"opening the warehouse {place}"):
+            return place, catalog_uri or _sqlite_url(place, catalog_there)
     if catalog_uri is None:
         raise InputError(
             f"warehouse {place}: on an object store the catalog needs a database of its own; "
