@@ -97,12 +97,17 @@ def read_timestamps(column: pa.Array, text_format: str, timezone: str) -> Timest
 def day_bounds(day: date, timezone: str) -> tuple[int, int]:
     """Return the first instant of a day and the first after it, in microseconds since the epoch.
 
+    Where one of them is in no year of the calendar, as for the last day of the year 9999, that is an InputError.
+
     Examples
     --------
     >>> [bound // 3_600_000_000 for bound in day_bounds(date(1970, 1, 2), "Europe/Copenhagen")]
     [23, 47]
     """
-    return _midnight_us(day, timezone), _midnight_us(day + timedelta(days=1), timezone)
+    try:
+        return _midnight_us(day, timezone), _midnight_us(day + timedelta(days=1), timezone)
+    except OverflowError as error:
+        raise InputError(f"{day} is at an end of the calendar; give one from 0001-01-02 to 9999-12-30") from error
 
 
 def _midnight_us(day: date, timezone: str) -> int:
