@@ -86,7 +86,9 @@ class Scope:
     @property
     def composed(self) -> tuple[Pattern, ...]:
         """The earlier statements that are types of variables, in the order of the file."""
-        named = {name for operand in self.variables.values() for name in operand.types}
+        named = {name for operand in self.variables.values() for name in operand.types} & self.statements.keys()
+        if not named:
+            return ()
         return tuple(one for name, one in self.statements.items() if one is not None and name in named)
 
     def attributes_of(self, operand: EventOperand) -> Mapping[str, ValueType]:
