@@ -116,11 +116,11 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
         return model.model_validate(content, context={"path": path})
     except ValidationError as error:
         faults: dict[tuple[str, str], list[str]] = {}
-        found = error.errors(include_url=False)
-        for place, message, example in (_describe(path, root, fault, model) for fault in found[:_MOST_DESCRIBED]):
+        listed = error.errors(include_url=False)
+        for place, message, example in (_describe(path, root, fault, model) for fault in listed[:_MOST_DESCRIBED]):
             faults.setdefault((place, example), []).append(message)  # of a setting of several types, one of each
         said = [f"{place}: {'; or: '.join(messages)}{example}" for (place, example), messages in faults.items()]
-        said += [f"{path}: … and {len(found) - _MOST_DESCRIBED:,} more"] if len(found) > _MOST_DESCRIBED else []
+        said += [f"{path}: … and {len(listed) - _MOST_DESCRIBED:,} more"] if len(listed) > _MOST_DESCRIBED else []
         raise InputError("\n".join(said)) from error
 
 
@@ -175,7 +175,7 @@ def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseMo
     example = example_at(model, location)
     if fault["type"] == "extra_forbidden":
         known = _settings_at(model, location[:-1])[1]
-        close = difflib.get_close_matches(str(location[-1])[:_LONGEST_KEY], known, n=1)
+        close = difflib.get_close_matches(str(location[-1]), known, n=1)
         message = "unknown setting" + (f"; known are {', '.join(known)}" if known and not close else "")
         message += f"; did you mean {close[0]!r}?" if close else ""
         example = example_at(model, (*location[:-1], *close)) if close else ""
@@ -193,8 +193,6 @@ def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseMo
     return f"{path}:{line}: {name}", message, example
 
 
-_LONGEST_KEY = 200
-"""Characters of an unknown setting that are compared with those that there are."""
 _IS_TYPE = re.compile(r"str|int|float|bool|(list|dict)\[.*\]|\[key\]")
 """The end of a fault's place where a setting may have one of several types: the type that was tried.
 Where the name of an entry is wrong, `[key]` stands there."""

@@ -116,6 +116,20 @@ def _midnight_us(day: date, timezone: str) -> int:
     return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
+def moved(moment: datetime, by: timedelta) -> datetime:
+    """Return the moment that is so much later, or earlier, or the end of the calendar where that is beyond it.
+
+    Examples
+    --------
+    >>> moved(datetime(9999, 12, 30), timedelta(days=400)).date()
+    datetime.date(9999, 12, 31)
+    """
+    try:
+        return moment + by
+    except OverflowError:
+        return (datetime.max if by > timedelta() else datetime.min).replace(tzinfo=moment.tzinfo)
+
+
 def has_date(moment: str) -> bool:
     """Return True if a moment that a person writes has a date, and is not a time alone.
 
