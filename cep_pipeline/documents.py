@@ -101,8 +101,8 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
     """Read a YAML file into a model.
 
     `what` the file is stands in messages: "stream schema", "pipeline configuration". With `variables`,
-    `${NAME:-DEFAULT}` and `${NAME}` in a value stand for a variable of the environment. An InputError lists every fault
-    with its line and what to do.
+    `${NAME:-DEFAULT}` and `${NAME}` in a value stand for a variable of the environment. An InputError lists the faults,
+    of many the first ones, each with its line and what to do.
     """
     root = read_yaml(path, what)
     if variables and root is not None:
@@ -116,12 +116,16 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
         return model.model_validate(content, context={"path": path})
     except ValidationError as error:
         faults: dict[tuple[str, str], list[str]] = {}
-        for place, message, example in (_describe(path, root, fault, model) for fault in error.errors()):
+        listed = error.errors(include_url=False)
+        for place, message, example in (_describe(path, root, fault, model) for fault in listed[:_MOST_DESCRIBED]):
             faults.setdefault((place, example), []).append(message)  # of a setting of several types, one of each
-        said = (f"{place}: {'; or: '.join(messages)}{example}" for (place, example), messages in faults.items())
+        said = [f"{place}: {'; or: '.join(messages)}{example}" for (place, example), messages in faults.items()]
+        said += [f"{path}: … and {len(listed) - _MOST_DESCRIBED:,} more"] if len(listed) > _MOST_DESCRIBED else []
         raise InputError("\n".join(said)) from error
 
 
+_MOST_DESCRIBED = 20
+"""Faults of a document that an error describes: for each one its line is looked for, and what may have been meant."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -145,12 +149,11 @@ def _fill_in(path: Path, node: yaml.Node, filled: set[int]) -> None:
         def value_of(found: re.Match[str]) -> str:
             name, default = found.groups()
             value = os.environ.get(name) or default
+            said = f"{path}:{node.start_mark.line + 1}: the environment variable {name}"
             if value is None:
-                line = node.start_mark.line + 1
-                raise InputError(
-                    f"{path}:{line}: the environment variable {name} is not set; set it, or write a value for "
-                    f"where it is not: ${{{name}:-VALUE}}"
-                )
+                raise InputError(f"{said} is not set; set it, or write a value for where it is not: ${{{name}:-VALUE}}")
+            if any("\ud800" <= character <= "\udfff" for character in value):
+                raise InputError(f"{said} is not valid UTF-8: {value}; set it to UTF-8 text")
             return value
 
         node.value = _VARIABLE.sub(value_of, node.value)

@@ -1,6 +1,7 @@
 """The errors a user meets, each with the exit code of the command line.
 
-An error says what was seen, where it was seen, which rule it breaks and what to do about it.
+An error says what was seen, where it was seen, which rule it breaks and what to do about it. Its text is shortened
+where a name or a value in it, or a list of them, is longer than a person reads.
 """
 
 from __future__ import annotations
@@ -9,11 +10,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
+from cep_pipeline.foreign_text import shortened_message
+
 
 class CepError(Exception):
     """A failure that the pipeline explains; `exit_code` is what the command line returns."""
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*(shortened_message(one) if isinstance(one, str) else one for one in said))
 
 
 class PatternError(CepError, ValueError):
@@ -43,7 +49,7 @@ class PatternError(CepError, ValueError):
         excerpt: str = "",
         others: Sequence[PatternError] = (),
     ) -> None:
-        self.message = message
+        self.message = shortened_message(message)
         self.source = source
         self.line = line
         self.column = column

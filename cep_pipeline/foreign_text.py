@@ -1,14 +1,17 @@
-"""Text from data or configuration, made harmless for what shows it: terminals, pages, charts, spreadsheets.
+"""Text from data or configuration, made harmless for what shows it: terminals, pages, charts, spreadsheets, messages.
 
 Whatever shows such text calls one of these functions: commands for all that they print (`cli/terminal.py`), the pages
-of Airflow for each value in them.
+of Airflow for each value in them. A message about it is no longer than a person reads: errors shorten their own text
+(`errors.py`), and `listed` names the first of many names.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
 from html import escape
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,6 +42,70 @@ def visible(text: str) -> str:
     return text if text.isprintable() else _INVISIBLE.sub(lambda found: repr(found[0])[1:-1], text)
 
 
+def shortened(text: str, most: int = 200) -> str:
+    """Return a text without its middle where it has more than so many characters (60 or more).
+
+    Examples
+    --------
+    >>> shortened("x" * 50 + "y" * 5_000_000, 80)
+    'xxxxxxxxxxxxxxxx … (5,000,018 characters left out) … yyyyyyyyyyyyyyyy'
+    >>> shortened(shortened("x" * 300)) == shortened("x" * 300)
+    True
+    """
+    side = (most - _SAID_BETWEEN) // 2
+    left_out = len(text) - 2 * side
+    return text if len(text) <= most else f"{text[:side]} … ({left_out:,} characters left out) … {text[-side:]}"
+
+
+_SAID_BETWEEN = 48
+"""Characters between the two sides of a shortened text, at most."""
+
+
+def shortened_message(text: str) -> str:
+    """Return a message as a person reads it: a long value within it without its middle, and no more than some pages.
+
+    Examples
+    --------
+    >>> len(shortened_message(f"column {'x' * 20_000_000!r} is missing; there are: {'a, ' * 1_000_000}name it"))
+    9989
+    """
+    if len(text) <= _LONGEST_WORD:
+        return text
+    return shortened(_LONG_WORD.sub(lambda found: shortened(found[0]), text), _LONGEST_MESSAGE)
+
+
+_LONGEST_WORD, _LONGEST_MESSAGE = 1_000, 10_000
+_LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD},}}")
+
+
+def listed(names: Collection[object]) -> str:
+    """Return names for a message, of many the first ones and how many more there are.
+
+    Examples
+    --------
+    >>> listed(["a", "b"]), listed(range(1_000_000)).endswith(", 18, 19 … and 999,980 more")
+    ('a, b', True)
+    """
+    shown = ", ".join(shortened(str(name)) for name in islice(names, _MOST_LISTED))
+    return shown if len(names) <= _MOST_LISTED else f"{shown} … and {len(names) - _MOST_LISTED:,} more"
+
+
+_MOST_LISTED = 20
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """Return `; did you mean 'price'?`, or nothing where no choice is near the word or they are too many to compare."""
+    names = list(choices)
+    if len(word) > _LONGEST_COMPARED or len(names) > _MOST_COMPARED:
+        return ""
+    by_upper = {name.upper(): name for name in reversed(names)}
+    near = get_close_matches(word, names, n=1) or get_close_matches(word.upper(), by_upper, n=1)
+    return f"; did you mean {shortened(by_upper.get(near[0], near[0]))!r}?" if near else ""
+
+
+_LONGEST_COMPARED, _MOST_COMPARED = 200, 10_000
+
+
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> str:
     """Write a table in HTML, for a notebook, in which no value is taken for HTML.
 
@@ -49,7 +116,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
     """
 
     def cells(tag: str, values: Iterable[object]) -> str:
-        texts = ("" if value is None else escape(visible(str(value))) for value in values)
+        texts = ("" if value is None else escape(visible(shortened(str(value), MOST_IN_CELL))) for value in values)
         return f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in texts)}</tr>"
 
     caption = f"<caption>{escape(visible(title))}</caption>" if title else ""
@@ -59,6 +126,10 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
 
 _FORMULA = r"^'*[=+\-@＝＋－＠\t\r\n](?s:.)"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+
+
+MOST_IN_CELL = 2_000
+"""Characters that a cell of a table shows."""
 
 
 def without_formulas(column: pa.Array) -> pa.Array:

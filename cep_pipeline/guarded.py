@@ -55,8 +55,8 @@ def read_yaml(path: Path, what: str) -> yaml.Node | None:
     """
     text = read_text(path, what)
     try:
-        loader = _Loader(text)
-        root: yaml.Node | None = loader.get_single_node()
+        with without_collecting():
+            root: yaml.Node | None = _Loader(text).get_single_node()
     except yaml.YAMLError as error:
         raise _no_yaml(path, what, text, error) from error
     return root

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.timestamps import moved
 from cep_pipeline.foreign_text import visible
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class MatchSeries:
         import pyarrow.compute as pc
 
         room = max((match["end_ts"] - match["start_ts"]) / 2, timedelta(seconds=1))
-        first, last = match["start_ts"] - room, match["end_ts"] + room
+        first, last = moved(match["start_ts"], -room), moved(match["end_ts"], room)
         chosen = (pc.field("timestamp") >= first) & (pc.field("timestamp") <= last)
         for name in self.apart:
             chosen &= pc.field(name).isin(pc.unique(bound[name]))

@@ -187,20 +187,30 @@ def _adaptation_task(kind: type[AdaptationTask], stream: str, context: Mapping[s
 def business_day(context: Mapping[str, Any], timezone: str) -> date:
     """The day that a run is for, by the context of a task.
 
-    The first of these decides: the parameter `day`, the run's partition (schedules and backfills give one), the date of
-    its logical date in the time zone of the stream. An AirflowFailException says that none of them is there (a run that
-    was triggered by hand without a day), or that it is no date.
+    It is the run's partition (schedules and backfills give one), or the parameter `day`, or the date of its logical
+    date in the time zone of the stream. An AirflowFailException says that none of them is there (a run that was
+    triggered by hand without a day), that it is no date, or that `day` is another day than the run's own.
     """
-    chosen = context["params"].get("day") or context["dag_run"].partition_key
-    if chosen:
-        try:
-            return date.fromisoformat(chosen)
-        except ValueError as error:
-            raise AirflowFailException(f"{chosen!r} is no day; write it as 2013-10-07") from error
-    logical_date = context["dag_run"].logical_date
-    if logical_date is None:
+    run, asked = context["dag_run"], context["params"].get("day")
+    own = _day_of(run.partition_key) if run.partition_key else None
+    if own is None and run.logical_date is not None and (not asked or run.run_type == "backfill"):
+        own = run.logical_date.astimezone(ZoneInfo(timezone)).date()
+    chosen = _day_of(asked) if asked else own
+    if chosen is None:
         raise AirflowFailException("this run has no day: trigger it with the parameter day, as in 2013-10-07")
-    return logical_date.astimezone(ZoneInfo(timezone)).date()
+    if own is not None and chosen != own:
+        raise AirflowFailException(
+            f"this run is for {own}, and its parameter day is {chosen}: leave `day` empty in a backfill, each of whose "
+            "runs has a day of its own"
+        )
+    return chosen
+
+
+def _day_of(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise AirflowFailException(f"{text!r} is no day; write it as 2013-10-07") from error
 
 
 @contextmanager

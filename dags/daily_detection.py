@@ -46,7 +46,12 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
         deadline=deadline(configuration_path(), stream.name),
         tags=["cep", stream.name],
         params={
-            "day": Param(None, type=["null", "string"], format="date", description="Day to run, by its local date."),
+            "day": Param(
+                None,
+                type=["null", "string"],
+                format="date",
+                description="Day to run, by its local date. Leave it empty in a backfill.",
+            ),
             "pattern_set": Param(
                 None, type=["null", "string"], enum=[None, *stream.pattern_sets], description="Only this pattern set."
             ),

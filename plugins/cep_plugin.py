@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from functools import cache, cached_property, lru_cache
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
@@ -33,7 +33,7 @@ from airflow.sdk import BaseOperatorLink
 from airflow.utils.session import create_session
 from cep_pictures import STATES, DayCell, count_line, day_strip, histogram, plan_network, steps_chart
 from fastapi import Depends, FastAPI, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response, StreamingResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 from sqlalchemy import select
@@ -43,11 +43,11 @@ from starlette.exceptions import HTTPException
 import cep_pipeline
 from cep_pipeline.band_charts import BandPanel, BandPoint, band_chart
 from cep_pipeline.cli.statistics_view import StatisticsView
-from cep_pipeline.cli.tables import write_batches
+from cep_pipeline.cli.tables import csv_pieces, write_batches
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.foreign_text import visible
+from cep_pipeline.foreign_text import MOST_IN_CELL, shortened, visible
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.match_chart import MatchSeries, draw_match
 from cep_pipeline.pipeline.configuration import Configuration, Stream
@@ -281,6 +281,7 @@ class ChosenMatches(PatternSetPages):
         if self.units:
             chosen = chosen or max(unit.final_day for unit in self.units)
             zone = ZoneInfo(self.loaded.schema.timezone)
+            day_bounds(chosen, zone.key)  # refuses the ends of the calendar
             bounds = [
                 None if one is None else int(datetime.combine(chosen, one, zone).timestamp() * 1e6) for one in times
             ]
@@ -295,6 +296,8 @@ class ChosenMatches(PatternSetPages):
 @app.exception_handler(CepError)
 def explain(request: Request, error: CepError) -> HTMLResponse:
     """A page that says what is wrong, in place of one that cannot be shown."""
+    if isinstance(error, InputError):
+        return page("message.html", request, status=422, title="Not shown", message=str(error))
     return page("message.html", request, status=500, title="The pipeline cannot be read", message=str(error))
 
 
@@ -513,14 +516,19 @@ def matches(
 
 @app.get("/download")
 def download(pages: Annotated[ChosenMatches, Depends()], format: Literal["parquet", "csv"] = "parquet") -> Response:
-    """The chosen matches as a file, up to a number of them."""
+    """The chosen matches as a file, up to a number of them; CSV, which takes long to write, is sent as it is made."""
     if pages.query is None:
         raise HTTPException(404, "No matches are published.")
+    schema, name = pages.matches.matches_schema, f"{pages.stream}_{pages.query.day}.{format}"
+    rows = first_rows(matches_in_batches(pages.matches, pages.query), DOWNLOADED_MATCHES)
+    if format == "csv":
+        read = list(islice(rows, 1))  # what cannot be read is told on a page, not in the middle of the file
+        sent = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
+        return StreamingResponse(csv_pieces(schema, chain(read, rows)), headers=sent, media_type="text/csv")
     folder = tempfile.TemporaryDirectory(prefix="cep-download-")
-    path = Path(folder.name) / f"{pages.stream}_{pages.query.day}.{format}"
+    path = Path(folder.name) / name
     try:
-        rows = first_rows(matches_in_batches(pages.matches, pages.query), DOWNLOADED_MATCHES)
-        write_batches(pages.matches.matches_schema, rows, path)
+        write_batches(schema, rows, path)
     except BaseException:
         folder.cleanup()
         raise
@@ -764,7 +772,7 @@ def match_row(row: Mapping[str, Any], timezone: str) -> dict[str, Any]:
         "end": clock(row["end_ts"], zone),
         "seconds": (row["end_ts"] - row["start_ts"]).total_seconds(),
         "variables": ", ".join(name if number == 1 else f"{name} × {number}" for name, number in variables.items()),
-        "returns": json.loads(row["returns"]) if row["returns"] else {},
+        "returns": {name: short(value) for name, value in json.loads(row["returns"] or "{}").items()},
     }
 
 
@@ -772,8 +780,13 @@ def event_row(row: Mapping[str, Any] | None, timezone: str) -> dict[str, Any] | 
     """An event with its local time; None for one that is not published any more."""
     if row is None:
         return None
-    values = {name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in row.items()}
+    values = {name: float(f"{value:.12g}") if isinstance(value, float) else short(value) for name, value in row.items()}
     return {**values, "timestamp": clock(row["timestamp"], ZoneInfo(timezone))}
+
+
+def short(value: Any) -> Any:
+    """A value as a page shows it: a long text without its middle."""
+    return shortened(value, MOST_IN_CELL) if isinstance(value, str) else value
 
 
 def clock(at: datetime, zone: ZoneInfo) -> str:

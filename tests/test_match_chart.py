@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -128,6 +129,12 @@ def test_series_are_told_apart_by_what_the_events_of_a_match_have_in_common(
     assert MatchSeries.of(SCHEMA.arrow_schema, None, None, "symbol") == MatchSeries("account", ("symbol",))
     with pytest.raises(InputError, match=r"'venue' is none; the events have: account, price, size"):
         MatchSeries.of(SCHEMA.arrow_schema, parsed, "venue")
+
+
+def test_nothing_is_drawn_beyond_the_ends_of_the_calendar() -> None:
+    first, last = (datetime(year, 6, 1, tzinfo=UTC) for year in (1, 9999))
+    shown = MatchSeries("price", ()).near({"start_ts": first, "end_ts": last}, events())
+    assert shown[:2] == (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
 
 
 def test_a_drawing_is_saved_in_the_format_of_its_file(tmp_path: Path) -> None:

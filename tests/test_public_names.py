@@ -97,6 +97,7 @@ def test_importing_the_package_loads_none_of_its_parts() -> None:
     loaded = run_python(code).split()
     assert [name for name in loaded if name.startswith("cep_pipeline.")] == [
         "cep_pipeline.errors",
+        "cep_pipeline.foreign_text",
         "cep_pipeline.lazy_names",
         "cep_pipeline.version",
     ]

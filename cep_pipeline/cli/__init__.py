@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import logging
@@ -19,6 +20,7 @@ import click
 
 from cep_pipeline import __version__
 from cep_pipeline.errors import CepError, InputError, NoRoom
+from cep_pipeline.foreign_text import shortened, shortened_message
 from cep_pipeline.signals import Terminated, end_in_order
 
 COMMAND_GROUPS = {
@@ -191,7 +193,7 @@ def _tell(text: str) -> None:
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """A warning as a user reads it; the line of code that raised it says nothing to them."""
     if issubclass(category, UserWarning):
-        _tell(f"warning: {message}")
+        _tell(f"warning: {shortened_message(str(message))}")
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
@@ -277,6 +279,9 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(0)
     except Exception as error:  # noqa: BLE001
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            _tell(f"error: {shortened(str(error.filename))}: the name of this file or folder is too long; give another")
+            sys.exit(InputError.exit_code)
         tell_of_a_fault(error)
         sys.exit(1)
 

@@ -10,7 +10,7 @@ from rich.markdown import Markdown
 
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
-from cep_pipeline.language.source import did_you_mean
+from cep_pipeline.foreign_text import did_you_mean
 
 TOPICS = {
     "language": "the pattern language: each construct with an example, and how to choose a strategy",

@@ -33,6 +33,7 @@ from cep_pipeline.cli.tables import check_output_file, write_table
 from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say, say_json
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.storage import rows_of
 from cep_pipeline.version import IDS_VERSION
 
@@ -500,7 +501,7 @@ def summaries(
     chosen = [one for one in known if pattern in (None, one.name)]
     if not chosen:
         asked = "no pattern" if pattern is None or not known else f"no pattern {pattern!r}"
-        there = f"; there are: {', '.join(one.name for one in known)}" if known else ": `cep matches` shows its matches"
+        there = f"; there are: {listed([one.name for one in known])}" if known else ": `cep matches` shows its matches"
         raise InputError(f"pattern set {pattern_set!r} has {asked} with SUMMARIZE{there}")
     if out and len(chosen) > 1:
         raise InputError(f"--out writes the rows of one pattern; name one: --pattern {chosen[0].name}")

@@ -40,6 +40,7 @@ from cep_pipeline.cli.terminal import (
     times_as_fast,
 )
 from cep_pipeline.errors import InputError
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.guarded import read_json
 
 if TYPE_CHECKING:
@@ -401,7 +402,7 @@ def _explain_recorded(
     sets = tuple(configuration.stream_settings(name).pattern_sets)
     chosen = chosen_set(name, sets, pattern_set)
     if chosen not in sets:
-        raise InputError(f"stream {name!r} has no pattern set {chosen!r}; it has: {', '.join(sets) or 'none'}")
+        raise InputError(f"stream {name!r} has no pattern set {chosen!r}; it has: {listed(sets) or 'none'}")
     tables = configuration.open_warehouse().open_stream(name)
     recorded = tables.plans(chosen)
     current = tables.current_plan(chosen)
@@ -415,7 +416,7 @@ def _explain_recorded(
     else:
         found = [candidate for candidate in recorded if candidate.version == version]
         if not found:
-            known = ", ".join(str(candidate.version) for candidate in reversed(recorded)) or "none"
+            known = listed([candidate.version for candidate in reversed(recorded)]) or "none"
             raise InputError(f"pattern set {chosen!r} of stream {name!r} has no plan {version}; it has: {known}")
         record = found[0]
     is_current = current is not None and current.version == record.version

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
@@ -60,8 +61,41 @@ def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Pa
         unfinished.unlink(missing_ok=True)
 
 
+def csv_pieces(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """The text of a .csv file of `write_batches`, piece by piece, each made when it is asked for."""
+    pieces = _Pieces()
+    with _opened(schema, ".csv", pieces) as write:
+        yield pieces.take()
+        for batch in batches:
+            for first in range(0, batch.num_rows, _ROWS_OF_A_PIECE):
+                write(batch.slice(first, _ROWS_OF_A_PIECE))
+                yield pieces.take()
+
+
+_ROWS_OF_A_PIECE = 5_000
+
+
+class _Pieces(io.RawIOBase):
+    """A file that hands over what was written to it."""
+
+    def __init__(self) -> None:
+        self._written: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._written.append(bytes(data))
+        return len(data)
+
+    def take(self) -> bytes:
+        """Return what was written since it was last asked for."""
+        written, self._written = self._written, []
+        return b"".join(written)
+
+
 @contextmanager
-def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa.RecordBatch], object]]:
+def _opened(schema: pa.Schema, ending: str, path: Path | _Pieces) -> Iterator[Callable[[pa.RecordBatch], object]]:
     """Open a file in the format of its ending; the result writes one batch."""
     import pyarrow as pa
     import pyarrow.csv as pa_csv
@@ -90,6 +124,7 @@ def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa
         with pa_csv.CSVWriter(path, plain) as writer:
             yield write_plain
     else:
+        assert isinstance(path, Path)
         with path.open("w", encoding="utf-8") as file:
 
             def write_lines(batch: pa.RecordBatch) -> None:

@@ -22,7 +22,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from cep_pipeline.foreign_text import visible
+from cep_pipeline.foreign_text import MOST_IN_CELL, shortened, shortened_message, visible
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -97,7 +97,7 @@ class Terminal(Console):
         return super().render_str(visible(text), **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print texts and tables; a table that is too wide for its lines is shown so that it can be read."""
+        """Print texts and tables; of a long cell the ends are shown, and a table that is too wide can be read."""
         super().print(*(self._readable(one) if isinstance(one, Table) else one for one in objects), **options)
 
     def _readable(self, table: Table) -> Table:
@@ -105,6 +105,8 @@ class Terminal(Console):
 
         A row becomes a block where even the longest words side by side are too wide, or where that takes fewer lines.
         """
+        for column in table.columns:
+            column._cells = [_cut(cell) for cell in column.cells]
         unbounded = self.options.update(max_width=sys.maxsize)
         cells = [
             [Measurement.get(self, unbounded, cell) for cell in (column.header, *column.cells)]
@@ -127,11 +129,18 @@ class Terminal(Console):
 
     def note(self, text: str) -> None:
         """Tell a person something beside the result; it is one line in a log."""
-        self.print(f"note: {text}", highlight=False, soft_wrap=not self.is_terminal)
+        self.print(f"note: {shortened_message(text)}", highlight=False, soft_wrap=not self.is_terminal)
 
     def status(self, status: Any, **options: Any) -> Status:
         """A spinner with a text beside it."""
         return super().status(styled(status) if isinstance(status, str) else status, **options)
+
+
+def _cut(cell: Any) -> Any:
+    """A cell of a table, as far as it is shown."""
+    if isinstance(cell, Text) and len(cell) > MOST_IN_CELL:
+        return Text(shortened(cell.plain, MOST_IN_CELL), cell.style)
+    return shortened(cell, MOST_IN_CELL) if isinstance(cell, str) else cell
 
 
 def _blocks(table: Table) -> Table:

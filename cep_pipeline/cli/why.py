@@ -29,6 +29,7 @@ from cep_pipeline.cli.sources import Asked
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.patterns.structure import EventType, type_alternatives, types_of
 from cep_pipeline.storage import place_of_id
 
@@ -135,7 +136,7 @@ def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Exp
 def _chosen(patterns: Sequence[Pattern], named: str | None, *, several: bool = False) -> list[Pattern]:
     """The pattern that is named, or the only one; with `several`, all where none is named."""
     chosen = [one for one in patterns if named in (None, one.name)]
-    names = ", ".join(one.name for one in patterns)
+    names = listed([one.name for one in patterns])
     if not chosen:
         raise InputError(f"there is no pattern {named!r}; there are: {names}")
     if len(chosen) > 1 and not several:

@@ -60,7 +60,7 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
 from cep_pipeline.events.casting import SignsFound, find_signs, most_stray
-from cep_pipeline.language.source import did_you_mean
+from cep_pipeline.foreign_text import did_you_mean, listed
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Call, Expression, Reference, Span, ValueType, walk
 from cep_pipeline.patterns.expressions import Literal as Constant
@@ -925,8 +925,8 @@ def doubts_about(
         near = {one: hint for one in lacking if (hint := did_you_mean(one, sorted(choices)))}
         hints = (hint if len(lacking) == 1 else f"{hint} for {one}" for one, hint in near.items())
         found.append(
-            f"no event has the type {_some(lacking)}, asked for by {_some(names)}; "
-            f"{f'there are: {_some(there)}' if there else 'there are no events'}{''.join(hints)}"
+            f"no event has the type {listed(lacking)}, asked for by {listed(names)}; "
+            f"{f'there are: {listed(there)}' if there else 'there are no events'}{''.join(hints)}"
         )
     if events is not None and events.num_rows:
         found += _texts_that_no_event_has(patterns, events)
@@ -938,7 +938,7 @@ def doubts_about(
     if long:
         found.append(
             f"WITHIN is more than {SPANS_OF_A_WINDOW} times as long as all events span, {span_us / 1e6:,.3f} s: "
-            f"{_some(long)}; is its unit right?"
+            f"{listed(long)}; is its unit right?"
         )
     return found
 
@@ -956,8 +956,8 @@ def _texts_that_no_event_has(patterns: Sequence[Pattern], events: pa.Table) -> l
         if lacking := sorted(set(texts) - set(values)):
             names = list(dict.fromkeys(name for text in lacking for name in texts[text]))
             found.append(
-                f"no event has {attribute} = {_some([repr(text) for text in lacking])}, asked for by "
-                f"{_some(names)}; there are: {_some(sorted(map(repr, values)))}"
+                f"no event has {attribute} = {listed([repr(text) for text in lacking])}, asked for by "
+                f"{listed(names)}; there are: {listed(sorted(map(repr, values)))}"
             )
     return found
 
@@ -1049,8 +1049,8 @@ def doubts_about_order(patterns: Sequence[Pattern], events: pa.Table) -> list[st
         if said:
             at, *others = places
             names = list(dict.fromkeys(name for named in places.values() for name in named))
-            orders = f"{_some(names)} order{'s' if len(names) == 1 else ''}"
-            also = f" (also at {_some(others)})" if others else ""
+            orders = f"{listed(names)} order{'s' if len(names) == 1 else ''}"
+            also = f" (also at {listed(others)})" if others else ""
             found.append(f"{at}: {attribute!r} is text, which {orders} by its characters; {said}{also}")
     return found
 
@@ -1111,15 +1111,6 @@ def _first_of_form(values: pa.Array, expression: str) -> str | None:
     fits = pc.match_substring_regex(values, expression)
     strays = len(values) - (pc.sum(fits).as_py() or 0)
     return str(values.filter(fits)[0]) if len(values) and strays <= most_stray(len(values)) else None
-
-
-def _some(names: Collection[str]) -> str:
-    """Names for a person, no more than some."""
-    shown = ", ".join(list(names)[:_NAMES_SHOWN])
-    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN:,} more"
-
-
-_NAMES_SHOWN = 8
 
 
 def check_output(output: str, patterns: Sequence[Pattern]) -> None:

@@ -28,10 +28,13 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import HashingReader, RawFile, SourceFile, open_raw, readable
 from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow
 from cep_pipeline.events.source import SourceLayout
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.storage import DataDirectory, open_filesystem, storage_errors
 
 BLOCK_BYTES = 16 << 20
 """Text that is parsed at once; a few times this much is held in memory."""
+_DENSE_LINES = 2 << 20
+"""Lines of a block from which on it is parsed in pieces: some hundred bytes are held for each, empty ones too."""
 PART_BYTES = 32 << 20
 """Text of one part of a file that is cut, about; a file of less than two parts is read as a whole."""
 _PACKED = 4
@@ -184,7 +187,7 @@ class CsvReader:
             raise InputError("source.columns: a CSV file without header needs the names of its columns, in order")
         unknown = [column for column in source.listed if column not in source.names]
         if unknown:
-            raise InputError(f"source.columns lacks {unknown[0]!r}; it has: {', '.join(source.names)}")
+            raise InputError(f"source.columns lacks {unknown[0]!r}; it has: {listed(source.names)}")
 
     def __iter__(self) -> Iterator[RawBlock]:
         for part in self._parts:
@@ -243,9 +246,8 @@ class CsvReader:
     def _texts(self, *, begins: bool) -> Iterator[tuple[bytes, Lines, list[OddRecord]]]:
         """Pieces of text that end with a record's end, their lines, and the records that begin on odd lines."""
         delimiter, quote = self._source.delimiter, self._source.quote
-        left, first, pending = b"", begins, True
-        while pending:
-            chunk = self._read()
+        left, first = b"", begins
+        for chunk in itertools.chain(self._chunks(), [b""]):
             pending = bool(chunk)
             if first and chunk:
                 chunk, first = chunk.removeprefix(_BOM), False
@@ -266,6 +268,13 @@ class CsvReader:
             left = text[end:]
             if len(lines.starts):
                 yield text[:end], lines, odd
+
+    def _chunks(self) -> Iterator[bytes]:
+        """The text in pieces of at most `_DENSE_LINES` line ends."""
+        while block := self._read():
+            size = _DENSE_LINES if block.count(b"\n") > _DENSE_LINES else len(block)
+            for at in range(0, len(block), size):
+                yield block[at : at + size]
 
     def _read(self) -> bytes:
         pieces, size = [], 0
@@ -314,7 +323,8 @@ class CsvReader:
         return first + reader.line_num
 
     def _note_dropped(self, names: Sequence[str]) -> None:
-        self.dropped_columns = tuple(name for name in names if name not in self._source.listed)
+        listed_columns = set(self._source.listed)
+        self.dropped_columns = tuple(name for name in names if name not in listed_columns)
 
     def _block(self, text: bytes, lines: Lines, odd: Sequence[OddRecord], line: int) -> RawBlock:
         source, names = self._source, self._names or ()

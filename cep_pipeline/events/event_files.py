@@ -27,7 +27,8 @@ from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import DataWarning, StreamSchema
-from cep_pipeline.events.source import EVENT_TYPE, TYPE_OF_FILE, SourceLayout, type_of_all
+from cep_pipeline.events.source import EVENT_TYPE, LONGEST_VALUE, TYPE_OF_FILE, SourceLayout, type_of_all
+from cep_pipeline.foreign_text import listed
 
 EXAMPLES = 20
 """Rejected rows of a file that are kept."""
@@ -349,7 +350,9 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
         elif layout is not None and layout.columns.get(EVENT_TYPE) == TYPE_OF_FILE:
             named[EVENT_TYPE] = TYPE_OF_FILE
         is_number = TIMESTAMP in table.column_names and pa.types.is_integer(table.schema.field(TIMESTAMP).type)
-        layout = SourceLayout("parquet", (PathTemplate("*"),), TIMESTAMP, named, "epoch_us" if is_number else "iso")
+        longest = LONGEST_VALUE if layout is None else layout.longest_value
+        written = "epoch_us" if is_number else "iso"
+        layout = SourceLayout("parquet", (PathTemplate("*"),), TIMESTAMP, named, written, longest)
     if layout.columns.get(EVENT_TYPE, "")[:1] == "{":  # a column tells the types of a data frame, if there is one
         if EVENT_TYPE in table.column_names:
             layout = replace(layout, columns={**layout.columns, EVENT_TYPE: EVENT_TYPE})
@@ -362,7 +365,7 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
     kept = [one.name for one in schema.derived if one.name in table.column_names]
     used = {*layout.listed, SEQ, *kept}
     left_out = [name for name in table.column_names if name not in used and not _INDEX_OF_PANDAS.fullmatch(name)]
-    notes = [f"columns that the schema does not list are left out: {', '.join(left_out)}"] if left_out else []
+    notes = [f"columns that the schema does not list are left out: {listed(left_out)}"] if left_out else []
     columns = {name: _one_array(table.column(name)) for name in layout.listed}
     lines = np.arange(1, table.num_rows + 1)
     block = RawBlock(columns, lines, lambda row: str({name: plain(column[row]) for name, column in columns.items()}))
@@ -419,7 +422,7 @@ def _blocks(source: SourceLayout, path: Path, notes: list[str]) -> Iterator[RawB
         yield from rows
         dropped = rows.dropped_columns
     if dropped:
-        notes.append(f"{path}: columns that the schema does not list are left out: {', '.join(dropped)}")
+        notes.append(f"{path}: columns that the schema does not list are left out: {listed(dropped)}")
 
 
 def _seqs(events: pa.Table) -> np.ndarray:

@@ -23,11 +23,14 @@ from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import readable, refuse_other_formats
 from cep_pipeline.events.source import EVENT_TYPE
 from cep_pipeline.events.timestamps import EPOCH_UNITS, check_timezone, read_timestamps
+from cep_pipeline.foreign_text import listed
 
 SAMPLE_BYTES = 8 << 20
 """Text of a CSV file that is looked at."""
 SAMPLE_ROWS = 200_000
 """Rows of a Parquet file that are looked at."""
+MOST_COLUMNS = 5_000
+"""Columns of a file for which a schema is proposed."""
 BASE_TYPE = "Event"
 _DELIMITERS = ",;\t|"
 _TIME_NAME = re.compile(r"time|date|stamp|^ts$|^at$|minute|when", re.IGNORECASE)
@@ -104,9 +107,14 @@ def infer_schema(
         check_timezone(timezone)
     refuse_other_formats(path)
     sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path, type_column)
+    if len(sample.columns) > MOST_COLUMNS:
+        raise InputError(
+            f"{path}: the file has {len(sample.columns):,} columns, and a schema is proposed for {MOST_COLUMNS:,} at "
+            "most; write one yourself, of the columns that you need (`cep help streams`)"
+        )
     for given in (time_column, type_column):
         if given is not None and given not in sample.columns:
-            raise InputError(f"{path}: there is no column {given!r}; the file has: {', '.join(sample.columns)}")
+            raise InputError(f"{path}: there is no column {given!r}; the file has: {listed(sample.columns)}")
     times = _times_of(sample, time_column)
     if times.local and timezone is None:
         raise InputError(
@@ -187,7 +195,7 @@ def _read_csv(path: Path, type_column: str | None) -> SampledFile:
     if told is None:
         header, names = _header_of(rows, Counter(len(row) for row in rows[:1000]).most_common(1)[0][0])
     if len(set(names)) < len(names):
-        raise InputError(f"{path}: the header names a column twice: {', '.join(names)}; name each once")
+        raise InputError(f"{path}: the header names a column twice: {listed(names)}; name each once")
     body = [row for row in rows[1 if header else 0 :] if len(row) in (several if told is not None else [len(names)])]
     of_type = {} if told is None else {row[told]: names[: len(row)] for row in body}
     body = [row + [""] * (len(names) - len(row)) for row in body]
@@ -231,7 +239,10 @@ def _delimiter_of(lines: Sequence[str]) -> str:
     """The delimiter by which the most lines have the same number of fields, more than one."""
 
     def fit(delimiter: str) -> tuple[float, int]:
-        widths = Counter(len(row) for row in csv.reader(lines, delimiter=delimiter))
+        try:
+            widths = Counter(len(row) for row in csv.reader(lines, delimiter=delimiter))
+        except csv.Error:  # a field of megabytes
+            return (0, 0)
         width, number = widths.most_common(1)[0]
         return (number / len(lines) if width > 1 else 0, width)
 

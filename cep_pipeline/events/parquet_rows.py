@@ -33,7 +33,8 @@ class ParquetReader:
             self._file = pq.ParquetFile(self._stream)
         names = self._file.schema_arrow.names
         source.find_columns(path, names)
-        self.dropped_columns = tuple(name for name in names if name not in source.listed)
+        listed = set(source.listed)
+        self.dropped_columns = tuple(name for name in names if name not in listed)
         for name in source.listed:
             if pa.types.is_nested(self._file.schema_arrow.field(name).type):
                 raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import Period
+from cep_pipeline.foreign_text import shortened, shortened_message
 
 
 def plain(value: pa.Scalar) -> Any:
@@ -82,10 +83,18 @@ class RejectedRow:
     raw: str
     day: int | None = None
 
+    def as_kept(self) -> RejectedRow:
+        """Return the row as quarantine keeps it: its text, and values in the reason, without their middle if long."""
+        return replace(self, reason=shortened_message(self.reason), raw=shortened(self.raw, MOST_KEPT))
+
+
+MOST_KEPT = 10_000
+"""Characters of the text of a rejected row, at most."""
+
 
 def rejected_table(rows: Iterable[RejectedRow], file: str) -> pa.Table:
     """Return rejected rows of one file with the columns of the quarantine table, by line."""
-    ordered = sorted(rows, key=lambda row: row.line)
+    ordered = sorted((row.as_kept() for row in rows), key=lambda row: row.line)
     return pa.table(
         {
             "day": pa.array([row.day for row in ordered], pa.int32()).cast(pa.date32()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 import numpy as np
@@ -18,6 +18,7 @@ from cep_pipeline.events.erasure import drop_erased
 from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.source import SourceLayout
 from cep_pipeline.events.timestamps import read_timestamps
 from cep_pipeline.patterns.expressions import ValueType
 
@@ -60,8 +61,8 @@ def check_rows(
     A local time that the clock shows twice is the first of the two, and on the lines `second` the second.
 
     A row is rejected for a missing or unreadable timestamp, a local time that does not exist, a day outside the file's
-    period, a missing event type or key, or a value that is not of its column's type; all its reasons are said. A column
-    of a Parquet file whose type can never be the one that the schema gives it is an InputError.
+    period, a missing event type or key, or a value that is too long or not of its column's type; all its reasons are
+    said. A column of a Parquet file whose type can never be the one that the schema gives it is an InputError.
     """
     source = schema.source
     assert source is not None
@@ -92,6 +93,8 @@ def check_rows(
             continue
         raw = block.columns[source.columns[attribute]]
         columns[attribute] = _typed(raw, attribute, kind, source.columns[attribute], source.signs, path, reasons)
+        if kind is ValueType.STRING:
+            _refuse_long(columns[attribute], source, source.columns[attribute], reasons)
         if attribute == schema.type_attribute or attribute in schema.key:
             what = "event type" if attribute == schema.type_attribute else "key"
             for index in np.flatnonzero(as_mask(pc.is_null(raw))).tolist():
@@ -116,9 +119,10 @@ def check_rows(
         keep = np.ones(block.rows, dtype=bool)
         keep[list(reasons)] = False
         events = events.filter(pa.array(keep))
+    checked = CheckedBlock(events, tuple(rejected))
     if schema.erasures:
-        return _without_erased(CheckedBlock(events, tuple(rejected)), schema)
-    return CheckedBlock(events, tuple(rejected))
+        checked = _without_erased(checked, schema)
+    return replace(checked, rejected=tuple(row.as_kept() for row in checked.rejected))
 
 
 def _without_erased(block: CheckedBlock, schema: StreamSchema) -> CheckedBlock:
@@ -152,6 +156,14 @@ def _typed(
             hint = f"; it is a number with {settings} in `source` of the schema"
         reasons[index].append(f"column {column!r}: {_quoted(raw[index])} is no {kind.value}{hint}")
     return values
+
+
+def _refuse_long(values: pa.Array, source: SourceLayout, column: str, reasons: Mapping[int, list[str]]) -> None:
+    most = source.longest_value
+    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+    for index in np.flatnonzero(lengths > most).tolist():
+        said = f"{_quoted(values[index])} has {lengths[index]:,} bytes, more than source.longest_value, {most:,}"
+        reasons[index].append(f"column {column!r}: {said}")
 
 
 def _can_be_bool(kind: pa.DataType) -> bool:

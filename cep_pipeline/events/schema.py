@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from difflib import get_close_matches
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
@@ -25,9 +24,9 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import ARROW_TYPES, ORDER_COLUMNS, SEQ, TIMESTAMP
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.erasure import Erasure
-from cep_pipeline.events.source import EVENT_TYPE
+from cep_pipeline.events.source import EVENT_TYPE, LONGEST_VALUE
 from cep_pipeline.events.timestamps import check_timezone, read_timestamps
-from cep_pipeline.foreign_text import html_table
+from cep_pipeline.foreign_text import did_you_mean, html_table
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of, with_former_names
 
@@ -122,7 +121,7 @@ class StreamSchema:
                     f"{{type: …, column: {attribute}}}`"
                 )
         if self.type_attribute not in self.attributes:
-            hint = _did_you_mean(str(self.type_attribute), self.attributes)
+            hint = did_you_mean(str(self.type_attribute), self.attributes)
             raise self._error(f"type_attribute {self.type_attribute!r} is not among the attributes{hint}")
         if self.attributes[self.type_attribute] not in (ValueType.STRING, ValueType.INT64):
             raise self._error(
@@ -136,9 +135,7 @@ class StreamSchema:
                 raise self._error("types must be a list of names")
         for name in self.key:
             if name not in self.attributes and name != TIMESTAMP:
-                raise self._error(
-                    f"key {name!r} is not among the attributes{_did_you_mean(str(name), self.attributes)}"
-                )
+                raise self._error(f"key {name!r} is not among the attributes{did_you_mean(str(name), self.attributes)}")
         if self.on_missing not in ON_MISSING:
             raise self._error(f"on_missing must be one of {', '.join(ON_MISSING)}, not {self.on_missing!r}")
         try:
@@ -217,7 +214,7 @@ class StreamSchema:
         """
         for field_name in data:
             if field_name not in _FIELDS:
-                raise InputError(f"stream {name!r}: unknown field {field_name!r}{_did_you_mean(field_name, _FIELDS)}")
+                raise InputError(f"stream {name!r}: unknown field {field_name!r}{did_you_mean(field_name, _FIELDS)}")
         if "attributes" not in data:
             raise InputError(f"stream {name!r}: attributes is missing")
         base_type, type_attribute = data.get("base_type"), data.get("type_attribute")
@@ -295,6 +292,8 @@ class StreamSchema:
                 del source["of_types"]  # digests of streams without it are as they were before it was known
             if not self.source.signs.settings:
                 del source["signs"]
+            if source["longest_value"] == LONGEST_VALUE:
+                del source["longest_value"]  # as before, too
             source["columns"] = {
                 self.first_name(name): self.renamed[name].column or column if name in self.renamed else column
                 for name, column in source["columns"].items()
@@ -356,7 +355,7 @@ class StreamSchema:
         for index, row in enumerate(rows):
             for attribute in row:
                 if attribute not in self.referable:
-                    hint = _did_you_mean(str(attribute), self.referable)
+                    hint = did_you_mean(str(attribute), self.referable)
                     raise self._error(f"row {index}: unknown attribute {attribute!r}{hint}")
         for one in self.derived:
             if 0 < (having := sum(one.name in row for row in rows)) < len(rows):
@@ -447,12 +446,7 @@ def attribute_type(text: object, *, where: str) -> ValueType:
         if kind.value == text:
             return kind
     names = [kind.value for kind in ValueType]
-    raise InputError(f"{where}: unknown type {text!r}; one of {', '.join(names)}{_did_you_mean(str(text), names)}")
-
-
-def _did_you_mean(word: str, choices: Iterable[str]) -> str:
-    close = get_close_matches(word, list(choices), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    raise InputError(f"{where}: unknown type {text!r}; one of {', '.join(names)}{did_you_mean(str(text), names)}")
 
 
 def _required_int64(value: object, where: str) -> int:

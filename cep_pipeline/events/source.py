@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Literal
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import NumberSigns
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.timestamps import check_format
+from cep_pipeline.foreign_text import did_you_mean, listed
 
 Severity = Literal["critical", "warning"]
 
+LONGEST_VALUE = 64 << 10
+"""Bytes of a value of text, at most, where the schema does not say another number."""
 
 EVENT_TYPE = "event_type"
 """The attribute with the type of events whose files have no column of it."""
@@ -101,6 +103,7 @@ class SourceLayout:
       `%Y%m%d%H%M`. It says nothing for a Parquet column of a timestamp type.
     - `columns`: source column of every attribute that is read. The attribute of a type that no column has is here as
       `type_of_all` or `TYPE_OF_FILE`.
+    - `longest_value`: a row with a value of text of more bytes is rejected.
     - `header`: the first row of a CSV file names its columns; else `names` does.
     - `delimiter`, `quote`: one ASCII character each.
     - `signs`: those in the numbers of columns of text.
@@ -112,6 +115,7 @@ class SourceLayout:
     timestamp_column: str
     columns: Mapping[str, str]
     timestamp_format: str = "iso"
+    longest_value: int = LONGEST_VALUE
     header: bool = True
     names: tuple[str, ...] = ()
     delimiter: str = ","
@@ -178,10 +182,9 @@ class SourceLayout:
                     f"{path}: column {column!r} is there {present.count(column)} times; a column is named once"
                 )
             if column not in present:
-                close = get_close_matches(column, present, n=1) or [n for n in present if n.lower() == column.lower()]
-                hint = f"; did you mean {close[0]!r}?" if close else "."
+                hint = did_you_mean(column, present) or "."
                 raise InputError(
-                    f"{path}: column {column!r} is missing; the file has: {', '.join(map(repr, present))}{hint} "
+                    f"{path}: column {column!r} is missing; the file has: {listed([*map(repr, present)])}{hint} "
                     "If the delivery has changed, name the new column in the stream schema"
                 )
 

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -20,6 +19,7 @@ from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.source import (
     EVENT_TYPE,
+    LONGEST_VALUE,
     TYPE_OF_FILE,
     ColumnsOfTypes,
     DerivedAttribute,
@@ -32,6 +32,7 @@ from cep_pipeline.events.source import (
     type_of_all,
 )
 from cep_pipeline.events.timestamps import check_format, check_timezone
+from cep_pipeline.foreign_text import did_you_mean, listed
 from cep_pipeline.patterns.expressions import ValueType
 
 if TYPE_CHECKING:
@@ -149,6 +150,12 @@ class SourceSettings(Document):
         "`{day:%Y-%m-%d}`, the wildcards `*`, `?` and `[…]`, and `{type}` where the name of a file tells the type "
         "of its events. All files that fit are read.",
         example="{day:%Y-%m-%d}/trades.csv.gz",
+    )
+    longest_value: int = setting(
+        "Most bytes that a value of text has. A row with a longer one is rejected.",
+        LONGEST_VALUE,
+        example=1_000_000,
+        ge=1,
     )
     header: bool = setting("Whether the first row of a CSV file names its columns.", True, example=False)
     columns: Annotated[list[str] | dict[str, list[str]], BeforeValidator(_types_as_text)] = setting(
@@ -498,9 +505,8 @@ def _column_of_type(document: StreamDocument, paths: Sequence[PathTemplate]) -> 
 
 def _known(name: str, choices: list[str], what: str) -> None:
     if name not in choices:
-        close = get_close_matches(name, choices, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(choices)}"
-        raise InputError(f"{what} {name!r} is no attribute that is read; {hint}")
+        hint = did_you_mean(name, choices) or f"; there are: {listed(choices)}"
+        raise InputError(f"{what} {name!r} is no attribute that is read{hint}")
 
 
 def _source_of(document: StreamDocument) -> SourceLayout:
@@ -520,6 +526,7 @@ def _source_of(document: StreamDocument) -> SourceLayout:
                 **_column_of_type(document, paths),
                 **{name: settings.column or name for name, settings in document.attributes.items()},
             },
+            longest_value=document.source.longest_value,
             header=document.source.header,
             names=tuple(document.source.columns) if of_types is None else of_types.all_names,
             delimiter=document.source.delimiter,
@@ -579,7 +586,7 @@ def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, Valu
     assert function is not None
     kind = attributes.get(function.of)
     if kind is None or not kind.is_number:
-        choices = ", ".join(known for known, its in attributes.items() if its.is_number) or "none"
+        choices = listed([known for known, its in attributes.items() if its.is_number]) or "none"
         raise InputError(
             f"derived attribute {name!r}: {function.of!r} is no int64 or float64 attribute that stands before it; "
             f"there are: {choices}"

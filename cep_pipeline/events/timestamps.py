@@ -168,18 +168,37 @@ def repeated_hours(timezone: str, year: int) -> tuple[RepeatedHour, ...]:
 def day_bounds(day: date, timezone: str) -> tuple[int, int]:
     """Return the first instant of a day and the first after it, in microseconds since the epoch.
 
+    Where one of them is in no year of the calendar, as for the last day of the year 9999, that is an InputError.
+
     Examples
     --------
     >>> [bound // 3_600_000_000 for bound in day_bounds(date(1970, 1, 2), "Europe/Copenhagen")]
     [23, 47]
     """
-    return _midnight_us(day, timezone), _midnight_us(day + timedelta(days=1), timezone)
+    try:
+        return _midnight_us(day, timezone), _midnight_us(day + timedelta(days=1), timezone)
+    except OverflowError as error:
+        raise InputError(f"{day} is at an end of the calendar; give one from 0001-01-02 to 9999-12-30") from error
 
 
 def _midnight_us(day: date, timezone: str) -> int:
     # A midnight that the clock skips has the offset before the change (fold 0), and is so the instant of the change.
     instant = datetime.combine(day, time(), tzinfo=ZoneInfo(timezone)).astimezone(UTC)
     return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def moved(moment: datetime, by: timedelta) -> datetime:
+    """Return the moment that is so much later, or earlier, or the end of the calendar where that is beyond it.
+
+    Examples
+    --------
+    >>> moved(datetime(9999, 12, 30), timedelta(days=400)).date()
+    datetime.date(9999, 12, 31)
+    """
+    try:
+        return moment + by
+    except OverflowError:
+        return (datetime.max if by > timedelta() else datetime.min).replace(tzinfo=moment.tzinfo)
 
 
 def has_date(moment: str) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.foreign_text import did_you_mean
 from cep_pipeline.language.checks import (
     check_condition,
     check_return_item,
@@ -24,7 +25,7 @@ from cep_pipeline.language.checks import (
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, TypeMismatch, type_of_aggregate
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
 from cep_pipeline.language.scope import Bound, Scope, Swept
-from cep_pipeline.language.source import SourceText, did_you_mean
+from cep_pipeline.language.source import SourceText
 from cep_pipeline.language.structure import StructureParser
 from cep_pipeline.language.times import NoTime, exact, length_us
 from cep_pipeline.language.tokens import Cursor, Kind, Token
@@ -112,6 +113,15 @@ def parse_patterns(
     cursor = Cursor(SourceText(text, source))
     patterns: list[Pattern] = []
     names: dict[str, Pattern | None] = {}
+    types: dict[str, Pattern | None] = {}
+    of_stream = {*(schema.types or ()), schema.base_type}
+
+    def know(name: str, pattern: Pattern | None) -> None:
+        """Remember a statement, None if it was refused; its written name is a type, unless the stream has the same."""
+        names[name] = pattern
+        if name not in of_stream and (pattern is None or pattern.named):
+            types[name] = pattern
+
     of_sweep: dict[str, list[str]] = {}
     errors: list[PatternError] = []
     number = 0
@@ -126,13 +136,15 @@ def parse_patterns(
         for place, binding in enumerate(bindings):  # it grows where parameters have several values
             cursor.go_back(start)
             several = {name: value for name, value in binding.items() if len(_values_of(parameters[name])) > 1}
-            statement = _Statement(cursor, schema, {**parameters, **binding}, number, names, of_sweep, several)
+            bound = {**parameters, **binding}
+            statement = _Statement(cursor, schema, bound, number, names, types, of_sweep, several)
             try:
                 pattern = statement.parse()
             except PatternError as error:
                 errors += [*statement.errors, error]
                 cursor.skip_statement(start)
-                names.setdefault(statement.name)
+                if statement.name not in names:
+                    know(statement.name, None)
                 break
             swept = statement.scope.swept
             bindings += [dict(zip(swept, values, strict=True)) for values in product(*swept.values()) if swept]
@@ -141,7 +153,7 @@ def parse_patterns(
                     warn(warning, stacklevel=2)
                 if len(bindings) > 2:
                     continue
-            names[statement.name] = pattern
+            know(statement.name, pattern)
             patterns.append(pattern)
             if (doubt := contradiction_in(pattern, cursor.source)) is not None:
                 warn(doubt, stacklevel=2)
@@ -180,14 +192,14 @@ class _Statement:
         parameters: Mapping[str, Bound],
         number: int,
         names: Mapping[str, Pattern | None],
+        types: Mapping[str, Pattern | None],
         of_sweep: Mapping[str, Sequence[str]],
         sweep: Mapping[str, Value],
     ) -> None:
         self.cursor = cursor
         self.schema = schema
-        statements = _types_among(names, schema)
         swept = {name: many for name, many in of_sweep.items() if name not in (*(schema.types or ()), schema.base_type)}
-        self.scope = Scope(cursor.source, schema.referable, parameters, schema.timezone, statements, swept)
+        self.scope = Scope(cursor.source, schema.referable, parameters, schema.timezone, types, swept)
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names
@@ -530,15 +542,6 @@ class _Statement:
         if token.word == "STRATEGY":
             return "; a strategy stands behind WHERE, as in WHERE skip_till_next_match { a.x < b.x }"
         return did_you_mean(token.text, _CLAUSE_ORDER) if token.kind is Kind.WORD else ""
-
-
-def _types_among(names: Mapping[str, Pattern | None], schema: StreamSchema) -> Mapping[str, Pattern | None]:
-    """The written names of earlier statements that are types: those that are no types of the stream itself.
-
-    A statement that was refused is None: its name is known, and its attributes are not.
-    """
-    of_stream = {*(schema.types or ()), schema.base_type}
-    return {name: one for name, one in names.items() if name not in of_stream and (one is None or one.named)}
 
 
 def _values_of(bound: Bound) -> tuple[Value, ...]:

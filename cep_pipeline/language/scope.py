@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cep_pipeline.errors import PatternError
-from cep_pipeline.language.source import PatternWarning, SourceText, did_you_mean, did_you_mean_of
+from cep_pipeline.foreign_text import did_you_mean
+from cep_pipeline.language.source import PatternWarning, SourceText, did_you_mean_of
 from cep_pipeline.language.tokens import Token
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.expressions import Span, ValueType
@@ -85,7 +86,9 @@ class Scope:
     @property
     def composed(self) -> tuple[Pattern, ...]:
         """The earlier statements that are types of variables, in the order of the file."""
-        named = {name for operand in self.variables.values() for name in operand.types}
+        named = {name for operand in self.variables.values() for name in operand.types} & self.statements.keys()
+        if not named:
+            return ()
         return tuple(one for name, one in self.statements.items() if one is not None and name in named)
 
     def attributes_of(self, operand: EventOperand) -> Mapping[str, ValueType]:

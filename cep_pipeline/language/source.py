@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import cached_property
 
 from cep_pipeline.errors import PatternError
+from cep_pipeline.foreign_text import did_you_mean
 from cep_pipeline.patterns.expressions import Span
 
 EXCERPT_WIDTH = 100
@@ -78,14 +78,6 @@ def did_you_mean_of(word: str, choices: Iterable[str]) -> str:
 
 MOST_LISTED = 20
 """Choices that an error lists."""
-
-
-def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """`; did you mean 'price'?`, or nothing where no choice is near the word."""
-    names = list(choices)
-    by_upper = {name.upper(): name for name in reversed(names)}
-    near = get_close_matches(word, names, n=1) or get_close_matches(word.upper(), by_upper, n=1)
-    return f"; did you mean {by_upper.get(near[0], near[0])!r}?" if near else ""
 
 
 def _printable(line: str) -> str:

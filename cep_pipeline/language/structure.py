@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from cep_pipeline.errors import PatternError
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.foreign_text import did_you_mean, listed
 from cep_pipeline.language.scope import Scope
-from cep_pipeline.language.source import did_you_mean
 from cep_pipeline.language.tokens import Cursor, Kind, Token
 from cep_pipeline.patterns.expressions import Span
 from cep_pipeline.patterns.structure import (
@@ -182,14 +181,14 @@ class StructureParser:
             self._check_composed(token)
             return token
         if token.value in self.scope.of_sweep:
-            several = _some(self.scope.of_sweep[token.value])
+            several = listed(self.scope.of_sweep[token.value])
             raise self._error(
                 f"{token.value!r} has a pattern for each value of its parameters; name one: {several}", token
             )
         types = self.schema.types
         if types is not None and token.value not in types and token.value != self.schema.base_type:
             known = [*types, *([self.schema.base_type] if self.schema.base_type else []), *self.scope.statements]
-            hint = did_you_mean(token.value, known) or f"; the schema lists: {_some(known)}"
+            hint = did_you_mean(token.value, known) or f"; the schema lists: {listed(known)}"
             raise self._error(f"unknown type {token.value!r}{hint}", token)
         return token
 
@@ -230,13 +229,3 @@ class StructureParser:
 
     def _error(self, message: str, place: Token) -> PatternError:
         return self.cursor.error(message, place.span)
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first names of a list that may be long."""
-    return ", ".join(names[:_NAMES_SHOWN]) + (
-        f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    )
-
-
-_NAMES_SHOWN = 8

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cep_pipeline.errors import PatternError
-from cep_pipeline.language.source import SourceText, did_you_mean
+from cep_pipeline.foreign_text import did_you_mean
+from cep_pipeline.language.source import SourceText
 from cep_pipeline.patterns.expressions import Span
 
 # fmt: off

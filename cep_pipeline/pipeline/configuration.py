@@ -19,6 +19,7 @@ from pydantic import AfterValidator, ConfigDict, field_validator
 from cep_pipeline.compiled.object_code import read_cached, write_cached
 from cep_pipeline.documents import Document, checked, example_at, line_at, load_document, one_of, setting
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.guarded import MOST_DIGITS, read_text, without_collecting
 from cep_pipeline.planning.planners import BY_PLANNER
 from cep_pipeline.storage import keep_free, reach_object_stores
@@ -689,7 +690,7 @@ class Stream:
         for pattern_set in self.pattern_sets:
             if pattern_set.name == name:
                 return pattern_set
-        known = ", ".join(p.name for p in self.pattern_sets) or "none"
+        known = listed([p.name for p in self.pattern_sets]) or "none"
         raise InputError(f"stream {self.name!r} has no pattern set {name!r}; it has: {known}")
 
     def chosen_sets(self, name: str | None) -> tuple[PatternSet, ...]:
@@ -763,7 +764,7 @@ class Configuration:
         """Return the settings of a stream; where there is none of this name, an `InputError` lists the known ones."""
         settings = self.settings.streams.get(name)
         if settings is None:
-            raise InputError(f"{self.path}: no stream {name!r}; configured are {', '.join(self.settings.streams)}")
+            raise InputError(f"{self.path}: no stream {name!r}; configured are {listed(self.settings.streams)}")
         return settings
 
     def stream(self, name: str, *, data: str | Path | None = None) -> Stream:
@@ -902,7 +903,7 @@ def _check_names(limited: Iterable[str], patterns: Sequence[Pattern]) -> None:
     """Refuse limits of patterns that a set does not have: an InputError."""
     known = [pattern.name for pattern in patterns]
     if unknown := [name for name in limited if name not in known]:
-        raise InputError(f"limits: no pattern {', '.join(map(repr, unknown))}; the set has: {', '.join(known)}")
+        raise InputError(f"limits: no pattern {listed([*map(repr, unknown)])}; the set has: {listed(known)}")
 
 
 def _check_mechanism(name: str | None) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.foreign_text import html_table
+from cep_pipeline.foreign_text import html_table, listed
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.results import Matches
@@ -214,7 +214,7 @@ class PublishedStream:
             return known[0]
         if name is None or name not in known:
             asked = "which pattern set?" if name is None else f"no matches of a pattern set {name!r} are published;"
-            raise InputError(f"stream {self._tables.name}: {asked} there are: {', '.join(known) or 'none'}")
+            raise InputError(f"stream {self._tables.name}: {asked} there are: {listed(known) or 'none'}")
         return name
 
     def _repr_html_(self) -> str:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, StatisticsRequest, fresh_statistics, latest_day
 from cep_pipeline.pipeline.plan_checks import CurrentPlan, current_plan, decision_settings, log_decision
 from cep_pipeline.pipeline.plan_comparison import PlanComparison, compare, made_alike
@@ -33,7 +34,6 @@ from cep_pipeline.pipeline.plans import (
 )
 from cep_pipeline.pipeline.violations import REPLANNING, Violation
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.explain.text import listed
 from cep_pipeline.planning.multi_pattern.component_plans import connected
 from cep_pipeline.warehouse.records import Decision, PlanRecord
 
@@ -165,7 +165,7 @@ def _plan(
     names = [one.name for one in pattern_set.patterns]
     if unknown := set(asked.patterns) - set(names):
         raise InputError(
-            f"pattern set {pattern_set.name!r} has no pattern {', '.join(map(repr, sorted(unknown)))}; it has: "
+            f"pattern set {pattern_set.name!r} has no pattern {listed([*map(repr, sorted(unknown))])}; it has: "
             f"{listed(names)}"
         )
     if _goes_on(current.plan, pattern_set, asked):

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from cep_pipeline.errors import PlanError
-from cep_pipeline.foreign_text import html_table
+from cep_pipeline.foreign_text import html_table, listed
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import (
@@ -134,7 +134,7 @@ class Plan:
             The plan was not made for it.
         """
         if name not in self._by_name:
-            known = ", ".join(self._by_name) or "none"
+            known = listed(self._by_name) or "none"
             raise PlanError(
                 f"the plan {self.plan_id} has no pattern {name!r}; it has: {known}; plan these patterns again"
             )

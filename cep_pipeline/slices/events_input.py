@@ -11,6 +11,7 @@ import pyarrow as pa
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import in_step
 from cep_pipeline.expressions.columns import CLOCK_COLUMNS, TableColumns
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType, walk
@@ -63,8 +64,8 @@ def events_for(patterns: Iterable[Pattern], events: pa.Table, source: str = "eve
     missing = [name for name in declared if name not in events.column_names]
     if missing:
         raise InputError(
-            f"the {source} have no column {', '.join(map(repr, missing))}; they have "
-            f"{', '.join(events.column_names) or 'none'}; detect over events of the "
+            f"the {source} have no column {listed([*map(repr, missing)])}; they have "
+            f"{listed(events.column_names) or 'none'}; detect over events of the "
             "patterns' stream, as cep.read makes them"
         )
     columns = {name: _checked_column(events, name, kind, source) for name, kind in declared.items()}

@@ -49,6 +49,7 @@ from cep_pipeline.events.validate import (
     start_import,
     validate,
 )
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.storage import DataDirectory, remove_scratch
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
@@ -293,7 +294,7 @@ class _Ingestion:
             rejected = (rows for p in parsed for rows in p.rejected if (rows.day or first_day) == day)
             state.know(rejected=(*state.staged.rejected, *rejected))
             if dropped:
-                state.note(f"{file.name}: columns that the schema does not list are left out: {', '.join(dropped)}")
+                state.note(f"{file.name}: columns that the schema does not list are left out: {listed(dropped)}")
             if (back := clock_back.get(day)) is not None:
                 state.know(clock_back=state.staged.clock_back + back.rows)
                 state.note(back.said(file.name))
@@ -304,7 +305,7 @@ class _Ingestion:
         for state in self.days:
             if not state.missing:
                 continue
-            where = ", ".join(f"{self.data_root.rstrip('/')}/{path}" for path in state.missing)
+            where = listed([f"{self.data_root.rstrip('/')}/{path}" for path in state.missing])
             if self.schema.on_missing == "error":
                 raise InputError(
                     f"stream {self.schema.name!r}, day {state.day}: no file {where}; deliver it, or set on_missing: "
@@ -320,7 +321,7 @@ class _Ingestion:
                 continue
             if any(file.period.is_one_day for file in state.files):
                 continue
-            where = ", ".join(file.name for file in state.files)
+            where = listed([file.name for file in state.files])
             if self.schema.on_missing == "error":
                 raise InputError(
                     f"stream {self.schema.name!r}, day {state.day}: no row of this day in {where}; give a day that the "

@@ -495,9 +495,7 @@ def _copy_back(source: str, target: str, said: StoredCopy) -> None:
         fault = "is not there"
     if fault:
         remove_file(target)
-        raise _NotWhole(
-            f"{source}: a file of the backup {fault}; take another moment (--moment), or another backup"
-        )
+        raise _NotWhole(f"{source}: a file of the backup {fault}; take another moment (--moment), or another backup")
 
 
 def refuse_data(location: str, catalog: str | URL) -> None:

@@ -94,11 +94,11 @@ class Lease:
     ) -> None:
         try:
             self.release()
-        except CepError:
+        except CepError as second:
             if error is None:
                 raise
             # The first error is the one to show; the row that stays behind runs out by itself.
-            logger.warning("the lease of %s %s could not be released", self.stream, self.unit, exc_info=True)
+            logger.warning("the lease of %s %s could not be released: %s", self.stream, self.unit, second)
 
     def release(self) -> None:
         """Give the lease up; nothing happens where it is lost or released already."""

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
+from cep_pipeline.events.timestamps import moved
 from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
 from cep_pipeline.storage import id_texts, open_parquet, place_of_id, read_data_file, read_group, rows_of
 
@@ -205,22 +206,22 @@ def explain_match(
         return why_match(pattern, events_of(tables, match), match, timezone=timezone)  # no rule asks for other events
     whole = with_composed([pattern])
     widths = [one.window.time_us for one in whole]
-    room = max(timedelta(days=1) if us is None else timedelta(microseconds=min(us, _LONGEST_US)) for us in widths)
-    first, last = opened_match(tables, match)["start_ts"] - room, match["end_ts"] + room
+    room = max(_DAY if us is None else timedelta(microseconds=min(us, _LONGEST_US)) for us in widths)
+    first, last = moved(opened_match(tables, match)["start_ts"], -room), moved(match["end_ts"], room)
     names = set(columns_needed(whole))
     columns = pa.schema([field for field in tables.events_schema if field.name in names])
     inside: dict[str, pa.Table] = {}
     for one in whole[:-1]:
         # They became final on the day of their last event or later, and on no later day than what composes them.
         found = tables.read_matches(
-            match["pattern_set"], first.date() - timedelta(days=1), match["final_day"], pattern=one.name
+            match["pattern_set"], moved(first, -_DAY).date(), match["final_day"], pattern=one.name
         )
         ended = pc.and_(pc.greater_equal(found["end_ts"], first), pc.less_equal(found["end_ts"], last))
         inside[one.name] = with_typed_returns(one, found.filter(ended))
     return why_match(pattern, events_between(tables, columns, first, last), match, inside, timezone=timezone)
 
 
-_LONGEST_US = 400 * 86_400_000_000
+_LONGEST_US, _DAY = 400 * 86_400_000_000, timedelta(days=1)
 
 
 def events_between(
@@ -230,7 +231,7 @@ def events_between(
     within = (pc.field("timestamp") >= first) & (pc.field("timestamp") <= last)
     chosen = within if chosen is None else within & chosen
     # Days are those of the stream's clocks, which no time zone moves by more than one day.
-    files = tables.events_files(first.date() - timedelta(days=1), last.date() + timedelta(days=1))
+    files = tables.events_files(moved(first, -_DAY).date(), moved(last, _DAY).date())
     begin, end = ((at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for at in (first, last))
     parts = [
         read_data_file(file.path, schema, chosen) for file in files if file.first[0] <= end and file.last[0] >= begin

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.lazy_names import late_module
 from cep_pipeline.storage import damage_errors, former_names, with_former_names
 from cep_pipeline.warehouse.records import EventsFile
@@ -144,7 +145,7 @@ class PublishedTable:
             if former and not olds and not there:
                 raise InputError(
                     f"{said}, and the published {layout.name} have no such column; there are: "
-                    f"{', '.join(published.names)}. Correct `was` in the stream schema, or leave it out for a new "
+                    f"{listed(published.names)}. Correct `was` in the stream schema, or leave it out for a new "
                     "attribute"
                 )
             if olds and len(olds) + there > 1:

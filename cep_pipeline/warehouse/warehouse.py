@@ -20,6 +20,7 @@ from cep_pipeline.storage import (
     make_directory,
     open_filesystem,
     reach_object_stores,
+    storage_errors,
     stored_files,
     with_former_names,
 )
@@ -259,7 +260,8 @@ def _addresses(location: str | Path, catalog_uri: str | URL | None) -> tuple[str
     """Return the absolute location of a warehouse, and the address of its catalog."""
     place = absolute_place(location)
     if "://" not in place:
-        return place, catalog_uri or _sqlite_url(place)
+        with storage_errors(f"opening the warehouse {place}"):
+            return place, catalog_uri or _sqlite_url(place)
     if catalog_uri is None:
         raise InputError(
             f"warehouse {place}: on an object store the catalog needs a database of its own; "

@@ -389,6 +389,35 @@ def test_a_configuration_with_a_slip(tmp_path: Path, right: str, wrong: str, wor
     assert_refused(cep("status", folder=tmp_path), 2, "pipeline.yaml:", words)
 
 
+def test_of_very_many_unknown_settings_the_first_ones_are_told(tmp_path: Path) -> None:
+    settings = "".join(f"setting_{number}: 1\n" for number in range(5_000))
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE + settings)
+    done = cep("status", folder=tmp_path)
+    assert_refused(done, 2, "setting_19: unknown setting; known are", "pipeline.yaml: … and 4,980 more")
+    assert "setting_20" not in done.error and len(done.error) <= 10_100
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [("x" * 5_000, "too long"), ("/x" * 5_000, "too long"), ("caf\udce9", "CEP_PLACE is not valid UTF-8: caf\\udce9")],
+)
+def test_a_variable_of_the_environment_that_names_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, words: str
+) -> None:
+    monkeypatch.setenv("CEP_PLACE", variable)
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE + "warehouse: {location: '${CEP_PLACE}'}\n")
+    done = cep("status", folder=tmp_path)
+    assert_refused(done, 2, words)
+    assert "fault of the program" not in done.error and len(done.error) < 1_000
+
+
+@pytest.mark.parametrize("command", [("status", "--config"), ("init",), ("run", "--data")])
+def test_a_name_that_no_file_can_have(project: Project, command: tuple[str, ...]) -> None:
+    done = cep(*command, "x" * 5_000, folder=project.folder)
+    assert_refused(done, 2, "too long")
+    assert len(done.error) < 1_000
+
+
 @pytest.mark.parametrize("error", [KeyError("x\x1b[2J"), RecursionError("too deep"), ValueError("9" * 5000)])
 def test_a_fault_of_the_program_is_one_line_and_a_log(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

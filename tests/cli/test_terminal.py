@@ -6,6 +6,7 @@ import re
 
 import pytest
 from rich.table import Table
+from rich.text import Text
 
 from cep_pipeline.cli.terminal import Terminal
 
@@ -34,6 +35,17 @@ def test_a_table_is_whole_at_any_width(width: int) -> None:
     assert "…" not in "".join(lines)
     assert {word for row in ROWS for cell in row for word in cell.split()} <= set(words)
     assert lines[0].strip() == "runs"
+
+
+@pytest.mark.parametrize("cell", ["x" * 20_000_000, "one word " * 1_000_000, Text("x" * 20_000_000, "red")])
+def test_of_a_long_cell_the_ends_are_shown(cell: str | Text) -> None:
+    shown = Table("symbol", "price")
+    shown.add_row(cell, "1.5")
+    console = Terminal(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(shown)
+    assert len(captured.get()) < 10_000
+    assert "characters left out" in " ".join(captured.get().split()) and "1.5" in captured.get()
 
 
 def test_a_wide_terminal_gets_lines_and_a_narrow_one_gets_blocks() -> None:

@@ -97,9 +97,12 @@ def test_a_scheduled_run_is_for_the_day_that_just_ended(dags: dict[str, Any]) ->
 
 
 def context(
-    day: str | None = None, partition: str | None = None, logical_date: datetime | None = None
+    day: str | None = None,
+    partition: str | None = None,
+    logical_date: datetime | None = None,
+    run_type: str = "manual",
 ) -> dict[str, Any]:
-    run = SimpleNamespace(partition_key=partition, logical_date=logical_date)
+    run = SimpleNamespace(partition_key=partition, logical_date=logical_date, run_type=run_type)
     return {"params": {"day": day, "pattern_set": None}, "dag_run": run, "run_id": "manual__1"}
 
 
@@ -110,7 +113,8 @@ MIDNIGHT_UTC = datetime(2013, 10, 9, 0, 0, tzinfo=UTC)
     ("given", "timezone", "expected"),
     [
         ({"day": "2013-10-07"}, "UTC", date(2013, 10, 7)),
-        ({"day": "2013-10-07", "partition": "2013-10-08", "logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 7)),
+        ({"day": "2013-10-07", "logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 7)),
+        ({"day": "2013-10-08", "partition": "2013-10-08", "logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 8)),
         ({"partition": "2013-10-08", "logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 8)),
         ({"logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 9)),
         ({"logical_date": MIDNIGHT_UTC}, "America/New_York", date(2013, 10, 8)),
@@ -132,6 +136,23 @@ def test_a_run_without_a_day_fails_for_good(airflow_home: Path, given: dict[str,
 
     with pytest.raises(AirflowFailException, match="2013-10-07"):
         business_day(context(**given), "UTC")
+
+
+@pytest.mark.parametrize(
+    ("given", "own"),
+    [
+        ({"partition": "2013-10-08", "logical_date": MIDNIGHT_UTC}, "2013-10-08"),
+        ({"logical_date": MIDNIGHT_UTC, "run_type": "backfill"}, "2013-10-09"),
+    ],
+)
+def test_a_backfill_whose_parameter_names_another_day_fails_for_good(
+    airflow_home: Path, given: dict[str, Any], own: str
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+    from cep_tasks import business_day
+
+    with pytest.raises(AirflowFailException, match=f"{own}.*2013-10-11: leave `day` empty in a backfill"):
+        business_day(context(day="2013-10-11", **given), "UTC")
 
 
 def test_wrong_input_and_failed_data_are_not_retried(airflow_home: Path) -> None:

@@ -592,7 +592,7 @@ def test_a_pipeline_that_cannot_be_read_is_explained(
 ) -> None:
     monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
     answer = viewer.get("/cep/")
-    assert answer.status_code == 500
+    assert answer.status_code == 422
     assert "pipeline.yaml" in answer.text
 
 
@@ -650,8 +650,12 @@ def test_matches_are_chosen_and_downloaded_as_they_are_chosen(viewer: Any, confi
     assert f"{len(published):,} matches" in text(viewer.get(f"/cep/matches?{chosen}").text)
     found = pq.read_table(pa.BufferReader(viewer.get(f"/cep/download?{chosen}").content))
     assert found["match_id"].to_pylist() == published
-    rows = pa_csv.read_csv(pa.BufferReader(viewer.get(f"/cep/download?{chosen}&format=csv").content))
+    sent = viewer.get(f"/cep/download?{chosen}&format=csv")
+    rows = pa_csv.read_csv(pa.BufferReader(sent.content))
     assert rows.num_rows == len(published) > 50
+    assert rows["match_id"].to_pylist() == list(map(str, published))
+    assert sent.headers["Content-Disposition"] == 'attachment; filename="generated_trades_2025-01-06.csv"'
+    assert "Content-Length" not in sent.headers, "it is sent as it is made"
     listed: list[str] = []
     address: str | None = f"/cep/matches?{chosen}"
     while address is not None:
@@ -664,8 +668,12 @@ def test_matches_are_chosen_and_downloaded_as_they_are_chosen(viewer: Any, confi
     last = datetime(2025, 1, 6, 14, 30, 10, tzinfo=UTC)
     rows_by_end = tables.read_matches("market", day, day, pattern=pattern)["end_ts"].to_pylist()
     assert 0 < early.num_rows == sum(end < last for end in rows_by_end) < len(published)
-    for wrong in ("start=10:00&end=09:00", "start=25:00", "day=2025-13-01", "pattern_set=" + "x" * 300):
+    slips = ("start=10:00&end=09:00", "start=25:00", "day=2025-13-01", "after=-1.0.0", "pattern_set=" + "x" * 300)
+    ends = ("day=9999-12-31", "day=0001-01-01&end=00:00", "day=9999-12-31&start=09:30")
+    for wrong in (*slips, *ends):
         assert viewer.get(f"/cep/matches?{REAL}&{wrong}").status_code == 422, wrong
+    for day_without in ("9999-12-30", "0001-01-02"):
+        assert "0 matches" in text(viewer.get(f"/cep/matches?{REAL}&day={day_without}&start=00:00").text)
     assert viewer.get(f"/cep/matches?{REAL}&pattern_set=none").status_code == 404
     assert viewer.get(f"/cep/match?{REAL}&pattern_set=market&day={day}&match_id=none").status_code == 404
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cep_pipeline.errors import InputError
 from cep_pipeline.events import csv_rows
 from cep_pipeline.events.clock import found_in
-from cep_pipeline.events.csv_rows import CsvReader, TextPart, sure_start, survey_text
+from cep_pipeline.events.csv_rows import CsvReader, TextPart, split_lines, sure_start, survey_text
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.inference import infer_schema
 from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file, read_run
@@ -152,6 +152,40 @@ def test_a_missing_column_is_named_with_what_is_there(tmp_path: Path, schema: St
 def test_a_column_that_is_there_twice_is_refused(tmp_path: Path, schema: StreamSchema) -> None:
     with pytest.raises(InputError, match="'price' is there 2 times"):
         read_csv(write(tmp_path, "symbol,timestamp,price,price,size\n"), schema)
+
+
+@pytest.mark.parametrize("read", ["price", "cost"])
+def test_a_header_of_very_many_columns_is_read_or_told_in_short(tmp_path: Path, read: str) -> None:
+    schema = trades(tmp_path, attributes={"symbol": "string", "price": {"type": "float64", "column": read}}, derived={})
+    others = [f"c{number}" for number in range(100_000)]
+    text = ",".join(["symbol", "timestamp", "price", *others]) + "\nSPY,2013-10-07 10:00:00,1.5" + "," * len(others)
+    if read == "price":
+        table, reasons, _ = read_csv(write(tmp_path, text), schema)
+        assert (table.column("price").to_pylist(), reasons) == ([1.5], {})
+    else:
+        with pytest.raises(InputError, match=r"'cost' is missing; .*'c16' … and 99,983 more\. If the") as caught:
+            read_csv(write(tmp_path, text), schema)
+        assert len(str(caught.value)) < 1_000
+
+
+def test_lines_without_anything_take_no_more_memory_than_others(
+    tmp_path: Path, schema: StreamSchema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = []
+
+    def split(text: bytes, delimiter: str, quote: str) -> csv_rows.Lines:
+        lines = split_lines(text, delimiter, quote)
+        most.append(len(lines.starts))
+        return lines
+
+    monkeypatch.setattr(csv_rows, "_DENSE_LINES", 1_000)
+    monkeypatch.setattr(csv_rows, "split_lines", split)
+    table, reasons, _ = read_csv(
+        write(tmp_path, "\n" * 7 + HEADER + "\n" * 50_000 + GOOD + "oops\n\r\n" + GOOD), schema
+    )
+    assert lines_of(table) == [50_009, 50_012]
+    assert list(reasons) == [50_010]
+    assert max(most) <= 1_000
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", HEADER, HEADER.strip(), "\ufeff" + HEADER])

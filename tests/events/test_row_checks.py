@@ -4,12 +4,15 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.events.erasure import Erasure
-from cep_pipeline.events.raw_files import Period
-from cep_pipeline.events.row_checks import day_of
-from tests.events.raw import HEADER, read_csv, trades
+from cep_pipeline.events.raw_files import UNBOUNDED, Period
+from cep_pipeline.events.readers import open_rows
+from cep_pipeline.events.row_checks import check_rows, day_of
+from tests.events.raw import HEADER, read_csv, source_file, trades
 
 DAY = Period(date(2013, 3, 10), date(2013, 3, 10))
 
@@ -71,6 +74,39 @@ def test_floats_that_are_no_number_are_values(tmp_path: Path, text: str) -> None
     path.write_text(HEADER + f"SPY,2013-03-10 00:00:00,{text},1\n")
     table, reasons, _ = read_csv(path, trades(tmp_path))
     assert (table.column("price").null_count, reasons) == (0, {})
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(("longest", "accepted"), [(None, [2, 3]), (100_000, [2, 3, 4]), (5, [2])])
+def test_a_value_of_text_that_is_too_long_rejects_its_row(
+    tmp_path: Path, ending: str, longest: int | None, accepted: list[int]
+) -> None:
+    source = {"format": ending, "path": "{day:%Y-%m-%d}"} | ({} if longest is None else {"longest_value": longest})
+    schema = trades(tmp_path, source=source, derived={}, timestamp={"column": "timestamp", "format": "epoch_s"})
+    rows = [
+        ["SPY", 1, 1.5, 1],
+        ["é" * (2**15), 2, 1.5, 1],
+        ["é" * (2**15) + "x", 3, 1.5, 1],
+        ["y" * 2_000_000, 4, 1.5, 1],
+    ]
+    if ending == "csv":
+        path = tmp_path / "trades.csv"
+        path.write_text(HEADER + "".join(",".join(map(str, row)) + "\n" for row in rows))
+        table, reasons, raw = read_csv(path, schema)
+    else:
+        columns = {name: [row[at] for row in rows] for at, name in enumerate(HEADER.strip().split(","))}
+        pq.write_table(pa.table(columns), tmp_path / "trades.parquet")
+        with open_rows(source_file(tmp_path / "trades.parquet"), schema.source) as blocks:
+            checked = [check_rows(block, schema, UNBOUNDED, "trades.parquet") for block in blocks]
+        table = pa.concat_tables([block.events for block in checked])
+        reasons = {row.line + 1: row.reason for block in checked for row in block.rejected}
+        raw = {row.line + 1: row.raw for block in checked for row in block.rejected}
+    lines = table.column("_line").to_pylist()
+    assert [line + (ending == "parquet") for line in lines] == accepted
+    assert set(reasons) == {2, 3, 4, 5}.difference(accepted)
+    said = f"has 2,000,000 bytes, more than source.longest_value, {longest or 65_536:,}"
+    assert reasons[5].startswith("column 'symbol': 'yyyyy") and reasons[5].endswith(said)
+    assert max(map(len, [*reasons.values(), *raw.values()])) <= 10_000 and "characters left out" in raw[5]
 
 
 def test_erased_rows_are_left_out_without_a_trace(tmp_path: Path) -> None:

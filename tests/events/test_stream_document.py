@@ -163,6 +163,7 @@ def test_the_digest_changes_with_what_events_follow_from(tmp_path: Path) -> None
         {"key": ["symbol"]},
         {"derived": None},
         {"source": {**SOURCE, "delimiter": ";"}},
+        {"source": {**SOURCE, "longest_value": 1_000}},
         {"attributes": {**ATTRIBUTES, "size": "float64"}},
     ):
         assert trades(tmp_path, **changes).digest != digest

@@ -133,6 +133,17 @@ def test_years_beyond_a_date_are_unreadable() -> None:
     assert read.unreadable.tolist() == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("day", "zone"), [(date.max, "UTC"), (date(9999, 12, 30), "America/New_York"), (date.min, "Asia/Tokyo")]
+)
+def test_a_day_at_an_end_of_the_calendar_has_no_bounds(day: date, zone: str) -> None:
+    if day == date(9999, 12, 30):
+        assert day_bounds(day, zone)[1] - day_bounds(day, zone)[0] == 86_400_000_000
+    else:
+        with pytest.raises(InputError, match=f"{day} is at an end of the calendar"):
+            day_bounds(day, zone)
+
+
 def test_day_bounds_follow_the_clock_changes() -> None:
     hour = 3_600_000_000
     spring, autumn = (day_bounds(day, NEW_YORK) for day in (date(2013, 3, 10), date(2013, 11, 3)))

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sql
 
-from cep_pipeline.errors import BusyError, InputError
+from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.warehouse.database import LEASES
 from cep_pipeline.warehouse.records import RunRecord
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -168,6 +168,23 @@ def test_a_take_over_between_check_and_commit_stops_the_commit(tmp_path: Path, m
         publish_events(tables, MONDAY, paths, lease=slow, fingerprint=fingerprint_of(tables, MONDAY, 2), carry_out={})
     assert tables.read_events().column("price").to_pylist() == [1.0]
     assert tables.days()[0].run_id == "run"
+
+
+def test_of_a_lease_that_cannot_be_released_beside_an_error_one_line_tells(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise CepError("the disk is full")
+
+    with (
+        pytest.raises(BusyError, match="the first error"),
+        Warehouse.open(tmp_path).lease("trades", "day:2013-10-07", run_id="first") as lease,
+    ):
+        monkeypatch.setattr(lease, "release", full)
+        raise BusyError("the first error")
+    (record,) = caplog.records
+    assert "lease of trades day:2013-10-07 could not be released: the disk is full" in record.getMessage()
+    assert record.exc_info is None
 
 
 def test_a_lease_needs_a_run(tmp_path: Path) -> None:

@@ -129,18 +129,23 @@ def _side(
         pair = (first, second) if low else (second, first)
         return (order[pair[0]], order[pair[1]]) in clause.precedence
 
+    def nearest_of(levels: Sequence[int]) -> list[int]:
+        """The levels that are ordered before none of these; in a sequence the first one that is asked says so."""
+        asked = levels[::-1] if low else levels
+        return [one for one in levels if not any(before(one, nearer) for nearer in asked)]
+
     # Under TIES ANY events of one time may be ordered against their positions.
     loose = reach.clock is BoundUnit.POSITION and not before_is_earlier(ties)
     ordered = [other for other in earlier if before(other, level)]
     if ordered:
         # The nearest ones suffice; and whatever is after one of them lies in the window on this side.
-        nearest = [other for other in ordered if not any(before(other, nearer) for nearer in ordered)]
+        nearest = nearest_of(ordered)
         by_rows, delta = order_bound(ties, after=low)
         for other in nearest:
             yield Bound(other, low, BoundUnit.ROW if by_rows else BoundUnit.TIME, delta)
     if not ordered or (loose and not clause.by_name[order[level]].negated):
         # Of two events that are ordered, the window reaches less far from the nearer one.
-        nearest = [other for other in earlier if loose or not any(before(other, nearer) for nearer in earlier)]
+        nearest = list(earlier) if loose else nearest_of(earlier)
         delta = -reach.size if low else reach.size + 1
         for other in nearest:
             yield Bound(other, low, reach.clock, delta, reach.partition_by)

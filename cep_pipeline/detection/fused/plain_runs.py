@@ -88,6 +88,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import write_counts_before
 from cep_pipeline.slices.views import (
     CLOCK_LIMIT,
+    MOST_CLAUSES,
     EventLeaf,
     ManyLeaves,
     View,
@@ -1334,6 +1335,22 @@ def _plain_runs(patterns: Sequence[Pattern], orders: Sequence[Orders], *, from_s
     return made
 
 
+def _parts_of(patterns: Sequence[Pattern]) -> Iterator[slice]:
+    """Parts of so few clauses that what is learnt of them is remembered until they are run."""
+    begin = clauses = 0
+    for place, pattern in enumerate(patterns):
+        clauses += len(pattern.clauses)
+        if clauses > _MOST_TOGETHER and place > begin:
+            yield slice(begin, place)
+            begin, clauses = place, len(pattern.clauses)
+    yield slice(begin, len(patterns))
+
+
+_MOST_TOGETHER = MOST_CLAUSES // 4
+_MOST_ROUNDS = 10
+"""Times that runs are put together anew, at most: what is learnt of too many clauses is forgotten again."""
+
+
 def find_at_once(
     patterns: Sequence[Pattern],
     orders: Sequence[Orders],
@@ -1347,9 +1364,14 @@ def find_at_once(
     if counters.wanted and shared_work_of(events) is not None:  # another pattern's node may have counted the work
         return [None] * len(patterns)
     at_all = counted and not counters.wanted
-    found, from_start = None, events.rows_in(owned)[0] == 0
-    while found is None:
-        found = _plain_runs(patterns, orders, from_start=from_start, counted=at_all).over(events, owned, counters)
+    from_start = events.rows_in(owned)[0] == 0
+    found: list[FoundAtOnce | None] = []
+    for some in _parts_of(patterns):
+        part, rounds = None, 0
+        while part is None and rounds < _MOST_ROUNDS:
+            runs = _plain_runs(patterns[some], orders[some], from_start=from_start, counted=at_all)
+            part, rounds = runs.over(events, owned, counters), rounds + 1
+        found += [None] * len(patterns[some]) if part is None else part
     if counters.wanted and counted:  # lists that are only counted have other counts here
         found = [None if any(map(has_kleene, one.clauses)) else own for one, own in zip(patterns, found, strict=True)]
     return found

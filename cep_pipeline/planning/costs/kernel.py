@@ -245,9 +245,8 @@ def _of_singles(clause: ClauseStatistics, statistics: ClauseStatistics, factor: 
 
 def edges(statistics: ClauseStatistics, positions: Sequence[int]) -> list[int]:
     """The variables of a set after which none of it is ordered, and those before which none is; some are both."""
-    before = statistics.precedence
-    inside = set(positions)
-    last = [one for one in positions if not any((one, other) in before for other in inside)]
+    before, inside = statistics.precedence, sorted(positions)  # of a sequence the first one that is asked says yes
+    last = [one for one in positions if not any((one, other) in before for other in reversed(inside))]
     return last + [one for one in positions if not any((other, one) in before for other in inside)]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import repeat
 
 from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import SHARINGS, PatternPlan, Sharing, WorkloadSearch
 from cep_pipeline.planning.multi_pattern.costs import shared_cost, workload_plan
@@ -210,7 +211,7 @@ def _again(members: Sequence[Member], start: Plan | None, only: Collection[str] 
         return None
     unknown = set(only) - {member.pattern.name for member in members}
     if unknown:
-        raise PlanError(f"there is no pattern {', '.join(map(repr, sorted(unknown)))} to plan again")
+        raise PlanError(f"there is no pattern {listed([*map(repr, sorted(unknown))])} to plan again")
     if start is None:
         raise PlanError("to plan some patterns again the plan of the others is needed: give it as the start")
     return {member.id for member in members if member.pattern.name in only}

@@ -28,6 +28,7 @@ from cep_pipeline.detection.limits import Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import FoundAtOnce, Owned
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices import views
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from tests.detection.fused.running import boundaries_of, expected, found, pattern_of, prepare, written_orders
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements
@@ -420,6 +421,19 @@ def test_what_is_kept_of_patterns_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
             detect(patterns, pa.table(table), own_order_plan(patterns))
         assert sum(len(one.patterns) for one in plain_runs._known.values()) <= 5
     assert plain_runs._known
+
+
+@pytest.mark.parametrize("together", [2, 1_000])
+def test_more_patterns_than_are_remembered_are_run_all_the_same(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    monkeypatch.setattr(views, "MOST_CLAUSES", 4)
+    monkeypatch.setattr(plain_runs, "_MOST_TOGETHER", together)
+    patterns = many([f"PATTERN SEQ(A a, B b) WHERE a.x + {number} < b.x + 5 WITHIN 9 us" for number in range(12)])
+    table = events_table(stream(4))
+    counted = detect(patterns, table, own_order_plan(patterns), output="count")
+    assert {name: int(own["count"][0].as_py()) for name, own in counted.items()} == {
+        pattern.name: len(expected(pattern, table)) for pattern in patterns
+    }
+    assert max(int(own["count"][0].as_py()) for own in counted.values()) > 20
 
 
 def test_threads_run_the_same_patterns_over_streams_of_their_own() -> None:
