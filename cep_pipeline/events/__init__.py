@@ -8,7 +8,7 @@ A raw row goes through these modules, in this order:
    `clock` notes where the clock of a file goes back, and decides about the hour that comes twice;
 3. `merge`: the runs of a day become ranges of time in stream order, without repeated keys;
 4. `validate`: the day as a whole meets the expectations of the schema, or is refused; it is a `staged_day` then;
-5. `finish`: derived attributes (`derived`), seq and day are added, and the files of the day are written.
+5. `merge` again: derived attributes (`derived`), seq and day are added, and the files of the day are written.
 
 These functions know neither Spark nor the warehouse: `spark.ingestion` distributes them. `event_files` does the same in
 memory, for commands that look at files. `schema` and `source` say what a stream is, `stream_document` reads them from

@@ -1,4 +1,8 @@
-"""The second stage of ingestion: the runs of a day are merged, and rows with a repeated key are rejected."""
+"""The stages of ingestion behind parsing: runs are merged, and become the files that are published.
+
+`MergeTask`: the runs of a day become ranges of time in stream order, and rows with a repeated key are rejected. Between
+the two the day is validated as a whole. `FinishTask` and `QuarantineTask`: ranges and rejected rows become files.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.derived import Carry, last_values
+from cep_pipeline.events.columns import DAY, QUARANTINE_SCHEMA, SEQ, SEQ_PER_DAY, TIMESTAMP, events_columns
+from cep_pipeline.events.derived import Carry, derive, last_values
 from cep_pipeline.events.parse import RejectedRows, SortedRun, in_order, read_run, write_rejected, write_run
 from cep_pipeline.events.raw_rows import RejectedRow
 from cep_pipeline.events.row_checks import FINER, LINE
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import INSTANT
+from cep_pipeline.events.type_spells import footer_of
 from cep_pipeline.events.validate import Figures, figures_of
-from cep_pipeline.storage import DataDirectory
+from cep_pipeline.storage import DataDirectory, write_data_file
 
 RANGE_ROWS = 1_000_000
 """Events of a day that one task merges, about."""
@@ -208,3 +213,51 @@ def _between(begin_us: int | None, end_us: int | None) -> pc.Expression | None:
         before = pc.field(TIMESTAMP) < pa.scalar(end_us, pa.int64()).cast(INSTANT)
         expression = before if expression is None else expression & before
     return expression
+
+
+# -- finishing: ranges and rejected rows become the files that are published -------------------------------------------
+
+
+@dataclass(frozen=True)
+class FinishTask:
+    """Write a settled range as a file of published events.
+
+    Before it are `first_position` events of the day, and the last values in `carry_in`.
+    """
+
+    schema: StreamSchema
+    settled: EventRange
+    first_position: int
+    carry_in: Carry
+    directory: DataDirectory
+
+
+def finish_range(task: FinishTask, number: int, attempt: int) -> str:
+    """Run a `FinishTask`: add derived attributes, seq and day, and write the file; returns its path."""
+    events = derive(read_run(task.settled.path), task.schema, task.carry_in)
+    day = task.settled.day
+    first_seq = day.toordinal() * SEQ_PER_DAY + task.first_position
+    seq = pa.array(np.arange(first_seq, first_seq + events.num_rows, dtype=np.int64))
+    days = pa.repeat(pa.scalar(day, pa.date32()), events.num_rows)
+    events = events.append_column(SEQ, seq).append_column(DAY, days)
+    footer = footer_of(events, task.schema.type_attribute)
+    return write_data_file(task.directory.file(number, attempt), events, events_columns(task.schema), footer)
+
+
+@dataclass(frozen=True)
+class QuarantineTask:
+    """Write the rejected rows of a day, by file and line, as one file of the quarantine."""
+
+    day: date
+    rejected: tuple[RejectedRows, ...]
+    directory: DataDirectory
+
+
+def write_quarantine(task: QuarantineTask, number: int, attempt: int) -> str:
+    """Run a `QuarantineTask`; returns the file's path."""
+    table = pa.concat_tables([read_run(rows.path) for rows in task.rejected]).sort_by(
+        [("file", "ascending"), ("line", "ascending")]
+    )
+    days = pa.repeat(pa.scalar(task.day, pa.date32()), table.num_rows)
+    table = table.set_column(table.schema.get_field_index(DAY), DAY, days)
+    return write_data_file(task.directory.file(number, attempt), table, QUARANTINE_SCHEMA)

@@ -7,7 +7,7 @@ Four stages, each distributed by Spark but for the judgement of the validation:
 2. merge: the runs of a day are merged, where there are several or a key is declared (`events.merge`);
 3. validate: what the tasks before have counted is added up and judged, on the driver (`events.validate`); the day is a
    `StagedDay` then;
-4. finish: derived attributes, seq and day are added, and the files are written (`events.finish`).
+4. finish: derived attributes, seq and day are added, and the files are written (`events.merge`).
 
 A day's last values, which the next day carries in, are known after the merge: so the days are finished in parallel
 although each depends on the one before.
@@ -34,8 +34,18 @@ from cep_pipeline.events.clock import SeenHours, found_in, second_pass
 from cep_pipeline.events.csv_rows import PART_BYTES, Survey, Surveyed, survey_text
 from cep_pipeline.events.derived import Carry, carry_lengths
 from cep_pipeline.events.erasure import erased_from
-from cep_pipeline.events.finish import FinishTask, QuarantineTask, finish_range, write_quarantine
-from cep_pipeline.events.merge import RANGE_ROWS, EventRange, MergeTask, TiedFiles, merge_runs, merge_tasks
+from cep_pipeline.events.merge import (
+    RANGE_ROWS,
+    EventRange,
+    FinishTask,
+    MergeTask,
+    QuarantineTask,
+    TiedFiles,
+    finish_range,
+    merge_runs,
+    merge_tasks,
+    write_quarantine,
+)
 from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, SortedRun, parse_file
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
 from cep_pipeline.events.raw_rows import FilePart

@@ -199,9 +199,10 @@ class Database:
         self.url, self.engine = _reached(uri)
         self.read_only = _is_read_only(self.url)
         self.name = self.url.render_as_string(hide_password=True)
-        if self.url.get_backend_name() == "sqlite" and not self.read_only and self.url.database:
+        file = Path(self.url.database or "") if self.url.get_backend_name() == "sqlite" else None
+        if file is not None and not file.exists():
             with suppress(OSError):  # SQLite says why it cannot be made
-                Path(self.url.database).touch(PRIVATE_FILE, exist_ok=True)
+                file.touch(PRIVATE_FILE)
         self.clocks_differ = False
         self._check_settings(location)
 
