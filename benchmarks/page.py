@@ -316,8 +316,8 @@ def _switches(run: _Run) -> list[str]:
     return [
         "## Switches of plans\n\n"
         "Tries (events that are tested on partial matches) of a plan that stays, of the loop with a switch for any "
-        "gain, and of its default rule; and the last ones relative to the fewer of the others. They are the same on any "
-        "machine: the loop's clock stands still, so that to begin a run of detection costs nothing.\n\n"
+        "gain, and of its default rule; and the last ones relative to the fewer of the others. They do not depend on "
+        "the machine: the loop's clock stands still, so that to begin a run of detection costs nothing.\n\n"
         + switches_table([*measure_switches(CASES, run.progress)])
     ]
 
