@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 COLUMNS = (SpinnerColumn(), Description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 KERNEL_COSTS, CHOICE, CORNERS = "kernel-costs", "choice", "corners"
-WORKLOAD, SKIPPING, SCALE = "workload", "skipping", "scale"
-ON_DEMAND = KERNEL_COSTS, CHOICE, CORNERS, WORKLOAD, SKIPPING, SCALE
+WORKLOAD, SKIPPING, SWITCHES, SCALE = "workload", "skipping", "switches", "scale"
+ON_DEMAND = KERNEL_COSTS, CHOICE, CORNERS, WORKLOAD, SKIPPING, SWITCHES, SCALE
 WORKLOADS = ("trades", "traffic")
 
 
@@ -134,6 +134,8 @@ def bench(
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
                   is a project in a folder, on which the other commands work with --config
       skipping    only when asked for: how little of 63 days detection reads for patterns of rare types
+      switches    only when asked for, in some minutes: the work of adaptive detection by its default rule for switches,
+                  beside a plan that stays and a switch for any gain, in tries, which are the same on any machine
       scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000
                   patterns and 1 to 100 streams, each from raw files to matches, with time and memory, and what a day
                   of 10^12 events would take. Stopped, it goes on where it was

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 """The benchmarks that run by default, in the order of the page."""
 KERNEL_COSTS, CHOICE, CORNERS = "kernel-costs", "choice", "corners"
-WORKLOAD, SKIPPING, SCALE = "workload", "skipping", "scale"
+WORKLOAD, SKIPPING, SWITCHES, SCALE = "workload", "skipping", "switches", "scale"
 """The benchmarks that run only when they are asked for."""
 
 
@@ -30,7 +30,7 @@ WORKLOAD, SKIPPING, SCALE = "workload", "skipping", "scale"
 class Settings:
     """The choice of what is measured.
 
-    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `CHOICE`, `CORNERS`, `WORKLOAD`, `SKIPPING` or `SCALE`.
+    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `CHOICE`, `CORNERS`, `WORKLOAD`, `SKIPPING`, `SWITCHES` or `SCALE`.
     - `lengths`: of the stock stream for the columnar kernel; the longest is that of the strategies, too.
     - `mechanism_length`: of the stock stream and of W5's for the mechanisms that read event by event; None takes
       theirs.
@@ -310,6 +310,18 @@ def _skipping(run: _Run) -> list[str]:
     ]
 
 
+def _switches(run: _Run) -> list[str]:
+    from benchmarks.switches import CASES, measure_switches, switches_table
+
+    return [
+        "## Switches of plans\n\n"
+        "Tries (events that are tested on partial matches) of a plan that stays, of the loop with a switch for any "
+        "gain, and of its default rule; and the last ones relative to the fewer of the others. They do not depend on "
+        "the machine: the loop's clock stands still, so that to begin a run of detection costs nothing.\n\n"
+        + switches_table([*measure_switches(CASES, run.progress)])
+    ]
+
+
 def _scale(run: _Run) -> list[str]:
     from benchmarks.scale import measure_scale, sizes_of
     from benchmarks.scale_page import scale_sections
@@ -347,5 +359,6 @@ _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     CHOICE: _choice,
     WORKLOAD: _workload,
     SKIPPING: _skipping,
+    SWITCHES: _switches,
     SCALE: _scale,
 }

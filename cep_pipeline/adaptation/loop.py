@@ -425,8 +425,9 @@ class AdaptiveDetection:
         Decide which pairs of events the statistics test, and how many a scope between two decisions.
     minimum_gain
         A new plan is deployed only if it saves more than this share of the old one's cost, on the current statistics.
-        None: only if what it saves until plans are made again, as often as so far, is more than a switch takes. Both
-        are measured by the clock, so that which plans are deployed depends on the machine; the matches never do.
+        None: as soon as what staying with the old plan has lost, or what the new plan is likely to save, is as much as
+        a switch costs (`plan_loop.SwitchRule`, with what is proven of it). A part of that cost, to begin a run of
+        detection, is measured by the clock: which plans are deployed may depend on the machine; the matches never do.
     detect_events
         Detection runs when the plan is switched, at the end, and whenever so many events, and `DETECT_WINDOWS` windows,
         have come since it ran.

@@ -47,40 +47,85 @@ class _Decided(NamedTuple):
     switched: tuple[Plan, Plan] | None
 
 
-class SwitchPrice:
-    """The time that one more switch takes: a window is read by two plans, and a run of detection is begun once more.
+class SwitchRule:
+    """The rule that says when a switch pays: rent or buy.
+
+    Work is counted in events that the plan in use reads. The price of a switch is a window of them, which two plans
+    read, and as many as detection could read in the time that it takes to begin a run. Staying costs rent: at each
+    check at which another plan is better, its gain times the events since the check before. A switch is due where one
+    of these is no less than the price:
+
+    1. The rent since the last switch, or since the last check at which no other plan was better.
+    2. The saving of the new plan if it lasts as long as plans have lasted so far (its gain, times all events and one
+       price over the switches made and one), times the gain again. The best of many plans looks better than it is, the
+       more so the smaller its gain is: so a gain is trusted as far as it is large. Plans that were proposed and not
+       used do not count as switches. By the one price a large gain pays at the beginning, too.
+
+    Notes
+    -----
+    Two bounds hold if the gains are right and the price is the same each time.
+
+    - Let an episode be the checks up to a switch, or up to one at which no other plan is better. By 1 alone, it costs
+      at most twice what the better of two answers costs, to switch at once or never, and the rent of one interval.
+      Proof: let its rent without a switch be R, and the price P. If R < P, the rule does not switch and pays R, which
+      is the better answer. Else it has paid less than P and one interval's rent when it pays P, and the better answer
+      costs P. No rule without chance or knowledge of the future has a factor below 2 (Karlin and others, Competitive
+      Snoopy Caching, 1988).
+    - Let no gain be above g. After r events all switches have cost at most g (r + P), even if no saving that 2 expects
+      comes true: little is lost where plans are nearly tied. Proof: the i-th switch, if 2 made it after r events, has
+      i P <= g g (r + P) <= g (r + P), and i P is the price of all switches so far. One that 1 made costs no more than
+      its rent, which is at most g for each event of its episode, and episodes do not overlap.
 
     Examples
     --------
-    >>> price = SwitchPrice()
-    >>> for events, seconds in ((1_000, 0.003), (9_000, 0.011)):
-    ...     price.add(events, seconds)
-    >>> round(price.seconds(ahead=500), 6), round(price.of_an_event, 6)
-    (0.0025, 1e-06)
+    A window holds 300 events. To save 0.4 of 100 events is not enough, three times; the fourth time comes a large gain.
+
+    >>> rule = SwitchRule()
+    >>> [rule.is_due(gain, at - 100, at, window=300) for at, gain in ((100, 0.4), (200, 0.4), (300, 0.4), (400, 0.9))]
+    [False, False, False, True]
     """
 
     def __init__(self) -> None:
         self._runs: deque[tuple[int, float]] = deque(maxlen=LATEST_RUNS)
+        self._rent, self._paid_to, self._switches = 0.0, 0, 0
 
     def add(self, events: int, seconds: float) -> None:
-        """Note a run over so many events."""
+        """Note a run of detection over so many events."""
         self._runs.append((max(events, 1), seconds))
 
-    @property
-    def of_an_event(self) -> float:
-        """Seconds for one more event of a run."""
-        if not self._runs:
-            return 0.0
-        (fewest, least), (most, longest) = min(self._runs), max(self._runs)
-        whole = longest / most
-        return max((longest - least) / (most - fewest), 0.0) if most >= 2 * fewest else whole
+    def price(self, window: int) -> float:
+        """The events that a switch costs, where a window holds so many.
 
-    def seconds(self, ahead: int) -> float:
-        """The price where so many events lie behind the switch that matches of the old plan may hold; 0: not known."""
-        if not self._runs:
-            return 0.0
-        begun = median(max(seconds - events * self.of_an_event, 0.0) for events, seconds in self._runs)
-        return begun + ahead * self.of_an_event
+        Examples
+        --------
+        >>> rule = SwitchRule()
+        >>> rule.price(window=500)
+        500.0
+        >>> for events, seconds in ((1_000, 0.003), (9_000, 0.011)):
+        ...     rule.add(events, seconds)
+        >>> round(rule.price(window=500))  # 0.002 s to begin a run, 0.014 s for 10,000 events
+        1929
+        """
+        whole = sum(seconds for _, seconds in self._runs)
+        if not whole:
+            return float(window)
+        (fewest, least), (most, longest) = min(self._runs), max(self._runs)
+        an_event = max((longest - least) / (most - fewest), 0.0) if most >= 2 * fewest else longest / most
+        begun = median(max(seconds - events * an_event, 0.0) for events, seconds in self._runs)
+        return window + begun * sum(events for events, _ in self._runs) / whole
+
+    def is_due(self, gain: float, since: int, row: int, window: int) -> bool:
+        """Decide whether to switch after so many events to a plan with this gain, where the last check was `since`."""
+        if gain <= 0:
+            return False
+        self._rent = gain * (row - since) + (self._rent if self._paid_to == since else 0.0)
+        self._paid_to = row
+        price = self.price(window)
+        if max(self._rent, gain * gain * (row + price) / (self._switches + 1)) < price:
+            return False
+        self._rent = 0.0
+        self._switches += 1
+        return True
 
 
 class PlanLoop:
@@ -97,8 +142,7 @@ class PlanLoop:
     decision
         Decides whether to make another one.
     minimum_gain
-        The share of the old plan's cost that a new one must save more than; None: so much that a switch is worth its
-        price.
+        The share of the old plan's cost that a new one must save more than; None: a switch is made by `SwitchRule`.
     clock
         Seconds, by which the report says where the time went.
     find
@@ -141,8 +185,8 @@ class PlanLoop:
         self._done = False
         self._find = find
         self.put_off = 0
-        self._begin_of_plan = self._replannings = 0
-        self._price = SwitchPrice()
+        self._begin_of_plan = 0
+        self._rule = SwitchRule()
         self._last_s, self._last_row = 0.0, 0
 
     @property
@@ -244,14 +288,17 @@ class PlanLoop:
             self._write()
 
     def _gained(self, old: Plan, row: int, gain: float) -> float:
-        """The gain that the decision function learns of: by a plan that is not put in use nothing is gained.
+        """The gain that the decision function learns of.
+
+        A plan that saves less than the fixed minimum gains nothing. One that waits until its switch pays has not been
+        judged: its gain is what it saves by its cost.
 
         Where it learns from gains, the work of both plans over the latest events is compared, as a daily replanning
         does over a sample of the day. Where that tells nothing, it is what the new plan saves by its cost.
         """
         new = self.plan
         if self._begin_of_plan != row or new is None:
-            return 0.0
+            return 0.0 if self._minimum_gain is not None else gain
         if not (self._find and self.decision.learns_from_gains):
             return gain
         first = max(row - SAMPLE_EVENTS, self._stream.first)
@@ -272,22 +319,16 @@ class PlanLoop:
         if again.gain is None:
             self.plan = again.write()
             return 0.0
-        self._replannings += 1
-        if again.gain > (self._gain_to_pay(row) if self._minimum_gain is None else self._minimum_gain):
+        if self._is_worth_it(again.gain, row):
             new = again.write()
             self._cut(row)
             self.plan, self._begin_of_plan = new, row
         return again.gain
 
-    def _gain_to_pay(self, row: int) -> float:
-        """The share of the cost that pays for a switch until plans are made again, as often as so far.
-
-        It is 0 as long as nothing has been detected, which tells what that takes.
-        """
-        if not self._detected:
-            return 0.0
-        saved_by_all = self.seconds.detecting / self._detected * row / self._replannings
-        return self._price.seconds(self._reading.ahead(row)) / saved_by_all if saved_by_all > 0 else 0.0
+    def _is_worth_it(self, gain: float, row: int) -> bool:
+        if self._minimum_gain is not None:
+            return gain > self._minimum_gain
+        return self._rule.is_due(gain, self._last_row, row, self._reading.window_at(row))
 
     @property
     def checks(self) -> Sequence[Check]:
@@ -340,9 +381,8 @@ class PlanLoop:
             if self._find:
                 stretch, started = self._waiting[done], self._clock()
                 find_together(self._outputs, stretch)
-                self._price.add(
-                    stretch.stop - stretch.first + self._reading.ahead(stretch.stop), self._clock() - started
-                )
+                events = stretch.stop - stretch.first + self._reading.ahead(stretch.stop)
+                self._rule.add(events, self._clock() - started)
             done += 1
         del self._waiting[:done]
         self._counters.settle()

@@ -131,6 +131,10 @@ class RowsRead(ABC):
         """The number of events behind this row that matches begun before it may hold; 0 where that is not known."""
 
     @abstractmethod
+    def window_at(self, row: int) -> int:
+        """The number of events of the latest window before an event that has come; 0 where that is not known."""
+
+    @abstractmethod
     def needed_rows(self, first: int, stop: int) -> tuple[int, int] | Array:
         """The rows that matches which begin in `[first, stop)` depend on: from, up to; or all of them, ascending.
 
@@ -174,6 +178,9 @@ class Reading(RowsRead):
 
     def ahead(self, stop: int) -> int:
         return 0 if counts_in_partitions(self._pattern) else self._behind(stop) - stop
+
+    def window_at(self, row: int) -> int:
+        return 0 if counts_in_partitions(self._pattern) else row - self.window_before(row)
 
     def rows(self, first: int, stop: int) -> tuple[int, int] | Array:
         """The rows that matches which begin in `[first, stop)` depend on: from, up to; or all of them, ascending."""
@@ -408,6 +415,9 @@ class CommonReading(RowsRead):
 
     def ahead(self, stop: int) -> int:
         return max(reading.ahead(stop) for reading in self._readings)
+
+    def window_at(self, row: int) -> int:
+        return max(reading.window_at(row) for reading in self._readings)
 
     def needed_rows(self, first: int, stop: int) -> tuple[int, int] | Array:
         spans = [_span(reading.rows(first, stop)) for reading in self._readings]

@@ -102,7 +102,7 @@ def scan_distance(
     tried: list[Tried] = []
 
     def run(distance: float) -> float:
-        # A price of switches would be timed.
+        # A part of the price of switches would be timed.
         least = 0.0 if loop.minimum_gain is None else loop.minimum_gain
         found = replace(loop, decision=replace(decision, distance=Fixed(distance)), minimum_gain=least)
         report = _report(found, patterns, events(), plan, output)

@@ -75,8 +75,8 @@ adaptation_options = with_options(
         "--minimum-gain",
         type=float,
         metavar="SHARE",
-        help="Use a new plan only if it saves more than this share of the cost.  [default: so much that it saves more "
-        "time until plans are made again than a switch takes, as measured]",
+        help="Use a new plan only if it saves more than this share of the cost.  [default: as soon as the old "
+        "plan has lost, or the new one is likely to save, as much as a switch costs]",
     ),
     click.option(
         "--window", metavar="LENGTH", help="How far back statistics reach.  [default: the last two decisions]"

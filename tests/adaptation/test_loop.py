@@ -199,8 +199,36 @@ def test_a_switch_is_made_where_it_pays(run_s: float) -> None:
     assert all(check.gain > 0 for check in seldom.checks if check.deployed and check.gain is not None)
 
 
-def test_a_plan_that_is_not_put_in_use_has_gained_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much it would save: distances that follow what replanning brings grow by it."""
+@pytest.mark.parametrize("size", [1, 37])
+def test_the_price_of_a_switch_is_the_same_however_the_events_come(size: int) -> None:
+    """A window is counted by events that have come, not by those that a table happens to hold already."""
+    patterns, events = patterns_of(ABC.replace("3 seconds", "40 seconds")), drifting(changes=12)
+    whole, parts = (
+        cep.detect_adaptively(patterns, stream, planner="event_frequency", every_events=20, clock=lambda: 0.0)[1]
+        for stream in (events, in_parts(events, size))
+    )
+    assert whole.switches == parts.switches
+    assert 0 < len(whole.switches) < sum(check.gain is not None for check in whole.checks)
+
+
+def test_refused_plans_do_not_put_off_a_switch() -> None:
+    """A plan that stays the better one is put in use once the rent is paid, however often it was refused before."""
+    for gain in (0.05, 0.3, 0.9):
+        rule = plan_loop.SwitchRule()
+        due = next(at for at in range(10, 100_000, 10) if rule.is_due(gain, at - 10, at, window=1_000))
+        assert due <= 1_000 / gain + 10
+        again = next(at for at in range(due + 10, 100_000, 10) if rule.is_due(gain, at - 10, at, window=1_000))
+        assert again - due <= 1_000 / gain + 10
+    # Short episodes that cost less than the price never lead to a switch while no long life of plans is in sight.
+    rule = plan_loop.SwitchRule()
+    assert not any(rule.is_due(0.1, at - 10, at, window=1_000) for at in range(20, 50_000, 20))
+
+
+def test_a_plan_that_saves_less_than_the_minimum_has_gained_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much it would save: distances that follow what replanning brings grow by it.
+
+    A plan that waits until its switch pays has not been judged: distances learn what it saves by its cost.
+    """
     gains: list[float] = []
 
     def after_replanning(self: MetaAdaptive, distances: Distances, violated: object, gain: float) -> Distances:
@@ -223,6 +251,18 @@ def test_a_plan_that_is_not_put_in_use_has_gained_nothing(monkeypatch: pytest.Mo
         assert len(gains) == len(replanned)
         assert not any(gain for gain, check in zip(gains, replanned, strict=True) if not check.deployed)
         assert any(check.deployed for check in replanned) == any(gains) == (minimum_gain == 0.0)
+    gains.clear()
+    _, report = cep.detect_adaptively(
+        patterns_of(ABC.replace("3 seconds", "60 seconds")),
+        events,
+        decision=InvariantBased(distance=MetaAdaptive()),
+        every_events=100,
+        clock=lambda: 0.0,
+    )
+    replanned = [check for check in report.checks if check.replanned]
+    waiting = [(check.gain, told) for check, told in zip(replanned, gains, strict=True) if not check.deployed]
+    assert all(told == (gain or 0.0) for gain, told in waiting)
+    assert any(told > 0.05 for _, told in waiting)
 
 
 @pytest.mark.parametrize("size", [1, 70])

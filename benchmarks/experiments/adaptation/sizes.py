@@ -18,7 +18,7 @@ DAYS, DEAR, DISCREPANCY, FREQUENCY = "days", "dear planners", "discrepancy", "fr
 PARTS = (DAYS, DEAR, DISCREPANCY, FREQUENCY)
 STATIC, UNCONDITIONAL, AVERAGE, META = "static", "unconditional", "average", "meta"
 FREE, PRICED = "no price", "a price"
-"""A switch for any gain, as in the patent; and one for a gain that is more than it takes, the product's default."""
+"""A switch for any gain, as in the patent; and one that pays for its price, the product's default."""
 
 
 @dataclass(frozen=True)
