@@ -24,10 +24,9 @@ from cep_pipeline.cli.terminal import say, say_json
 @click.option("--schema", type=PATH, help="Stream schema (YAML), in place of a configured stream.")
 @click.option(
     "--within",
-    default="1 day",
-    show_default=True,
     metavar="WINDOW",
-    help="Window of queries that have no WITHIN, such as '10 minutes'.",
+    help="Window of queries that have no WITHIN, such as '10 minutes': longer than any match. Needed where a match may "
+    "have any number of rows.",
 )
 @click.option("--out", type=PATH, help="Write the patterns to this file, such as mine.sase.")
 @configuration_options
@@ -36,17 +35,18 @@ def translate(
     file: Path,
     language: str,
     schema: Path | None,
-    within: str,
+    within: str | None,
     out: Path | None,
     config: Path,
     stream: str | None,
     as_json: bool,
 ) -> None:
-    """Translate each MATCH_RECOGNIZE of a file of SQL into the pattern that comes closest.
+    """Translate each MATCH_RECOGNIZE of a file of SQL into a pattern that finds the same rows.
 
-    A comment over each pattern says in words what differs: SQL takes one match for each row at which it begins, and the
-    pattern all of them; rows have no types, so that each variable is of the stream's base type. What a pattern cannot
-    say is refused with its file, line and column. The patterns are checked by the schema, and run as they are.
+    SQL takes one match for each row at which it begins, and a pattern all of them. So a query of which two matches may
+    begin at one row is refused, as is what a pattern cannot say: with its file, line and column, and what to write.
+    A comment over each pattern says what it takes for granted, and what of the query is left out. Rows have no types,
+    so that each variable is of the stream's base type. The patterns are checked by the schema, and run as they are.
 
     The page docs/coming_from.md has queries of Flink, Trino, Esper and SASE+ beside their patterns.
 

@@ -1,8 +1,12 @@
-"""MATCH_RECOGNIZE of SQL (ISO/IEC 19075-5; Flink, Trino, Oracle, Snowflake) as the pattern that comes closest.
+"""MATCH_RECOGNIZE of SQL (ISO/IEC 19075-5; Flink, Trino, Oracle, Snowflake) as the pattern that finds the same rows.
 
 A row of SQL has no type, so each row variable becomes a variable of the stream's base type with its DEFINE as
-conditions. Rows of a SQL match are neighbours in their partition: that is `partition_contiguity`. What differs is said
-in words beside the statement; what the language cannot say is refused at its place.
+conditions. Rows of a SQL match are neighbours in their partition: that is `partition_contiguity`.
+
+SQL takes one match for each row at which it begins: the one that it prefers. A pattern has all of them. So a query is
+translated only where no two matches can begin at one row: wherever two variables may take the next row, their
+conditions exclude each other. With AFTER MATCH SKIP PAST LAST ROW no match may lie within another, either. All else is
+refused at its place.
 
 The SQL is parsed by sqlglot, but for the clauses that it does not read: the pattern, AFTER MATCH SKIP, WITHIN and
 SUBSET. Those are read here from its tokens.
@@ -11,11 +15,14 @@ SUBSET. Those are read here from its tokens.
 from __future__ import annotations
 
 import logging
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from itertools import combinations, product
+from typing import ClassVar, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.trino import Trino
@@ -25,11 +32,24 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.foreign_text import visible
-from cep_pipeline.language.formatter import format_type, format_value
+from cep_pipeline.language.formatter import format_expression, format_type, format_value
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.language.source import SourceText, did_you_mean_of
+from cep_pipeline.language.source import SourceText, did_you_mean_of, together
 from cep_pipeline.language.tokens import MAX_TEXT, RESERVED
-from cep_pipeline.patterns.expressions import Span
+from cep_pipeline.patterns.conditions import Conjunct, expressions_of
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Element,
+    Expression,
+    Length,
+    Reference,
+    Span,
+    ValueType,
+    walk,
+)
+from cep_pipeline.patterns.implications import compared
+from cep_pipeline.patterns.pattern import TIME_UNITS_US
+from cep_pipeline.patterns.rewriting import rewritten
 
 
 class _Dialect(Trino):
@@ -41,7 +61,7 @@ class _Dialect(Trino):
 
 @dataclass(frozen=True)
 class Translation:
-    """A statement of the language, and sentences that say what differs from the SQL that it comes from."""
+    """A statement of the language, and sentences that say what it takes for granted or leaves out of the SQL."""
 
     statement: str
     differences: tuple[str, ...]
@@ -51,15 +71,14 @@ class Translation:
     @property
     def text(self) -> str:
         """The statement under a comment with the differences."""
-        differs = self.differences or ("nothing: these are the matches of the SQL.",)
         head = [
-            f"From MATCH_RECOGNIZE in {self.source}, line {self.line}. What differs:",
-            *(f"- {one}" for one in differs),
+            f"From MATCH_RECOGNIZE in {self.source}, line {self.line}, with the same matches.",
+            *(f"- {one}" for one in self.differences),
         ]
         return "\n".join(f"-- {' '.join(visible(line).split())}" for line in head) + f"\n{self.statement};\n"
 
 
-def translate_match_recognize(sql: str, schema: StreamSchema, source: str, within: str) -> list[Translation]:
+def translate_match_recognize(sql: str, schema: StreamSchema, source: str, within: str | None) -> list[Translation]:
     """Translate each MATCH_RECOGNIZE of a text of SQL.
 
     Parameters
@@ -69,12 +88,12 @@ def translate_match_recognize(sql: str, schema: StreamSchema, source: str, withi
     source
         Name of the text, for messages.
     within
-        The window of a query that has no WITHIN, such as `1 hour`.
+        The window of a query that has no WITHIN, such as `1 hour`. None: such a query needs a greatest number of rows.
 
     Raises
     ------
     PatternError
-        The text is no SQL, or it asks for something that the language cannot say; with its place.
+        The text is no SQL, or a pattern would not find the rows that it asks for; with its place.
     InputError
         The schema has no base type, or there is no MATCH_RECOGNIZE.
     """
@@ -182,6 +201,12 @@ def _clauses(text: SourceText, tokens: Sequence[Token], index: int, blanks: list
             found.within = list(tokens[at:end])
             blanks.append((tokens[at].start, tokens[end - 1].end + 1))
             at = end - 1
+        elif depth == 1 and words[at : at + 4] == ["ALL", "ROWS", "PER", "MATCH"]:
+            raise text.error(
+                "ALL ROWS PER MATCH has a row for each row of a match; a match is one row here, with its events in the "
+                "column bindings: write ONE ROW PER MATCH",
+                _span(tokens[at : at + 4]),
+            )
         elif depth == 1 and words[at] == "SUBSET" and found.pattern:
             raise text.error(
                 "SUBSET joins the rows of several variables, which have no name together here; in MEASURES and DEFINE "
@@ -228,7 +253,6 @@ class _Row:
     minimum: int = 1
     maximum: int | None = 1
     reluctant: bool = False
-    excluded: bool = False
     variable: str = ""
     before: frozenset[_Row | None] = frozenset()
     earlier: frozenset[_Row] = frozenset()
@@ -245,10 +269,15 @@ class _Row:
     def is_single(self) -> bool:
         return (self.minimum, self.maximum) == (1, 1)
 
+    @property
+    def is_open(self) -> bool:
+        """True where its list may end, and may also go on."""
+        return self.is_list and self.minimum != self.maximum
+
 
 @dataclass(eq=False)
 class _Group:
-    """Parts one after the other (SEQ), of which one holds (OR), or in any order (AND)."""
+    """Parts one after the other (SEQ), or of which one holds (OR)."""
 
     operator: str
     parts: list[_Row | _Group]
@@ -303,7 +332,7 @@ class _PatternReader:
 
     def _sequence(self) -> _Node:
         parts: list[_Node] = []
-        while self._word() not in ("", ")", "|", ",") and not (self._word() == "-" and self._word(1) == "}"):
+        while self._word() not in ("", ")", "|"):
             parts.append(self._quantified())
         if not parts:
             raise self._error("an empty row pattern matches no row; here each match has an event")
@@ -321,7 +350,7 @@ class _PatternReader:
         limits = self._quantifier()
         if limits is None:
             return node
-        reluctant = self._take("?")
+        reluctant = self.tokens[self.at - 1].text == "??" or self._take("?")
         span = _span(self.tokens[start : self.at])
         if isinstance(node, _Group) or not node.is_single:
             raise self.text.error("a quantifier can be said of one variable, not of a group of them", span)
@@ -337,7 +366,7 @@ class _PatternReader:
         return node
 
     def _quantifier(self) -> tuple[int, int | None] | None:
-        for sign, limits in {"*": (0, None), "+": (1, None), "?": (0, 1)}.items():
+        for sign, limits in {"*": (0, None), "+": (1, None), "?": (0, 1), "??": (0, 1)}.items():
             if self._take(sign):
                 return limits
         if self._word() != "{" or self._word(1) == "-":
@@ -370,21 +399,14 @@ class _PatternReader:
             self._need(")")
             return node
         if self._word() == "{" and self._word(1) == "-":
-            self.at += 2
-            node = self._alternatives()
-            self._need("-")
-            self._need("}")
-            for row in _rows_of(node):
-                row.excluded = True
-            return node
+            raise self._error(
+                "{- … -} leaves rows out of ALL ROWS PER MATCH; a match is one row here: leave these signs out"
+            )
         if self._word() == "PERMUTE" and self._word(1) == "(":
-            first = self.tokens[self.at]
-            self.at += 2
-            parts = [self._alternatives()]
-            while self._take(","):
-                parts.append(self._alternatives())
-            self._need(")")
-            return _Group("AND", parts, Span(first.start, self.tokens[self.at - 1].end + 1)) if parts[1:] else parts[0]
+            raise self._error(
+                "PERMUTE prefers an order where a row fits several variables; write AND(…) by hand, which takes a row "
+                "for the first variable that it fits"
+            )
         if self._word() in ("^", "$"):
             raise self._error("the begin and the end of a partition cannot be said; a pattern may begin at each event")
         token = self.tokens[self.at]
@@ -404,7 +426,6 @@ def _note_order(node: _Node, before: frozenset[_Row | None], earlier: frozenset[
             before = _note_order(part, before, earlier)
             earlier |= frozenset(_rows_of(part))
         return before
-    # In an AND each row may be first or last: none stands surely before another.
     return frozenset(last for part in node.parts for last in _note_order(part, before, earlier))
 
 
@@ -429,6 +450,11 @@ _FIXED = {"pattern", "match_id", "start_ts", "end_ts", "bindings", "composed"}
 
 _Part = str | bool | None
 """A condition as text, or its value where that is known: None is unknown, which never holds."""
+_T = TypeVar("_T")
+_Place = tuple[_Row | None, _Row]
+"""A row of a match: the variable of the row before it, None for the first row, and its own."""
+_ROW = "row"
+"""The variable of conditions that are asked of one row."""
 
 
 @dataclass(frozen=True)
@@ -460,12 +486,13 @@ class _Query:
         query: exp.Expr,
         match: exp.Expr,
         clauses: _Clauses,
-        within: str,
+        within: str | None,
         names: set[str],
     ) -> None:
         self.text, self.schema, self.query, self.match, self.clauses = text, schema, query, match, clauses
         self.default_within, self.names = within, names
         self.differences: dict[str, None] = {}
+        self.problems: list[PatternError] = []
         self.uses_steps = False
         if not clauses.pattern:
             raise text.error("this MATCH_RECOGNIZE has no PATTERN", clauses.span)
@@ -480,7 +507,16 @@ class _Query:
                 )
             self.rows[row.name.upper()] = row
             row.variable = self._free_name(row.name.lower(), {one.variable for one in self.rows.values()})
-        _note_order(self.pattern, frozenset((None,)), frozenset())
+        last = _note_order(self.pattern, frozenset((None,)), frozenset())
+        if None in last:
+            raise text.error(
+                "this row pattern may match no row, and SQL then has a match without rows; here each match has an "
+                "event: write + for a *, or leave out a ?",
+                clauses.pattern_span,
+            )
+        rows = self.rows.values()
+        self.lasts = [row for row in rows if row in last]
+        self.following = {one: [row for row in rows if one in row.before] for one in (None, *rows)}
         self._check_rows()
         self.order = self._order()
         self.defined = self._definitions()
@@ -488,32 +524,47 @@ class _Query:
 
     def translation(self) -> Translation:
         """The statement, checked by the parser of the language."""
-        lines = [f"NAME {self._name()}", f"PATTERN {self._structure(self.pattern)}"]
-        conditions = [one for row in self.rows.values() if row not in self.gaps for one in self._conditions_of(row)]
-        strategy = self._strategy()
-        condition = "\n  AND ".join(conditions)
-        if strategy != "skip_till_any_match":
-            lines.append(f"WHERE {strategy} {{ {condition or 'TRUE'} }}")
-        elif condition:
-            lines.append(f"WHERE {condition}")
-        lines.append(f"WITHIN {self._window()}")
+        skip = self._tried(self._skip)
+        self._tried(self._check_gaps if self.gaps else self._check_end)
+        conditions: list[str] = []
+        for row in self.rows.values():
+            defined = self.defined.get(row)
+            for member in defined.flatten() if isinstance(defined, exp.And) else [defined] if defined else []:
+                conditions += self._tried(list, self._conditions_of(row, member)) or ()
         partition = [self._attribute(one) for one in self.match.args.get("partition_by") or ()]
+        returns = self._returns(partition)
+        window = self._tried(self._window)
+        if self.problems:
+            raise together(self.problems)
+        self._note_rest()
+        lines = [f"NAME {self._name()}", f"PATTERN {self._structure(self.pattern)}"]
+        condition = "\n  AND ".join(conditions) or "TRUE"
+        lines.append(f"WHERE {self._strategy()} {{ {condition} }}\nWITHIN {window}")
         if partition:
             lines.append(f"PARTITION BY {', '.join(partition)}")
-        if self._skip() == "NON_OVERLAP":
+        if skip == "NON_OVERLAP":
             lines.append("OUTPUT NON_OVERLAP")
-        returns = self._returns(partition)
         if returns:
             lines.append(f"RETURN {', '.join(returns)}")
-        self._note_meaning(strategy)
         statement = "\n".join(lines)
         try:
-            parse_patterns(statement, self.schema, source=self.text.name)
+            (pattern,) = parse_patterns(statement, self.schema, source=self.text.name)
         except PatternError as error:
             raise self.text.error(f"this cannot be said: {error.message}", self.clauses.pattern_span) from error
+        if not self.gaps:
+            conjuncts = dict.fromkeys(one for clause in pattern.clauses for one in clause.conjuncts)
+            self._check_choices(_Facts(tuple(conjuncts)), skip)
         return Translation(
             statement, tuple(self.differences), self.text.name, self.text.place(self.clauses.span.start)[0]
         )
+
+    def _tried(self, make: Callable[..., _T], *arguments: object) -> _T | None:
+        """The result, or None where it is refused: all that stands in the way is told together."""
+        try:
+            return make(*arguments)
+        except PatternError as error:
+            self.problems.append(error)
+            return None
 
     def _differs(self, sentence: str) -> None:
         self.differences[sentence] = None
@@ -561,9 +612,16 @@ class _Query:
             raise self._refused("events are ordered by their timestamp, not by an expression", first)
         name = str(first.this.name)
         if name.lower() not in {"timestamp", *self._timestamp_columns}:
+            if name.lower() in {"seq", *map(str.lower, self.schema.attributes)}:
+                raise self._refused("events are in the order of their timestamp: write ORDER BY timestamp", first)
             self._differs(f"ORDER BY {name} is taken for the timestamp of the stream {self.schema.name}.")
-        if more:
-            self._differs("Rows of equal time are in the order of their arrival here, not by further columns.")
+        for one in more:
+            if str(one.this.name).lower() != "seq":
+                raise self._refused(
+                    "events of one time are in the order of their arrival, which is their seq: leave this out where "
+                    "that is the order meant",
+                    one,
+                )
         return name.lower()
 
     @cached_property
@@ -598,47 +656,62 @@ class _Query:
         kinds = [is_gap(part) for part in parts]
         others = [part for part, gap in zip(parts, kinds, strict=True) if not gap]
         between = len(parts) % 2 == 1 and all(gap == (place % 2 == 1) for place, gap in enumerate(kinds))
-        single = all(row.is_single for part in others for row in _rows_of(part))
-        looks_back = any(one.name.upper() == "PREV" for one in self.match.find_all(exp.Anonymous))
+        single = all(isinstance(part, _Row) and part.is_single for part in others)
+        looks_back = any(one.name.upper() == "PREV" for one in self.match.find_all(exp.Anonymous)) or any(
+            one.args.get("expression") is not None and not _bare(one.this).args.get("table")
+            for one in self.match.find_all(exp.First, exp.Last)
+        )
         if not any(kinds) or not between or not single or looks_back:
             return frozenset()
         return frozenset(part for part in parts if isinstance(part, _Row) and part not in others)
 
     def _strategy(self) -> str:
         if self.gaps:
-            reluctant = all(gap.reluctant for gap in self.gaps)
-            return "skip_till_next_match" if reluctant else "skip_till_any_match"
+            return "skip_till_next_match"
         return "partition_contiguity" if self.match.args.get("partition_by") else "strict_contiguity"
 
     def _skip(self) -> str:
         """NON_OVERLAP or ALL, for AFTER MATCH SKIP."""
         after = self.clauses.after
-        if not after:
-            self._differs(
-                "Without AFTER MATCH the standard skips past the last row, which OUTPUT NON_OVERLAP stands for; leave "
-                "it out where your engine goes on at the next row."
-            )
         if after == ("TO", "NEXT", "ROW"):
             return "ALL"
-        if after and after != ("PAST", "LAST", "ROW"):
-            self._differs(f"AFTER MATCH SKIP {' '.join(after)} cannot be said: all matches count, wherever they begin.")
-            return "ALL"
+        if not after:
+            self._differs(
+                "Without AFTER MATCH the standard skips past the last row; write AFTER MATCH SKIP TO NEXT ROW where "
+                "your engine goes on there."
+            )
+        elif after != ("PAST", "LAST", "ROW"):
+            assert self.clauses.after_span is not None
+            raise self.text.error(
+                f"SKIP {' '.join(after)} cannot be said: write SKIP TO NEXT ROW for the matches from each row, or SKIP "
+                "PAST LAST ROW",
+                self.clauses.after_span,
+            )
         return "NON_OVERLAP"
 
     def _window(self) -> str:
         tokens = self.clauses.within
-        if not tokens:
+        if tokens:
+            words = [token.text for token in tokens]
+            unit = _UNITS.get(words[-1].upper().rstrip("S"))
+            known = len(words) == 4 and words[1].upper() == "INTERVAL" and unit is not None
+            if unit is None or not known or not re.fullmatch(r"\d+(\.\d+)?", words[2]):
+                raise self.text.error("write the window as WITHIN INTERVAL '10' MINUTE", _span(tokens))
             self._differs(
-                f"SQL sets no bound to the length of a match; here it is {self.default_within} (--within sets it)."
+                "WITHIN of SQL leaves out a match of exactly that length: that is a window without its last us."
             )
+            return f"{math.ceil(Fraction(words[2]) * TIME_UNITS_US[unit]) - 1} us"
+        if self.default_within is not None:
+            self._differs(f"SQL sets no bound to the length of a match; --within sets it to {self.default_within}.")
             return self.default_within
-        words = [token.text for token in tokens]
-        unit = _UNITS.get(words[-1].upper().rstrip("S"))
-        known = len(words) == 4 and words[1].upper() == "INTERVAL" and unit is not None
-        if not known or not re.fullmatch(r"\d+(\.\d+)?", words[2]):
-            raise self.text.error("write the window as WITHIN INTERVAL '10' MINUTE", _span(tokens))
-        self._differs("A match of exactly the length of the window counts here; Flink leaves it out.")
-        return f"{words[2]} {unit}{'' if unit == 'ms' or words[2] == '1' else 's'}"
+        _, most = _number_of_rows(self.pattern)
+        if most is None:
+            raise self.text.error(
+                "SQL sets no bound to the length of a match, and each pattern has one: give a time that is longer than "
+                "any match, as in --within '1 hour'",
+                self.clauses.pattern_span,
+            )
+        return f"{most} EVENTS"
 
     def _structure(self, node: _Node) -> str:
         if isinstance(node, _Group):
@@ -653,49 +726,105 @@ class _Query:
         quantifier = quantifier or f"{{{limits}}}"
         return f"{base}{quantifier} {node.variable}[]"
 
-    def _note_meaning(self, strategy: str) -> None:
-        """Say how the matches differ from those of SQL."""
-        if any(row.excluded for row in self.rows.values()):
-            self._differs("Rows between {- and -} are among the events of a match here, too.")
-        if "ALL" in str(self.match.args.get("rows") or ""):
-            self._differs(
-                "A match is one row with its events in the column bindings, not a row for each event; RETURN has the "
-                "values of the finished match."
-            )
+    def _note_rest(self) -> None:
+        """Say what is taken for granted, and what is left out."""
         wanted = ("where", "group", "having", "joins", "qualify", "windows", "limit", "distinct")
         selected = all(isinstance(one, exp.Star | exp.Column) for one in self.query.args.get("expressions") or ())
         if not selected or any(self.query.args.get(one) for one in wanted) or self.query.parent is not None:
             self._differs("The query around MATCH_RECOGNIZE is not translated: ask it of the table of matches.")
-        if self.match.args.get("partition_by"):
-            self._differs("Rows without a value in PARTITION BY are alone here; in SQL they are one partition.")
-        self._note_choice(strategy)
+        columns = {self._attribute(one) for one in self.match.args.get("partition_by") or ()}
+        if columns - {self.schema.type_attribute}:  # an event has a type
+            self._differs("Each row has to have a value in PARTITION BY: an event without one is alone here.")
 
-    def _note_choice(self, strategy: str) -> None:
-        operators = {part.operator for part in _groups_of(self.pattern)}
-        if strategy == "skip_till_next_match":
-            self._differs(
-                "The first rows that fit are taken, without going back: where a later variable compares with an "
-                "earlier one, SQL may try a later row that this leaves out."
-            )
-        elif strategy == "skip_till_any_match":
-            self._differs(
-                "SQL takes the one match with the longest gaps for each row at which it begins; here every choice of "
-                "rows is a match."
-            )
-        elif all(row.is_single for row in self.rows.values()) and operators <= {"SEQ"}:
+    # one match for each row at which it begins
+
+    def _check_end(self) -> None:
+        """Refuse a pattern that may end at several rows, of which SQL chooses one."""
+        for row in sorted(self.lasts, key=lambda row: not row.is_open):
+            if row.is_open and row.reluctant:
+                wanted = f"write {row.name}{{{row.minimum}}}" if row.minimum else f"leave {row.name} out"
+                raise self.text.error(
+                    f"SQL takes the least number of rows of {row.name} here, and a pattern would have a match for each "
+                    f"number: {wanted}",
+                    row.span,
+                )
+            if row.is_open:
+                raise self.text.error(
+                    f"SQL takes the longest {row.name} here, and a pattern would have a match for each length: end "
+                    f"PATTERN with a variable for the row after {row.name}, whose DEFINE excludes that of {row.name} "
+                    "(`cep help coming_from` has an example)",
+                    row.span,
+                )
+            if self.following[row]:
+                raise self.text.error(
+                    f"SQL takes {self.following[row][0].name} where it fits, and a pattern would have the match "
+                    "without it, too: write a query with it, and one without it",
+                    self.following[row][0].span,
+                )
+
+    def _check_gaps(self) -> None:
+        """Refuse gaps where the first rows that fit are not the match that SQL takes."""
+        first, *others = [row for row in self.rows.values() if row not in self.gaps]
+        for gap in self.gaps:
+            if not gap.reluctant:
+                raise self.text.error(
+                    f"SQL takes the longest {gap.name}, and so the last row that fits behind it: write {gap.name}*? "
+                    "for the first one, or a pattern by hand (`cep help coming_from` has an example)",
+                    gap.span,
+                )
+        past_last = self.clauses.after != ("TO", "NEXT", "ROW")
+        for row in (row for row in others if row in self.defined):
+            for node in self.defined[row].find_all(exp.Column, exp.First):
+                of_first = isinstance(node, exp.First) and not _bare(node.this).args.get("table")
+                named = first if of_first else self.rows.get(str(node.args.get("table") or row.name).upper(), row)
+                if named not in (row, first):
+                    raise self._refused(
+                        f"where no {row.name} fits, SQL tries a later {named.name}, and a pattern takes the first "
+                        f"{named.name}: let {row.name} name no other variable than {first.name}",
+                        node,
+                    )
+                if named is first and past_last:
+                    raise self._nested(
+                        f"no DEFINE names another variable than its own, as that of {row.name} does here"
+                    )
+
+    def _nested(self, unless: str) -> PatternError:
+        return self.text.error(
+            "of two matches, one within the other, SQL keeps with SKIP PAST LAST ROW the one that begins first, and a "
+            f"pattern the one that ends first: write AFTER MATCH SKIP TO NEXT ROW for both, or see that {unless}",
+            self.clauses.after_span or self.clauses.pattern_span,
+        )
+
+    def _check_choices(self, facts: _Facts, skip: str | None) -> None:
+        """Refuse a pattern of which two matches may begin at a row, or one may lie in another that SQL prefers."""
+        later: list[_Place] = [(row, row) for row in self.rows.values() if row.is_list]
+        begins: list[_Place] = []
+        for before, following in self.following.items():
+            choice: list[_Place] = [(before, row) for row in following]
+            (begins if before is None else later).extend(choice)
+            if before is not None and before.is_open:
+                choice.insert(0, (before, before))
+            for one, other in combinations(choice, 2):
+                if not facts.exclude(one, other, same_rows=True):
+                    names = f"{one[1].name} and {other[1].name}"
+                    raise self.text.error(
+                        f"a row may fit both {names}, as far as their DEFINEs say; SQL then takes the match that it "
+                        f"prefers, and a pattern has several: let these DEFINEs exclude each other, as in "
+                        f"{one[1].name} AS price < 5, {other[1].name} AS price >= 5",
+                        one[1].span,
+                    )
+        least, most = _number_of_rows(self.pattern)
+        if skip != "NON_OVERLAP" or least == most:
             return
-        else:
-            self._differs(
-                "SQL takes one match for each row at which it begins: alternatives in their order, quantifiers as long "
-                "as they can be, or as short (reluctant). Here every choice and every division of the rows is a match."
-            )
-        if "AND" in operators:
-            self._differs("A row that fits several variables of PERMUTE is taken for the first of them.")
-        if self._skip() == "NON_OVERLAP":
-            self._differs(
-                "OUTPUT NON_OVERLAP keeps the match that ends first, where SQL keeps the one that begins first and "
-                "that it prefers; leave it out to see them all."
-            )
+        ends = [place for place in (*begins, *later) if place[1] in self.lasts]
+        inner = [place for place in later if place[1].is_list or place[1] not in self.lasts]
+        for ones, others in ((begins, later), (ends, inner)):
+            if all(facts.exclude(one, other, same_rows=False) for one, other in product(ones, others)):
+                return
+        raise self._nested(
+            "no row fits the first variable and another one, or the last variable and one between, as far as their "
+            "DEFINEs say"
+        )
 
     def _check_rows(self) -> None:
         """Refuse rows that are chosen or joined before they are matched."""
@@ -704,33 +833,30 @@ class _Query:
         root = self.query.root()
         if isinstance(inner, exp.Table):
             inner = next((one.this for one in root.find_all(exp.CTE) if one.alias == inner.name), None)
-        if inner is not None and inner.find(exp.Where, exp.Join, exp.Group) is not None:
+        chosen = (exp.Where, exp.Join, exp.Group, exp.Having, exp.Limit, exp.Distinct, exp.SetOperation, exp.Alias)
+        if inner is not None and inner.find(*chosen) is not None:
             raise self._refused(
-                "rows that are chosen before the matching cannot be said, since neighbours are neighbours in the "
-                "stream; put the condition into PARTITION BY or into a stream of its own",
+                "rows that are chosen or made before the matching cannot be said, since neighbours are neighbours in "
+                "the stream; put the condition into PARTITION BY or into a stream of its own",
                 inner,
             )
 
     # conditions
 
-    def _conditions_of(self, row: _Row) -> Iterator[str]:
-        """The conditions of a DEFINE: for a list one of its first row and one of the later ones, where they differ."""
-        condition = self.defined.get(row)
-        if condition is None:
-            return
-        for member in condition.flatten() if isinstance(condition, exp.And) else [condition]:
-            self.uses_steps = False
-            steps = ("first", "later") if row.is_list else ("each",)
-            texts = [one for step in steps for one in self._of_each_before(row, member, step)]
-            if row.is_list and not self.uses_steps:
-                texts = [self._condition(member, _Here(row))]
-            for text in dict.fromkeys(texts):
-                if text is None or text is False:
-                    raise self._refused(
-                        f"this never holds for the first row of {row.name}: what it looks back at is null there", member
-                    )
-                if isinstance(text, str):
-                    yield f"({text})" if isinstance(_bare(member), exp.Or) and " OR " in text else text
+    def _conditions_of(self, row: _Row, member: exp.Expr) -> Iterator[str]:
+        """The conditions of a part of a DEFINE: for a list of its first row and of later ones, where they differ."""
+        self.uses_steps = False
+        steps = ("first", "later") if row.is_list else ("each",)
+        texts = [one for step in steps for one in self._of_each_before(row, member, step)]
+        if row.is_list and not self.uses_steps:
+            texts = [self._condition(member, _Here(row))]
+        for text in dict.fromkeys(texts):
+            if text is None or text is False:
+                raise self._refused(
+                    f"this never holds for the first row of {row.name}: what it looks back at is null there", member
+                )
+            if isinstance(text, str):
+                yield f"({text})" if isinstance(_bare(member), exp.Or) and " OR " in text else text
 
     def _of_each_before(self, row: _Row, condition: exp.Expr, step: str) -> list[_Part]:
         rows: list[_Row] = [one for one in row.before if one is not None]
@@ -753,9 +879,6 @@ class _Query:
                 return bool(node.this)
             case exp.Null():
                 return None
-            case exp.Column():
-                text = self._value(node, here)
-                return None if text is None else f"{text} = TRUE"
         return self._test(node, here, "")
 
     def _joined(self, node: exp.Expr, here: _Here, negated: bool) -> _Part:
@@ -789,6 +912,20 @@ class _Query:
 
     def _test(self, node: exp.Expr, here: _Here, no: str) -> _Part:
         """A comparison or another test; `no` is empty or NOT."""
+        text, row = self._tested(node, here, no), here.row
+        reads = isinstance(text, str) and row and re.search(rf"\b{row.variable}[.\[]", re.sub("'[^']*'", "", text))
+        if isinstance(text, str) and row is not None and not reads and self._may_lack(row, None):
+            raise self._refused(
+                f"a match may have no {row.name}, and this would be asked all the same, as it does not read that row: "
+                f"write a query with {row.name}, and one without it",
+                node,
+            )
+        return text
+
+    def _tested(self, node: exp.Expr, here: _Here, no: str) -> _Part:
+        if isinstance(node, exp.Column):
+            text = self._value(node, here)
+            return None if text is None else f"{text} = TRUE"
         comparator = _COMPARATORS.get(type(node))
         if comparator is not None:
             left, right = self._value(node.this, here), self._value(node.expression, here)
@@ -796,7 +933,8 @@ class _Query:
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
             value = self._value(node.this, here)
             return (not no) if value is None else f"{value} IS {no}NULL"
-        if not isinstance(node, exp.In | exp.Between | exp.Like) or node.args.get("query") is not None:
+        unknown = node.args.get("query") or node.args.get("symmetric")
+        if not isinstance(node, exp.In | exp.Between | exp.Like) or unknown:
             raise self._refused(f"{self._shown(node)} cannot be said in a condition", node)
         value = self._value(node.this, here)
         if node.args.get("negate"):
@@ -859,19 +997,38 @@ class _Query:
     def _arithmetic(self, node: exp.Expr, here: _Here, outer: int) -> str | None:
         sign, tightness = _ARITHMETIC[type(node)]
         left, right = self._value(node.this, here, tightness), self._value(node.expression, here, tightness + 1)
-        if isinstance(node, exp.Div):
-            self._differs("A division of whole numbers gives a fraction here.")
+        if isinstance(node, exp.Div) and not any(map(self._has_fraction, (node.this, node.expression))):
+            raise self._refused(
+                "a division of whole numbers has no fraction in most engines, and has one here: write 1.0 * before it",
+                node,
+            )
         if left is None or right is None:
             return None
         right = f"({right})" if right.startswith("-") else right
         text = f"{left} {sign} {right}"
         return f"({text})" if tightness < outer else text
 
+    def _has_fraction(self, node: exp.Expr) -> bool:
+        """True where a value is no whole number by its type."""
+        match node:
+            case exp.Column():
+                return self.schema.attributes.get(self._attribute(node)) is ValueType.FLOAT64
+            case exp.Literal():
+                return not node.this.isdecimal()
+            case exp.Count():
+                return False
+            case exp.Avg() | exp.Sqrt() | exp.Ln() | exp.Stddev() | exp.StddevSamp() | exp.Median():
+                return True
+        return any(map(self._has_fraction, node.iter_expressions()))
+
     def _function(self, node: exp.Expr, here: _Here) -> str | None:
         name = _FUNCTIONS[type(node)]
         values = [self._value(one, here) for one in (node.this, *node.expressions)]
         if isinstance(node, exp.Greatest | exp.Least) and len(values) > 1:
-            self._differs(f"{name} leaves nulls out here; in most engines one null makes it null.")
+            raise self._refused(
+                f"{name.upper()} is null in SQL where one value is null, which it leaves out here: compare each value",
+                node,
+            )
         known = [one for one in values if one is not None]
         if not known or (len(known) < len(values) and not isinstance(node, exp.Coalesce)):
             return None
@@ -902,7 +1059,8 @@ class _Query:
     def _row_of(self, column: exp.Column, here: _Here) -> _Row:
         """The row variable whose rows a column belongs to."""
         if not column.table:
-            return here.row or self._last_row(column)
+            assert here.row is not None  # a measure has it from all rows of the match
+            return here.row
         row = self.rows.get(column.table.upper())
         if row is None:
             raise self._refused(f"PATTERN has no variable {column.table}", column)
@@ -913,42 +1071,24 @@ class _Query:
                 column,
             )
         if here.row is not None and row is not here.row and self._may_lack(row, here.row):
-            self._differs(
-                f"Where a match has no {row.name}, a condition that names it does not count; in SQL it then does "
-                "not hold."
+            raise self._refused(
+                f"a match may have no {row.name}: this does not hold in SQL then, and is not asked here; write a query "
+                f"with {row.name}, and one without it",
+                column,
             )
         return row
 
-    def _may_lack(self, row: _Row, here: _Row) -> bool:
-        """True where a match may have `here` without `row`."""
+    def _may_lack(self, row: _Row, here: _Row | None) -> bool:
+        """True where a match may have `here` without `row`; None: where there may be a match without it."""
         return row.is_optional or any(
-            row in _rows_of(group) and here not in _rows_of(group)
+            row in (within := list(_rows_of(group))) and here not in within
             for group in _groups_of(self.pattern)
             if group.operator == "OR"
         )
 
-    def _last_row(self, column: exp.Expr) -> _Row:
-        """The variable of the last row of a match, or, for what all rows agree on, one that each match has."""
-        agreed = {self._attribute(one) for one in self.match.args.get("partition_by") or ()}
-        if self._attribute(column) in agreed and (row := self._sure_row()) is not None:
-            return row
-        last = self.pattern
-        while isinstance(last, _Group) and last.operator == "SEQ":
-            last = last.parts[-1]
-        if isinstance(last, _Group) or last.is_optional:
-            raise self._refused(
-                "this is the value of the last row, which may be of several variables: name the one meant", column
-            )
-        return last
-
-    def _sure_row(self) -> _Row | None:
-        """A variable that each match has."""
-        parts = (
-            self.pattern.parts if isinstance(self.pattern, _Group) and self.pattern.operator != "OR" else [self.pattern]
-        )
-        return next((one for one in parts if isinstance(one, _Row) and not one.is_optional), None)
-
-    def _reference(self, column: exp.Column, here: _Here) -> str:
+    def _reference(self, column: exp.Column, here: _Here) -> str | None:
+        if not column.table and here.row is None:
+            return self._of_match(column, column, 0, here, ahead=False)
         row, attribute = self._row_of(column, here), self._attribute(column)
         if row is here.row:
             index = {"first": "[1]", "later": "[i]"}.get(here.step, "") if row.is_list else ""
@@ -969,6 +1109,8 @@ class _Query:
         if not isinstance(column, exp.Column):
             raise self._refused("FIRST and LAST take one column here", node)
         steps = self._offset(node.args.get("expression"), 0)
+        if not column.table:
+            return self._of_match(node, column, steps, here, ahead=isinstance(node, exp.First))
         row = self._row_of(column, here)
         name = f"{row.variable}{{}}.{self._attribute(column)}"
         if not row.is_list:
@@ -988,6 +1130,59 @@ class _Query:
         raise self._refused(
             "of a list its first and its last row can be named, and in its own DEFINE the row before", node
         )
+
+    def _of_match(self, node: exp.Expr, column: exp.Column, steps: int, here: _Here, *, ahead: bool) -> str | None:
+        """A column of the row that stands some rows behind the first one of the match, or before its last one.
+
+        In a DEFINE the last row is the present one. None: the value is null, as the match has no such row.
+        """
+        attribute = self._attribute(column)
+        rows: Sequence[_Row | None] = self.following[None] if ahead else self.lasts
+        if here.row is None and steps == 0 and (not ahead or not any(row.is_optional for row in self.following[None])):
+            return self._one_of([row for row in rows if row is not None], attribute, ahead=ahead)
+        if here.row is not None and not ahead:
+            if steps == 0:
+                return self._reference(column, here)
+            self.uses_steps = True
+            if here.step == "later":
+                return self._row_before(here.row, steps, attribute, node)
+            steps, rows = steps - 1, tuple(here.row.before) if here.before is None else (here.before,)
+        place = self._walked(rows, steps, here, node, ahead=ahead)
+        return None if place is None else f"{place}.{attribute}"
+
+    def _one_of(self, rows: Sequence[_Row], attribute: str, *, ahead: bool) -> str:
+        """An attribute of that one of some variables which a match has."""
+        texts = [f"{_end_of(row, ahead=ahead)}.{attribute}" for row in rows]
+        return texts[0] if len(texts) == 1 else f"coalesce({', '.join(texts)})"
+
+    def _walked(
+        self, rows: Sequence[_Row | None], steps: int, here: _Here, node: exp.Expr, *, ahead: bool
+    ) -> str | None:
+        """The row that stands some rows behind that of one variable, or before it; None: outside of the match."""
+        while any(row is not None for row in rows):
+            row = rows[0] if len(rows) == 1 else None
+            if row is None:
+                break
+            if steps == 0:
+                self.uses_steps |= row is here.row
+                return _end_of(row, ahead=ahead)
+            if row is here.row and here.step != "later":
+                return None  # it is the last row so far
+            if row is here.row or row.maximum is None or row.is_open or steps < row.maximum:
+                break
+            steps -= row.maximum
+            rows = self.following[row] if ahead else tuple(row.before)
+        else:
+            return None
+        raise self._refused(
+            "this row may be of several variables, or one within a list: name the one that is meant", node
+        )
+
+    def _row_before(self, row: _Row, steps: int, attribute: str, node: exp.Expr) -> str:
+        """An attribute of the row before a later one of a list."""
+        if steps > 1:
+            raise self._refused("in a list only the row directly before can be named", node)
+        return f"{row.variable}[i-1].{attribute}"
 
     def _called(self, node: exp.Expr, here: _Here) -> str | None:
         """PREV and NEXT, and other functions that have no class of their own."""
@@ -1010,26 +1205,21 @@ class _Query:
         self.uses_steps = True
         attribute = self._attribute(column)
         if here.row.is_list and here.step == "later":
-            if steps == 1:
-                return f"{here.row.variable}[i-1].{attribute}"
-            raise self._refused("in a list only the row directly before can be named", node)
-        row = here.before
-        for _ in range(steps - 1):
-            befores = list(row.before) if row is not None and not row.is_list else []
-            row = befores[0] if len(befores) == 1 else None
-        if row is None or row.is_optional:
+            return self._row_before(here.row, steps, attribute, node)
+        place = self._walked((here.before,), steps - 1, _Here(None), node, ahead=False)
+        if place is None:
             raise self._refused(
                 "the row before may lie outside of the match, or be of several variables: let the schema derive the "
                 "difference to the row before (derived: diff), or begin the pattern one row earlier",
                 node,
             )
-        return f"{row.variable}{f'[{row.variable}.LEN]' if row.is_list else ''}.{attribute}"
+        return f"{place}.{attribute}"
 
     def _aggregate(self, node: exp.Expr, here: _Here) -> str | None:
         """An aggregate over the rows of a variable; in the DEFINE of a list over those so far, the present one too."""
         name, column = _AGGREGATES[type(node)], node.this
         if isinstance(column, exp.Star) and here.row is None:
-            return self._number_of_rows(node)
+            return self._count_of_match(node)
         if not isinstance(column, exp.Column) or not column.table:
             raise self._refused("an aggregate takes a column of one variable, such as AVG(B.price)", node)
         row = self._row_of(column, here)
@@ -1037,50 +1227,57 @@ class _Query:
         if counts_rows and name != "count":
             raise self._refused("only COUNT takes all columns", node)
         attribute = "seq" if counts_rows else self._attribute(column)
+        counts_rows |= attribute in ("seq", "timestamp")
+        if isinstance(node, exp.Avg) and not self._has_fraction(column):
+            self._differs("AVG of whole numbers has a fraction here, as in Trino; in Flink it has none.")
+        if name == "count" and not counts_rows and (not row.is_list or row is here.row):
+            raise self._refused(f"a null is not counted, which cannot be said here: write COUNT({row.name}.*)", node)
         if not row.is_list:
-            if name in ("stddev", "median"):
-                raise self._refused(f"{row.name} is one row, which has no {name}", node)
+            if name in ("stddev", "median") or (name == "count" and self._may_lack(row, here.row)):
+                raise self._refused(f"{row.name} is one row or none, whose {name} cannot be said", node)
             return "1" if name == "count" else f"{row.variable}.{attribute}"
         if row is here.row:
             return self._running(name, row, attribute, here, node)
-        return f"{row.variable}.LEN" if counts_rows else f"{name}({row.variable}[].{attribute})"
+        if name != "count":
+            return f"{name}({row.variable}[].{attribute})"
+        number = f"{row.variable}.LEN" if counts_rows else f"count({row.variable}[].{attribute})"
+        return f"coalesce({number}, 0)" if self._may_lack(row, here.row) else number
 
     def _running(self, name: str, row: _Row, attribute: str, here: _Here, node: exp.Expr) -> str:
         self.uses_steps = True
         if here.step == "first":
             return "1" if name == "count" else f"{row.variable}[1].{attribute}"
         own, before = f"{row.variable}[i].{attribute}", f"({row.variable}[..i-1].{attribute})"
-        if attribute != "seq":
-            self._differs(f"{name.upper()} over the rows so far counts on values that are not null.")
-        if name in ("min", "max"):
-            return f"{'least' if name == 'min' else 'greatest'}({name}{before}, {own})"
-        if name in ("sum", "count"):
-            return f"({name}{before} + {own if name == 'sum' else 1})"
-        if name == "avg":
-            return f"((sum{before} + {own}) / (count{before} + 1))"
+        match name:
+            case "min" | "max":
+                return f"{'least' if name == 'min' else 'greatest'}({name}{before}, {own})"
+            case "count":
+                return f"(count({row.variable}[..i-1].seq) + 1)"
+            case "sum":  # a null is left out
+                return f"coalesce(sum{before} + {own}, sum{before}, {own})"
+            case "avg":
+                return f"coalesce((sum{before} + {own}) / (count{before} + 1), avg{before}, {own})"
         raise self._refused(f"{name} over the rows so far cannot be said", node)
 
-    def _number_of_rows(self, node: exp.Expr) -> str:
+    def _count_of_match(self, node: exp.Expr) -> str:
+        """The number of rows of a match."""
+        least, most = _number_of_rows(self.pattern)
+        if least == most:
+            return str(least)
         rows = list(self.rows.values())
-        if (
-            self.gaps
-            or any(one.operator == "OR" for one in _groups_of(self.pattern))
-            or any(one.is_optional and not one.is_list for one in rows)
-        ):
+        single = sum(not row.is_list for row in rows)
+        if self.gaps or any(self._may_lack(row, None) for row in rows if not row.is_list):
             raise self._refused(
                 "the number of all rows of a match cannot be said here; count those of each variable", node
             )
-        single = sum(not row.is_list for row in rows)
-        return " + ".join([*(f"{row.variable}.LEN" for row in rows if row.is_list), *([str(single)] if single else [])])
+        lists = [(f"{row.variable}.LEN", self._may_lack(row, None)) for row in rows if row.is_list]
+        numbers = [f"coalesce({number}, 0)" if may_lack else number for number, may_lack in lists]
+        return " + ".join([*numbers, *([str(single)] if single else [])])
 
     # RETURN
 
     def _returns(self, partition: Sequence[str]) -> list[str]:
-        items: dict[str, str] = {}
-        sure = self._sure_row()
-        if sure is not None:
-            index = "[1]" if sure.is_list else ""
-            items = {name: f"{sure.variable}{index}.{name}" for name in partition}
+        items = {name: self._one_of(self.following[None], name, ahead=True) for name in partition}
         for measure in self.match.args.get("measures") or ():
             alias = measure.this
             value = alias.this if isinstance(alias, exp.Alias) else alias
@@ -1089,15 +1286,94 @@ class _Query:
                 instead = "match_id" if called == "MATCH_NUMBER" else "bindings, which names the variable of each event"
                 self._differs(f"{called}() is left out: each match has the column {instead}.")
                 continue
-            if measure.args.get("window_frame") == "RUNNING":
-                self._differs("A RUNNING measure has the value of the finished match here.")
-            text = self._value(value, _Here(None))
-            if text is None:
-                raise self._refused("this measure is always null", value)
+            text = self._tried(self._measure, value)
             given = re.sub(r"\W", "_", alias.alias if isinstance(alias, exp.Alias) else value.name) or "value"
             name = given if re.match(r"[^\W\d]", given) else f"value_{given}"
-            items[self._free_name(f"{name}_" if name.lower() in _FIXED else name, items)] = text
+            items[self._free_name(f"{name}_" if name.lower() in _FIXED else name, items)] = text or ""
         return [f"{text} AS {name}" for name, text in items.items()]
+
+    def _measure(self, value: exp.Expr) -> str:
+        text = self._value(value, _Here(None))
+        if text is None:
+            raise self._refused("this measure is always null", value)
+        return text
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """The conditions of the rows of a match, by which rows are told apart."""
+
+    conjuncts: tuple[Conjunct, ...]
+
+    def exclude(self, one: _Place, other: _Place, *, same_rows: bool) -> bool:
+        """Return whether no row fits both places.
+
+        Parameters
+        ----------
+        same_rows
+            The rows before it are bound alike on both sides. Otherwise two matches are compared, which have nothing in
+            common for sure but the row and the one before it.
+        """
+        facts = [*self._of(one, same_rows), *self._of(other, same_rows)]
+        return bool(compared(facts, {_ROW}).contradiction)
+
+    def _of(self, place: _Place, same_rows: bool) -> Iterator[Conjunct]:
+        """The conditions of the row at a place, as those of one variable whose attributes are all that they read."""
+        row = place[1]
+        known = {row.variable, *(one.variable for one in row.earlier)}
+        for conjunct in self.conjuncts:
+            if row.variable in conjunct.variables and conjunct.variables <= known:
+                asked = _of_one_row(conjunct, place, same_rows)
+                if asked is not None:
+                    yield asked
+
+
+def _of_one_row(conjunct: Conjunct, place: _Place, same_rows: bool) -> Conjunct | None:
+    """The condition of the row at a place; None where it says nothing of that row for sure."""
+    sides = [side for atom in conjunct.atoms for side in expressions_of(atom)]
+    columns: dict[Expression, Expression] = {}
+    own = False
+    for node in (node for side in sides for node in walk(side) if isinstance(node, Reference | Length | Aggregate)):
+        name = _column_of(node, place, same_rows)
+        if name is None:
+            return None
+        own |= name.startswith(".")
+        columns[node] = Reference(_ROW, name, Element.ONLY, node.type)
+    return rewritten(conjunct, lambda node: columns.get(node, node)) if own else None
+
+
+def _column_of(node: Reference | Length | Aggregate, place: _Place, same_rows: bool) -> str | None:
+    """A name for a value that is read at a place: .price is of the row itself, and -price of the one before it.
+
+    None: it is another one on each side of a comparison of matches, or is no value of the row at that place.
+    """
+    before, row = place
+    if isinstance(node, Reference) and node.variable == row.variable:
+        own = (Element.ONLY, Element.EACH, Element.CURRENT if before is row else Element.FIRST)
+        if node.element in own:
+            return f".{node.attribute}"
+        if before is row and node.element is Element.PREVIOUS:
+            return f"-{node.attribute}"
+    elif isinstance(node, Reference) and before is not None and node.variable == before.variable:
+        return f"-{node.attribute}" if node.element in (Element.ONLY, Element.LAST) else None
+    own_list = node.variable == row.variable and not (isinstance(node, Reference) and node.element is Element.FIRST)
+    return format_expression(node) if same_rows and not own_list else None
+
+
+def _number_of_rows(node: _Node) -> tuple[int, int | None]:
+    """The least and the greatest number of rows of a match; None: there is no greatest one."""
+    if isinstance(node, _Row):
+        return node.minimum, node.maximum
+    numbers = [_number_of_rows(part) for part in node.parts]
+    most = [one for _, one in numbers if one is not None]
+    chosen = sum if node.operator == "SEQ" else max
+    least = (sum if node.operator == "SEQ" else min)(one for one, _ in numbers)
+    return least, chosen(most) if len(most) == len(numbers) else None
+
+
+def _end_of(row: _Row, *, ahead: bool) -> str:
+    """The first row of a variable, or its last one."""
+    return f"{row.variable}{'[1]' if ahead else f'[{row.variable}.LEN]'}" if row.is_list else row.variable
 
 
 def _bare(node: exp.Expr) -> exp.Expr:

@@ -25,7 +25,7 @@ from cep_pipeline.language.checks import (
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, TypeMismatch, type_of_aggregate
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
 from cep_pipeline.language.scope import Bound, Scope, Swept
-from cep_pipeline.language.source import SourceText
+from cep_pipeline.language.source import SourceText, together
 from cep_pipeline.language.structure import StructureParser
 from cep_pipeline.language.times import NoTime, exact, length_us
 from cep_pipeline.language.tokens import Cursor, Kind, Token
@@ -163,15 +163,7 @@ def parse_patterns(
                 written = statement.name.removesuffix(statement.suffix)
                 of_sweep[written] = [one.name for one in patterns[-place:]]
     if errors:
-        first, *others = errors
-        raise PatternError(
-            first.message,
-            source=first.source,
-            line=first.line,
-            column=first.column,
-            excerpt=first.excerpt,
-            others=others,
-        )
+        raise together(errors)
     return patterns
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from cep_pipeline.errors import PatternError
@@ -68,6 +68,19 @@ class SourceText:
         """A warning about what stands at `span`, in the form of an error."""
         line, column = self.place(span.start)
         return PatternWarning(f"{self.name}:{line}:{column}: {message}\n{self.excerpt(span)}")
+
+
+def together(errors: Sequence[PatternError]) -> PatternError:
+    """The first of several errors, which shows the others too."""
+    first, *others = errors
+    return PatternError(
+        first.message,
+        source=first.source,
+        line=first.line,
+        column=first.column,
+        excerpt=first.excerpt,
+        others=others,
+    )
 
 
 def did_you_mean_of(word: str, choices: Iterable[str]) -> str:

@@ -35,7 +35,6 @@ from cep_pipeline.patterns.expressions import (
     Aggregate,
     Element,
     Expression,
-    Length,
     Literal,
     Reference,
     ValueType,
@@ -287,7 +286,7 @@ def _excluding_atom(atom: Atom, told: Iterable[Conjunct], ways: _Ways, limits: _
             return ends[0] if ends[0] is not None else ends[1]
         case Membership(expression, values, _, negated):
             return _excluding_members(expression, values, limits, negated=negated)
-        case NullTest(expression, negated) if _is_of_events(expression):
+        case NullTest(expression, negated) if _has_one_value(expression):
             for one in told:
                 match one.atoms:
                     case (NullTest(other, False),) if negated and other == expression:
@@ -335,7 +334,7 @@ def _excluding_members(
     """The limits that exclude all values of `expression IN (values)`, or leave one of them alone of NOT IN."""
     term = _term_of(expression)
     if term is None or any(isinstance(value, bool) or value != value for value in values):
-        return () if not values and not negated and _is_of_events(expression) else None
+        return () if not values and not negated and _has_one_value(expression) else None
     ends = [(least, *limit) for least in (True, False) for limit in limits.get((term, least), ())]
     if negated:
         equal = [{limit[1][1] for limit in ends if limit[0] is least and not limit[2]} for least in (True, False)]
@@ -376,17 +375,16 @@ def _term_of(expression: Expression) -> _Term | None:
     if not names:
         number = number_of(expression)
         return None if number is None else (None, number)
-    if len(names) != 1 or not _is_of_events(expression):
+    if len(names) != 1 or not _has_one_value(expression):
         return None
     return next(iter(names)), expression
 
 
-def _is_of_events(expression: Expression) -> bool:
-    """Return whether an expression reads single events and each event of lists only: no other part of a list."""
-    return all(
-        node.element in (Element.ONLY, Element.EACH)
-        if isinstance(node, Reference)
-        else not isinstance(node, Length | Aggregate)
+def _has_one_value(expression: Expression) -> bool:
+    """Return whether an expression has one value once each `v[]` stands for one event: it counts through no list."""
+    return not any(
+        (isinstance(node, Reference) and node.element in (Element.CURRENT, Element.PREVIOUS))
+        or (isinstance(node, Aggregate) and node.prefix)
         for node in walk(expression)
     )
 
