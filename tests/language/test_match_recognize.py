@@ -501,6 +501,11 @@ def test_rows_without_a_partition_are_neighbours_in_the_stream() -> None:
             "AFTER",
             "see that no row fits the first variable and another one",
         ),
+        (
+            f"{PAST} PATTERN (A Z B+ C) DEFINE Z AS price = 0, B AS size <= A.size, C AS size > A.size AND price = 1",
+            "AFTER",
+            "one within the other",
+        ),
         ("AFTER MATCH SKIP TO LAST B PATTERN (A B)", "AFTER", "SKIP TO LAST B cannot be said"),
         ("ALL ROWS PER MATCH PATTERN (A B)", "ALL", "write ONE ROW PER MATCH"),
         ("PATTERN (A {- B -})", "{-", "leave these signs out"),
