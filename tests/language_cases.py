@@ -286,6 +286,12 @@ CASES = (
         ["k0 b1", "k0 k2 b3", "k2 b3"],
     ),
     LanguageCase(
+        "next_match_leaves_a_full_list",
+        "PATTERN SEQ(K{1,2} k[], B b) WHERE skip_till_next_match { 1 = 1 } WITHIN 9 seconds",
+        "K 0; K 1; B 2; B 3",
+        ["k0 k1 b2", "k1 b2", "k1 b3"],
+    ),
+    LanguageCase(
         "partition_contiguity",
         "PATTERN SEQ(A a, B b) WHERE partition_contiguity { [id] } WITHIN 9 seconds",
         "A 0 id=1; A 1 id=2; C 2 id=2; B 3 id=1; B 4 id=2",

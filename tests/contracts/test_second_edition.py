@@ -95,6 +95,33 @@ def test_every_mechanism_answers_or_refuses(statement: Statement, stream_rows: l
     check_mechanisms(*parsed(statement), events_table(stream_rows))
 
 
+FULL = ("A{2}", "A{1,2}", "(A | B){1}", "(A | B){2}", "B{1,2}")
+OTHERS = ("A", "B", "B?", "A*", "~B", "B{2,}")
+
+
+@st.composite
+def sequences_with_full_lists(draw: st.DrawFn) -> str:
+    """A statement under skip_till_next_match that begins with a list with a greatest number."""
+    written = [draw(st.sampled_from(FULL)), *draw(st.lists(st.sampled_from((*FULL, *OTHERS)), max_size=2))]
+    operands = [f"{types} v{place}{'[]' if types[-1] in '}*' else ''}" for place, types in enumerate(written)]
+    condition = draw(st.sampled_from(["TRUE", "v0[i].x >= v0[i-1].x", "sum(v0[].x) > 3", "v0.LEN = 2", "[id]"]))
+    structure = f"SEQ({', '.join(operands)})"
+    if draw(st.booleans()):
+        structure = f"OR({structure}, SEQ(A{{2}} w0[], B w1))"
+    return f"PATTERN {structure} WHERE skip_till_next_match {{ {condition} }} WITHIN 1 day"
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(text=sequences_with_full_lists(), stream_rows=rows(min_size=4, types=("A", "B")))
+def test_full_lists_are_left(text: str, stream_rows: list[Row]) -> None:
+    [pattern], table = cep.parse_patterns(text, ZONED), events_table(stream_rows)
+    check_mechanisms(pattern, table)
+    for option in ("merge", "backtrack"):
+        tables = cep.detect([pattern], table, mechanism="nfab", options=(option,))
+        assert comparable(from_tables([pattern], tables)) == comparable(oracle([pattern], table))
+    check_slices("nfab", pattern, stream_rows)
+
+
 @settings(max_examples=examples(100), deadline=None)
 @given(statement=statements(LISTED), stream_rows=rows())
 def test_outputs_say_the_same(statement: Statement, stream_rows: list[Row]) -> None:

@@ -138,6 +138,25 @@ def test_an_optional_variable_is_an_or_of_both(
         ("SEQ(A a, C{2,3} c[]) WHERE skip_till_next_match { a.seq >= 0 }", "ACCCC", ["a0 c1 c2", "a0 c1 c2 c3"]),
         # The first variable is full after one event, and another run begins with the next.
         ("SEQ(C{1} c[], B b) WHERE skip_till_next_match { b.seq >= 0 }", "CCB", ["c0 b2", "c1 b2"]),
+        # A list that is full is left with the next event that begins b, like single variables: there is no copy.
+        ("SEQ(C{2} c[], B b) WHERE skip_till_next_match { b.seq >= 0 }", "CCBB", ["c0 c1 b2"]),
+        ("SEQ(C{2} c[], B b) WHERE skip_till_next_match { b.seq > 2 }", "CCBB", ["c0 c1 b3"]),
+        ("SEQ(C{2} c[], B b) WHERE skip_till_next_match { last(c[].seq) > 1 }", "CCBCB", ["c1 c3 b4"]),
+        ("SEQ(C{2} c[], B b) WHERE skip_till_next_match { c[i].seq > c[i-1].seq + 1 }", "CACBB", ["c0 c2 b3"]),
+        ("SEQ(A{1} a[], C{2} c[], B{1} b[]) WHERE skip_till_next_match { TRUE }", "ACCCBB", ["a0 c1 c2 b4"]),
+        # One that is not full, or has no greatest number, leaves a copy.
+        ("SEQ(C{1,2} c[], B b) WHERE skip_till_next_match { TRUE }", "CBCBB", ["c0 b1", "c0 c2 b3", "c2 b3", "c2 b4"]),
+        ("SEQ(C{2,} c[], B b) WHERE skip_till_next_match { TRUE }", "CCBB", ["c0 c1 b2", "c0 c1 b3"]),
+        # What may begin next differs by clause: with the optional variable, and without it.
+        ("SEQ(C{2} c[], A? a, B b) WHERE skip_till_next_match { TRUE }", "CCBABB", ["c0 c1 b2", "c0 c1 a3 b4"]),
+        ("SEQ(C{2} c[], A* a[]) WHERE skip_till_next_match { TRUE }", "CCAA", ["c0 c1", "c0 c1 a2", "c0 c1 a2 a3"]),
+        (
+            "OR(SEQ(C{2} c[], B b), SEQ(C d, B e)) WHERE skip_till_next_match { TRUE }",
+            "CCBB",
+            ["c0 c1 b2", "d0 e2", "d1 e2"],
+        ),
+        # A negation is asked of the match that the run finds, which does not look for another one.
+        ("SEQ(C{2} c[], ~A n, B b) WHERE skip_till_next_match { TRUE }", "CCABB", []),
         # The copy that leaves c goes on although the list may still grow.
         ("SEQ(C{1,2} c[], (B | C) b) WHERE skip_till_next_match { b.seq >= 0 }", "CCC", ["c0 b1", "c0 c1 b2", "c1 b2"]),
         # An event that d can take must be taken, in the clause with d; the clause without it has runs of its own.
@@ -151,6 +170,37 @@ def test_runs(text: str, kinds: str, expected: list[str]) -> None:
     events = letters(kinds)
     for options in ((), ("merge",), ("backtrack",)):
         assert sorted(written(f"{text} WITHIN 1 minute", events, mechanism="nfab", options=options)) == sorted(expected)
+
+
+@settings(max_examples=examples(120), deadline=None)
+@given(
+    lists=st.lists(st.tuples(st.sampled_from(["A", "B", "(A | B)"]), st.integers(1, 3)), min_size=1, max_size=3),
+    rising=st.sets(st.integers(0, 2)),
+    strategy=st.sampled_from(["skip_till_next_match", "skip_till_next_match", "partition_contiguity"]),
+    stream_rows=rows(min_size=6, edges=False, types=("A", "B")),
+)
+def test_runs_of_lists_of_n_events_are_those_of_n_variables(
+    lists: list[tuple[str, int]], rising: set[int], strategy: str, stream_rows: list[Row]
+) -> None:
+    short, long = [], []
+    short_conditions, long_conditions = ["TRUE"], ["TRUE"]
+    for place, (types, number) in enumerate(lists):
+        short.append(f"{types}{{{number}}} k{place}[]")
+        long += [f"{types} k{place}_{element}" for element in range(number)]
+        if place in rising:
+            short_conditions.append(f"k{place}[i].x > k{place}[i-1].x")
+            long_conditions += [f"k{place}_{later}.x > k{place}_{later - 1}.x" for later in range(1, number)]
+    events = events_table(stream_rows)
+    of_lists, of_variables = (
+        [
+            [seq for _, seq in match]
+            for match in found(
+                f"SEQ({', '.join(operands)}) WHERE {strategy} {{ {' AND '.join(conditions)} }} WITHIN 1 day", events
+            )
+        ]
+        for operands, conditions in ((short, short_conditions), (long, long_conditions))
+    )
+    assert of_lists == of_variables
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -246,8 +296,11 @@ def test_alternatives_of_types() -> None:
 def test_an_automaton_says_where_lists_are_full() -> None:
     text = "SEQ(A a, (B | C){2,3} k[], A b) WHERE skip_till_next_match { a.x < 3 } WITHIN 1 second"
     shown = describe(parsed(text))
-    assert "take    -> k[i]   k[i] is (B | C) AND k.LEN <= 3" in shown
-    assert "proceed -> b      k.LEN >= 2 AND b is A" in shown
+    takes, proceeds = "k[i] is (B | C) AND k.LEN <= 3", "k.LEN >= 2 AND b is A"
+    assert f"take    -> k[i]   {takes}" in shown
+    assert f"proceed -> b      {proceeds}" in shown
+    assert f"ignore  -> k[i]   NOT ({takes}) AND NOT (k.LEN = 3 AND {proceeds}) AND within 1 second" in shown
+    assert "NOT (k.LEN = 3" not in describe(parsed(text.replace("next", "any")))
 
 
 def test_why_knows_numbers_of_events() -> None:
@@ -264,6 +317,16 @@ def test_why_knows_numbers_of_events() -> None:
     assert without["c.LEN >= 2"] == 2 * (4 + comb(4, 2) + comb(4, 3))
     assert without["c.LEN <= 3"] == 2 * (comb(4, 2) + comb(4, 3) + 1)
     assert [one.count.matches for one in not_all.reached if one.part == 0] == [1, 10, 10]
+
+
+def test_why_knows_that_a_full_list_is_left() -> None:
+    events = letters("CCBB")
+    pattern = parsed("SEQ(C{2} c[], B b) WHERE skip_till_next_match { TRUE } WITHIN 1 minute")
+    assert cep.why(pattern, events, {"c": [0, 1], "b": 2}).is_match
+    second = cep.why(pattern, events, {"c": [0, 1], "b": 3})
+    assert [(one.rule, one.seen) for one in second.failed] == [("strategy", "the run takes b = 2 instead")]
+    without = {one.text: one.without.matches for one in cep.why_not(pattern, events).left_out}
+    assert without.items() >= {"c.LEN >= 2": 3, "c.LEN <= 2": 2, "skip_till_next_match": 2}.items()
 
 
 def test_a_plan_expects_lists_of_so_many_events() -> None:

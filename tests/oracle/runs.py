@@ -76,14 +76,14 @@ def _read_chain(rules: Rules, copy: Binding, event: Event) -> tuple[list[Binding
     """The copies that bind the event, and whether a copy goes on without it (a chain of variables).
 
     The event may begin the next variable (the copy that leaves), be taken into the Kleene variable of the state
-    (the copy that stays), or be ignored by the copy that cannot take it.
+    (the copy that stays), or be ignored by the copy that cannot take it. In a list that is full no copy stays.
     """
     chain = sorted(rules.clause.positive, key=lambda operand: len(rules.clause.before(operand.variable)))
     current = chain[len(copy) - 1] if copy else None
     following = chain[len(copy)] if len(copy) < len(chain) else None
     begun = _bind(rules, copy, following, event) if following and (not current or may_leave(copy, current)) else []
-    taken = _bind(rules, copy, current, event) if current and may_take(copy, current) else []
-    stays = current is not None and current.kleene
+    stays = current is not None and may_take(copy, current)
+    taken = _bind(rules, copy, current, event) if current and stays else []
     return [*begun, *taken], not taken if stays else not begun
 
 

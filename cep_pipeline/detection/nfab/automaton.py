@@ -207,7 +207,12 @@ def _with_predicates(states: list[State], clause: Clause) -> list[State]:
 
 
 def _with_ignore(states: list[State], pattern: Pattern, clause: Clause) -> list[State]:
-    """Step 3: what the selection strategy lets a state ignore."""
+    """Step 3: what the selection strategy lets a state ignore.
+
+    Differs from the paper, which has no greatest number of events, in that a list that is full does not ignore an event
+    that begins the next variable.
+    """
+    by_name = {state.name: state for state in states}
     result = []
     for state in states:
         match pattern.strategy:
@@ -220,6 +225,11 @@ def _with_ignore(states: list[State], pattern: Pattern, clause: Clause) -> list[
                 taking = state.edge(Move.TAKE) or state.edge(Move.BEGIN)
                 assert taking is not None
                 formula = (f"NOT ({' AND '.join(taking.formula)})",)
+                leaving, most = state.edge(Move.PROCEED), clause.by_name[state.variable].maximum
+                if leaving is not None and most is not None and leaving.target != FINAL:
+                    begins = by_name[leaving.target].edges[0].formula
+                    full = " AND ".join((f"{state.variable}.LEN = {most}", *leaving.formula, *begins))
+                    formula = (*formula, f"NOT ({full})")
             case Strategy.SKIP_TILL_ANY_MATCH:
                 formula = ()
         edges = (replace(edge, formula=formula) if edge.move is Move.IGNORE else edge for edge in state.edges)

@@ -3,7 +3,8 @@
 The basic algorithm (`advance_all`, SIGMOD'08 section 5.2.1) goes through the tree of runs breadth first and reads every
 event once. Runs stand in lists by the variable that they bound last. An event is shown to the lists from the last state
 to the first, so that no run sees it twice; a list whose variable and next variable it does not fit is passed over where
-events may be skipped. While no run lives, events are passed over up to the next one that can begin the pattern. If only
+events may be skipped. A run that goes on to the next variable leaves a copy where its list is not full, or where any
+event may be skipped. While no run lives, events are passed over up to the next one that can begin the pattern. If only
 non-overlapping matches are wanted, a match ends all other runs of its partition.
 
 Merging (`merge_state`, section 5.2.2): runs in one state whose value vectors agree under the state's mask take the same
@@ -50,7 +51,8 @@ from cep_pipeline.detection.nfab.machine import (
     copy_of,
     end,
     expire,
-    finish,
+    goes_on,
+    is_open,
     machine_at,
     parts_at,
     release,
@@ -326,7 +328,7 @@ def read(words: Any, place: int) -> None:
     for variable in range(last, -1, -1):
         if machine.list_sizes[variable] == 0:
             continue
-        takes = machine.kleene[variable] and machine.fits[variable * size + place] != 0
+        takes = machine.most[variable] > 0 and machine.fits[variable * size + place] != 0
         begins = variable < last and machine.fits[(variable + 1) * size + place] != 0
         if takes or begins or machine.options & at.CONTIGUOUS:
             _show(words, variable, place, takes, begins)
@@ -351,7 +353,6 @@ def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> N
     row = machine.rows[place]
     any_match = machine.options & at.ANY_MATCH != 0
     contiguous = machine.options & at.CONTIGUOUS != 0
-    stays_behind = machine.kleene[variable] or any_match
     made = 0
     kept = 0
     machine.control[at.READ] += number
@@ -367,26 +368,21 @@ def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> N
             if copy >= 0:
                 left = True
                 _arrive(words, copy, variable + 1, place)
-        bound = False
         if takes and agreeing:
-            if any_match:
-                copy = copy_of(words, run)
-                if take(words, copy, run, variable, place):
+            copy = copy_of(words, run) if any_match else run
+            if take(words, copy, run, variable, place):
+                machine.list_sizes[machine.variables + variable] = place
+                if any_match:
                     machine.change[row] += 1
-                    machine.list_sizes[machine.variables + variable] = place
-                    if variable == machine.variables - 1:
-                        finish(words, copy)
-                    machine.lists[lists + number + made] = copy
-                    made += 1
-                else:
-                    release(words, copy)
-            else:
-                bound = take(words, run, run, variable, place)
-                if bound:
-                    machine.list_sizes[machine.variables + variable] = place
-                    if variable == machine.variables - 1:
-                        finish(words, run)
-        if bound or (not contiguous and (stays_behind or not left)):
+                if goes_on(words, copy, variable, place):
+                    machine.lists[lists + (number + made if any_match else kept)] = copy
+                    made += any_match
+                    kept += not any_match
+                if not any_match:
+                    continue
+            elif any_match:
+                release(words, copy)
+        if not contiguous and (any_match or not left or is_open(words, run, variable)):
             machine.lists[lists + kept] = run
             kept += 1
         else:
@@ -400,11 +396,8 @@ def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> N
 def _arrive(words: Any, run: int, variable: int, place: int) -> None:
     """A run has begun a variable: it joins the list of that state, or is finished."""
     machine = machine_at(words)
-    if variable == machine.variables - 1:
-        finish(words, run)
-        if not machine.kleene[variable]:
-            end(words, run, machine.rows[place])
-            return
+    if not goes_on(words, run, variable, place):
+        return
     size = machine.list_sizes[variable]
     machine.lists[variable * machine.capacity + size] = run
     machine.list_sizes[variable] = size + 1
@@ -495,7 +488,7 @@ def read_by(words: Any, run: int, place: int) -> int:
     if may_begin and agreeing and machine.fits[(variable + 1) * size + place] != 0:
         copy = begin(words, run, variable + 1, place)
         if copy >= 0:
-            if machine.kleene[variable] or any_match:
+            if any_match or is_open(words, run, variable):
                 postpone(words, run, place, STAYING)
             else:
                 end(words, run, row)
@@ -503,7 +496,7 @@ def read_by(words: Any, run: int, place: int) -> int:
             return arrived(words, copy, variable + 1, place)
     control[at.PLACE] = place + 1
     control[at.LEFT_TO_DO] = WHOLE
-    if machine.kleene[variable] and agreeing and machine.fits[variable * size + place] != 0:
+    if machine.most[variable] and agreeing and machine.fits[variable * size + place] != 0:
         copy = copy_of(words, run) if any_match else run
         if take(words, copy, run, variable, place):
             machine.states[copy] = variable
@@ -511,9 +504,7 @@ def read_by(words: Any, run: int, place: int) -> int:
                 machine.change[row] += 1
                 # The copy of this event is put back when the run that ignores it goes on.
                 postpone(words, run, place + 1, WHOLE)
-            if variable == last:
-                finish(words, copy)
-            return copy
+            return copy if goes_on(words, copy, variable, place) else -1
         if any_match:
             release(words, copy)
     if machine.options & at.CONTIGUOUS:
@@ -558,12 +549,7 @@ def arrived(words: Any, run: int, variable: int, place: int) -> int:
     machine = machine_at(words)
     machine.states[run] = variable
     machine.control[at.LEFT_TO_DO] = WHOLE
-    if variable == machine.variables - 1:
-        finish(words, run)
-        if not machine.kleene[variable]:
-            end(words, run, machine.rows[place])
-            return -1
-    return run
+    return run if goes_on(words, run, variable, place) else -1
 
 
 def advance(words: Any) -> int:

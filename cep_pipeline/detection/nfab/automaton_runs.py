@@ -164,7 +164,7 @@ class AutomatonRuns:
         compared = self.variables + 2 if self.backtracks else vector.most
         pool = RunPool(self.variables, len(self.program.variables), compared, control)
         found = FinishedMatches(control)
-        kleene = np.array([variable.kleene for variable in self.clause.positive], np.uint8)
+        most = [one.maximum or np.iinfo(np.int64).max if one.kleene else 0 for one in self.clause.positive]
         self.expired = np.zeros(len(sequence.view), np.int32)
         words[at.VARIABLES], words[at.OPTIONS], words[at.WIDTH] = self.variables, self._options(), self.instants.width
         words[at.SIZE], words[at.END_ROW] = len(sequence.view), self.end_row
@@ -179,7 +179,7 @@ class AutomatonRuns:
             at.KEYS: sequence.keys,
             at.FITS: sequence.fits,
             at.ENDS: sequence.ends,
-            at.KLEENE: kleene,
+            at.MOST: np.array(most, np.int64),
             at.GROUPS: groups,
             at.VECTOR: vector.words,
             at.VECTOR_STARTS: vector.starts,

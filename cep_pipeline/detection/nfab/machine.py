@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
-from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest
+from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest, length_of
 from cep_pipeline.detection.instances.interpreter import code_at, group_holds
 from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
 from cep_pipeline.detection.instances.terms import Code
@@ -46,7 +46,7 @@ class AutomatonArrays(NamedTuple):
     keys: Any
     fits: Any
     ends: Any
-    kleene: Any
+    most: Any
     groups: Any
     slots: Any
     events: Any
@@ -106,7 +106,7 @@ def machine_at(words: Any) -> AutomatonArrays:
         int32_at(words[at.KEYS]),
         uint8_at(words[at.FITS]),
         int64_at(words[at.ENDS]),
-        uint8_at(words[at.KLEENE]),
+        int64_at(words[at.MOST]),
         int64_at(words[at.GROUPS]),
         int32_at(words[at.SLOTS]),
         int32_at(words[at.EVENTS]),
@@ -217,10 +217,10 @@ def start(words: Any, place: int) -> int:
     row = machine.rows[place]
     run = allocate(words)
     base = run * machine.stride
-    machine.slots[base] = append(cells, 0, -1, row, row) if machine.kleene[0] else row
+    machine.slots[base] = append(cells, 0, -1, row, row) if machine.most[0] else row
     machine.counts[0] += 1
     if machine.groups[0] >= 0 and not holds(words, machine.groups[0], base):
-        if machine.kleene[0]:
+        if machine.most[0]:
             drop_newest(cells)
         release(words, run)
         return -1
@@ -263,13 +263,13 @@ def begin(words: Any, run: int, variable: int, place: int) -> int:
         return -1
     copy = copy_of(words, run)
     base = copy * machine.stride
-    if machine.kleene[variable]:
+    if machine.most[variable]:
         machine.slots[base + variable] = append(cells, variable, -1, row, row)
     else:
         machine.slots[base + variable] = row
     tested = machine.groups[3 * variable]
     if tested >= 0 and not holds(words, tested, base):
-        if machine.kleene[variable]:
+        if machine.most[variable]:
             drop_newest(cells)
         release(words, copy)
         return -1
@@ -339,6 +339,26 @@ def _selected(words: Any, run: int, variable: int, before: int, place: int) -> N
     machine.places[run] = place
     if machine.options & at.COMPARES_CLOCKS:
         machine.newest[run] = machine.clocks[place]
+
+
+@njit(error_model="numpy")
+def is_open(words: Any, run: int, variable: int) -> bool:
+    """Tell whether the variable that a run has bound last is a list that is not full."""
+    machine, cells, _, _, _, _ = parts_at(words)
+    most = machine.most[variable]
+    return most > 0 and length_of(cells, machine.slots[run * machine.stride + variable]) < most
+
+
+@njit(error_model="numpy")
+def goes_on(words: Any, run: int, variable: int, place: int) -> bool:
+    """Finish a run that has bound an event to the last variable; tell whether it may bind more, or end it if not."""
+    machine = machine_at(words)
+    if variable == machine.variables - 1:
+        finish(words, run)
+        if not is_open(words, run, variable):
+            end(words, run, machine.rows[place])
+            return False
+    return True
 
 
 @njit(error_model="numpy")

@@ -19,7 +19,7 @@ from __future__ import annotations
     KEYS,
     FITS,
     ENDS,
-    KLEENE,
+    MOST,
     GROUPS,
     SLOTS,
     EVENTS,
@@ -77,8 +77,8 @@ FITS
     uint8 [variables, places]: whether an event has the type of a variable and passes the conditions on it alone.
 ENDS
     int64: the end of each place's group.
-KLEENE
-    uint8: whether a variable is a Kleene variable.
+MOST
+    int64: the greatest number of events of each Kleene variable; 0 for a variable of one event.
 GROUPS
     int64 [variables, 3]: the groups of conjuncts of its begin edge, its take edge, and of leaving it (-1: none).
 SLOTS, EVENTS, PREFIXES, DIGITS, LENGTHS, JUNCTIONS, JUNCTION_STATES, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES, STATES
