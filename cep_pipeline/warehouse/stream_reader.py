@@ -562,20 +562,23 @@ class StreamReader:
             damaged=reader._damaged_units(),
         )
 
-    def _damaged_units(self) -> dict[tuple[str, str], list[str]]:
-        """(day, pattern set or "") -> a sentence for each damage of the unit that is known, or that its rows show."""
+    def _damaged_units(self, day: date | None = None) -> dict[tuple[str, str], list[str]]:
+        """(day, pattern set or "") -> a sentence for each damage of the unit that is known, or that its rows show.
+
+        Rows are counted of this day (None: of all).
+        """
         found = damaged_units(self.warehouse.database, self.name)
         for name, table in self._pinned.items():
             if name not in UNIT_TABLES:
                 continue
-            rows = rows_by_unit(table, table.files(day_column(name)))
-            for (pattern_set, day), said in differing_units(rows, recorded_rows(self._records(name))).items():
-                found.setdefault((day.isoformat(), pattern_set), []).append(f"its {name} are damaged: {said}")
+            rows = rows_by_unit(table, table.files(day_column(name), day, day))
+            for (pattern_set, of), said in differing_units(rows, recorded_rows(self._records(name), day, day)).items():
+                found.setdefault((of.isoformat(), pattern_set), []).append(f"its {name} are damaged: {said}")
         return found
 
     def is_damaged(self, pattern_set: str, day: date) -> bool:
-        """Return True if a file of the matches of (pattern set, day) is known to be damaged."""
-        return (day.isoformat(), pattern_set) in self.pinned(UNIT_TABLES)._damaged_units()
+        """Return True if the matches of (pattern set, day) are damaged: a file of them, or their number of rows."""
+        return (day.isoformat(), pattern_set) in self.pinned(UNIT_TABLES)._damaged_units(day)
 
     def _first_event_us(self, pattern_set: str, day: date) -> int | None:
         """Return the timestamp of the first event of the matches of (pattern set, day), None without any."""
