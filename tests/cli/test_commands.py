@@ -94,7 +94,7 @@ ANSWERS_AT_ONCE = {
     "matches": ("matches", "--limit", "1"),
 }
 LATER = {
-    "nothing to do": {"fastavro", "pyarrow.compute"},
+    "nothing to do": {"pyarrow.compute"},
     "status": {"pyarrow.compute"},
     "explain": {"pyarrow.compute"},
 }
