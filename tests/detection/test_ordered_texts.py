@@ -95,9 +95,8 @@ def test_what_orders_no_text_is_not_told(condition: str) -> None:
 def test_an_attribute_is_told_once_with_all_places_and_the_signs_of_all_values() -> None:
     text = "\n".join(f"NAME p{n} PATTERN SEQ(E a, E b) WHERE a.x < b.x AND a.y < b.y WITHIN 1 day;" for n in range(30))
     of_x, of_y = doubts(text, x=["1.250", "9"], y=["0,5", "99"])
-    assert of_x.startswith(
-        f"p.sase:1:37: 'x' is text, which {', '.join(f'p{n}' for n in range(20))} … and 10 more order by its characters;"
-    )
+    names = ", ".join(f"p{n}" for n in range(20))
+    assert of_x.startswith(f"p.sase:1:37: 'x' is text, which {names} … and 10 more order by its characters;")
     assert 'int64 in the stream schema, and write `decimal: ",", thousands: "."` in `source` (also at p.sase:2' in of_x
     assert of_x.endswith("p.sase:21:38 … and 9 more)")
     assert "such as '0,5'" in of_y
