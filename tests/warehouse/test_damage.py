@@ -134,7 +134,7 @@ def test_no_flip_of_a_bit_is_silent(place: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("every", long_but([997], [997, 1]))
-@pytest.mark.parametrize("name", ["events", "matches", "runs"])
+@pytest.mark.parametrize("name", ["events", "matches", "runs", "quarantine", "statistics", "plans", "decisions"])
 def test_a_flipped_bit_of_a_file_that_tells_of_others_is_an_error(tmp_path: Path, name: str, every: int) -> None:
     """Each bit of the metadata file, the manifest lists and the manifests, by our own reader and by PyIceberg."""
     tables = Warehouse.open(tmp_path).stream(Trades())
@@ -144,7 +144,11 @@ def test_a_flipped_bit_of_a_file_that_tells_of_others_is_an_error(tmp_path: Path
     database = tables.warehouse.database
     paths = [path for path in files_in_use(tables.warehouse) if path.is_relative_to(tmp_path / "trades" / name)]
     paths = [path for path in paths if path.suffix != ".parquet"]
-    assert {kind for kind in KINDS for path in paths if KINDS[kind](path)} == KINDS.keys() - {"data"}
+    found = {kind for kind in KINDS for path in paths if KINDS[kind](path)}
+    # The tables that have no rows yet have only metadata, or empty lists.
+    assert found >= (
+        {"metadata", "manifest list", "manifest"} if name in ("events", "matches", "runs") else {"metadata"}
+    )
     for path in paths:
         whole = path.read_bytes()
         for number in range(0, 8 * len(whole), every):
