@@ -305,6 +305,7 @@ def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
     from cep_pipeline.warehouse.records import RunRecord
 
     detected = work.detected.values() if status == "succeeded" else ()
+    before = work.recorded if status == "succeeded" else None
     work.tables.record_run(
         RunRecord(
             run_id=work.run_id,
@@ -313,11 +314,11 @@ def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
             started_at=work.started,
             finished_at=None if status == "running" else datetime.now(UTC),
             steps=tuple(work.steps),
-            events=work.events,
-            rejected=work.rejected,
+            events=before.events if before is not None and work.events is None else work.events,
+            rejected=before.rejected if before is not None and work.rejected is None else work.rejected,
             matches={f"{one.pattern_set}.{name}": number for one in detected for name, number in one.matches.items()},
             plans={one.pattern_set: one.plan_version for one in detected if one.plan_version is not None},
-            validation=work.validation,
+            validation=before.validation if before is not None and work.validation is None else work.validation,
             error=error,
             details={**_always(work), **(_details(work) if status == "succeeded" else {})},
         )
