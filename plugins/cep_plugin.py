@@ -92,7 +92,7 @@ COMPARED_DAYS = 7  # before a decision about a plan, and after it
 DOWNLOADED_MATCHES = 1_000_000
 HISTOGRAM_BARS = 48
 REPLANNING_DAG = "replanning"
-ADAPTATION_DAGS = (REPLANNING_DAG, "invariant_check_days", "invariant_check")
+ADAPTATION_DAGS = (REPLANNING_DAG, "invariant_check")
 DAGS_OF_A_STREAM = ("daily_detection", "stale_days", *ADAPTATION_DAGS)
 # The pages hold no script and load nothing: so a browser need not allow any.
 HEADERS = {
