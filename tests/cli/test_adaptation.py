@@ -55,7 +55,7 @@ def test_json_has_both_sides_and_the_trend(published: DriftingStream) -> None:
     done = cep("invariants", "--pattern-set", "all", "--json", folder=published.folder)
     (shown,) = json.loads(done.output)
     assert shown["plan_version"] == 1 and shown["replan"] is True
-    assert shown["settings"] == {"decision": "invariant", "distance": 0.0, "k": 2, "threshold": 0.5}
+    assert shown["settings"] == {"decision": "invariant", "distance": 0.05, "k": 2, "threshold": 0.5}
     for one in shown["invariants"]:
         assert one["then"][0] < one["then"][1]
         assert one["violated"] is (one["now"][0] > one["now"][1])
