@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
+import re
 import socket
 import subprocess
 import sys
@@ -142,7 +142,8 @@ def airflow(folder: Path, command: subprocess.Popen[str]) -> Iterator[Any]:
             assert airflow.import_errors() == []
             of_stream = {DAG, CHECK, REPLANNING, STALE}
             assert set(airflow.dag_ids()) == of_stream | {"maintain", "verify"}
-            in_a_shell(airflow, f"airflow dags unpause --yes --treat-dag-id-as-regex '_{STREAM}$'")
+            assert airflow.commands([DAG])[1] == documented("airflow dags unpause"), "printed as in the tutorial"
+            in_a_shell(airflow, documented("airflow dags unpause"))
             dags = airflow.get("/dags?limit=100")["dags"]
             assert {dag["dag_id"] for dag in dags if not dag["is_paused"]} == of_stream
             backfill(airflow, RUN_DAYS[:2])
@@ -158,19 +159,29 @@ def airflow(folder: Path, command: subprocess.Popen[str]) -> Iterator[Any]:
             assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
+def documented(beginning: str) -> str:
+    """The command of the tutorial that begins so, for the stream of this test."""
+    text = (CHECKOUT / "docs" / "tutorial.md").read_text().replace("\\\n", " ")
+    (command,) = (line for line in text.splitlines() if line.startswith(beginning))
+    return command.replace("cold_rooms", STREAM)
+
+
 def in_a_shell(airflow: Any, command: str) -> None:
-    """Give a command of the tutorial to a shell that has read the environment file, and nothing else of the kind."""
+    """Give a command to a shell that has done what `make airflow` prints first, and knows nothing else of Airflow."""
     bare = {"PATH": os.defpath, "HOME": str(airflow.home / "nowhere")}
-    line = f". {shlex.quote(str(airflow.environment_file))} && {command}"
-    done = subprocess.run(["sh", "-c", line], env=bare, cwd="/", capture_output=True, text=True, check=False)
+    line = f"{airflow.commands([])[0]} && {command}"
+    done = subprocess.run(["sh", "-c", line], env=bare, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not (airflow.home / "nowhere").exists(), "no second Airflow is made"
 
 
 def backfill(airflow: Any, days: list[date]) -> None:
     """Run the next days, and wait for the checks that their events start."""
-    bounds = f"--from-date {days[0]} --to-date {days[-1]}"
-    in_a_shell(airflow, f"airflow backfill create --dag-id {DAG} {bounds} --max-active-runs 1")
+    command = documented("airflow backfill create")
+    for option, day in (("--from-date", days[0]), ("--to-date", days[-1])):
+        command, once = re.subn(rf"{option} \S+", f"{option} {day}", command)
+        assert once == 1
+    in_a_shell(airflow, command)
     so_far = DAYS.index(days[-1]) + 1
     wait_for_runs(airflow, DAG, so_far)
     wait_for_runs(airflow, CHECK, so_far)
