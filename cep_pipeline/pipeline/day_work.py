@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from cep_pipeline.events.staged_day import StagedDay
     from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
     from cep_pipeline.slices.prepared import Boundary
-    from cep_pipeline.spark.tasks import Workers
+    from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.statistics.observed import Observed
     from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.leases import Lease
-    from cep_pipeline.warehouse.records import PlanRecord
+    from cep_pipeline.warehouse.records import PlanRecord, RunRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class SilentObserver:
         """Shows nothing."""
 
 
-def _no_session() -> Workers:
+def _no_session() -> SparkSession:
     raise RuntimeError("this step has no Spark session")
 
 
@@ -74,13 +74,14 @@ class DayWork:
     - `keeps_unchanged`: published matches stay as they are of those patterns of which detecting the day again would
       give the same; False: all patterns are detected.
     - `end_of_stream`: the stream ends with the day, so that no match waits for later days.
-    - `session`: makes what runs the tasks, when it is first needed: a Spark session, or processes of this machine.
+    - `session`: makes the Spark session, when it is first needed.
     - `observer`: is told of steps and notes.
     - `scratch`: folder of the events that are not published yet.
     - `steps`: those done so far, with their seconds and counts.
     - `staged`, `detected`: results of steps: the checked events, and the matches by pattern set. Those between them,
       the events and the statistics, are drafts of the tables.
     - `plans`, `told`: the plan of each pattern set, and further details for the record of the run; its days share them.
+    - `recorded`: what the run has recorded of the day before, where it does a part of it again.
     - `ingest_seconds`: those of each part of ingestion, of all days that were ingested together.
     """
 
@@ -92,7 +93,7 @@ class DayWork:
     lease: Lease
     pattern_sets: tuple[PatternSet, ...] = ()
     end_of_stream: bool = False
-    session: Callable[[], Workers] = _no_session
+    session: Callable[[], SparkSession] = _no_session
     observer: Observer = field(default_factory=SilentObserver)
     scratch: str = ""
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -104,18 +105,19 @@ class DayWork:
     ingest_seconds: Mapping[str, float] = field(default_factory=dict)
     keeps_unchanged: bool = False
     told: dict[str, str] = field(default_factory=dict)
+    recorded: RunRecord | None = None
 
     def of_pattern_set(self, pattern_set: PatternSet) -> DayWork:
         """Return the same work with one pattern set only; what is done with it is recorded with this work."""
         return replace(self, pattern_sets=(pattern_set,))
 
-    def workers(self) -> Workers:
-        """Return what runs the tasks, and note for the record what it is."""
+    def spark(self) -> SparkSession:
+        """Return the Spark session, and note for the record of the run what it is."""
         from cep_pipeline.spark.tasks import described
 
-        made = self.session()
-        self.told["workers"] = described(made)
-        return made
+        session = self.session()
+        self.told["spark"] = described(session)
+        return session
 
     @property
     def skipped(self) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import SourceFile, files_of_day, fingerprint_file, periods_of
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.pipeline.configuration import Stream
 from cep_pipeline.storage import folder_exists
 
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile
+    from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.events.source import SourceLayout
     from cep_pipeline.warehouse.records import StaleDay
     from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -53,6 +55,32 @@ def has_files(stream: Stream, day: date) -> bool:
     return bool(files)
 
 
+def look_at_files(stream: Stream, day: date) -> None:
+    """Find out, before Spark is asked, what would end the reading of a day at once.
+
+    An InputError says that a file is not there (`on_missing: error`), or that the beginning of one cannot be read, such
+    as a header that lacks a column.
+    """
+    from cep_pipeline.events.readers import open_rows
+
+    source = _source(stream)
+    files, missing = files_of_day(source.paths, stream.data, day)
+    if missing and stream.schema.on_missing == "error":
+        raise missing_files(stream.schema, day, stream.data, missing)
+    for file in files:
+        with open_rows(file, source) as rows:
+            next(iter(rows), None)
+
+
+def missing_files(schema: StreamSchema, day: date, data: str, missing: Sequence[str]) -> InputError:
+    """The error of a day without all of its files, where the stream schema says `on_missing: error`."""
+    where = listed([f"{data.rstrip('/')}/{path}" for path in missing])
+    return InputError(
+        f"stream {schema.name!r}, day {day}: no file {where}; deliver it, or set on_missing: empty or skip in the "
+        "stream schema for days without files"
+    )
+
+
 def days_without_files(stream: Stream, tables: StreamTables, days: Iterable[date]) -> list[str]:
     """Return a sentence for each published day that is not among `days`, those that the present raw files may hold."""
     there = set(days)
@@ -77,23 +105,6 @@ def raw_files(stream: Stream, days: Iterable[date]) -> dict[date, list[RawFile]]
                 known[file] = fingerprint_file(file)
         found[day] = [known[file] for file in files]
     return found
-
-
-def events_expected(stream: Stream, tables: StreamTables, days: Iterable[date]) -> int:
-    """Return about how many events days hold: as many as are published, otherwise by the size of their raw files."""
-    published = {record.day: record.events for record in tables.days()}
-    known = 0
-    files: dict[str, int] = {}
-    for day in days:
-        if day in published:
-            known += published[day]
-        else:
-            files |= {file.path: file.size for file in files_of_day(_source(stream).paths, stream.data, day)[0]}
-    return known + sum(size // BYTES_OF_AN_EVENT for size in files.values())
-
-
-BYTES_OF_AN_EVENT = 4
-"""A compressed file has so few bytes for an event; of other files more events are expected than they hold."""
 
 
 def find_stale_days(stream: Stream, tables: StreamTables) -> list[StaleDay]:
