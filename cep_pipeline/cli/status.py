@@ -338,6 +338,8 @@ def _print_run(console: Terminal, found: Sequence[RunRecord]) -> None:
         for pattern, one in run.details.get("unusual", {}).items():
             usual = f"{one['least']:,} to {one['most']:,} are usual"
             console.print(f"unusual: {pattern} has {one['matches']:,} matches; {usual}", highlight=False)
+        if "day_before" in run.details:
+            console.print(run.details["day_before"], highlight=False)
         if run.error:
             console.print(f"error: {run.error}", highlight=False)
     for spark in dict.fromkeys(run.details["spark"] for run in found if "spark" in run.details):

@@ -41,7 +41,7 @@ def test_a_published_day_starts_a_check(dags: dict[str, Any]) -> None:
     days, checks = (timetable(dags, f"{name}_{STREAM}") for name in ("daily_detection", "invariant_check"))
     assert not days.partitioned and not checks.partitioned
     outlets = dags[f"daily_detection_{STREAM}"].get_task("publish").outlets
-    assert {asset.uri for asset in outlets} == {key.uri for key, _ in checks.asset_condition.iter_assets()}
+    assert {asset.uri for asset in outlets} >= {key.uri for key, _ in checks.asset_condition.iter_assets()} != set()
 
 
 def test_a_violation_starts_one_replanning_run(dags: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ def run_task(
 def test_a_check_hands_on_what_the_replanning_takes(
     airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
+    from cep_tasks import UserError
 
     write_project(tmp_path)
     monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
@@ -114,16 +114,16 @@ def test_a_check_hands_on_what_the_replanning_takes(
     by_hand = {"pattern_set": "all", "planner": "greedy", "cost": "throughput", "reason": "a try", "violation": None}
     kept = run_task(monkeypatch, "plan_again", "manual__1", **by_hand)
     assert kept["outcome"] == "kept" and kept["reason"].startswith("a try; ")
-    with pytest.raises(AirflowFailException, match="has no pattern 'near'; it has: rising"):
+    with pytest.raises(UserError, match="has no pattern 'near'; it has: rising"):
         run_task(monkeypatch, "plan_again", "manual__2", **by_hand, patterns=["near"])
 
 
 def test_what_will_fail_again_is_not_retried(
     airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
+    from cep_tasks import UserError
 
     write_project(tmp_path)
     monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
-    with pytest.raises(AirflowFailException, match="no pattern set 'none'"):
+    with pytest.raises(UserError, match="no pattern set 'none'"):
         run_task(monkeypatch, "check_plans", "one", pattern_set="none")
