@@ -113,7 +113,7 @@ def configuration_path() -> Path:
 
 
 def events_asset(stream: str) -> Asset:
-    """The published events of a stream, with their statistics and matches; a day is a partition."""
+    """The published events of a stream, with their statistics and matches."""
     return Asset(name=f"cep_{stream}_events", uri=f"cep://{stream}/events")
 
 
@@ -201,13 +201,13 @@ def _adaptation_task(kind: type[AdaptationTask], stream: str, context: Mapping[s
 def business_day(context: Mapping[str, Any], timezone: str) -> date:
     """The day that a run is for, by the context of a task.
 
-    It is the run's partition (schedules and backfills give one), or the parameter `day`, or the date of its logical
-    date in the time zone of the stream. An AirflowFailException says that none of them is there (a run that was
-    triggered by hand without a day), that it is no date, or that `day` is another day than the run's own.
+    Runs of the schedule and of backfills have a day of their own: their logical date is its first instant. A run by
+    hand is for its parameter `day`, or for the day that its logical date is in. An AirflowFailException says that a run
+    has neither, that `day` is no date, or that it is another day than the run's own.
     """
     run, asked = context["dag_run"], context["params"].get("day")
-    own = _day_of(run.partition_key) if run.partition_key else None
-    if own is None and run.logical_date is not None and (not asked or run.run_type == "backfill"):
+    own = None
+    if run.logical_date is not None and (not asked or run.run_type in ("scheduled", "backfill")):
         own = run.logical_date.astimezone(ZoneInfo(timezone)).date()
     chosen = _day_of(asked) if asked else own
     if chosen is None:

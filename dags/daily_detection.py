@@ -20,7 +20,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, CronPartitionTimetable, Param, chain, task
+from airflow.sdk import DAG, Param, chain, task
+from cep_days import LocalDays
 from cep_signals import deadline
 from cep_tasks import (
     ConfiguredStream,
@@ -43,7 +44,7 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
         dag_id=f"daily_detection_{stream.name}",
         description=f"{stream.name}: raw files of a day to published matches",
         doc_md=__doc__,
-        schedule=CronPartitionTimetable("0 0 * * *", timezone=stream.timezone, run_offset=-1, key_format="%Y-%m-%d"),
+        schedule=LocalDays(stream.timezone),
         catchup=False,
         max_active_runs=1,
         deadline=deadline(configuration_path(), stream.name),

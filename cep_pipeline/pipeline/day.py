@@ -223,11 +223,13 @@ def detect_ahead(works: Sequence[DayWork]) -> None:
 def publish(works: Sequence[DayWork]) -> None:
     """Publish all that was made of the day, in all of its tables at once: the one step that readers see."""
     from cep_pipeline.pipeline.detection import draft_detected
+    from cep_pipeline.pipeline.stream_days import tell_of_the_day_before
 
     for work in works:
         found = [work.detected[one.name] for one in work.pattern_sets if one.name in work.detected]
         if work.skipped or not (found or work.drafted or work.tables.drafts.statistics_of(work.day)):
             continue
+        tell_of_the_day_before(work)
         with work.timed("publish") as counts:
             drafts = [draft for detected in found for draft in draft_detected(work, detected)]
             if work.drafted is not None:
