@@ -54,7 +54,9 @@ def main(step: str, about: str | None) -> None:
     except CepError as error:
         sys.stderr.write(f"error: {error}\n")
         if asked.result:
-            write_document(asked.result, {"error": str(error), "exit_code": error.exit_code})
+            # A limit that was reached is, like failed data, the same at a further try.
+            kind = DataError if isinstance(error, LimitExceeded) else error
+            write_document(asked.result, {"error": str(error), "exit_code": kind.exit_code})
         sys.exit(error.exit_code)
     if asked.result:
         write_document(asked.result, done)
@@ -101,7 +103,5 @@ def submitted_error(result: str) -> CepError | None:
         return None
     if "error" not in document:
         return None
-    # A limit that was reached is, like failed data, the same at a further try.
-    kinds: dict[int, type[CepError]] = {LimitExceeded.exit_code: DataError}
-    kinds |= {kind.exit_code: kind for kind in (InputError, DataError, BusyError)}
+    kinds: dict[int, type[CepError]] = {kind.exit_code: kind for kind in (InputError, DataError, BusyError)}
     return kinds.get(document["exit_code"], CepError)(document["error"])
