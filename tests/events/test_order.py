@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.events.event_files import load_events, read
-from cep_pipeline.events.merge import TiedFiles
+from cep_pipeline.events.order import TiedFiles
 from cep_pipeline.events.schema import StreamSchema
 from tests.thoroughness import examples
 
