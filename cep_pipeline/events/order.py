@@ -41,13 +41,6 @@ class TiedFiles:
     files: frozenset[str] = frozenset()
     first_us: int = 0
 
-    def __add__(self, other: TiedFiles) -> TiedFiles:
-        """Return the sum of both, which have no time in common."""
-        if not self.times or not other.times:
-            return self if self.times else other
-        first = min(self.first_us, other.first_us)
-        return TiedFiles(self.times + other.times, self.files | other.files, first)
-
     def said(self, timezone: str) -> str:
         """A sentence for a person."""
         names = sorted(self.files)
