@@ -127,7 +127,7 @@ class RawFiles:
         tasks: list[_RawTask] = []
         for file, days in wanted.items():
             tasks += surveys[file] or self._parse_tasks(file, frozenset(days), ())
-        outcomes = self._run(tasks, _run_raw_task, "parse", "reading raw files")
+        outcomes = self._run(tasks, _run_raw_task, "read", "reading raw files")
         surveyed: dict[SourceFile, list[Surveyed]] = {file: [] for file in wanted}
         for outcome in outcomes:
             if isinstance(outcome, Surveyed):
@@ -135,7 +135,7 @@ class RawFiles:
         cut = [file for file in wanted if surveyed[file]]
         parts = [task for file in cut for task in self._parse_tasks(file, frozenset(wanted[file]), surveyed[file])]
         tasks += parts
-        outcomes += self._run(parts, _run_raw_task, "parse", "reading parts of raw files")
+        outcomes += self._run(parts, _run_raw_task, "read", "reading parts of raw files")
         self._take_second_hours(tasks, outcomes)
         remove_scratch(unpacked.location)
         parsed: dict[SourceFile, list[ParsedFile]] = {file: [] for file in wanted}
@@ -190,7 +190,7 @@ class RawFiles:
                 task = tasks[at]
                 if isinstance(task, ParseTask) and np.isin(one.hours.lines, decided.lines).any():
                     again[at] = replace(task, second=decided.lines)
-        read = self._run(list(again.values()), _run_raw_task, "parse", "reading the second of two hours")
+        read = self._run(list(again.values()), _run_raw_task, "read", "reading the second of two hours")
         for at, outcome in zip(again, read, strict=True):
             outcomes[at] = outcome
 
