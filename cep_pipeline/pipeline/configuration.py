@@ -112,8 +112,10 @@ class AdaptationSettings(Document):
     )
     distance: float | str = setting(
         "For `invariant`: the share by which one side of an invariant must exceed the other before the invariant "
-        "counts as violated. It is a number, or the name of a rule that sets it.",
-        0.0,
+        "counts as violated. It is a number, or the name of a rule that sets it. 0.05 is above the error of the "
+        "estimates: the ratio of two counts, each with an error of `epsilon` e = 0.02, is within 2 e / (1 - e), 4.1 %. "
+        "With a larger `epsilon` take a larger distance.",
+        0.05,
         example=0.1,
         json_schema_extra=one_of("cep_pipeline.adaptation:DISTANCES", least=0),
     )

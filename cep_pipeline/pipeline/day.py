@@ -223,11 +223,13 @@ def detect_ahead(works: Sequence[DayWork]) -> None:
 def publish(works: Sequence[DayWork]) -> None:
     """Publish all that was made of the day, in all of its tables at once: the one step that readers see."""
     from cep_pipeline.pipeline.detection import draft_detected
+    from cep_pipeline.pipeline.stream_days import tell_of_the_day_before
 
     for work in works:
         found = [work.detected[one.name] for one in work.pattern_sets if one.name in work.detected]
         if work.skipped or not (found or work.drafted or work.tables.drafts.statistics_of(work.day)):
             continue
+        tell_of_the_day_before(work)
         with work.timed("publish") as counts:
             drafts = [draft for detected in found for draft in draft_detected(work, detected)]
             if work.drafted is not None:
@@ -305,6 +307,7 @@ def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
     from cep_pipeline.warehouse.records import RunRecord
 
     detected = work.detected.values() if status == "succeeded" else ()
+    before = work.recorded if status == "succeeded" else None
     work.tables.record_run(
         RunRecord(
             run_id=work.run_id,
@@ -313,11 +316,11 @@ def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
             started_at=work.started,
             finished_at=None if status == "running" else datetime.now(UTC),
             steps=tuple(work.steps),
-            events=work.events,
-            rejected=work.rejected,
+            events=before.events if before is not None and work.events is None else work.events,
+            rejected=before.rejected if before is not None and work.rejected is None else work.rejected,
             matches={f"{one.pattern_set}.{name}": number for one in detected for name, number in one.matches.items()},
             plans={one.pattern_set: one.plan_version for one in detected if one.plan_version is not None},
-            validation=work.validation,
+            validation=before.validation if before is not None and work.validation is None else work.validation,
             error=error,
             details={**_always(work), **(_details(work) if status == "succeeded" else {})},
         )

@@ -39,9 +39,7 @@ def test_the_last_step_updates_the_asset_of_the_events(dags: dict[str, Any], str
     assert outlets == {**{step: [] for step in STEPS}, "publish": [f"cep://{stream}/events"]}
 
 
-@pytest.mark.parametrize(
-    "name", ["daily_detection", "invariant_check", "invariant_check_days", "replanning", "stale_days"]
-)
+@pytest.mark.parametrize("name", ["daily_detection", "invariant_check", "replanning", "stale_days"])
 @pytest.mark.parametrize("stream", STREAMS)
 def test_one_run_at_a_time_and_retries_that_wait_longer_each_time(dags: dict[str, Any], stream: str, name: str) -> None:
     dag = dags[f"{name}_{stream}"]
@@ -67,42 +65,20 @@ def test_a_dag_file_is_parsed_without_heavy_imports(airflow_home: Path) -> None:
     assert done.stdout.splitlines()[-1:] == ["loaded: []"], done.stdout + done.stderr
 
 
-def serialized_timetable(dags: dict[str, Any], stream: str) -> Any:
-    from airflow.serialization.serialized_objects import DagSerialization
-
-    return DagSerialization.from_dict(DagSerialization.to_dict(dags[f"daily_detection_{stream}"])).timetable
-
-
-@pytest.mark.parametrize("stream", ["us_equity_trades", "aarhus_traffic"])
-@pytest.mark.parametrize(
-    ("first", "last"), [("2013-10-07", "2013-10-09"), ("2014-03-08", "2014-03-10"), ("2014-10-25", "2014-11-03")]
-)
-def test_a_backfill_has_each_day_once_both_ends_included(
-    dags: dict[str, Any], stream: str, first: str, last: str
-) -> None:
-    # Over the changes to and from daylight saving time too.
-    bounds = [datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (first, last)]
-    runs = serialized_timetable(dags, stream).iter_partition_dagrun_infos(earliest=bounds[0], latest=bounds[1])
-    days = range(bounds[0].toordinal(), bounds[1].toordinal() + 1)
-    assert [run.partition_key for run in runs] == [date.fromordinal(day).isoformat() for day in days]
-
-
-def test_a_scheduled_run_is_for_the_day_that_just_ended(dags: dict[str, Any]) -> None:
-    from airflow.timetables.base import TimeRestriction
-
-    timetable = serialized_timetable(dags, "us_equity_trades")
-    start = datetime(2013, 10, 8, 1, tzinfo=UTC)
-    run = timetable.next_dagrun_info_v2(last_dagrun_info=None, restriction=TimeRestriction(start, None, True))
-    assert (run.run_after, run.partition_key) == (datetime(2013, 10, 8, 4, tzinfo=UTC), "2013-10-07")
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_dag_has_a_run_for_each_local_day(dags: dict[str, Any], stream: str) -> None:
+    timetable = dags[f"daily_detection_{stream}"].timetable
+    (timezone,) = timetable.serialize().values()
+    schema = yaml.safe_load((CHECKOUT / "pipeline.yaml").read_text())["streams"][stream]["schema"]
+    assert timezone == yaml.safe_load((CHECKOUT / schema).read_text()).get("timezone", "UTC")
 
 
 def context(
     day: str | None = None,
-    partition: str | None = None,
     logical_date: datetime | None = None,
     run_type: str = "manual",
 ) -> dict[str, Any]:
-    run = SimpleNamespace(partition_key=partition, logical_date=logical_date, run_type=run_type)
+    run = SimpleNamespace(logical_date=logical_date, run_type=run_type)
     return {"params": {"day": day, "pattern_set": None}, "dag_run": run, "run_id": "manual__1"}
 
 
@@ -114,14 +90,13 @@ MIDNIGHT_UTC = datetime(2013, 10, 9, 0, 0, tzinfo=UTC)
     [
         ({"day": "2013-10-07"}, "UTC", date(2013, 10, 7)),
         ({"day": "2013-10-07", "logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 7)),
-        ({"day": "2013-10-08", "partition": "2013-10-08", "logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 8)),
-        ({"partition": "2013-10-08", "logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 8)),
+        ({"day": "2013-10-09", "logical_date": MIDNIGHT_UTC, "run_type": "backfill"}, "UTC", date(2013, 10, 9)),
         ({"logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 9)),
         ({"logical_date": MIDNIGHT_UTC}, "America/New_York", date(2013, 10, 8)),
         ({"logical_date": MIDNIGHT_UTC}, "Asia/Tokyo", date(2013, 10, 9)),
     ],
 )
-def test_the_business_day_comes_from_parameter_partition_or_logical_date(
+def test_the_business_day_comes_from_parameter_or_logical_date(
     airflow_home: Path, given: dict[str, Any], timezone: str, expected: date
 ) -> None:
     from cep_tasks import business_day
@@ -129,7 +104,7 @@ def test_the_business_day_comes_from_parameter_partition_or_logical_date(
     assert business_day(context(**given), timezone) == expected
 
 
-@pytest.mark.parametrize("given", [{}, {"day": "yesterday"}, {"partition": "2013-10-07|SPY"}])
+@pytest.mark.parametrize("given", [{}, {"day": "yesterday"}])
 def test_a_run_without_a_day_fails_for_good(airflow_home: Path, given: dict[str, Any]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from cep_tasks import business_day
@@ -138,21 +113,13 @@ def test_a_run_without_a_day_fails_for_good(airflow_home: Path, given: dict[str,
         business_day(context(**given), "UTC")
 
 
-@pytest.mark.parametrize(
-    ("given", "own"),
-    [
-        ({"partition": "2013-10-08", "logical_date": MIDNIGHT_UTC}, "2013-10-08"),
-        ({"logical_date": MIDNIGHT_UTC, "run_type": "backfill"}, "2013-10-09"),
-    ],
-)
-def test_a_backfill_whose_parameter_names_another_day_fails_for_good(
-    airflow_home: Path, given: dict[str, Any], own: str
-) -> None:
+@pytest.mark.parametrize("run_type", ["backfill", "scheduled"])
+def test_a_run_whose_parameter_names_another_day_fails_for_good(airflow_home: Path, run_type: str) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from cep_tasks import business_day
 
-    with pytest.raises(AirflowFailException, match=f"{own}.*2013-10-11: leave `day` empty in a backfill"):
-        business_day(context(day="2013-10-11", **given), "UTC")
+    with pytest.raises(AirflowFailException, match=r"2013-10-09.*2013-10-11: leave `day` empty in a backfill"):
+        business_day(context(day="2013-10-11", logical_date=MIDNIGHT_UTC, run_type=run_type), "UTC")
 
 
 def test_wrong_input_and_failed_data_are_not_retried(airflow_home: Path) -> None:
@@ -191,7 +158,7 @@ DONE_AFTER: set[str] = {"publish"}
 def do_step(monkeypatch: pytest.MonkeyPatch, step: str, **params: str | bool) -> None:
     import cep_tasks
 
-    given = context(partition="2013-10-07")
+    given = context(logical_date=datetime(2013, 10, 7, tzinfo=UTC), run_type="backfill")
     given["params"].update(params)
     monkeypatch.setattr(cep_tasks, "get_current_context", lambda: given)
     cep_tasks.run_step(step, "trades", "UTC")

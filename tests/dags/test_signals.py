@@ -229,7 +229,7 @@ def test_a_step_says_what_it_has_read_and_written(
     dag = dags["daily_detection_us_equity_trades"]
     context = {
         "params": {"day": None},
-        "dag_run": SimpleNamespace(partition_key="2013-10-07", logical_date=None, run_type="scheduled"),
+        "dag_run": SimpleNamespace(logical_date=datetime(2013, 10, 7, 4, tzinfo=UTC), run_type="scheduled"),
     }
     instance = SimpleNamespace(run_id="manual__1", get_template_context=lambda: context)
     run: Any = SimpleNamespace(run_id="manual__1")
