@@ -299,7 +299,7 @@ def _codes(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
         coded = column.combine_chunks().dictionary_encode()
         codes = np.empty(len(coded.dictionary), np.int64)
         codes[pc.sort_indices(coded.dictionary).to_numpy()] = np.arange(len(codes))
-        return codes[coded.indices.to_numpy()]
+        return codes[coded.indices.to_numpy()]  # type: ignore[no-any-return]
     codes = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_numpy()
     return codes
 
@@ -338,3 +338,9 @@ def _write_quarantine_of_day(
             writer.write_table(conform(table, QUARANTINE_SCHEMA), row_group_size=ROW_GROUP_ROWS)
             batch = next(batches, None)
     return day, written(path)
+
+
+if __name__ == "__main__":
+    from cep_pipeline.pipeline.program import main
+
+    main("preprocess", __doc__)
