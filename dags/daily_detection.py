@@ -32,7 +32,7 @@ from cep_tasks import (
     matches_asset,
     plan_asset,
 )
-from operators import HANDED, CepOperator, CepSparkOperator
+from operators import HANDED, POOL, CepOperator, CepSparkOperator
 
 LOOKS = timedelta(minutes=5)
 """A day that waits for its file looks for it so often."""
@@ -112,6 +112,8 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
                 step="detect",
                 doc_md="Spark detects the matches of one pattern set that become final on the day, slice by slice.",
                 handed=handed,
+                pool=POOL,
+                show_return_value_in_logs=False,
                 map_index_template="{{ task.pattern_set.pattern_set }}",
                 **given,
             ).expand(pattern_set=plan.output)

@@ -143,7 +143,10 @@ def _all_of(handed: Any) -> list[Any]:
     """The results that steps before have handed on; those of a mapped task come as a sequence."""
     found: list[Any] = []
     for one in handed or ():
-        found += [one] if isinstance(one, Mapping) else [] if one is None else [each for each in one if each]
+        if isinstance(one, Mapping):
+            found.append(one)
+        elif one is not None:
+            found += [one[at] for at in range(len(one))]
     return found
 
 

@@ -117,23 +117,26 @@ def run_step(
         recorded = next((run for run in work.tables.runs() if (run.run_id, run.day) == (task.run_id, task.day)), None)
         work.recorded = recorded
         fresh = [one for one in handed if not _is_published(one, recorded)]
-        if chosen is PUBLISH and not fresh:
+        ended = chosen is PUBLISH and not fresh
+        if ended:
             logger.info("%s: all that this run has made is published", task.day)
-            remove_scratch(scratch)
-            return {"step": step, "done": True}
         if chosen is STEPS[0]:
             record_run(work, "running")
         for one in fresh:
             _take(work, chosen, one)
         _take_before(work, chosen, before)
         taken = len(work.steps)
-        if not (task.detection_only and chosen.option in ("ingest", "statistics")):
+        if not ended and not (task.detection_only and chosen.option in ("ingest", "statistics")):
+            if work.staged is None and chosen.option == "ingest" and chosen is not STEPS[0]:
+                raise InputError(f"{task.day}: there are no staged events; run the day again from the step ingest")
             do_step(chosen, [work])
         done = chosen is PUBLISH or (work.skipped and chosen is not STEPS[0])
-        if done:
+        if done and not ended:
             record_run(work, "succeeded")
-            remove_scratch(scratch)
-        return _result(work, chosen, scratch, work.steps[taken:], done=done)
+        result = _result(work, chosen, scratch, work.steps[taken:], done=done)
+    if done:
+        remove_scratch(scratch)
+    return result
 
 
 def _is_published(handed: StepResult, recorded: RunRecord | None) -> bool:
@@ -144,7 +147,8 @@ def _is_published(handed: StepResult, recorded: RunRecord | None) -> bool:
 
 
 def _result(work: DayWork, step: Step, scratch: str, steps: Sequence[RunStep], *, done: bool) -> dict[str, Any]:
-    documents = {} if done else {name: _handed_on(_DOCUMENTS[name][0](work), name, scratch) for name in step.gives}
+    made = {} if done else {name: _DOCUMENTS[name][0](work) for name in step.gives}
+    documents = {name: _handed_on(content, name, scratch) for name, content in made.items() if content is not None}
     counts: dict[str, Any] = {name: number for one in steps for name, number in one.counts.items()}
     matches = {name: one.matches for name, one in work.detected.items()}
     return {
