@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.events.staged_day import StagedDay
     from cep_pipeline.pipeline.day_work import DayWork
-    from cep_pipeline.spark.ingestion import IngestResult
     from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.records import RunStatus
     from cep_pipeline.warehouse.stream_tables import StreamTables
+    from spark_jobs.preprocess import IngestResult
 
 CLOCK_BACK = "clock back"
 TIED = "tied between files"
@@ -66,8 +66,8 @@ class Step:
 
 def ingest(works: Sequence[DayWork]) -> None:
     """Read, check, order and validate the raw files of the days; this publishes nothing, and refuses nothing yet."""
-    from cep_pipeline.spark.ingestion import stage_days
     from cep_pipeline.storage import remove_scratch
+    from spark_jobs.ingest import stage_days
 
     first = works[0]
     remove_scratch(first.scratch)
@@ -106,7 +106,7 @@ def validate(works: Sequence[DayWork]) -> None:
 
 def preprocess(works: Sequence[DayWork]) -> None:
     """Add derived attributes, and write the files of events and rejected rows; this publishes nothing."""
-    from cep_pipeline.spark.ingestion import preprocess_days
+    from spark_jobs.preprocess import preprocess_days
 
     taken = [work for work in works if not work.skipped]
     if not taken:
