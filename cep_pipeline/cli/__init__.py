@@ -61,7 +61,6 @@ COMMAND_GROUPS = {
         "rollback": ("cep_pipeline.cli.recovery:rollback", "Give a day what an earlier run had published"),
         "relocate": ("cep_pipeline.cli.tables:relocate", "Let a warehouse that was moved work at its new place"),
         "forget": ("cep_pipeline.cli.tables:forget", "Erase events from all tables, with a proof"),
-        "package": ("cep_pipeline.cli.package:package", "Pack project and libraries for the workers of Spark"),
     },
     "The manual, its settings, and measurements": {
         "help": ("cep_pipeline.cli.help:help_command", "Show a page of the manual, or one section of it"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
     from cep_pipeline.pipeline.run import DayOutcome, RunOutcome
     from cep_pipeline.planning import Plan
-    from cep_pipeline.spark.tasks import Workers
+    from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.records import PlanRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -63,7 +62,8 @@ MOST_LISTED = 40
     is_flag=True,
     help="The stream ends with the last day: publish the matches that wait for later ones.",
 )
-@click.option("--master", metavar="URL", help="Run in Spark, on a master such as local[4] or spark://HOST:PORT.")
+@click.option("--master", metavar="URL", help="The Spark master: local[4], spark://HOST:PORT, ….")
+@click.option("--remote", metavar="URL", help="A Spark Connect server, sc://HOST:PORT, in place of a master.")
 @click.option("--run-id", help="Id to record the run under; made from the time if not given.")
 @json_option
 def run(
@@ -79,6 +79,7 @@ def run(
     redo: bool,
     end_of_stream: bool,
     master: str | None,
+    remote: str | None,
     run_id: str | None,
     as_json: bool,
 ) -> None:
@@ -94,8 +95,8 @@ def run(
     A pattern that reaches a limit of pipeline.yaml (`limits:`) is stopped. None of its matches of the day is published,
     and all else is; the exit code is 5.
 
-    A run of fewer events than `spark: from_events` of pipeline.yaml (5 million) works in processes of this machine,
-    since starting Spark costs more than such a run; --master asks for Spark. The tables are the same.
+    The work is done on Spark: on the cores of this machine, or where `spark: master:` or `spark: remote:` of
+    pipeline.yaml says. The tables are the same wherever it runs.
 
     \b
     Examples:
@@ -132,29 +133,19 @@ def run(
     tables = configuration.open_warehouse().stream(chosen.schema)
     console = Terminal(stderr=True)
     own_id = run_id or new_run_id()
-    with naming_run(own_id), ConsoleObserver(console) as observer, ExitStack() as stack:
+    with naming_run(own_id), ConsoleObserver(console) as observer:
         settings = configuration.settings.spark
 
         @cache
-        def workers() -> Workers:
-            from cep_pipeline.spark.daemon import load
-            from cep_pipeline.spark.processes import LocalProcesses, local_cores
-
-            # What reaches an object store has threads of its own, and does not survive in a fork.
-            stored = "://" in chosen.data or "://" in configuration.warehouse_location
-            cores = None if master or stored else local_cores(settings.master)
-            if cores is not None and pipeline_run.events_ahead() < settings.from_events:
-                processes = LocalProcesses(cores, load)
-                stack.callback(processes.stop)
-                return processes
+        def spark() -> SparkSession:
             from cep_pipeline.spark.session import spark_session
 
             with observer.step("start Spark"):
                 return spark_session(
                     master or settings.master,
+                    remote=remote or (None if master else settings.remote),
                     app_name=f"cep run {chosen.name}",
                     properties=settings.properties,
-                    package=configuration.package,
                 )
 
         pipeline_run = PipelineRun(
@@ -162,7 +153,7 @@ def run(
             tables,
             settings,
             pattern_sets,
-            workers,
+            spark,
             observer,
             frozenset(part.strip() for part in steps.split(",")) if steps else frozenset(OPTIONS),
             redo,
@@ -282,7 +273,9 @@ def _print_summary(
     location = (
         os.path.relpath(configuration.warehouse_location) if "://" not in configuration.warehouse_location else ""
     )
-    console.print(f"all of it took {outcome.seconds:.1f} s; tables in {location or configuration.warehouse_location}")
+    worked = f" on {outcome.spark}" if outcome.spark else ""
+    tables = location or configuration.warehouse_location
+    console.print(f"all of it took {outcome.seconds:.1f} s{worked}; tables in {tables}", soft_wrap=True)
     one_set = pattern_sets[0].name if len(stream.pattern_sets) > 1 and pattern_sets else None
     matches = next_command("matches", stream=stream.name, pattern_set=one_set)
     console.print(
@@ -321,6 +314,7 @@ def _summary(
         "pattern_sets": sets,
         "ingest_seconds": outcome.ingest_seconds,
         "seconds": outcome.seconds,
+        "spark": outcome.spark,
     }
 
 

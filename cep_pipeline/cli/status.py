@@ -337,7 +337,7 @@ def _print_run(console: Terminal, found: Sequence[RunRecord]) -> None:
             console.print(f"unusual: {pattern} has {one['matches']:,} matches; {usual}", highlight=False)
         if run.error:
             console.print(f"error: {run.error}", highlight=False)
-    for workers in dict.fromkeys(run.details["workers"] for run in found if "workers" in run.details):
-        console.print(f"tasks ran in: {workers}", highlight=False)
+    for spark in dict.fromkeys(run.details["spark"] for run in found if "spark" in run.details):
+        console.print(f"tasks ran on {spark}", highlight=False)
     for log in dict.fromkeys(run.details.get("log") for run in found):
         console.print(f"log: {log}" if log else "no log was kept; `log: folder:` of pipeline.yaml keeps one")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import AfterValidator, ConfigDict, field_validator
@@ -473,7 +473,7 @@ class PlanningSettings(SearchSettings):
 
 
 class SparkSettings(Document):
-    """Spark, in which the steps of a day run, and from what size of a run on."""
+    """Spark, on which the steps of a day run."""
 
     master: str = setting(
         "The Spark master: `local[N]`, `spark://HOST:PORT`, `k8s://URL` or `yarn`; `cep run --master` "
@@ -481,14 +481,11 @@ class SparkSettings(Document):
         "local[*]",
         example="spark://host:7077",
     )
-    from_events: int = setting(
-        "`cep run` starts Spark from so many events on. A smaller run does the same work in processes of "
-        "this machine, as many as a `local` master has cores. To start Spark takes more processor time than all of its "
-        "work. 0: always Spark; so do `cep run --master`, a master that is not `local`, and an object store. Events of "
-        "raw files are estimated by their size.",
-        5_000_000,
-        example=0,
-        ge=0,
+    remote: str | None = setting(
+        "The address of a Spark Connect server, in place of a master: the work is done on the server's master. The "
+        "server must have the project installed. Raw files and the warehouse must be where its workers reach them.",
+        None,
+        example="sc://localhost:15002",
     )
     slices_per_core: int = setting(
         "Detection cuts a day into this many slices for each core, and into more where there is more "
@@ -502,19 +499,6 @@ class SparkSettings(Document):
         "Further Spark properties. Values are text, so numbers are written in quotes.",
         example={"spark.driver.memory": "4g"},
         default_factory=dict,
-    )
-    package: str | None = setting(
-        "The archive that `cep package` made: Spark ships it to the workers of a cluster, which then need "
-        "Java, Spark and Python, but not the project. Without it they must have the project installed.",
-        None,
-        example="cep-workers.tar.gz",
-    )
-    idle_minutes: float = setting(
-        "Under Airflow all tasks share one Spark application, which ends when no task has used it for so long.",
-        5.0,
-        example=30,
-        ge=0,
-        le=1440,
     )
 
 
@@ -585,6 +569,11 @@ class PipelineSettings(Document):
     """The pipeline's configuration: the streams, the warehouse, and how plans are made and run."""
 
     model_config = ConfigDict(title="Pipeline configuration")
+    GONE: ClassVar[Mapping[str, str]] = {
+        "spark.from_events": "all work is done on Spark; leave it out",
+        "spark.package": "the workers of a cluster have the project installed, by an image or by hand; leave it out",
+        "spark.idle_minutes": "Airflow's tasks work on a Spark Connect server, which stays; leave it out",
+    }
 
     streams: dict[_Name, StreamSettings] = setting(
         "The streams by name, at least one. A command without `--stream` takes the first one. A name has letters, "
@@ -739,12 +728,6 @@ class Configuration:
     @property
     def warehouse_location(self) -> str:
         return _resolved(self.folder, self.settings.warehouse.location)
-
-    @property
-    def package(self) -> str | None:
-        """The archive for Spark workers."""
-        package = self.settings.spark.package
-        return _resolved(self.folder, package) if package else None
 
     def open_warehouse(self) -> Warehouse:
         """Open the warehouse, which is made on first use."""

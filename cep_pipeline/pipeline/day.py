@@ -73,7 +73,7 @@ def ingest(works: Sequence[DayWork]) -> None:
     remove_scratch(first.scratch)
     with first.observer.step(f"ingest {_span(works)}") as progress, first.timed("ingest") as counts:
         staged_days = stage_days(
-            first.workers,
+            first.spark,
             _schema(first),
             [work.day for work in works],
             first.stream.data,
@@ -114,7 +114,7 @@ def preprocess(works: Sequence[DayWork]) -> None:
     first = taken[0]
     with first.observer.step(f"preprocess {_span(taken)}") as progress, first.timed("preprocess"):
         results = preprocess_days(
-            first.workers(),
+            first.spark(),
             _schema(first),
             [work.staged for work in taken if work.staged is not None],
             events_directory=lambda day: first.tables.events_directory(day, run_id=first.run_id),
@@ -135,7 +135,7 @@ def estimate_statistics(works: Sequence[DayWork]) -> None:
     for work in works:
         if work.pattern_sets and not work.skipped:
             with work.observer.step(f"{work.day}: statistics") as progress:
-                estimate_day(work.workers(), work, work.pattern_sets, progress)
+                estimate_day(work.spark(), work, work.pattern_sets, progress)
 
 
 def lacks_statistics(work: DayWork) -> bool:
@@ -189,7 +189,7 @@ def detect(works: Sequence[DayWork]) -> None:
                 continue
             with work.observer.step(f"{work.day}: detect {pattern_set.name}") as progress:
                 work.detected[pattern_set.name] = detect_day(
-                    work.workers(),
+                    work.spark(),
                     work,
                     pattern_set,
                     current_plan(work, pattern_set),
@@ -215,9 +215,7 @@ def detect_ahead(works: Sequence[DayWork]) -> None:
         if record is None or not independent_days(pattern_set) or len(of_set) < 2:
             continue
         with first.observer.step(f"{_span(of_set)}: detect {pattern_set.name}") as progress:
-            found = detect_days(
-                first.workers(), of_set, pattern_set, record, progress, end_of_stream=last.end_of_stream
-            )
+            found = detect_days(first.spark(), of_set, pattern_set, record, progress, end_of_stream=last.end_of_stream)
         for work, detected in zip(of_set, found, strict=True):
             work.detected[pattern_set.name] = detected
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cep_pipeline.events.staged_day import StagedDay
     from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
     from cep_pipeline.slices.prepared import Boundary
-    from cep_pipeline.spark.tasks import Workers
+    from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.statistics.observed import Observed
     from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.leases import Lease
@@ -62,7 +62,7 @@ class SilentObserver:
         """Shows nothing."""
 
 
-def _no_session() -> Workers:
+def _no_session() -> SparkSession:
     raise RuntimeError("this step has no Spark session")
 
 
@@ -74,7 +74,7 @@ class DayWork:
     - `keeps_unchanged`: published matches stay as they are of those patterns of which detecting the day again would
       give the same; False: all patterns are detected.
     - `end_of_stream`: the stream ends with the day, so that no match waits for later days.
-    - `session`: makes what runs the tasks, when it is first needed: a Spark session, or processes of this machine.
+    - `session`: makes the Spark session, when it is first needed.
     - `observer`: is told of steps and notes.
     - `scratch`: folder of the events that are not published yet.
     - `steps`: those done so far, with their seconds and counts.
@@ -92,7 +92,7 @@ class DayWork:
     lease: Lease
     pattern_sets: tuple[PatternSet, ...] = ()
     end_of_stream: bool = False
-    session: Callable[[], Workers] = _no_session
+    session: Callable[[], SparkSession] = _no_session
     observer: Observer = field(default_factory=SilentObserver)
     scratch: str = ""
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -109,13 +109,13 @@ class DayWork:
         """Return the same work with one pattern set only; what is done with it is recorded with this work."""
         return replace(self, pattern_sets=(pattern_set,))
 
-    def workers(self) -> Workers:
-        """Return what runs the tasks, and note for the record what it is."""
+    def spark(self) -> SparkSession:
+        """Return the Spark session, and note for the record of the run what it is."""
         from cep_pipeline.spark.tasks import described
 
-        made = self.session()
-        self.told["workers"] = described(made)
-        return made
+        session = self.session()
+        self.told["spark"] = described(session)
+        return session
 
     @property
     def skipped(self) -> bool:

@@ -65,14 +65,14 @@ from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, Published
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.detection import DetectionResult, SlicedJob, WorkEstimate
-    from cep_pipeline.spark.tasks import Workers
+    from cep_pipeline.spark.session import SparkSession
 
 
 logger = logging.getLogger(__name__)
 
 
 def detect_day(
-    workers: Workers,
+    spark: SparkSession,
     work: DayWork,
     pattern_set: PatternSet,
     plan: PlanRecord | None,
@@ -84,7 +84,7 @@ def detect_day(
 
     There is no plan where there was nothing yet to plan by. At the end of the stream all matches are final.
     """
-    (detected,) = detect_days(workers, [work], pattern_set, plan, progress, end_of_stream=end_of_stream)
+    (detected,) = detect_days(spark, [work], pattern_set, plan, progress, end_of_stream=end_of_stream)
     return detected
 
 
@@ -97,7 +97,7 @@ def independent_days(pattern_set: PatternSet) -> bool:
 
 
 def detect_days(
-    workers: Workers,
+    spark: SparkSession,
     works: Sequence[DayWork],
     pattern_set: PatternSet,
     plan: PlanRecord | None,
@@ -128,23 +128,23 @@ def detect_days(
         days: list[_PreparedDay] = []
         for work, own_inputs in zip(works, inputs, strict=True) if detected.patterns else ():
             scratch = stack.enter_context(_scratch(work, pattern_set))
-            day = _PreparedDay.of(workers, work, detected, planned, own_inputs, kept, scratch)
+            day = _PreparedDay.of(spark, work, detected, planned, own_inputs, kept, scratch)
             tell_of_limits(work, detected, planned, day.span_us)
             if day.sliced.slices or day.types:
                 for text in doubts_about(detected.patterns, day.types, day.read_us):
                     work.observer.note(f"{work.day}: {pattern_set.name}: {text}")
             days.append(day)
         if days:
-            results = detect_together(workers, [day.sliced for day in days], progress)
+            results = detect_together(spark, [day.sliced for day in days], progress)
         else:
             results = [_nothing_detected(pattern_set) for _ in works]
     if kept:
         results = [
-            _with_kept(workers, work, own_inputs, kept, result)
+            _with_kept(spark, work, own_inputs, kept, result)
             for work, own_inputs, result in zip(works, inputs, results, strict=True)
         ]
     if pattern_set.composing:
-        results = [_with_composed(workers, works[0], inputs[0], results[0])]
+        results = [_with_composed(spark, works[0], inputs[0], results[0])]
     seconds, slices = time.perf_counter() - begin, sum(result.slices for result in results)
     made = []
     for work, own_inputs, prepared, result in zip(
@@ -289,7 +289,7 @@ def _nothing_detected(pattern_set: PatternSet) -> DetectionResult:
 
 
 def _with_kept(
-    workers: Workers, work: DayWork, inputs: _DayInputs, kept: frozenset[str], result: DetectionResult
+    spark: SparkSession, work: DayWork, inputs: _DayInputs, kept: frozenset[str], result: DetectionResult
 ) -> DetectionResult:
     """Add to what was detected on a day what is published of the patterns that are kept."""
     from cep_pipeline.spark.detection import copy_matches
@@ -298,7 +298,7 @@ def _with_kept(
     name = pattern_set.name
     assert published is not None
     files = copy_matches(
-        workers,
+        spark,
         work.tables.matches_files(name, work.day),
         kept,
         work.tables.matches_directory(name, work.day, run_id=work.run_id),
@@ -322,7 +322,7 @@ def _with_kept(
     )
 
 
-def _with_composed(workers: Workers, work: DayWork, inputs: _DayInputs, result: DetectionResult) -> DetectionResult:
+def _with_composed(spark: SparkSession, work: DayWork, inputs: _DayInputs, result: DetectionResult) -> DetectionResult:
     """Add to what was detected on a day the matches of the patterns that compose others."""
     from cep_pipeline.spark.composing import ComposingJob, compose_day
 
@@ -334,7 +334,7 @@ def _with_composed(workers: Workers, work: DayWork, inputs: _DayInputs, result: 
         files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
         before = [file.path for file in files if file.path not in known]
     found = compose_day(
-        workers,
+        spark,
         ComposingJob(
             pattern_set=pattern_set.name,
             pattern_set_version=pattern_set.version,
@@ -397,7 +397,7 @@ class _PreparedDay:
     @classmethod
     def of(
         cls,
-        workers: Workers,
+        spark: SparkSession,
         work: DayWork,
         pattern_set: PatternSet,
         plan: Plan,
@@ -411,13 +411,13 @@ class _PreparedDay:
         patterns = pattern_set.patterns
         carry_in = inputs.carry_in.part([pattern.name for pattern in patterns])
         events = replace(inputs.events, look_back=look_back(patterns)) if kept else inputs.events
-        gathered = list(_partitioned(workers, work, patterns, events, carry_in, scratch))
+        gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
         reading = DayReading.of(work, events, patterns)
         slices: list[Slice] = []
         limits = _limits(work, pattern_set, patterns)
         # Without events of its own a day has no new matches, but those that waited become final.
         if reading.parts and (events.events_of(work) or any(map(can_pend, patterns))):
-            slices = cut_day(workers, work, events, reading, WorkEstimate(patterns, plan, limits))
+            slices = cut_day(spark, work, events, reading, WorkEstimate(patterns, plan, limits))
         behind = slices_between(events.row_groups, [work.end, None], events.look_back)
         job = DetectionJob(
             patterns=patterns,
@@ -556,7 +556,7 @@ def _scratch(work: DayWork, pattern_set: PatternSet) -> Iterator[DataDirectory]:
 
 
 def _partitioned(
-    workers: Workers,
+    spark: SparkSession,
     work: DayWork,
     patterns: Sequence[Pattern],
     events: DayEvents,
@@ -584,7 +584,7 @@ def _partitioned(
             any(map(has_output_policy, members)),
         )
         what = f"{work.stream.name}: events before {work.day} by {', '.join(partition_by)}"
-        earlier = gathering.run(partial(run_tasks, workers, what=what))
+        earlier = gathering.run(partial(run_tasks, spark, what=what))
         yield replace(source, earlier=earlier.row_groups), earlier
 
 
@@ -693,7 +693,7 @@ def _rows_of(parts: Iterable[DayPart]) -> int:
 
 
 def cut_day(
-    workers: Workers, work: DayWork, events: DayEvents, reading: DayReading, weigh: WorkEstimate
+    spark: SparkSession, work: DayWork, events: DayEvents, reading: DayReading, weigh: WorkEstimate
 ) -> list[Slice]:
     """Cut what is read of the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
     from cep_pipeline.spark.detection import read_pieces
@@ -706,7 +706,7 @@ def cut_day(
         pieces = Pieces.even(needed)
         stored = np.diff(pieces.rows)
     else:
-        pieces = read_pieces(workers, weigh.patterns, needed)
+        pieces = read_pieces(spark, weigh.patterns, needed)
         estimated, again, stored = weigh(pieces)
     work_of = stored if estimated is None else estimated
     begins = pieces.times_us[:-1]
@@ -721,7 +721,7 @@ def cut_day(
         len(weigh.patterns),
         rows if estimated is None else float(stored[anywhere].sum()),
         rows,
-        cores_of(workers),
+        cores_of(spark),
         looked_again,
     )
     return [

@@ -26,14 +26,14 @@ from cep_pipeline.pipeline.day import (
 )
 from cep_pipeline.pipeline.day_work import SKIPPED_EVENTS, DayWork, Observer
 from cep_pipeline.pipeline.run_log import kept_log
-from cep_pipeline.pipeline.stream_days import events_expected, raw_files
+from cep_pipeline.pipeline.stream_days import raw_files
 from cep_pipeline.storage import new_scratch, remove_scratch
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.records import PlanRecord, RunStep, StaleDay
 
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile
-    from cep_pipeline.spark.tasks import Workers
+    from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 logger = logging.getLogger(__name__)
@@ -91,13 +91,17 @@ class DayOutcome:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The result of a run: its days, the plan that each pattern set ran by, and the seconds that all of it took."""
+    """The result of a run: its days, the plan that each pattern set ran by, and the seconds that all of it took.
+
+    `spark` says on which Spark application it worked; "": there was nothing to do, or nothing that needs Spark.
+    """
 
     run_id: str
     days: tuple[DayOutcome, ...]
     plans: Mapping[str, PlanRecord]
     ingest_seconds: Mapping[str, float]
     seconds: float
+    spark: str = ""
 
     @property
     def pending(self) -> Mapping[str, Mapping[str, int]]:
@@ -129,7 +133,7 @@ def new_run_id() -> str:
 class PipelineRun:
     """A run over days of one stream, in which the `pattern_sets` are detected.
 
-    `session` makes what runs the tasks, when it is first needed: a Spark session, or processes of this machine.
+    `session` makes the Spark session, when it is first needed.
     `observer` is told of steps and notes. `steps` are the members of `OPTIONS` that are asked for. With `redo` days are
     done that have nothing to do. With `end_of_stream` the stream ends with the last day that is run, so that no match
     waits for later ones.
@@ -139,7 +143,7 @@ class PipelineRun:
     tables: StreamTables
     settings: SparkSettings
     pattern_sets: Sequence[PatternSet]
-    session: Callable[[], Workers]
+    session: Callable[[], SparkSession]
     observer: Observer
     steps: frozenset[str] = frozenset(OPTIONS)
     redo: bool = False
@@ -149,7 +153,6 @@ class PipelineRun:
     end_of_stream: bool = False
     told: dict[str, str] = field(default_factory=dict)
     _raw_files: dict[date, list[RawFile]] = field(default_factory=dict)
-    _ahead: Sequence[date] = ()
     _last_day: date | None = None
     _side_by_side: bool = True
 
@@ -159,10 +162,6 @@ class PipelineRun:
             raise InputError(f"there is no step {', '.join(sorted(unknown))}; there are: {', '.join(OPTIONS)}")
         if self.end_of_stream and "detect" not in self.steps:
             raise InputError("the end of the stream is a matter of detection: leave --steps out, or name detect in it")
-
-    def events_ahead(self) -> int:
-        """Return about how many events the days hold that are still to be done."""
-        return events_expected(self.stream, self.tables, self._ahead)
 
     # -- days --------------------------------------------------------------------------------------------------------
 
@@ -184,8 +183,6 @@ class PipelineRun:
             if not batch:
                 outcomes.append(DayOutcome(remaining.pop(0), "fresh"))
                 continue
-            published = {record.day for record in self.tables.days()}
-            self._ahead = [day for day in remaining if not self._idle(day, published, stale)]
             outcomes += self._run_batch(batch, stale)
             remaining = [day for day in remaining if day not in batch]
         if self.end_of_stream:
@@ -222,7 +219,6 @@ class PipelineRun:
             self._last_day = self._recorded_end(published)
             # What redoing does not mend, such as a day whose files are gone, stays stale and is not tried again.
             tried.add((first, tuple(stale[first])))
-            self._ahead = sorted(stale)
             outcomes += self._run_batch([first], stale)
 
     def _recorded_end(self, published: Sequence[date]) -> date | None:
@@ -232,7 +228,14 @@ class PipelineRun:
 
     def _outcome(self, outcomes: Sequence[DayOutcome], begin: float) -> RunOutcome:
         seconds = time.perf_counter() - begin
-        return RunOutcome(self.run_id, tuple(outcomes), dict(self.plans), dict(self.ingest_seconds), seconds)
+        return RunOutcome(
+            self.run_id,
+            tuple(outcomes),
+            dict(self.plans),
+            dict(self.ingest_seconds),
+            seconds,
+            self.told.get("spark", ""),
+        )
 
     def _stale(self, days: Sequence[date]) -> dict[date, list[StaleDay]]:
         """Return the stale days among these, with the reasons."""

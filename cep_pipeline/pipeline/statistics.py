@@ -37,7 +37,7 @@ from cep_pipeline.warehouse.records import DayStatistics, EventsSnapshot, Publis
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
     from cep_pipeline.slices.prepared import Boundary
-    from cep_pipeline.spark.tasks import Workers
+    from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
 
 
@@ -65,7 +65,7 @@ class CarriedState:
 
 
 def estimate_day(
-    workers: Workers, work: DayWork, pattern_sets: Sequence[PatternSet], progress: Progress | None = None
+    spark: SparkSession, work: DayWork, pattern_sets: Sequence[PatternSet], progress: Progress | None = None
 ) -> StatisticsSnapshot:
     """Estimate the statistics of the day for all pattern sets in one pass, and make a draft of them for each.
 
@@ -87,13 +87,13 @@ def estimate_day(
         few = events.rows(start, work.end) <= EVENTS_ON_THE_DRIVER
         from cep_pipeline.spark.tasks import cores_of
 
-        slices = _cut(events, patterns, start, work.end, 1 if few else cores_of(workers))
+        slices = _cut(events, patterns, start, work.end, 1 if few else cores_of(spark))
         state = count_slices(
             patterns,
             slices,
             window=settings.length,
             epsilon=settings.epsilon,
-            run=in_this_process(progress) if few else in_tasks(workers, work.stream.name, progress),
+            run=in_this_process(progress) if few else in_tasks(spark, work.stream.name, progress),
             threads=min(os.cpu_count() or 1, _MOST_THREADS) if few else 1,
             carried=carried.state,
         )

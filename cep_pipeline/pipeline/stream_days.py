@@ -79,23 +79,6 @@ def raw_files(stream: Stream, days: Iterable[date]) -> dict[date, list[RawFile]]
     return found
 
 
-def events_expected(stream: Stream, tables: StreamTables, days: Iterable[date]) -> int:
-    """Return about how many events days hold: as many as are published, otherwise by the size of their raw files."""
-    published = {record.day: record.events for record in tables.days()}
-    known = 0
-    files: dict[str, int] = {}
-    for day in days:
-        if day in published:
-            known += published[day]
-        else:
-            files |= {file.path: file.size for file in files_of_day(_source(stream).paths, stream.data, day)[0]}
-    return known + sum(size // BYTES_OF_AN_EVENT for size in files.values())
-
-
-BYTES_OF_AN_EVENT = 4
-"""A compressed file has so few bytes for an event; of other files more events are expected than they hold."""
-
-
 def find_stale_days(stream: Stream, tables: StreamTables) -> list[StaleDay]:
     """The published days whose inputs have changed: raw files, schema, carry-in, pattern sets, events.
 

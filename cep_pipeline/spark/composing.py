@@ -76,7 +76,7 @@ from cep_pipeline.storage import (
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
 if TYPE_CHECKING:
-    from cep_pipeline.spark.tasks import Workers
+    from cep_pipeline.spark.session import SparkSession
 
 _FIRST_FILE = 50_000
 """The files of composing patterns are numbered from here on, behind those of slices."""
@@ -314,7 +314,7 @@ class ComposedDay:
 
 
 def compose_day(
-    workers: Workers,
+    spark: SparkSession,
     job: ComposingJob,
     patterns: Sequence[Pattern],
     files: Sequence[str],
@@ -366,7 +366,7 @@ def compose_day(
                     lost[gone], limit=f"{lost[gone].limit} of {gone}", matches=0, exact=False, files=()
                 )
         what = f"{patterns[0].stream}: matches of patterns of {job.pattern_set} that compose, on {job.final_day}"
-        for task, result in zip(tasks, run_tasks(workers, partial(_compose, job), tasks, what=what), strict=True):
+        for task, result in zip(tasks, run_tasks(spark, partial(_compose, job), tasks, what=what), strict=True):
             name = task.pattern.name
             if result.limited is not None:
                 limits, then = job.limits[name], job.then.get(name, "count")

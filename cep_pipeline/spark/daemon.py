@@ -1,13 +1,23 @@
 """The daemon that forks Spark's Python workers, with all that tasks use loaded before the first fork.
 
 Spark runs it as `python -m cep_pipeline.spark.daemon` (`spark.python.daemon.module`). Without it every new worker
-spends seconds on imports; a fork of this process has them. Before that it checks that this worker runs what the driver
-runs: what it raises here is what Spark tells the driver.
+spends seconds on imports; a fork of this process has them.
 """
 
 from __future__ import annotations
 
-from cep_pipeline.spark.shipping import check_worker, library_is_missing
+import sys
+from importlib.machinery import PathFinder
+
+from cep_pipeline.spark.workers import library_is_missing
+
+
+def prefer_installed() -> None:
+    """Import PySpark from where it is installed, if it is: the archive that Spark ships has no compiled modules."""
+    shipped = [place for place in sys.path if place.endswith(".zip")]
+    others = [place for place in sys.path if place not in shipped]
+    if PathFinder.find_spec("pyspark", others) is not None:
+        sys.path[:] = [*others, *shipped]
 
 
 def load() -> None:
@@ -20,7 +30,7 @@ def load() -> None:
 
 
 if __name__ == "__main__":
-    check_worker()
+    prefer_installed()
     try:
         load()
     except ImportError as error:

@@ -43,8 +43,9 @@ from cep_pipeline.slices.ownership import can_pend, counts_in_partitions, look_b
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult, first_last_event
 from cep_pipeline.spark.partitions import PartitionedEvents
+from cep_pipeline.spark.session import is_local
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice
-from cep_pipeline.spark.tasks import Progress, TaskSteps, cores_of, on_this_machine, run_tasks, task_steps
+from cep_pipeline.spark.tasks import Progress, TaskSteps, cores_of, run_tasks, task_steps
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
@@ -61,7 +62,7 @@ from cep_pipeline.storage import (
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
 
 if TYPE_CHECKING:
-    from cep_pipeline.spark.tasks import Workers
+    from cep_pipeline.spark.session import SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -165,13 +166,13 @@ class WorkEstimate:
         return work, again, stored
 
 
-def read_pieces(workers: Workers, patterns: Sequence[Pattern], row_groups: Sequence[RowGroup]) -> Pieces:
+def read_pieces(spark: SparkSession, patterns: Sequence[Pattern], row_groups: Sequence[RowGroup]) -> Pieces:
     """Read the pieces of sorted row groups: of many events in tasks, a file each, of fewer here, which is faster."""
     first = patterns[0]
     types = {name for pattern in patterns for operand in pattern.operands for name in operand.types}
     types.discard(first.base_type or "")
     if sum(group.rows for group in row_groups) > _ROWS_READ_HERE:
-        run = partial(run_tasks, workers, what=f"{first.stream}: events by time and type")
+        run = partial(run_tasks, spark, what=f"{first.stream}: events by time and type")
         return Pieces.read(row_groups, first.type_attribute, types, run)
     return Pieces.read(row_groups, first.type_attribute, types, lambda count, files: [count(file, 0) for file in files])
 
@@ -343,7 +344,7 @@ class SlicedJob:
 
 
 def detect_together(
-    workers: Workers, sliced: Sequence[SlicedJob], progress: Progress | None = None
+    spark: SparkSession, sliced: Sequence[SlicedJob], progress: Progress | None = None
 ) -> list[DetectionResult]:
     """Run detection jobs of the same patterns, plan and pattern set side by side, as tasks of one Spark job.
 
@@ -369,11 +370,11 @@ def detect_together(
     days = str(first.final_day) if first is last else f"{first.final_day} to {last.final_day}"
     packed = [_packed(replace(one.job, code=code)) for one in sliced]
     with (
-        task_steps(workers, len(parts), len(first.patterns)) if progress is not None else nullcontext() as steps,
-        _ledger_file(workers, sliced, len(parts)) as ledger,
+        task_steps(spark, len(parts), len(first.patterns)) if progress is not None else nullcontext() as steps,
+        _ledger_file(spark, sliced, len(parts)) as ledger,
     ):
         results = run_tasks(
-            workers,
+            spark,
             partial(_detect, packed, steps, ledger, len(parts)),
             list(enumerate(parts)),
             what=f"{first.stream}: matches of {first.pattern_set} on {days}",
@@ -383,14 +384,14 @@ def detect_together(
     own: list[list[DetectedSlice]] = [[] for _ in sliced]
     for part, result in zip(parts, results, strict=True):
         own[part.job].append(result)
-    return [_merged(workers, one, found) for one, found in zip(sliced, own, strict=True)]
+    return [_merged(spark, one, found) for one, found in zip(sliced, own, strict=True)]
 
 
 @contextmanager
-def _ledger_file(workers: Workers, sliced: Sequence[SlicedJob], tasks: int) -> Iterator[str | None]:
+def _ledger_file(spark: SparkSession, sliced: Sequence[SlicedJob], tasks: int) -> Iterator[str | None]:
     """Give the file of the ledgers of all tasks, for the block; None without limits, or where tasks run elsewhere."""
     job = sliced[0].job
-    if not job.limits or not on_this_machine(workers):
+    if not job.limits or not is_local(spark):
         yield None
         return
     with NamedTemporaryFile(prefix="cep-limits-") as file:
@@ -426,7 +427,7 @@ def _limited(job: DetectionJob, results: Sequence[DetectedSlice]) -> dict[str, K
 
 
 def _without(
-    workers: Workers, job: DetectionJob, results: Sequence[DetectedSlice], names: Collection[str]
+    spark: SparkSession, job: DetectionJob, results: Sequence[DetectedSlice], names: Collection[str]
 ) -> list[DetectedSlice]:
     """The results of slices without what they have of some patterns; files that have rows of them are written anew."""
     written = [(at, kind) for at, one in enumerate(results) if any(map(one.matches.get, names)) for kind in range(2)]
@@ -435,7 +436,7 @@ def _without(
     if tasks:
         directories = job.directory, job.candidates
         what = f"{job.stream}: files of {job.pattern_set} on {job.final_day} without limited patterns"
-        left = run_tasks(workers, partial(_rewrite, directories, frozenset(names)), tasks, what=what)
+        left = run_tasks(spark, partial(_rewrite, directories, frozenset(names)), tasks, what=what)
         files = {(at, kind): path for (_, kind, at), path in zip(tasks, left, strict=True)}
     return [
         replace(
@@ -490,7 +491,7 @@ def _copy(
 
 
 def copy_matches(
-    workers: Workers,
+    spark: SparkSession,
     files: Sequence[str],
     names: Collection[str],
     directory: DataDirectory,
@@ -510,7 +511,7 @@ def copy_matches(
         What is being done, for Spark's own page.
     """
     task = partial(_copy_of_patterns, directory, frozenset(names), pattern_set_version)
-    copies = run_tasks(workers, task, list(enumerate(files)), what=what)
+    copies = run_tasks(spark, task, list(enumerate(files)), what=what)
     return tuple(path for path in copies if path is not None)
 
 
@@ -530,7 +531,7 @@ def _copy_of_patterns(
 
 
 def _count_limited(
-    workers: Workers, sliced: SlicedJob, reached: Mapping[str, Kind], least: Mapping[str, int]
+    spark: SparkSession, sliced: SlicedJob, reached: Mapping[str, Kind], least: Mapping[str, int]
 ) -> dict[str, LimitedPattern]:
     """The records of the patterns that reached a limit, whose matches are counted where that is asked for."""
     job = sliced.job
@@ -540,10 +541,8 @@ def _count_limited(
         parts = [part for part in sliced.parts(0) if not part.behind or job.end_of_stream]
         packed = _packed(replace(job, code={}))
         counted = run_tasks(
-            workers,
-            partial(
-                _count, packed, frozenset(pattern.name for pattern in asked), _seconds_to_count(workers, len(parts))
-            ),
+            spark,
+            partial(_count, packed, frozenset(pattern.name for pattern in asked), _seconds_to_count(spark, len(parts))),
             parts,
             what=f"{job.stream}: number of matches of limited patterns of {job.pattern_set} on {job.final_day}",
         )
@@ -591,16 +590,16 @@ def _count(
     return {name: found.get(name, (0, True, None)) for name in names}
 
 
-def _seconds_to_count(workers: Workers, slices: int) -> float:
+def _seconds_to_count(spark: SparkSession, slices: int) -> float:
     """The seconds for which matches of one pattern are counted on each slice."""
-    return COUNTING_S * min(cores_of(workers) / max(slices, 1), 1.0)
+    return COUNTING_S * min(cores_of(spark) / max(slices, 1), 1.0)
 
 
 COUNTING_S = 30.0
 """Longest time to count the matches of one limited pattern of a day."""
 
 
-def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -> DetectionResult:
+def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]) -> DetectionResult:
     """The outcome of a job from those of its tasks, after OUTPUT and CONSUME have decided."""
     job, slices, tasks = sliced.job, sliced.slices, sliced.parts(0)
     for task, result in zip(tasks, results, strict=True):
@@ -623,7 +622,7 @@ def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -
     reached = _limited(job, of_day)
     least = {name: sum(one.matches.get(name, 0) for one in of_day) for name in reached}
     if reached:
-        results = _without(workers, job, results, reached)
+        results = _without(spark, job, results, reached)
     last = results.pop() if len(tasks) > len(slices) else None
     matches = Counter({pattern.name: 0 for pattern in job.patterns})
     counters = Counters()
@@ -646,7 +645,7 @@ def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -
     for summarized in (False, True):
         own = tuple(one for one in job.patterns if (one.summary is not None) is summarized and one.name not in reached)
         kept = _keep(
-            workers,
+            spark,
             replace(job, patterns=own, directory=job.candidates or job.directory)
             if summarized
             else replace(job, patterns=own),
@@ -658,7 +657,7 @@ def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -
         if kept is None:
             continue
         if summarized:
-            _add_kept(workers, replace(job, patterns=own), summaries, kept.files)
+            _add_kept(spark, replace(job, patterns=own), summaries, kept.files)
         else:
             files += kept.files
         profiles += kept.profiles
@@ -678,7 +677,7 @@ def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -
             waiting=dict(last.waiting) if last is not None else {},
         ),
         pending={name: number for name, number in pending.items() if number},
-        limited=_count_limited(workers, sliced, reached, least) if reached else {},
+        limited=_count_limited(spark, sliced, reached, least) if reached else {},
         summaries={name: summary.to_json() for name, summary in summaries.items()},
     )
 
@@ -697,11 +696,11 @@ def _summaries_of(
 
 
 def _add_kept(
-    workers: Workers, job: DetectionJob, summaries: Mapping[str, PartialSummary], files: Sequence[str]
+    spark: SparkSession, job: DetectionJob, summaries: Mapping[str, PartialSummary], files: Sequence[str]
 ) -> None:
     """Add the matches that OUTPUT and CONSUME have kept of patterns with SUMMARIZE, which stand in files of scratch."""
     what = f"{job.stream}: summaries of {job.pattern_set} on {job.final_day}"
-    for found in run_tasks(workers, partial(_summarize_file, _packed(replace(job, code={}))), list(files), what=what):
+    for found in run_tasks(spark, partial(_summarize_file, _packed(replace(job, code={}))), list(files), what=what):
         for name, groups in found.items():
             own = next(pattern for pattern in job.patterns if pattern.name == name)
             summaries[name].add(PartialSummary.from_json(own, groups))
@@ -718,7 +717,7 @@ def _summarize_file(packed: tuple[bytes, bytes], path: str, attempt: int) -> dic
 
 
 def _keep(
-    workers: Workers,
+    spark: SparkSession,
     job: DetectionJob,
     candidates: Sequence[str | None],
     points_us: Sequence[int],
@@ -744,8 +743,8 @@ def _keep(
         return deciding.run(())
     assert job.candidates is not None, "a job of patterns with OUTPUT or CONSUME has a directory for candidates"
     what = f"{job.patterns[0].stream}: OUTPUT and CONSUME of {job.pattern_set} on {job.final_day}"
-    run = partial(run_tasks, workers, what=what)
-    return deciding.decide(candidates, matches, job.candidates, cores_of(workers), run)
+    run = partial(run_tasks, spark, what=what)
+    return deciding.decide(candidates, matches, job.candidates, cores_of(spark), run)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ from cep_pipeline.storage import DataDirectory, remove_scratch
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 
 if TYPE_CHECKING:
-    from cep_pipeline.spark.tasks import Workers
+    from cep_pipeline.spark.session import SparkSession
 
 _EXAMPLES = 5
 Task = TypeVar("Task")
@@ -73,7 +73,7 @@ Outcome = TypeVar("Outcome")
 
 
 def stage_days(
-    session: Callable[[], Workers],
+    session: Callable[[], SparkSession],
     schema: StreamSchema,
     days: Sequence[date],
     data_root: str | Path,
@@ -173,7 +173,7 @@ class _Day:
 class _Ingestion:
     """The steps of one ingestion and what is known between them."""
 
-    session: Callable[[], Workers]
+    session: Callable[[], SparkSession]
     schema: StreamSchema
     days: Sequence[_Day]
     data_root: str
@@ -447,7 +447,7 @@ class IngestResult:
 
 
 def preprocess_days(
-    workers: Workers,
+    workers: SparkSession,
     schema: StreamSchema,
     staged: Sequence[StagedDay],
     *,

@@ -1,4 +1,7 @@
-"""The Spark session that every step shares: Java found or explained, workers on this interpreter, quiet logs."""
+"""The Spark session that every step works on: classic in this process, or a client of a Spark Connect server.
+
+Java is found or explained, workers run this interpreter, and logs are quiet.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,22 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from cep_pipeline.compiled.object_code import cache_folder
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.signals import ENDING, interruption_before
-from cep_pipeline.spark.shipping import trouble_with_workers, worker_properties
+from cep_pipeline.spark.workers import trouble_with_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
@@ -32,75 +36,133 @@ _LOOPBACK = "127.0.0.1"
 _MASTER = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
-_WITHIN_THIS_MACHINE = re.compile(r"local(\[|$)")
 _LOCAL_MASTER = re.compile(r"local(\[|$)|local-cluster|spark://(127\.0\.0\.1|localhost)[:/]?")
+_WITHIN_THIS_MACHINE = re.compile(r"local(\[|$)")
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+}
+"""Properties of every session, classic or Connect."""
+DAEMON = {"spark.python.daemon.module": "cep_pipeline.spark.daemon"}
+"""The property, of an application, by which its Python workers are forked with all loaded that tasks use."""
+_HERE = "spark.cep.here"
+"""Property of a Connect session whose tasks run on this machine, so that they can tell something by a file."""
 
 
 def spark_session(
     master: str | None = None,
     *,
+    remote: str | None = None,
     app_name: str = "cep",
     properties: Mapping[str, str] | None = None,
-    package: str | None = None,
 ) -> SparkSession:
-    """Return the Spark session of this process, making it if there is none.
+    """Return a Spark session: that of this process, which is made if there is none, or one of a Connect server.
 
     Parameters
     ----------
     master
         `local[N]`, `spark://HOST:PORT`, …; None takes what spark-submit gave, or `local[*]`.
+    remote
+        The address of a Spark Connect server, `sc://HOST:PORT`; the master is then the server's.
     properties
         Further Spark properties, over the ones set here.
-    package
-        The archive of `cep package`, which the workers of a cluster then run; not used where they are of this machine.
 
     Raises
     ------
     InputError
-        There is no Java, or the master is none that Spark knows.
+        There is no Java, or the master or the address is none that Spark knows.
     CepError
-        Spark does not start, such as when the master cannot be reached.
+        Spark does not start, such as when the master or the server cannot be reached.
     """
+    if remote:
+        return _connect_session(remote, app_name, properties or {})
     if master is not None and not _MASTER.fullmatch(master):
         raise InputError(f"Spark master {master!r} is not known; use local[N], spark://HOST:PORT, k8s://URL or yarn")
+    submitted = master is None and _is_submitted()
     if not _is_submitted():
         # Under spark-submit the JVM runs already.
         os.environ.update(java_environment())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
-    from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.python.daemon.module": "cep_pipeline.spark.daemon",
-    }
-    submitted = master is None and _is_submitted()
+    settings = {"spark.ui.showConsoleProgress": "false", **SETTINGS, **DAEMON}
     if not submitted and _LOCAL_MASTER.match(master or "local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
-    if not _WITHIN_THIS_MACHINE.match(master or (_submitted_master() if submitted else "local")):
-        settings |= worker_properties(package)
-    elif java := os.environ.get("CEP_JAVA"):
+    if not submitted and _WITHIN_THIS_MACHINE.match(master or "local") and (java := os.environ.get("CEP_JAVA")):
         settings[_DRIVER_OPTIONS] = quick_start(java)
     settings |= dict(properties or {})
-    settings[_DRIVER_OPTIONS] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {settings.get(_DRIVER_OPTIONS, '')}"
+    if not submitted:  # what spark-submit was given stands
+        settings[_DRIVER_OPTIONS] = (
+            f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {settings.get(_DRIVER_OPTIONS, '')}"
+        )
     builder = SparkSession.builder.appName(app_name).config(map=settings)
     if not submitted:
         builder = builder.master(_with_second_try(master or "local[*]"))
     try:
-        with interruptions_held(), _python_of_workers(settings.get("spark.pyspark.python")):
+        with interruptions_held():
             session = builder.getOrCreate()
-        logger.info("Spark %s on %s", session.version, session.sparkContext.master)
-        return session
-    except Py4JError as error:
+    except Exception as error:
+        if not _is_sparks(error):
+            raise
         raise CepError(
             f"Spark does not start with master {master or 'local[*]'}: {reason_of(str(error))}; check that the master "
             "runs, can be reached from here, and that this machine has memory and ports left"
         ) from error
+    logger.info("Spark %s on %s", session.version, session.conf.get("spark.master"))
+    return session
+
+
+def _connect_session(remote: str, app_name: str, properties: Mapping[str, str]) -> SparkSession:
+    """Open a session of a Connect server, which is looked for first: PySpark would try for ten minutes."""
+    place = urlsplit(remote)
+    if place.scheme != "sc" or not place.hostname:
+        raise InputError(f"{remote!r} is no address of a Spark Connect server; use sc://HOST:PORT")
+    port = place.port or _CONNECT_PORT
+    try:
+        socket.create_connection((place.hostname, port), timeout=_ANSWERS_S).close()
+    except OSError as error:
+        raise CepError(
+            f"no Spark Connect server answers at {place.hostname}:{port} ({error.strerror or error}); start it, or "
+            "correct the address (spark: remote: in pipeline.yaml, or Airflow's connection spark_default)"
+        ) from error
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    # What builds columns asks this variable which kind of session there is.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    with explain_failures(f"opening a session of {place.hostname}:{port}"):
+        session = ConnectSession.builder.remote(remote).appName(app_name).create()
+        session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_WAIT_MS)])
+        for name, value in {**SETTINGS, **properties}.items():
+            if session.conf.isModifiable(name):
+                session.conf.set(name, value)
+        near = place.hostname in ("localhost", _LOOPBACK)
+        local = near and _WITHIN_THIS_MACHINE.match(session.conf.get("spark.master"))
+        session.conf.set(_HERE, "true" if local else "false")
+    logger.info("Spark %s at %s on %s", session.version, remote.partition(";")[0], session.conf.get("spark.master"))
+    return session
+
+
+_CONNECT_PORT = 15002
+_ANSWERS_S = 5.0
+_RETRIES = 8
+_LONGEST_WAIT_MS = 5_000
+"""A server that has gone is tried for half a minute; what called is then free to try all of its work again."""
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """True for a session of a Connect server, False for a classic one."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_local(spark: SparkSession) -> bool:
+    """True if tasks run on this machine, so that they can tell something by a file."""
+    if is_connect(spark):
+        return bool(spark.conf.get(_HERE, "false") == "true")
+    return bool(_WITHIN_THIS_MACHINE.match(spark.conf.get("spark.master") or ""))
 
 
 def quick_start(java: str) -> str:
@@ -153,96 +215,6 @@ def _with_second_try(master: str) -> str:
 
 TRIES = 2
 """Number of tries of a task on a local master; an error that the task itself explains is not tried again."""
-
-
-def _submitted_master() -> str:
-    """The master that spark-submit was given."""
-    from pyspark import SparkConf, SparkContext
-
-    SparkContext._ensure_initialized()
-    return str(SparkConf().get("spark.master", "local"))
-
-
-@contextmanager
-def _python_of_workers(command: str | None) -> Iterator[None]:
-    """Let a session that is made in the block start its workers by this Python: PySpark asks the environment alone."""
-    before = os.environ["PYSPARK_PYTHON"]
-    os.environ["PYSPARK_PYTHON"] = command or before
-    try:
-        yield
-    finally:
-        os.environ["PYSPARK_PYTHON"] = before
-
-
-@dataclass(frozen=True)
-class Gateway:
-    """The address of the JVM of a Spark application that runs in another process of this machine, and its secret."""
-
-    port: int
-    secret: str
-
-
-def gateway_of(session: SparkSession) -> Gateway:
-    """The address by which other processes of this machine reach the JVM of a session (`attach`)."""
-    gateway = session.sparkContext._gateway
-    assert gateway is not None
-    parameters = gateway.gateway_parameters
-    return Gateway(int(parameters.port), str(parameters.auth_token))
-
-
-def is_stopped(session: SparkSession) -> bool:
-    """True if the JVM of a session has ended, or its application has been stopped, such as on Spark's own page."""
-    gateway = session.sparkContext._gateway
-    assert gateway is not None
-    if gateway.proc.poll() is not None:
-        return True
-    try:
-        return bool(session.sparkContext._jsc.sc().isStopped())
-    except Exception:  # noqa: BLE001 - py4j raises errors of many kinds where the JVM is just ending
-        return True
-
-
-def attach(gateway: Gateway, pool: str) -> SparkSession:
-    """Make a session of this process on the Spark application of another one.
-
-    The code of the driver runs in this process, and the tasks in the workers of the application, which stay warm. The
-    session must not be stopped: that would stop the application.
-
-    Parameters
-    ----------
-    gateway
-        Of the JVM in which the application runs.
-    pool
-        The jobs of a pool run in their order; pools share the cores (`spark.scheduler.mode: FAIR`).
-    """
-    from py4j.protocol import Py4JError
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
-
-    address = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.update(address)
-    try:
-        java = launch_gateway()
-        found = java.jvm.org.apache.spark.sql.SparkSession.getDefaultSession()
-        if found.isEmpty():
-            raise CepError("the Spark application has been stopped; a further try starts another one")
-        context = java.jvm.org.apache.spark.api.java.JavaSparkContext(found.get().sparkContext())
-        interrupted = signal.getsignal(signal.SIGINT)
-        conf = SparkConf(_jvm=java.jvm, _jconf=context.getConf())
-        with _python_of_workers(conf.get("spark.pyspark.python", "")):
-            attached = SparkContext(gateway=java, jsc=context, conf=conf)
-        if threading.current_thread() is threading.main_thread():
-            # PySpark's own answer to Ctrl-C cancels all jobs of the application, those of other processes too.
-            signal.signal(signal.SIGINT, interrupted)
-        attached.setLocalProperty("spark.scheduler.pool", pool)
-        return SparkSession(attached)
-    except (Py4JError, OSError) as error:
-        raise CepError(f"the Spark application cannot be reached: {error}; a further try starts another one") from error
-    finally:
-        for name in address:
-            os.environ.pop(name, None)
 
 
 @contextmanager
@@ -353,7 +325,6 @@ def explain_failures(what: str) -> Iterator[None]:
     what
         What the job does, for the message.
     """
-    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
@@ -361,12 +332,17 @@ def explain_failures(what: str) -> Iterator[None]:
     except Exception as error:
         if (interruption := interruption_before(error)) is not None:
             raise interruption from None
-        if isinstance(error, Py4JJavaError | PySparkException):
+        if isinstance(error, PySparkException) or type(error).__name__ == "Py4JJavaError":
             raise CepError(f"{what}: {reason_of(str(error))}") from error
-        if isinstance(error, Py4JError | ConnectionError | EOFError):
+        if _is_sparks(error) or isinstance(error, ConnectionError | EOFError):
             ended = "the Spark application ended in the middle of it; a further try starts anew"
             raise CepError(f"{what}: {ended}") from error
         raise
+
+
+def _is_sparks(error: Exception) -> bool:
+    """True for what PySpark raises itself: of the gateway to a JVM, or of the channel to a Connect server."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc")
 
 
 def reason_of(text: str) -> str:

@@ -19,20 +19,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cep_pipeline.slices.prepared import Boundary
-    from cep_pipeline.spark.tasks import Progress, Workers
+    from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.spark.tasks import Progress
 
 Result = TypeVar("Result")
 Runner = Callable[[Callable[[Slice, int], Result], Sequence[Slice]], list[Result]]
 """Calls a function with each slice and the number of the attempt; the results are in the order of the slices."""
 
 
-def in_tasks(workers: Workers, stream: str, progress: Progress | None = None) -> Runner[Result]:
+def in_tasks(spark: SparkSession, stream: str, progress: Progress | None = None) -> Runner[Result]:
     """One task a slice."""
 
     def run(function: Callable[[Slice, int], Result], slices: Sequence[Slice]) -> list[Result]:
         from cep_pipeline.spark.tasks import run_tasks
 
-        return run_tasks(workers, function, slices, what=f"{stream}: statistics", progress=progress)
+        return run_tasks(spark, function, slices, what=f"{stream}: statistics", progress=progress)
 
     return run
 

@@ -1,31 +1,34 @@
-"""Running a function over task descriptions, in Spark or in processes of this machine, with progress to watch."""
+"""Running a function over task descriptions on Spark, classic or Connect, with progress to watch.
+
+Each description is a row of `spark.range`, and `mapInArrow` calls the function where Spark runs the task. Results and
+refusals come back as rows. Only what Spark Connect has too is used: no RDD, no Spark context.
+"""
 
 from __future__ import annotations
 
-import logging
+import os
+import pickle
+import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
-from operator import itemgetter
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from cep_pipeline.errors import CepError, NoRoom
-from cep_pipeline.spark.processes import LocalProcesses
-from cep_pipeline.spark.session import explain_failures
+from cep_pipeline.spark.session import explain_failures, is_connect, is_local
+from cep_pipeline.spark.workers import Installation, check_worker, installation
 from cep_pipeline.storage import keep_free, kept_free, object_store_properties, reach_object_stores
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
 
-    Workers: TypeAlias = SparkSession | LocalProcesses
-    """The workers that run tasks: those of a Spark session, or processes of this machine."""
-
-logger = logging.getLogger(__name__)
+    from cep_pipeline.spark.session import SparkSession
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -33,35 +36,36 @@ Progress = Callable[[int, int], None]
 """Called with the number of tasks done and of all tasks."""
 
 _POLL_S = 0.2
+_OUTCOME = "task long, result binary, refusal binary"
 
 
-def cores_of(workers: Workers) -> int:
-    """Return how many tasks run at a time, as far as is known."""
-    if isinstance(workers, LocalProcesses):
-        return workers.count
-    return int(workers.sparkContext.defaultParallelism)
+def described(spark: SparkSession) -> str:
+    """What a run records of where its tasks ran: the master, and the Spark application by its id."""
+    return f"Spark, {spark.conf.get('spark.master')}, application {spark.conf.get('spark.app.id')}"
 
 
-def described(workers: Workers) -> str:
-    """Return what a run records of where its tasks ran.
-
-    Examples
-    --------
-    >>> described(LocalProcesses(2, load=lambda: None))
-    '2 processes of this machine'
-    """
-    if isinstance(workers, LocalProcesses):
-        return f"{workers.count} processes of this machine"
-    return f"Spark, {workers.sparkContext.master}"
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks run at a time, as far as Spark knows it: what it cuts a range into."""
+    if spark not in _CORES:
+        named = re.fullmatch(r"local(?:\[(\d+)(?:,\d+)?\])?", spark.conf.get("spark.master") or "")
+        _CORES[spark] = int(named[1] or 1) if named else _parts_of_a_range(spark)
+    return _CORES[spark]
 
 
-def on_this_machine(workers: Workers) -> bool:
-    """Return True if tasks run on this machine, so that they can tell something by a file."""
-    return isinstance(workers, LocalProcesses) or workers.sparkContext.master.startswith("local")
+_CORES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
+_MOST_PARTS = 4096
+
+
+def _parts_of_a_range(spark: SparkSession) -> int:
+    from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
+
+    with explain_failures("asking Spark for its cores"):
+        parts = spark.range(_MOST_PARTS).select(F.spark_partition_id().alias("part")).toArrow()
+    return len(set(parts["part"].to_pylist()))
 
 
 def run_tasks(
-    workers: Workers,
+    spark: SparkSession,
     function: Callable[[Task, int], Result],
     tasks: Sequence[Task],
     *,
@@ -73,139 +77,152 @@ def run_tasks(
 
     Parameters
     ----------
-    workers
-        The Spark session, or the processes of this machine.
+    spark
+        The session, classic or Connect.
     function
         Called on a worker with the task and the number of the attempt: only what a successful attempt returns counts,
         so that a file which an earlier attempt left behind is never part of a result.
     tasks
         Small, picklable descriptions; the data that they name are read and written by the function itself.
     what
-        What is being done, for Spark's own page.
+        What is being done, for Spark's own page and for errors.
     progress
         Called as tasks finish, or as their steps do.
     steps
-        Where the tasks tell how far they are; None: they do not.
+        Where the tasks tell how far they are; None: each task is one step.
 
     Raises
     ------
     CepError
-        One that a task raised, which is not retried, and which ends the other tasks; or that the job failed, and why.
+        One that a task raised, which is not retried, and after which no further task begins; or that the job failed,
+        and why.
     """
     if not tasks:
         return []
-    if isinstance(workers, LocalProcesses):
-        return _run_in_processes(workers, function, tasks, what, progress, steps)
-    from pyspark import TaskContext
-
-    context = workers.sparkContext
-    group = f"cep-{uuid4().hex}"
-    properties, free = object_store_properties(), kept_free()
-    refusals = context.accumulator([], _Refusals())
-
-    def run(numbered: tuple[int, Task]) -> Result | None:
-        number, task = numbered
-        reach_object_stores(properties)
-        keep_free(free)
-        running = TaskContext.get()
+    with ExitStack() as stack:
+        if steps is None:
+            steps = stack.enter_context(task_steps(spark, len(tasks), 1))
+        call = _worker_call(function, tasks, what, steps, None if is_local(spark) else installation())
+        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(call, _OUTCOME)
+        total = len(tasks) if steps is None else steps.total
+        if progress is not None:
+            progress(0, total)
+            stack.enter_context(_watched(spark, steps, total, progress))
+        outcomes: list[tuple[int, bytes | None, bytes | None]] = []
         try:
-            return function(task, running.attemptNumber() if running is not None else 0)
-        except CepError as error:  # explained, and the same at every attempt: not for Spark to retry
-            refusals.add([(number, error)])
-        except MemoryError:
-            refusals.add([(number, NoRoom(f"{what}: a task has not enough memory; give it fewer or smaller slices"))])
-        return None
-
-    done = threading.Event()
-    total = len(tasks) if steps is None else steps.total
-    finished = None
-    if progress is not None:
-        progress(0, total)
-        finished = partial(_tasks_finished, context, group) if steps is None else steps.finished
-    refused = partial(_cancel_refused, context, group, refusals)
-    watcher = threading.Thread(target=_watch, args=(finished, total, progress, refused, done), daemon=True)
-    watcher.start()
-    try:
-        context.setJobGroup(group, what, interruptOnCancel=True)
-        numbered = list(enumerate(tasks))
-        with explain_failures(what):
-            results: list[Result | None] = context.parallelize(numbered, numSlices=len(tasks)).map(run).collect()
-    except KeyboardInterrupt:
-        try:
-            context.cancelJobGroup(group)
-        except Exception as error:  # noqa: BLE001 - the JVM may have had the same signal, and have ended
-            logger.debug("the jobs of %s could not be cancelled: %s", what, error)
-        raise
-    except CepError:
-        if not refusals.value:
-            raise
-    finally:
-        done.set()
-        watcher.join()
-    if refusals.value:
-        raise min(refusals.value, key=itemgetter(0))[1]
+            with explain_failures(what):
+                outcomes.extend(_outcomes(spark, frame, steps))
+        except CepError:
+            if steps is None or not steps.refusals():
+                raise
+        refused = {number: refusal for number, _, refusal in outcomes if refusal is not None}
+        refused |= steps.refusals() if steps is not None else {}
+    if refused:
+        raise pickle.loads(refused[min(refused)])
+    results = {number: pickle.loads(result) for number, result, _ in outcomes if result is not None}
     if progress is not None:
         progress(total, total)
-    return cast(list[Result], results)
+    return [cast(Result, results[number]) for number in range(len(tasks))]
 
 
-def _run_in_processes(
-    processes: LocalProcesses,
+def _worker_call(
     function: Callable[[Task, int], Result],
     tasks: Sequence[Task],
     what: str,
-    progress: Progress | None,
     steps: TaskSteps | None,
-) -> list[Result]:
-    total = len(tasks) if steps is None else steps.total
+    driver: Installation | None,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function of `mapInArrow`: calls the given one with the tasks of its rows, and makes rows of what it gives."""
+    packed = [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks]
+    properties, free = object_store_properties(), kept_free()
 
-    def tell(done: int) -> None:
-        if progress is not None:
-            progress(min(done if steps is None else steps.finished(), total), total)
+    def call(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyspark import TaskContext
 
-    tell(0)
-    results = processes.run(function, tasks, what=what, progress=tell)
-    if progress is not None:
-        progress(total, total)
-    return results
+        check_worker(driver)
+        reach_object_stores(properties)
+        keep_free(free)
+        running = TaskContext.get()
+        attempt = running.attemptNumber() if running is not None else 0
+        schema = pa.schema([("task", pa.int64()), ("result", pa.binary()), ("refusal", pa.binary())])
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            if steps is not None and steps.over():
+                continue
+            result = refusal = None
+            try:
+                with steps.while_wanted() if steps is not None else nullcontext():
+                    done = function(pickle.loads(packed[number]), attempt)
+                result = pickle.dumps(done, protocol=pickle.HIGHEST_PROTOCOL)
+            except CepError as error:  # explained, and the same at every attempt: not for Spark to retry
+                refusal = pickle.dumps(error)
+            except MemoryError:
+                reason = f"{what}: a task has not enough memory; give it fewer or smaller slices"
+                refusal = pickle.dumps(NoRoom(reason))
+            if steps is not None and refusal is not None:
+                steps.refuse(number, refusal)
+            elif steps is not None:
+                steps.tell(number, steps.each)
+            yield pa.record_batch([[number], [result], [refusal]], schema=schema)
+
+    call.__name__ = re.sub(r"\W+", "_", what)  # the name of the operator on Spark's own page
+    return call
 
 
-class _Refusals:
-    """Errors of tasks. They reach the driver as they are, when a task is over; through Spark they would be text."""
+def _outcomes(
+    spark: SparkSession, frame: Any, steps: TaskSteps | None
+) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    """The rows of tasks. Connect gives them as tasks end, in their order: after a refusal the others are interrupted.
 
-    def zero(self, value: list[tuple[int, CepError]]) -> list[tuple[int, CepError]]:
-        """Return the list without errors with which Spark begins."""
-        return []
+    Ctrl-C and SIGTERM end the job.
+    """
+    if not is_connect(spark):
+        yield from zip(*_collected(spark, frame, steps).to_pydict().values(), strict=True)
+        return
+    tag = f"cep-{uuid4().hex}"
+    spark.addTag(tag)
+    over = False
+    try:
+        for number, result, refusal in frame.toLocalIterator():
+            yield number, result, refusal
+            if refusal is not None:
+                break
+        else:
+            over = True
+    finally:
+        spark.removeTag(tag)
+        if not over:
+            with suppress(Exception):  # the server may be what has failed
+                spark.interruptTag(tag)
 
-    def addInPlace(  # noqa: N802 - the name is PySpark's
-        self, value1: list[tuple[int, CepError]], value2: list[tuple[int, CepError]]
-    ) -> list[tuple[int, CepError]]:
-        """Errors of several tasks."""
-        value1 += value2
-        return value1
 
+def _collected(spark: SparkSession, frame: Any, steps: TaskSteps | None) -> pa.Table:
+    """Collect a frame of a classic session. Before PySpark lets an interruption pass it waits for the job's end.
 
-def _cancel_refused(context: Any, group: str, refusals: Any) -> bool:
-    """End the tasks that still run where one of them has failed for good; True once that is done."""
-    if not refusals.value:
-        return False
-    context.cancelJobGroup(group)
-    return True
+    So it waits in a thread. The tasks end themselves where they share a folder; elsewhere the session is stopped.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="spark-job") as waiting:
+        collecting = waiting.submit(frame.toArrow)
+        try:
+            return collecting.result()
+        except KeyboardInterrupt:
+            steps.stop() if steps is not None else spark.stop()
+            raise
 
 
 @dataclass(frozen=True)
 class TaskSteps:
-    """A file in which all tasks of a job write how many of their steps are done; all have the same number of steps.
+    """A folder in which all tasks of a job write how many of their steps are done, and that one has failed for good.
 
     Attributes
     ----------
-    file
-        Eight bytes a task, on the machine where driver and workers are.
+    folder
+        On the machine where driver and workers are. Its file `steps` has eight bytes a task.
     tasks, each
-        How many tasks there are, and steps of each.
+        How many tasks there are, and steps of each: all have the same number.
     """
 
-    file: str
+    folder: str
     tasks: int
     each: int
 
@@ -214,56 +231,103 @@ class TaskSteps:
         """The steps of all tasks."""
         return self.tasks * self.each
 
+    @property
+    def _steps(self) -> Path:
+        return Path(self.folder, "steps")
+
     def tell(self, task: int, done: int) -> None:
         """Write how many steps a task has done. Nothing is written if the file is gone: nobody reads it any more."""
-        with suppress(OSError), Path(self.file).open("r+b") as file:
+        with suppress(OSError), self._steps.open("r+b") as file:
             file.seek(_STEP_BYTES * task)
             file.write(min(done, self.each).to_bytes(_STEP_BYTES, "little"))
 
     def finished(self) -> int:
         """The steps that all tasks have said that they have done."""
-        told = Path(self.file).read_bytes()
+        told = self._steps.read_bytes()
         return sum(int.from_bytes(told[at : at + _STEP_BYTES], "little") for at in range(0, len(told), _STEP_BYTES))
 
+    def refuse(self, task: int, refusal: bytes) -> None:
+        """Write the pickled error of a task that has failed for good, after which no other is wanted."""
+        with suppress(OSError):
+            part = Path(self.folder, f"{task}.part")
+            part.write_bytes(refusal)
+            part.rename(part.with_suffix(_REFUSED))
 
-@contextmanager
-def task_steps(workers: Workers, tasks: int, each: int) -> Iterator[TaskSteps | None]:
-    """Give the file in which tasks tell how far they are, for the block; None where they run on other machines.
+    def stop(self) -> None:
+        """Write that no task is wanted any more."""
+        Path(self.folder, _STOPPED).touch()
 
-    Spark itself hears nothing of a task before it is over.
-    """
-    if not on_this_machine(workers):
-        yield None
-        return
-    with NamedTemporaryFile(prefix="cep-steps-") as file:
-        file.write(bytes(_STEP_BYTES * tasks))
-        file.flush()
-        yield TaskSteps(file.name, tasks, each)
+    def over(self) -> bool:
+        """True if no task is wanted any more: one has failed for good, or the job is interrupted."""
+        return any(path.name == _STOPPED or path.suffix == _REFUSED for path in Path(self.folder).glob("*"))
+
+    def refusals(self) -> dict[int, bytes]:
+        """The pickled errors of the tasks that have failed for good, by their numbers."""
+        return {int(path.stem): path.read_bytes() for path in Path(self.folder).glob(f"*{_REFUSED}")}
+
+    @contextmanager
+    def while_wanted(self) -> Iterator[None]:
+        """End this worker in the block as soon as the job is over: a kernel does not end before its time."""
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.wait(_POLL_S):
+                if self.over():
+                    os._exit(1)
+
+        threading.Thread(target=look, daemon=True).start()
+        try:
+            yield
+        finally:
+            done.set()
 
 
 _STEP_BYTES = 8
+_REFUSED = ".refused"
+_STOPPED = "stopped"
 
 
-def _watch(
-    finished: Callable[[], int] | None,
-    total: int,
-    progress: Progress | None,
-    refused: Callable[[], bool],
-    done: threading.Event,
-) -> None:
-    cancelled = False
+@contextmanager
+def task_steps(spark: SparkSession, tasks: int, each: int) -> Iterator[TaskSteps | None]:
+    """Give the folder in which tasks tell how far they are, for the block; None where they run on other machines."""
+    if not is_local(spark):
+        yield None
+        return
+    with TemporaryDirectory(prefix="cep-steps-", ignore_cleanup_errors=True) as folder:
+        steps = TaskSteps(folder, tasks, each)
+        steps._steps.write_bytes(bytes(_STEP_BYTES * tasks))
+        yield steps
+
+
+@contextmanager
+def _watched(spark: SparkSession, steps: TaskSteps | None, total: int, progress: Progress) -> Iterator[None]:
+    """Tell of the progress in the block: by the steps, or by what Spark Connect tells of its tasks.
+
+    A classic session on other machines tells nothing before the job is over.
+    """
+    if steps is not None:
+        done = threading.Event()
+        watcher = threading.Thread(target=_watch, args=(steps, progress, done), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+    elif is_connect(spark):
+
+        def tell(stages: Iterable[Any] | None, *_: object, **__: object) -> None:
+            progress(min(sum(stage.num_completed_tasks for stage in stages or ()), total), total)
+
+        spark.registerProgressHandler(tell)
+        try:
+            yield
+        finally:
+            spark.removeProgressHandler(tell)
+    else:
+        yield
+
+
+def _watch(steps: TaskSteps, progress: Progress, done: threading.Event) -> None:
     while not done.wait(_POLL_S):
-        if progress is not None and finished is not None:
-            progress(min(finished(), total), total)
-        cancelled = cancelled or refused()
-
-
-def _tasks_finished(context: Any, group: str) -> int:
-    tracker = context.statusTracker()
-    finished = 0
-    for job in tracker.getJobIdsForGroup(group):
-        info = tracker.getJobInfo(job)
-        for stage in info.stageIds if info is not None else ():
-            stage_info = tracker.getStageInfo(stage)
-            finished += stage_info.numCompletedTasks if stage_info is not None else 0
-    return finished
+        progress(min(steps.finished(), steps.total), steps.total)

@@ -26,7 +26,7 @@ from cep_pipeline.detection.match_ids import first_version_id
 from cep_pipeline.storage import write_data_file
 from cep_pipeline.version import IDS_VERSION
 from tests.cli.command_line import CHECKOUT, Done, cep, cep_process, run_python
-from tests.pipeline.project import DAYS, MONDAY, PIPELINE, ROWS, Project, make_project, published
+from tests.pipeline.project import DAYS, MONDAY, ROWS, Project, make_project, published
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -696,20 +696,14 @@ def test_forget_shows_asks_erases_and_proves(
     assert wrong.code == 2 and "there are the attributes timestamp, kind, x" in wrong.errors
 
 
-def test_a_small_run_needs_no_spark(published_project: tuple[Project, Done], tmp_path: Path) -> None:
+def test_a_run_names_its_spark_application(published_project: tuple[Project, Done], tmp_path: Path) -> None:
     project = make_project(tmp_path, published_project[0].spark)
-    for settings, expected in (
-        ("", "processes of this machine"),
-        (", from_events: 0, master: 'local[2]'", "Spark, local[2"),
-    ):
-        (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("slices_per_core: 2", f"slices_per_core: 2{settings}"))
-        done = cep("run", "--redo", "--run-id", expected, folder=tmp_path)
-        assert done.code == 0, done.errors
-        assert ("start Spark" in done.errors) == expected.startswith("Spark")
-        ran = [record.details["workers"] for record in project.tables().runs() if record.run_id == expected]
-        assert len(ran) == 3 and all(expected in one for one in ran)
-        assert f"tasks ran in: {ran[0]}" in cep("status", "--run", expected, folder=tmp_path).output
-    assert published(project.tables()) == published(published_project[0].tables())
+    done = cep("run", "--run-id", "named", folder=tmp_path)
+    assert done.code == 0, done.errors
+    application = project.spark.conf.get("spark.app.id")
+    assert f"application {application}" in done.output
+    assert all(record.details["spark"].endswith(f"application {application}") for record in project.tables().runs())
+    assert f"application {application}" in cep("status", "--run", "named", folder=tmp_path).output
 
 
 def test_a_day_with_ids_of_an_older_version_is_told_of(project: Project) -> None:

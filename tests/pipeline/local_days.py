@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import pyarrow as pa
@@ -36,6 +36,12 @@ FIRST_DAY = date(2024, 3, 4)
 def in_order(_: Any, function: Callable[[Any, int], Any], tasks: Sequence[Any], **__: Any) -> list[Any]:
     """`run_tasks` in this process."""
     return [function(task, 0) for task in tasks]
+
+
+class OneCore:
+    """What is asked of a Spark session whose tasks run in this process."""
+
+    conf: ClassVar[dict[str, str]] = {"spark.master": "local"}
 
 
 @dataclass
@@ -108,7 +114,7 @@ class LocalDays:
             limits=self.limits,
             composing=tuple(pattern for pattern in self.patterns if pattern.composes),
         )
-        spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
+        spark: Any = OneCore()
         with (
             mock.patch("cep_pipeline.spark.detection.run_tasks", in_order),
             mock.patch.object(composing, "run_tasks", in_order),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from unittest import mock
 from zoneinfo import ZoneInfo
 
@@ -16,12 +15,14 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.spark.processes import LocalProcesses
 from cep_pipeline.warehouse import layout
 from cep_pipeline.warehouse.forgetting import _matches_of
 from cep_pipeline.warehouse.match_pages import draw_published, events_of, explain_match, find_match, opened_match
 from tests.cli.command_line import cep as command
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project, make_project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PATTERNS = """\
 NAME rising PATTERN SEQ(A a, B b) WHERE a.x <= b.x WITHIN 1 hour RETURN a.x AS x;
@@ -38,23 +39,16 @@ NEW_YORK = ZoneInfo("America/New_York")
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[Any]:
-    made = LocalProcesses(1, lambda: None)
-    yield made
-    made.stop()
-
-
-@pytest.fixture(scope="module")
-def published(processes: Any, tmp_path_factory: pytest.TempPathFactory) -> Project:
+def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Three days that have been run one by one."""
-    project = composing_project(tmp_path_factory.mktemp("published"), processes)
+    project = composing_project(tmp_path_factory.mktemp("published"), spark)
     for day in DAYS:
         project.run().run_days([day])
     return project
 
 
-def composing_project(folder: Path, processes: Any) -> Project:
-    project = make_project(folder, processes)
+def composing_project(folder: Path, spark: SparkSession) -> Project:
+    project = make_project(folder, spark)
     (folder / "all.sase").write_text(PATTERNS)
     for day in DAYS:
         project.write_day(day, ROWS[day])
@@ -91,8 +85,8 @@ def test_days_publish_what_one_run_finds_and_are_sound(published: Project) -> No
     assert tables.warehouse.verify(deep=True).damages == ()
 
 
-def test_a_late_row_is_corrected_over_the_days_that_it_touches(processes: Any, tmp_path: Path) -> None:
-    project = composing_project(tmp_path, processes)
+def test_a_late_row_is_corrected_over_the_days_that_it_touches(spark: SparkSession, tmp_path: Path) -> None:
+    project = composing_project(tmp_path, spark)
     late = ROWS[MONDAY].pop(3)
     project.write_day(MONDAY, ROWS[MONDAY])
     ROWS[MONDAY].insert(3, late)
@@ -148,8 +142,8 @@ def test_the_command_shows_the_events_inside(published: Project, tmp_path: Path)
         assert ("composed" in out.read_text().splitlines()[0]) == composes
 
 
-def test_a_table_of_an_older_version_gets_the_column(processes: Any, tmp_path: Path) -> None:
-    project = composing_project(tmp_path, processes)
+def test_a_table_of_an_older_version_gets_the_column(spark: SparkSession, tmp_path: Path) -> None:
+    project = composing_project(tmp_path, spark)
 
     def older(events_schema: pa.Schema) -> dict[str, layout.TableLayout]:
         layouts = layout.table_layouts(events_schema)
@@ -167,8 +161,8 @@ def test_a_table_of_an_older_version_gets_the_column(processes: Any, tmp_path: P
     assert project.tables().read_matches("all", pattern="both")["composed"].null_count == 0
 
 
-def test_windows_that_count_the_events_of_a_partition_reach_back_over_days(processes: Any, tmp_path: Path) -> None:
-    project = composing_project(tmp_path, processes)
+def test_windows_that_count_the_events_of_a_partition_reach_back_over_days(spark: SparkSession, tmp_path: Path) -> None:
+    project = composing_project(tmp_path, spark)
     counted = "NAME counted PATTERN SEQ(rising r, (A | B) e) WITHIN 3 EVENTS PARTITION BY x"
     (tmp_path / "all.sase").write_text(f"{PATTERNS.splitlines()[0]}\n{counted}")
     for day in DAYS:
@@ -179,8 +173,8 @@ def test_windows_that_count_the_events_of_a_partition_reach_back_over_days(proce
     assert project.run()._stale(list(DAYS)) == {}
 
 
-def test_matches_that_wait_in_partitions_are_published_day_by_day(processes: Any, tmp_path: Path) -> None:
-    project = composing_project(tmp_path, processes)
+def test_matches_that_wait_in_partitions_are_published_day_by_day(spark: SparkSession, tmp_path: Path) -> None:
+    project = composing_project(tmp_path, spark)
     counted = "WITHIN 3 EVENTS PARTITION BY x"
     waits = f"NAME p PATTERN SEQ((A | B) a, ~C b) {counted} RETURN a.x AS x"
     (tmp_path / "all.sase").write_text(f"{waits}; NAME q PATTERN SEQ(p p, (A | B) t, ~p n) {counted}")
@@ -201,9 +195,9 @@ def test_matches_that_wait_in_partitions_are_published_day_by_day(processes: Any
     ids=["a window of time", "a partition that is not returned", "another partition", "strict contiguity"],
 )
 def test_matches_that_wait_in_partitions_may_be_bound_by_any_pattern(
-    processes: Any, tmp_path: Path, returned: str, composing: str
+    spark: SparkSession, tmp_path: Path, returned: str, composing: str
 ) -> None:
-    project = composing_project(tmp_path, processes)
+    project = composing_project(tmp_path, spark)
     waits = f"NAME p PATTERN SEQ((A | B) a, ~C b) WITHIN 3 EVENTS PARTITION BY x RETURN {returned}"
     (tmp_path / "all.sase").write_text(f"{waits}; NAME q PATTERN {composing}")
     before = set[str]()
@@ -216,8 +210,8 @@ def test_matches_that_wait_in_partitions_may_be_bound_by_any_pattern(
     assert project.run()._stale(list(DAYS)) == {}
 
 
-def test_what_composes_a_match_of_an_erased_event_is_erased(processes: Any, tmp_path: Path) -> None:
-    project = composing_project(tmp_path, processes)
+def test_what_composes_a_match_of_an_erased_event_is_erased(spark: SparkSession, tmp_path: Path) -> None:
+    project = composing_project(tmp_path, spark)
     for day in DAYS[:2]:
         project.run().run_days([day])
     tables = project.tables()

@@ -126,10 +126,10 @@ def test_tasks_tell_how_many_patterns_they_have_done(spark: SparkSession, monkey
 
         found = run_tasks(spark, work, [0, 1, 2], what="telling", progress=lambda *at: told.append(at), steps=steps)
         assert found == [0, 1, 2]
-        assert steps.finished() == 15
+        assert steps.finished() == 30
         assert told[0] == (0, 30) and told[-1] == (30, 30)
     steps.tell(1, 3)  # nobody wants to know any more
-    assert not Path(steps.file).exists()
+    assert not Path(steps.folder).exists()
 
 
 def test_a_worker_reads_the_patterns_and_their_plan_once_for_all_days(tmp_path: Path) -> None:

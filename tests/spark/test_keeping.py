@@ -25,6 +25,7 @@ from cep_pipeline.spark import keeping
 from cep_pipeline.spark.detection import DetectionJob
 from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult, KeepingShare
 from cep_pipeline.spark.slicing import read_row_groups, slices_between
+from cep_pipeline.spark.tasks import cores_of
 from cep_pipeline.statistics.output_profile import merge_profiles
 from cep_pipeline.storage import DataDirectory, WrittenFile, open_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
@@ -340,7 +341,7 @@ def test_tasks_decide_about_the_partitions_of_one_pattern(
     monkeypatch.setattr(keeping, "CANDIDATES_OF_A_PART", 1)
     monkeypatch.setattr(KeepingPass, "shares", noted)
     in_shares = detect_slices(spark, job, slices)
-    assert divided == [spark.sparkContext.defaultParallelism] and divided[0] > 1
+    assert divided == [cores_of(spark)] and divided[0] > 1
     for detected in (alone, in_shares):
         rows = pa.concat_tables(pq.read_table(path, partitioning=None) for path in sorted(detected.files))
         assert rows["match_id"].to_pylist() == expected

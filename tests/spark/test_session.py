@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.signals import Terminated
 from cep_pipeline.spark import session
 from cep_pipeline.spark.session import explain_failures, interruptions_held, reason_of, spark_session
+from cep_pipeline.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,21 +35,22 @@ def test_a_wrong_master_is_refused(master: str) -> None:
 
 
 def test_the_session_runs_this_interpreter_quietly(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.ui.enabled") == "false"
     assert spark.conf.get("spark.driver.host") == "127.0.0.1"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    import sys
-
-    found = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect()
-    assert found == [sys.executable]
+    assert run_tasks(spark, python_of, [0], what="asking for the Python") == [sys.executable]
 
 
 def test_the_failure_of_a_job_says_why(spark: SparkSession) -> None:
-    def fail(_: int) -> None:
-        raise OSError("the cable is cut")
+    with pytest.raises(CepError, match="counting: OSError: the cable is cut"):
+        run_tasks(spark, fail, [0], what="counting")
 
-    with pytest.raises(CepError, match="counting: OSError: the cable is cut"), explain_failures("counting"):
-        spark.sparkContext.parallelize([0], 1).map(fail).collect()
+
+def python_of(task: int, attempt: int) -> str:
+    return sys.executable
+
+
+def fail(task: int, attempt: int) -> None:
+    raise OSError("the cable is cut")
 
 
 @pytest.mark.parametrize(
@@ -64,18 +67,6 @@ def test_the_failure_of_a_job_says_why(spark: SparkSession) -> None:
 )
 def test_the_line_that_says_why(text: str, reason: str) -> None:
     assert reason_of(text) == reason
-
-
-def test_an_interruption_of_the_connection_for_results_stays_one(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise Terminated
-
-    with pytest.raises(Terminated), explain_failures("counting"):
-        collected = spark.sparkContext.parallelize([0], 1)
-        monkeypatch.setattr("pyspark.util._create_local_socket", interrupted)
-        collected.collect()
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, Terminated])
