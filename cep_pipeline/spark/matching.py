@@ -6,9 +6,9 @@ It works in four steps.
    slices of time, or in one task, which is warned of.
 2. Events without a `seq` are numbered in the order of time and of `order_by`, as `cep.detect` numbers a sorted table:
    by a window in each bucket of time, and by the exact counts of the buckets before.
-3. A column says which part an event goes to: the hash of its key; or its slice of time, with a copy for each later slice
-   whose look-back covers it. `groupBy(part).applyInArrow` detects in each part. A slice gives only the matches that
-   become final in it (`slices.ownership`), and so each match comes from one slice.
+3. A column says which part an event goes to: the hash of its key; or its slice of time, with a copy for each later
+   slice whose look-back covers it. `groupBy(part).applyInArrow` detects in each part. A slice gives only the matches
+   that become final in it (`slices.ownership`), and so each match comes from one slice.
 4. All of it is one DataFrame, whose rows are computed at once and held by Spark, so that an error in the data is told
    where `match` is called, as it is, and not in the middle of the job that reads the matches.
 
@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.matches import FIXED_FIELDS, matches_schema
@@ -46,11 +46,14 @@ from cep_pipeline.patterns.normal_form import split_condition
 from cep_pipeline.patterns.pattern import Output, Pattern, Strategy, with_composed
 from cep_pipeline.slices.events_input import columns_needed, events_for
 from cep_pipeline.slices.ownership import hands_on, look_back
-from cep_pipeline.spark.session import explain_failures
+from cep_pipeline.spark.session import explain_failures, is_local
+from cep_pipeline.spark.workers import Installation, check_worker, installation
 from cep_pipeline.storage import id_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+    from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 KEY_PARTS = 64
 """The parts that the keys of partitioned patterns are hashed to, or so many as a shuffle has partitions, if more."""
@@ -109,7 +112,7 @@ def match(
         A pattern runs in one task, over all events: why, and what would distribute it.
     """
     chosen = _patterns_of(patterns, schema)
-    columns = _columns_of_matches(chosen)
+    columns = _columns_of_matches(chosen).append(pa.field(_REFUSAL, pa.binary()))
     if schema is not None and schema.type_of_all and schema.type_attribute not in events.columns:
         from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
@@ -118,7 +121,7 @@ def match(
         read = _Events.of(events, chosen, [order_by] if isinstance(order_by, str) else list(order_by), slice_rows)
         frames = [_detected(read, route, columns) for route in _routes(chosen)]
         if not frames:
-            return events.sparkSession.createDataFrame([], _spark_schema(columns))
+            return events.sparkSession.createDataFrame([], _spark_schema(columns)).drop(_REFUSAL)
         found = reduce(lambda one, other: one.union(other), frames).localCheckpoint(eager=True)
         refused = found.where(f"`{_REFUSAL}` IS NOT NULL").select(_REFUSAL).limit(1).collect()
     if refused:
@@ -211,7 +214,7 @@ def _patterns_of(given: str | Pattern | Sequence[Pattern], schema: StreamSchema 
 
 
 def _columns_of_matches(patterns: Sequence[Pattern]) -> pa.Schema:
-    """The columns of the matches of all patterns, ids as text; the last one has the pickled error of a task."""
+    """The columns of the matches of all patterns, with ids as text."""
     try:
         schemas = [pa.schema(FIXED_FIELDS), *map(matches_schema, patterns)]
         together = pa.unify_schemas(schemas, promote_options="permissive")
@@ -219,8 +222,7 @@ def _columns_of_matches(patterns: Sequence[Pattern]) -> pa.Schema:
         names = ", ".join(pattern.name for pattern in patterns)
         raise InputError(f"the matches of {names} do not fit one frame: {error}; match them one by one") from error
     none = together.empty_table()
-    fields = [field.with_type(id_texts(none[field.name]).type) for field in together]
-    return pa.schema([*fields, pa.field(_REFUSAL, pa.binary())])
+    return pa.schema([field.with_type(id_texts(none[field.name]).type) for field in together])
 
 
 def _spark_schema(columns: pa.Schema) -> Any:
@@ -257,7 +259,14 @@ class _Events:
 
         whole = with_composed(patterns)
         numbered = "seq" in events.columns
-        _check_columns(events, whole, order_by, numbered)
+        unknown = [name for name in order_by if name not in events.columns]
+        if unknown:
+            raise InputError(f"order_by names {listed(unknown)}, and the events have {listed(events.columns)}")
+        if numbered and order_by:
+            raise InputError(
+                "the events have a column 'seq', which orders them: leave out order_by, or drop the column"
+            )
+        _checked_columns(events.schema, whole)
         wanted = [name for name in columns_needed(whole) if name not in ("timestamp", "seq")]
         time = F.col("timestamp")
         if dict(events.dtypes)["timestamp"] == "timestamp":
@@ -275,9 +284,7 @@ class _Events:
             F.count(F.lit(1)), F.count("timestamp"), F.percentile_approx("timestamp", shares, _ACCURACY)
         ).collect()[0]
         if rows > timed:
-            raise InputError(
-                f"column 'timestamp' of the events has {rows - timed} nulls; every event has a timestamp"
-            )
+            raise InputError(f"column 'timestamp' of the events has {rows - timed} nulls; every event has a timestamp")
         read = cls(frame, np.array(points or [], np.int64), rows, slice_rows)
         if numbered:
             return read
@@ -311,25 +318,26 @@ class _Events:
         return cuts
 
 
-def _check_columns(events: DataFrame, patterns: Sequence[Pattern], order_by: Sequence[str], numbered: bool) -> None:
-    """Refuse events that lack a column, or have one of another type than the patterns were parsed with."""
+def _checked_columns(columns: StructType, patterns: Sequence[Pattern]) -> pa.Schema:
+    """The columns that patterns need, with the time as an int64 and a `seq`.
+
+    Raises
+    ------
+    InputError
+        There is no such column, or it has another type than the patterns were parsed with.
+    """
     from pyspark.sql.pandas.types import to_arrow_type
 
-    types = dict(events.dtypes)
-    unknown = [name for name in order_by if name not in events.columns]
-    if unknown:
-        raise InputError(f"order_by names {listed(unknown)}, and the events have {listed(events.columns)}")
-    if numbered and order_by:
-        raise InputError("the events have a column 'seq', which orders them: leave out order_by, or drop the column")
-    if types.get("timestamp") == "timestamp_ntz":
+    needed = columns_needed(patterns)
+    kinds = {one.name: to_arrow_type(one.dataType, timezone="UTC") for one in columns if one.name in needed}
+    time = kinds.get("timestamp")
+    if time is not None and pa.types.is_timestamp(time) and time.tz is None:
         raise InputError(
-            "the timestamps have no time zone: cast them to timestamps of the session's zone, or by "
+            "the timestamps have no time zone: cast them to timestamps of the session's zone, or convert them by "
             "F.to_utc_timestamp(column, zone)"
         )
-    needed = {*columns_needed(patterns)}
-    kinds = {one.name: to_arrow_type(one.dataType, timezone="UTC") for one in events.schema if one.name in needed}
-    columns = pa.schema(kinds if numbered else {**kinds, "seq": pa.int64()})
-    events_for(patterns, columns.empty_table())
+    events_for(patterns, pa.schema({"seq": pa.int64(), **kinds}).empty_table())
+    return pa.schema({**kinds, "timestamp": pa.int64(), "seq": pa.int64()})
 
 
 def _quoted(name: str) -> str:
@@ -355,36 +363,60 @@ def _detected(read: _Events, route: _Route, columns: pa.Schema) -> DataFrame:
     frame = read.frame.select("timestamp", "seq", *(F.col(_quoted(name)) for name in [*needed, *kept]))
     if route.keys:
         parts = max(KEY_PARTS, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 0))
-        floats = {name for pattern in route.patterns for name, kind in pattern.attributes if kind is ValueType.FLOAT64}
-        # As a key -0.0 is 0.0.
-        columns_of_keys = [(name, F.col(_quoted(name))) for name in route.keys]
-        keys = [column + F.lit(0.0) if name in floats else column for name, column in columns_of_keys]
-        part = F.pmod(F.xxhash64(*keys), F.lit(parts)).cast("int")
+        part = F.expr(_part_of_key(route, parts))
     elif route.alone:
         part = F.lit(0)
     else:
         back_us = look_back(route.patterns).time_us
         cuts = read.cuts(back_us)
         points = [None, *((cut, _BEFORE_ALL) for cut in cuts), None]
-        owned, parts = list(zip(points[:-1], points[1:], strict=True)), len(cuts) + 1
+        owned, parts = list(pairwise(points)), len(cuts) + 1
         # An event is read by its own slice, and by the later ones whose look-back covers it.
         slices = F.sequence(_place_among(cuts, time), _place_among(cuts, time + F.lit(back_us)))
         part = F.explode(slices) if cuts else F.lit(0)
-    numbered = frame.withColumn(_PART, part).repartition(parts, _quoted(_PART))
-    return numbered.groupBy(_quoted(_PART)).applyInArrow(
-        _part_detection(route.patterns, owned, columns), _spark_schema(columns)
+    if (types := _types_read(route.patterns)) is not None:
+        asked = F.col(_quoted(route.patterns[0].type_attribute)).isin(types)
+        frame = frame.where(asked | F.col(_quoted(_TWICE)) if kept else asked)
+    frame = frame.withColumn(_PART, part)
+    if owned is not None:  # a task for each; small parts of keys may share one
+        frame = frame.repartitionById(parts, _quoted(_PART))
+    detect_part = _part_detection(
+        route.patterns, owned, columns, None if is_local(frame.sparkSession) else installation()
     )
+    return frame.groupBy(_quoted(_PART)).applyInArrow(detect_part, _spark_schema(columns))
+
+
+def _types_read(patterns: Sequence[Pattern]) -> list[str] | None:
+    """The types of the events that patterns read; None where events of any type may decide about a match."""
+    whole = with_composed(patterns)
+    names = {name for pattern in whole for operand in pattern.operands for name in operand.types}
+    skipping = {Strategy.SKIP_TILL_ANY_MATCH, Strategy.SKIP_TILL_NEXT_MATCH}
+    if any(one.strategy not in skipping or one.window.events is not None or one.base_type in names for one in whole):
+        return None
+    return sorted(names)
+
+
+def _part_of_key(route: _Route, parts: int) -> str:
+    """SQL for the number of the part that holds all events with the key of an event."""
+    floats = {name for pattern in route.patterns for name, kind in pattern.attributes if kind is ValueType.FLOAT64}
+    # As a key -0.0 is 0.0, and a hash tells them apart.
+    keys = (f"{_quoted(name)} + 0.0D" if name in floats else _quoted(name) for name in route.keys)
+    return f"CAST(pmod(xxhash64({', '.join(keys)}), {parts}) AS INT)"
 
 
 Task = Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]
 
 
-def _part_detection(patterns: tuple[Pattern, ...], owned: Sequence[Owned] | None, columns: pa.Schema) -> Task:
+def _part_detection(
+    patterns: tuple[Pattern, ...], owned: Sequence[Owned] | None, columns: pa.Schema, driver: Installation | None
+) -> Task:
     """The function of `applyInArrow`: detects in one part, and gives its matches, or the explained error."""
 
     def detect_part(key: tuple[pa.Scalar, ...], events: pa.Table) -> pa.Table:
         try:
-            return _matches_of_part(patterns, None if owned is None else owned[key[0].as_py()], events, columns)
+            check_worker(driver)
+            own = None if owned is None else owned[key[0].as_py()]
+            return _matches_of_part(patterns, own, events.drop_columns([_PART]), columns)
         except CepError as error:  # for the driver, not for Spark to retry
             refusal = error
         except MemoryError:
@@ -399,7 +431,7 @@ def _matches_of_part(
     patterns: Sequence[Pattern], owned: Owned | None, events: pa.Table, columns: pa.Schema
 ) -> pa.Table:
     order = [("timestamp", "ascending"), ("seq", "ascending")]
-    events = events.drop_columns([_PART]).sort_by(order).combine_chunks()
+    events = events.sort_by(order).combine_chunks()
     if _TWICE in events.column_names:
         _refuse_equal(events)
         events = events.drop_columns([_TWICE])
@@ -419,8 +451,8 @@ def _refuse_equal(events: pa.Table) -> None:
     if twice.num_rows:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=twice["timestamp"][0].as_py())
         raise InputError(
-            f"two events at {moment.isoformat(sep=' ')} have one place in the order of the stream, and the ids of matches "
-            "depend on it: name columns that order them in order_by, or give the events a column 'seq'"
+            f"two events at {moment.isoformat(sep=' ')} have one place in the order of the stream, and the ids of "
+            "matches depend on it: name columns that order them in order_by, or give the events a column 'seq'"
         )
 
 
@@ -433,3 +465,92 @@ def _in_columns(matches: pa.Table, columns: pa.Schema) -> pa.Table:
         for field in columns
     ]
     return pa.Table.from_arrays(found, schema=columns)
+
+
+def register_match(spark: SparkSession, schema: StreamSchema, name: str = "cep_match") -> None:
+    """Register a table function of SQL that finds the matches of patterns in a table of events of a stream.
+
+    `SELECT * FROM cep_match(TABLE(trades), 'PATTERN …')` has the columns and rows of `match`. The table has a column
+    `seq`. The patterns, a constant, say how the function is distributed: by the attributes that the events of each
+    match share, else all events go to one task. So PARTITION BY stands in the patterns, not behind TABLE(…).
+
+    Parameters
+    ----------
+    spark
+        The session that gets the function, classic or Connect; its server and workers have the project installed.
+    schema
+        The stream, by which the patterns are read.
+    name
+        The name of the function.
+
+    Notes
+    -----
+    PySpark hands the rows to such a function one by one, which takes some microseconds each: `match` is faster. What is
+    wrong with patterns and events is the last line of the error that Spark shows.
+    """
+    from pyspark.sql.functions import udtf
+
+    spark.udtf.register(name, udtf(_table_function(schema)))
+
+
+def _table_function(schema: StreamSchema) -> type:
+    """The class of a polymorphic table function over the events of a stream."""
+    from pyspark.sql.udtf import AnalyzeResult, PartitioningColumn, SelectedColumn
+
+    @dataclass
+    class Analyzed(AnalyzeResult):  # type: ignore[misc]
+        """What the analysis of a call hands on to its tasks."""
+
+        patterns: tuple[Pattern, ...] = ()
+        read: pa.Schema | None = None
+        found: pa.Schema | None = None
+
+    class Match:
+        """The matches of the patterns of a call in one partition of its table."""
+
+        def __init__(self, analyzed: Analyzed) -> None:
+            self._analyzed = analyzed
+            self._rows: list[tuple[Any, ...]] = []
+
+        @staticmethod
+        def analyze(events: AnalyzeArgument, patterns: AnalyzeArgument) -> AnalyzeResult:
+            if not events.isTable or not isinstance(patterns.value, str):
+                raise InputError("the function takes TABLE(…) of events and the constant text of patterns")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # nobody would see that it runs in one task
+                chosen = tuple(_patterns_of(patterns.value, schema))
+            columns: StructType = events.dataType
+            if "seq" not in columns.names:
+                raise InputError("the events have no column 'seq', which numbers them in their order")
+            read, found = _checked_columns(columns, with_composed(chosen)), _columns_of_matches(chosen)
+            time = columns["timestamp"].dataType.typeName() == "timestamp"
+            route = _Route(chosen, tuple(sorted(frozenset.intersection(*map(common_keys, chosen)))))
+            return Analyzed(
+                schema=_spark_schema(found),
+                withSinglePartition=not route.keys,
+                partitionBy=[PartitioningColumn(_part_of_key(route, KEY_PARTS))] if route.keys else [],
+                select=[
+                    SelectedColumn("unix_micros(timestamp)", "timestamp")
+                    if one == "timestamp" and time
+                    else SelectedColumn(_quoted(one))
+                    for one in read.names
+                ],
+                patterns=chosen,
+                read=read,
+                found=found,
+            )
+
+        def eval(self, row: Any, patterns: str) -> None:
+            self._rows.append(tuple(row))
+
+        def terminate(self) -> Iterator[tuple[Any, ...]]:
+            read, found = self._analyzed.read, self._analyzed.found
+            assert read is not None and found is not None
+            values = zip(*self._rows, strict=True) if self._rows else ([] for _ in read)
+            columns = [pa.array(one, field.type) for one, field in zip(values, read, strict=True)]
+            self._rows = []
+            events = pa.Table.from_arrays(columns, schema=read)
+            matches = _matches_of_part(self._analyzed.patterns, None, events, found)
+            yield from zip(*(column.to_pylist() for column in matches.columns), strict=True)
+
+    return Match
