@@ -48,7 +48,7 @@ from cep_pipeline.slices.events_input import columns_needed, events_for
 from cep_pipeline.slices.ownership import hands_on, look_back
 from cep_pipeline.spark.session import explain_failures, is_local
 from cep_pipeline.spark.workers import Installation, check_worker, installation
-from cep_pipeline.storage import id_texts
+from cep_pipeline.storage import id_texts, with_id_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -112,14 +112,14 @@ def match(
         A pattern runs in one task, over all events: why, and what would distribute it.
     """
     chosen = _patterns_of(patterns, schema)
-    columns = _columns_of_matches(chosen).append(pa.field(_REFUSAL, pa.binary()))
+    columns = columns_of_matches(chosen).append(pa.field(_REFUSAL, pa.binary()))
     if schema is not None and schema.type_of_all and schema.type_attribute not in events.columns:
         from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
         events = events.withColumn(schema.type_attribute, F.lit(schema.type_of_all))
     with explain_failures("matching the events"):
         read = _Events.of(events, chosen, [order_by] if isinstance(order_by, str) else list(order_by), slice_rows)
-        frames = [_detected(read, route, columns) for route in _routes(chosen)]
+        frames = [_detected(read, route, columns) for route in routes_of(chosen)]
         if not frames:
             return events.sparkSession.createDataFrame([], _spark_schema(columns)).drop(_REFUSAL)
         found = reduce(lambda one, other: one.union(other), frames).localCheckpoint(eager=True)
@@ -160,7 +160,7 @@ def only_in_one_task(pattern: Pattern) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Route:
+class Route:
     """Patterns that are distributed alike: by `keys`, else by slices of time, or in one task."""
 
     patterns: tuple[Pattern, ...]
@@ -168,18 +168,18 @@ class _Route:
     alone: bool = False
 
 
-def _routes(patterns: Sequence[Pattern]) -> list[_Route]:
+def routes_of(patterns: Sequence[Pattern]) -> list[Route]:
     """The ways of patterns, in as few passes over the events as there can be."""
     keyed = {pattern: keys for pattern in patterns if (keys := common_keys(pattern))}
     shared = frozenset.intersection(*keyed.values()) if keyed else frozenset()
     by_keys: dict[frozenset[str], list[Pattern]] = {}
     for pattern, keys in keyed.items():
         by_keys.setdefault(shared or keys, []).append(pattern)
-    routes = [_Route(tuple(own), tuple(sorted(keys))) for keys, own in by_keys.items()]
+    routes = [Route(tuple(own), tuple(sorted(keys))) for keys, own in by_keys.items()]
     rest = [pattern for pattern in patterns if pattern not in keyed]
     for alone in (False, True):
         own = tuple(pattern for pattern in rest if (only_in_one_task(pattern) is not None) is alone)
-        routes += [_Route(own, alone=alone)] if own else []
+        routes += [Route(own, alone=alone)] if own else []
     return routes
 
 
@@ -213,7 +213,7 @@ def _patterns_of(given: str | Pattern | Sequence[Pattern], schema: StreamSchema 
     return list(given)
 
 
-def _columns_of_matches(patterns: Sequence[Pattern]) -> pa.Schema:
+def columns_of_matches(patterns: Sequence[Pattern]) -> pa.Schema:
     """The columns of the matches of all patterns, with ids as text."""
     try:
         schemas = [pa.schema(FIXED_FIELDS), *map(matches_schema, patterns)]
@@ -221,8 +221,7 @@ def _columns_of_matches(patterns: Sequence[Pattern]) -> pa.Schema:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         names = ", ".join(pattern.name for pattern in patterns)
         raise InputError(f"the matches of {names} do not fit one frame: {error}; match them one by one") from error
-    none = together.empty_table()
-    return pa.schema([field.with_type(id_texts(none[field.name]).type) for field in together])
+    return pa.schema([field.with_type(with_id_texts(field.type)) for field in together])
 
 
 def _spark_schema(columns: pa.Schema) -> Any:
@@ -277,7 +276,7 @@ class _Events:
             *([F.col("seq")] if numbered else order),
             *(F.col(_quoted(name)) for name in wanted),
         )
-        if numbered and not any(not route.keys and not route.alone for route in _routes(patterns)):
+        if numbered and not any(not route.keys and not route.alone for route in routes_of(patterns)):
             return cls(frame, np.zeros(0, np.int64), 0, slice_rows)
         shares = [place / _QUANTILES for place in range(_QUANTILES)]
         rows, timed, points = frame.agg(
@@ -302,20 +301,31 @@ class _Events:
         return cls(frame, read.points_us, rows, slice_rows)
 
     def cuts(self, look_back_us: int) -> list[int]:
-        """The times at which slices begin, but for the first: each has as many events of its own as it looks back at.
+        """The times at which slices begin that look back so far."""
+        return cuts_of(self.points_us, self.rows, self.slice_rows, look_back_us)
 
-        A slice reads at most twice `slice_rows` events, or twice its look-back where that is more.
-        """
-        points, each = self.points_us, self.rows / max(len(self.points_us), 1)
-        cuts: list[int] = []
-        begun = 0
-        for point in np.unique(points).tolist():
-            own = int(np.searchsorted(points, point)) - begun
-            looked_at = begun - int(np.searchsorted(points, cuts[-1] - look_back_us)) if cuts else 0
-            if own * each >= self.slice_rows and own >= looked_at:
-                cuts.append(point)
-                begun += own
-        return cuts
+
+def cuts_of(points_us: Array, rows: int, slice_rows: int, look_back_us: int) -> list[int]:
+    """The times at which slices begin, but for the first: each has as many events of its own as it looks back at.
+
+    So a slice reads about twice `slice_rows` events, or twice its look-back where that is more.
+
+    Parameters
+    ----------
+    points_us
+        Times between which lie about equally many events, ascending: int64.
+    rows
+        The number of all events.
+    """
+    each = rows / max(len(points_us), 1)
+    cuts: list[int] = []
+    begun = looked_at = 0
+    for point in np.unique(points_us).tolist():
+        place = int(np.searchsorted(points_us, point))
+        if (place - begun) * each >= slice_rows and place - begun >= looked_at:
+            cuts.append(point)
+            begun, looked_at = place, place - int(np.searchsorted(points_us, point - look_back_us))
+    return cuts
 
 
 def _checked_columns(columns: StructType, patterns: Sequence[Pattern]) -> pa.Schema:
@@ -329,9 +339,13 @@ def _checked_columns(columns: StructType, patterns: Sequence[Pattern]) -> pa.Sch
     from pyspark.sql.pandas.types import to_arrow_type
 
     needed = columns_needed(patterns)
+    if missing := [name for name in needed if name not in columns.names and name != "seq"]:
+        raise InputError(
+            f"the events have no column {listed([*map(repr, missing)])}; they have {listed(columns.names)}: name the "
+            "columns as the attributes of the stream are named, and compute derived attributes first"
+        )
     kinds = {one.name: to_arrow_type(one.dataType, timezone="UTC") for one in columns if one.name in needed}
-    time = kinds.get("timestamp")
-    if time is not None and pa.types.is_timestamp(time) and time.tz is None:
+    if pa.types.is_timestamp(kinds["timestamp"]) and kinds["timestamp"].tz is None:
         raise InputError(
             "the timestamps have no time zone: cast them to timestamps of the session's zone, or convert them by "
             "F.to_utc_timestamp(column, zone)"
@@ -353,7 +367,7 @@ def _place_among(cuts: Sequence[int], time: Column) -> Column:
     return F.size(F.filter(F.array(*map(F.lit, cuts)), lambda cut: cut <= time))
 
 
-def _detected(read: _Events, route: _Route, columns: pa.Schema) -> DataFrame:
+def _detected(read: _Events, route: Route, columns: pa.Schema) -> DataFrame:
     """The matches of the patterns of a route, and the errors of its tasks."""
     from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
@@ -396,7 +410,7 @@ def _types_read(patterns: Sequence[Pattern]) -> list[str] | None:
     return sorted(names)
 
 
-def _part_of_key(route: _Route, parts: int) -> str:
+def _part_of_key(route: Route, parts: int) -> str:
     """SQL for the number of the part that holds all events with the key of an event."""
     floats = {name for pattern in route.patterns for name, kind in pattern.attributes if kind is ValueType.FLOAT64}
     # As a key -0.0 is 0.0, and a hash tells them apart.
@@ -416,7 +430,7 @@ def _part_detection(
         try:
             check_worker(driver)
             own = None if owned is None else owned[key[0].as_py()]
-            return _matches_of_part(patterns, own, events.drop_columns([_PART]), columns)
+            return matches_of_part(patterns, own, events.drop_columns([_PART]), columns)
         except CepError as error:  # for the driver, not for Spark to retry
             refusal = error
         except MemoryError:
@@ -427,9 +441,8 @@ def _part_detection(
     return detect_part
 
 
-def _matches_of_part(
-    patterns: Sequence[Pattern], owned: Owned | None, events: pa.Table, columns: pa.Schema
-) -> pa.Table:
+def matches_of_part(patterns: Sequence[Pattern], owned: Owned | None, events: pa.Table, columns: pa.Schema) -> pa.Table:
+    """The matches in a part of the events, in any order; `owned` says which a slice of time has, None: all of them."""
     order = [("timestamp", "ascending"), ("seq", "ascending")]
     events = events.sort_by(order).combine_chunks()
     if _TWICE in events.column_names:
@@ -522,9 +535,9 @@ def _table_function(schema: StreamSchema) -> type:
             columns: StructType = events.dataType
             if "seq" not in columns.names:
                 raise InputError("the events have no column 'seq', which numbers them in their order")
-            read, found = _checked_columns(columns, with_composed(chosen)), _columns_of_matches(chosen)
+            read, found = _checked_columns(columns, with_composed(chosen)), columns_of_matches(chosen)
             time = columns["timestamp"].dataType.typeName() == "timestamp"
-            route = _Route(chosen, tuple(sorted(frozenset.intersection(*map(common_keys, chosen)))))
+            route = Route(chosen, tuple(sorted(frozenset.intersection(*map(common_keys, chosen)))))
             return Analyzed(
                 schema=_spark_schema(found),
                 withSinglePartition=not route.keys,
@@ -550,7 +563,7 @@ def _table_function(schema: StreamSchema) -> type:
             columns = [pa.array(one, field.type) for one, field in zip(values, read, strict=True)]
             self._rows = []
             events = pa.Table.from_arrays(columns, schema=read)
-            matches = _matches_of_part(self._analyzed.patterns, None, events, found)
+            matches = matches_of_part(self._analyzed.patterns, None, events, found)
             yield from zip(*(column.to_pylist() for column in matches.columns), strict=True)
 
     return Match
