@@ -176,10 +176,9 @@ def test_an_error_of_a_task_comes_back_as_it_is(either: SparkSession, monkeypatc
 
     given = either.createDataFrame(SCHEMA.table(trades(50)))
     by_key = "PATTERN SEQ(IBM a, SPY b) WHERE [venue] WITHIN 1 second"
-    with pytest.raises(cep.InputError) as refused:
+    said = r"^two events at 2023-11-14 22:13:2\S+ have one place in the order of the stream, and the ids of matches dep"
+    with pytest.raises(cep.InputError, match=said):
         match(given.drop("seq"), by_key, SCHEMA)
-    said = "two events at 2023-11-14 22:13:20+00:00 have one place in the order of the stream, and the ids of matches"
-    assert str(refused.value).startswith(said)
     with pytest.raises(cep.InputError, match=r"the events have the seq \d+ twice|not sorted by \(timestamp, seq\)"):
         match(given.withColumn("seq", F.col("seq") % 2), by_key, SCHEMA)
     monkeypatch.setattr(matching, "is_local", lambda _: False)
