@@ -63,6 +63,8 @@ _QUANTILES = 2_000
 """A stream is cut at some of so many points, between which lie about equally many events."""
 _ACCURACY = 20_000
 _BEFORE_ALL = -(2**63)
+_LONGEST_US = 2**62
+"""Look-backs are cut to this, so that a timestamp and a look-back together are an int64."""
 _PART, _TWICE, _REFUSAL = "cep part", "cep twice", "cep refusal"
 """Columns of our own; no attribute and no RETURN column has a name with a space between two words."""
 
@@ -111,6 +113,8 @@ def match(
     PatternWarning
         A pattern runs in one task, over all events: why, and what would distribute it.
     """
+    if events.isStreaming:
+        raise InputError("the events are a stream without an end; match takes batches of them, as foreachBatch gives")
     chosen = _patterns_of(patterns, schema)
     columns = columns_of_matches(chosen).append(pa.field(_REFUSAL, pa.binary()))
     if schema is not None and schema.type_of_all and schema.type_attribute not in events.columns:
@@ -381,7 +385,7 @@ def _detected(read: _Events, route: Route, columns: pa.Schema) -> DataFrame:
     elif route.alone:
         part = F.lit(0)
     else:
-        back_us = look_back(route.patterns).time_us
+        back_us = min(look_back(route.patterns).time_us, _LONGEST_US)
         cuts = read.cuts(back_us)
         points = [None, *((cut, _BEFORE_ALL) for cut in cuts), None]
         owned, parts = list(pairwise(points)), len(cuts) + 1

@@ -168,6 +168,8 @@ def test_patterns_that_cannot_be_run_are_explained_before_spark_works(spark: Spa
     [pattern] = cep.parse_patterns("NAME p PATTERN IBM a WITHIN 1 second", SCHEMA)
     with pytest.raises(cep.InputError, match="two patterns have one name"):
         match(given, [pattern, pattern])
+    with pytest.raises(cep.InputError, match="the events are a stream without an end"):
+        match(spark.readStream.format("rate").load(), [pattern])
     assert match(given, []).columns == ["pattern", "match_id", "start_ts", "end_ts", "bindings"]
 
 
@@ -233,21 +235,48 @@ def parts(route: Route, stream_rows: list[Row], cuts: list[int]) -> Iterator[tup
             yield (start, end), [row for row in read if start is None or row["timestamp"] >= start[0] - back_us]
 
 
-@settings(max_examples=examples(1_500), deadline=None)
-@given(data=st.data(), stream_rows=rows(min_size=2))
+def partitioned() -> st.SearchStrategy[str]:
+    """Statements whose events share attributes or not, with all that may ask for events of other partitions."""
+    windows = st.sampled_from(["2 seconds", "5 seconds", "3 EVENTS", "5 EVENTS"])
+    shared = st.sampled_from(["TRUE", "[id]", "[id, s]", "[s]"])
+    clauses = st.tuples(
+        st.sampled_from(["", " PARTITION BY id", " PARTITION BY s, id"]),
+        st.sampled_from(["", " OUTPUT NON_OVERLAP"]),
+        st.sampled_from(["", "", " CONSUME MATCHED"]),
+    ).map("".join)
+    structures = ["SEQ(A a, B b)", "SEQ(Ev a, Ev b)", "SEQ(A a, ~B n, Ev b)", "SEQ(A a, ~B n)", "SEQ(~B m, A a, ~A n)"]
+    runs = ["any_match", "next_match", "partition_contiguity", "strict_contiguity"]
+    strategies = st.sampled_from([f"skip_till_{run}" if "match" in run else run for run in runs])
+    words = st.tuples(st.sampled_from([*structures, "SEQ(A+ a[], B b)"]), strategies, shared, windows, clauses)
+    single = words.map(lambda one: "PATTERN {} WHERE {} {{ {} }} WITHIN {}{}".format(*one))
+    inner = st.tuples(st.sampled_from(structures), shared, windows, clauses).map(
+        lambda one: "NAME p PATTERN {} WHERE {} WITHIN {}{} RETURN a.id AS id".format(*one)
+    )
+    outer = st.sampled_from(["SEQ(p p, A a)", "SEQ(B b, p p)", "SEQ(p p, p q)", "SEQ(p p, ~A n)"])
+    pair = st.tuples(inner, outer, strategies, st.sampled_from(["TRUE", "[id]"]), windows)
+    return st.one_of(single, single, pair.map(lambda two: "{}; PATTERN {} WHERE {} {{ {} }} WITHIN {}".format(*two)))
+
+
+@settings(max_examples=examples(4_000), deadline=None)
+@given(data=st.data(), stream_rows=rows(min_size=4, types=("A", "B")))
 def test_parts_have_together_the_matches_of_all_events(data: st.DataObject, stream_rows: list[Row]) -> None:
-    statement = data.draw(statements(SECOND_EDITION))
+    text, params = data.draw(
+        st.one_of(
+            partitioned().map(lambda text: (text, {})),
+            statements(SECOND_EDITION).map(lambda one: (one.text, one.params)),
+        )
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        patterns = parse_patterns(statement.text, stream_schema(), statement.params)
+        [*_, pattern] = parse_patterns(text, stream_schema(), params)
     cuts = sorted(data.draw(st.sets(st.sampled_from([row["timestamp"] for row in stream_rows]))))
-    [route] = routes_of(patterns)
-    columns = matching.columns_of_matches(patterns)
+    [route] = routes_of([pattern])
+    columns = matching.columns_of_matches([pattern])
     found = [
-        matching.matches_of_part(patterns, owned, events_table(own), columns)
+        matching.matches_of_part([pattern], owned, events_table(own), columns)
         for owned, own in parts(route, stream_rows, cuts)
     ]
-    right = detected(patterns, events_table(stream_rows))
+    right = detected([pattern], events_table(stream_rows))
     assert repr(in_order(pa.concat_tables(found))) == repr(in_order(right))
 
 
@@ -273,6 +302,14 @@ def test_what_events_share_says_how_a_pattern_is_distributed(text: str, keys: se
     [pattern] = cep.parse_patterns(f"PATTERN SEQ(Trade a, Trade b) {text}", SCHEMA)
     assert common_keys(pattern) == keys
     assert only_in_one_task(pattern) == alone
+
+
+@pytest.mark.parametrize(("returned", "keys"), [("a.venue AS venue", {"venue"}), ("a.symbol AS venue", set())])
+def test_a_pattern_that_binds_matches_has_the_key_that_they_hand_on(returned: str, keys: set[str]) -> None:
+    inner = f"NAME p PATTERN SEQ(Trade a, Trade b) WITHIN 1 second PARTITION BY venue RETURN {returned}"
+    patterns = cep.parse_patterns(f"{inner}; PATTERN SEQ(p p, Trade c) WITHIN 1 second PARTITION BY venue", SCHEMA)
+    assert common_keys(patterns[1]) == keys
+    assert (only_in_one_task(patterns[1]) is None) is bool(keys)
 
 
 def test_patterns_that_share_a_key_are_read_together() -> None:
