@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DeadlineAlert, DeadlineReference, SyncCallback
 from airflow.sdk.configuration import conf
 from airflow.sdk.module_loading import import_string
@@ -99,8 +98,12 @@ def deadline(config: Path, stream: str) -> DeadlineAlert | None:
     )
 
 
-class LineageOperator(PythonOperator):
-    """A step of a day that says which data it has read and written, where Airflow has its OpenLineage provider."""
+class LineageMixin:
+    """An operator of a step of a day: says what data it has read and written, if OpenLineage's provider is there."""
+
+    step: str
+    stream: str
+    timezone: str
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Say what the step has read and written; the provider asks this when the task has succeeded."""
@@ -111,10 +114,9 @@ class LineageOperator(PythonOperator):
 
         from cep_pipeline.pipeline.signals import DayReport
 
-        step, stream, timezone = self.op_args
-        day = business_day(task_instance.get_template_context(), timezone)
-        report = DayReport.read(configuration_path(), stream, day, task_instance.run_id)
-        read, written = report.flow(step)
+        day = business_day(task_instance.get_template_context(), self.timezone)
+        report = DayReport.read(configuration_path(), self.stream, day, task_instance.run_id)
+        read, written = report.flow(self.step)
         came_in = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
         went_out = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
         return OperatorLineage(

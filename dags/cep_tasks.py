@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from airflow.sdk import Asset, Connection, Param, get_current_context
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
-from cep_signals import tell, tell_of_day
+from airflow.sdk import Asset, ExceptionRetryPolicy, Param, RetryAction, RetryRule, get_current_context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from cep_signals import tell
 
 from cep_pipeline.errors import NOT_RETRIED, CepError, LimitExceeded
 from cep_pipeline.guarded import read_yaml, values_of
@@ -22,6 +24,7 @@ from cep_pipeline.guarded import read_yaml, values_of
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.tasks import AdaptationTask
 
+logger = logging.getLogger(__name__)
 PROJECT = Path(__file__).resolve().parents[1]
 
 
@@ -30,6 +33,17 @@ def tell_of_failure(context: Mapping[str, Any]) -> None:
     task = context["ti"]
     sentence = f"{task.dag_id}, task {task.task_id} of run {context['run_id']} failed: {context.get('exception')}"
     tell(configuration_path(), sentence, context)
+
+
+class UserError(SystemExit):
+    """What a person has to mend: its log says what, without the traceback that Airflow prints of other errors."""
+
+    def __init__(self, error: CepError) -> None:
+        super().__init__(error.exit_code)
+        self.message = str(error)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 TASK_TIMEOUT_HOURS = 6.0
@@ -41,11 +55,12 @@ RETRIES: dict[str, Any] = {
     "max_retry_delay": timedelta(minutes=10),
     "execution_timeout": timedelta(hours=TASK_TIMEOUT_HOURS),
     "on_failure_callback": tell_of_failure,
+    "retry_policy": ExceptionRetryPolicy(
+        [RetryRule(UserError, RetryAction.FAIL, reason="a further try would end the same")]
+    ),
+    "owner": "cep",
 }
 """Arguments of the tasks of all DAGs: retries, time limit, and the receiver of failures."""
-
-SPARK_CONNECTION = "spark_default"
-"""The connection that names the Spark master; without it `spark: master:` of pipeline.yaml counts."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,7 @@ class ConfiguredStream:
     pattern_sets: tuple[str, ...]
     wait_hours: float
     task_timeout_hours: float
+    submits: bool
 
     @property
     def task_arguments(self) -> dict[str, Any]:
@@ -68,8 +84,10 @@ def configured_streams() -> list[ConfiguredStream]:
     """The streams of `pipeline.yaml`, read without what a check of all settings would import."""
     path = configuration_path()
     try:
-        streams = _read(path)["streams"]
-        return [_configured(path.parent, name, settings) for name, settings in streams.items()]
+        document = _read(path)
+        submits = (document.get("spark") or {}).get("airflow") == "submit"
+        streams = document["streams"]
+        return [_configured(path.parent, name, settings, submits) for name, settings in streams.items()]
     except (AttributeError, KeyError, TypeError, ValueError):
         from cep_pipeline.pipeline.configuration import Configuration
 
@@ -83,24 +101,13 @@ def _read(path: Path) -> Any:
     return values_of(path, "document", read_yaml(path, "document"))
 
 
-def _configured(folder: Path, name: str, settings: Mapping[str, Any]) -> ConfiguredStream:
+def _configured(folder: Path, name: str, settings: Mapping[str, Any], submits: bool) -> ConfiguredStream:
     schema = _read(folder / settings["schema"])
     timezone = schema.get("timezone", "UTC")
     ZoneInfo(timezone)
     pattern_sets = settings.get("pattern_sets") or {}
     hours = float(settings.get("wait_hours", 0)), float(settings.get("task_timeout_hours", TASK_TIMEOUT_HOURS))
-    return ConfiguredStream(name, timezone, tuple(pattern_sets), *hours)
-
-
-def spark_master() -> str | None:
-    """The master that the connection names, as in local[2] or spark://HOST:PORT; None: the configuration's."""
-    try:
-        connection = Connection.get(SPARK_CONNECTION)
-    except AirflowNotFoundException:
-        return None
-    if not connection.host:
-        return None
-    return f"{connection.host}:{connection.port}" if connection.port else str(connection.host)
+    return ConfiguredStream(name, timezone, tuple(pattern_sets), *hours, submits)
 
 
 def configuration_path() -> Path:
@@ -109,8 +116,18 @@ def configuration_path() -> Path:
 
 
 def events_asset(stream: str) -> Asset:
-    """The published events of a stream, with their statistics and matches; a day is a partition."""
+    """The published events of a stream, with their statistics and matches."""
     return Asset(name=f"cep_{stream}_events", uri=f"cep://{stream}/events")
+
+
+def matches_asset(stream: str) -> Asset:
+    """The published matches of a stream, of all pattern sets."""
+    return Asset(name=f"cep_{stream}_matches", uri=f"cep://{stream}/matches")
+
+
+def plan_asset(stream: str) -> Asset:
+    """The current plans of a stream's pattern sets."""
+    return Asset(name=f"cep_{stream}_plan", uri=f"cep://{stream}/plan")
 
 
 def statistics_params() -> dict[str, Param]:
@@ -187,13 +204,13 @@ def _adaptation_task(kind: type[AdaptationTask], stream: str, context: Mapping[s
 def business_day(context: Mapping[str, Any], timezone: str) -> date:
     """The day that a run is for, by the context of a task.
 
-    It is the run's partition (schedules and backfills give one), or the parameter `day`, or the date of its logical
-    date in the time zone of the stream. An AirflowFailException says that none of them is there (a run that was
-    triggered by hand without a day), that it is no date, or that `day` is another day than the run's own.
+    Runs of the schedule and of backfills have a day of their own: their logical date is its first instant. A run by
+    hand is for its parameter `day`, or for the day that its logical date is in. An AirflowFailException says that a run
+    has neither, that `day` is no date, or that it is another day than the run's own.
     """
     run, asked = context["dag_run"], context["params"].get("day")
-    own = _day_of(run.partition_key) if run.partition_key else None
-    if own is None and run.logical_date is not None and (not asked or run.run_type == "backfill"):
+    own = None
+    if run.logical_date is not None and (not asked or run.run_type in ("scheduled", "backfill")):
         own = run.logical_date.astimezone(ZoneInfo(timezone)).date()
     chosen = _day_of(asked) if asked else own
     if chosen is None:
@@ -215,35 +232,19 @@ def _day_of(text: str) -> date:
 
 @contextmanager
 def failures_explained() -> Iterator[None]:
-    """Turn an error of the pipeline into a failure of the task, final where a retry would end the same."""
+    """Log an error of the pipeline in lines that fit a page; where a retry would end the same, it is a UserError."""
     try:
         yield
     except CepError as error:
+        for paragraph in str(error).splitlines():
+            for line in textwrap.wrap(paragraph, _WIDTH, break_on_hyphens=False) or [""]:
+                logger.error("%s", line)
         if error.exit_code in NOT_RETRIED or isinstance(error, LimitExceeded):
-            raise AirflowFailException(str(error)) from error
+            raise UserError(error) from None
         raise
 
 
-def run_step(step: str, stream: str, timezone: str) -> None:
-    """Run a step for the day of the current run, on the Spark application that all tasks share.
-
-    An AirflowSkipException says that the day has no file, and the stream schema says `on_missing: skip`: the steps that
-    follow are skipped too.
-    """
-    # Imported here: parsing a DAG file must not load what only its tasks need.
-    from cep_pipeline.pipeline import tasks
-    from cep_pipeline.pipeline.day import STEPS
-
-    context = get_current_context()
-    day = business_day(context, timezone)
-    chosen, ends = (context["params"].get(name) for name in ("pattern_set", "end_of_stream"))
-    task = tasks.DayTask(configuration_path(), stream, day, context["run_id"], chosen, bool(ends))
-    with failures_explained():
-        done = tasks.run_step(step, task, spark_master())
-    if done:
-        tell_of_day(configuration_path(), stream, day, context)
-    if done and step != STEPS[-1].name:
-        raise AirflowSkipException(f"{day} has no file, and the stream schema says on_missing: skip")
+_WIDTH = 110
 
 
 def file_or_deadline(stream: str, timezone: str, wait_hours: float) -> bool:
@@ -257,16 +258,17 @@ def file_or_deadline(stream: str, timezone: str, wait_hours: float) -> bool:
         return datetime.now(UTC) >= over or has_files(Configuration.load(configuration_path()).stream(stream), day)
 
 
-def redo_stale_days(stream: str) -> list[str]:
-    """Redo the stale days of a stream, the earliest first; returns them."""
-    from cep_pipeline.pipeline.tasks import redo_stale
+def stale_days(stream: str) -> list[dict[str, Any]]:
+    """Return the parameters of the runs that redo the stale days of a stream, the earliest first."""
+    from cep_pipeline.pipeline import tasks
 
     context = get_current_context()
+    tried = context["params"]["tried"] or []
     with failures_explained():
-        days = redo_stale(configuration_path(), stream, context["run_id"], spark_master())
-    if not days:
-        raise AirflowSkipException("no day is stale")
-    tell(configuration_path(), f"{stream}: stale days have been redone: {', '.join(days)}", context)
-    for day in days:
-        tell_of_day(configuration_path(), stream, date.fromisoformat(day), context)
-    return days
+        found = tasks.stale_days(_adaptation_task(tasks.AdaptationTask, stream, context), tried)
+    if not found:
+        raise AirflowSkipException("no day is stale, or none that a run of the day mends")
+    told = [f"{one['day']} ({'; '.join(one['reasons'])})" for one in found]
+    tell(configuration_path(), f"{stream}: stale days are redone: {', '.join(told)}", context)
+    context["ti"].xcom_push("tried", [*tried, *([one["day"], reason] for one in found for reason in one["reasons"])])
+    return [{"day": one["day"], "detection_only": one["detection_only"]} for one in found]

@@ -1,4 +1,6 @@
-"""`make airflow`: Airflow on this machine, with the DAGs and pages of this checkout. Ctrl-C stops all of it.
+"""`make airflow`: Airflow and Spark on this machine, with the DAGs and pages of this checkout. Ctrl-C stops all of it.
+
+Spark is a Connect server, on which the tasks work, and a history server, which shows what it has done.
 
 Everything it writes is under one folder (var/airflow): database, logs, password. It listens on the loopback interface.
 """
@@ -6,15 +8,15 @@ Everything it writes is under one folder (var/airflow): database, logs, password
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
+import re
 import secrets
+import shlex
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -27,16 +29,22 @@ from typing import Any, Self
 import psutil
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.resident import FOLDER, LONGEST_FOLDER, stop_applications
-from cep_pipeline.spark.session import java_environment
+from cep_pipeline.spark.session import DAEMON, java_environment, quick_start
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 HOST = "127.0.0.1"
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+CONNECT, HISTORY = "spark-connect", "spark-history"
+SPARK_JOBS = 4
+"""Slots of the pool `cep_spark`: Spark jobs at a time. They share the cores fairly."""
 USER = "admin"
 READY_AFTER_S = 240.0
 STOPPED_AFTER_S = 20.0
 WRONG_INPUT = 2
+OF_COMPONENTS = tuple(
+    f"AIRFLOW__{name}" for name in ("API__", "CORE__EXECUT", "CORE__SIMPLE_AUTH", "DAG_PROCESSOR__", "LOGGING__")
+)
+"""Beginnings of the settings that commands can do without: they only need the database, the DAGs and the keys."""
 
 
 class StartError(Exception):
@@ -49,18 +57,20 @@ class StartError(Exception):
 
 @dataclass
 class LocalAirflow:
-    """An Airflow of its own: database, api-server, scheduler, dag-processor and triggerer.
+    """An Airflow of its own: database, api-server, scheduler, dag-processor and triggerer; and a Spark of its own.
 
-    All that it writes is in the folder `home`; the port is on the loopback interface. The master is that of the
-    connection `spark_default`: local[N] or spark://HOST:PORT. As a context manager it is entered when Airflow answers
-    and has read the DAGs, and left when no process is alive.
+    All that it writes is in the folder `home`; the ports are on the loopback interface. The master is that of the Spark
+    Connect server which the connection `spark_default` names: local[N] or spark://HOST:PORT. As a context manager it is
+    entered when Airflow answers and has read the DAGs, and left when no process is alive.
     """
 
     home: Path
     port: int
     configuration: Path = CHECKOUT / "pipeline.yaml"
     spark_master: str = "local[*]"
+    history: bool = True
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=lambda: {name: _free_port() for name in (CONNECT, "ui", HISTORY)})
 
     @property
     def address(self) -> str:
@@ -71,16 +81,23 @@ class LocalAirflow:
         return self.home / "passwords.json"
 
     @property
+    def environment_file(self) -> Path:
+        """A shell that reads it (`. var/airflow/env`) gives its `airflow` commands to this Airflow."""
+        return self.home / "env"
+
+    @property
     def password(self) -> str:
         return str(json.loads(self.passwords.read_text())[USER])
 
     @property
-    def spark_folder(self) -> Path:
-        """Folder of the sockets of Spark applications, whose paths have to be short."""
-        folder = self.home / "spark"
-        if len(str(folder)) <= LONGEST_FOLDER:
-            return folder
-        return Path(tempfile.gettempdir()) / f"cep-{hashlib.sha256(str(self.home).encode()).hexdigest()[:12]}"
+    def spark_pages(self) -> str:
+        """Address of the pages of the Connect server."""
+        return f"http://{HOST}:{self.ports['ui']}"
+
+    @property
+    def history_pages(self) -> str:
+        """Address of the pages of the history server."""
+        return f"http://{HOST}:{self.ports[HISTORY]}"
 
     def __enter__(self) -> Self:
         with ExitStack() as on_failure:
@@ -105,7 +122,6 @@ class LocalAirflow:
             "SPARK_LOCAL_IP": HOST,
             "GX_ANALYTICS_ENABLED": "false",
             "CEP_CONFIG": str(self.configuration),
-            FOLDER: str(self.spark_folder),
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(CHECKOUT / "dags"),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(CHECKOUT / "plugins"),
@@ -123,17 +139,103 @@ class LocalAirflow:
             "AIRFLOW__API__SECRET_KEY": keys["session"],
             "AIRFLOW__API_AUTH__JWT_SECRET": keys["jwt"],
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "60",
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(self._spark_connection()),
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(_free_port()),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(_free_port()),
-            "AIRFLOW_CONN_SPARK_DEFAULT": self._spark_connection(),
         }
 
-    def _spark_connection(self) -> str:
-        connection: dict[str, Any] = {"conn_type": "spark", "host": self.spark_master}
-        if self.spark_master.startswith("spark://"):
-            host, _, port = self.spark_master.rpartition(":")
-            connection = {"conn_type": "spark", "host": host, "port": int(port)}
-        return json.dumps({**connection, "extra": {"deploy-mode": "client"}})
+    def write_environment_file(self) -> None:
+        """Write the settings that `airflow` commands need, readable by the user only: keys are among them."""
+        ours = ("AIRFLOW_", "CEP_")
+        settings = {
+            name: value
+            for name, value in self.environment().items()
+            if (name.startswith(ours) or os.environ.get(name) != value) and not name.startswith(OF_COMPONENTS)
+        }
+        bin_folder = settings.pop("PATH").partition(os.pathsep)[0]
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in settings.items()]
+        lines.append(f'export PATH={shlex.quote(bin_folder)}:"$PATH"')
+        _write_private(
+            self.environment_file, "\n".join(["# Made by `make airflow`, for commands in a shell.", *lines, ""])
+        )
+
+    def commands(self, dag_ids: list[str]) -> list[str]:
+        """The lines to give to another shell: they switch on all DAGs of a stream."""
+        here = Path.cwd()
+        file = self.environment_file
+        shown = file.relative_to(here) if file.is_relative_to(here) else file
+        prefix = "daily_detection_"
+        streams = [dag_id.removeprefix(prefix) for dag_id in dag_ids if dag_id.startswith(prefix)]
+        unpause = "airflow dags unpause --yes --treat-dag-id-as-regex"
+        return [f". {shlex.quote(str(shown))}", *(f"{unpause} '_{stream}$'" for stream in streams[:1])]
+
+    def spark_command(self, name: str) -> list[str]:
+        """The command of the Connect server, or of the history server."""
+        events = self.home / "spark-events"
+        events.mkdir(parents=True, exist_ok=True)
+        if name == HISTORY:
+            return [_tool("spark-class"), "org.apache.spark.deploy.history.HistoryServer"]
+        master = re.sub(
+            r"^local\[([^,\]]+)\]$", r"local[\1,2]", self.spark_master
+        )  # a lost worker's task is tried again
+        properties = {
+            **DAEMON,
+            "spark.app.name": "cep",
+            "spark.connect.grpc.binding.address": HOST,
+            "spark.connect.grpc.binding.port": str(self.ports[CONNECT]),
+            "spark.connect.session.manager.defaultSessionTimeout": "30d",
+            "spark.scheduler.mode": "FAIR",
+            "spark.ui.port": str(self.ports["ui"]),
+            "spark.ui.showConsoleProgress": "false",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": events.as_uri(),
+            "spark.cep.ui": self.spark_pages,
+            "spark.cep.history": self.history_pages,
+            "spark.driver.extraJavaOptions": quick_start(java_environment().get("CEP_JAVA") or os.environ["CEP_JAVA"]),
+        }
+        command = [_tool("spark-submit"), "--master", master]
+        for key, value in properties.items():
+            command += ["--conf", f"{key}={value}"]
+        return [*command, "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+
+    def spark_environment(self) -> dict[str, str]:
+        """The environment of Spark's processes. The token is not among the arguments, which all users can see."""
+        events = (self.home / "spark-events").as_uri()
+        history = {"fs.logDirectory": events, "ui.port": self.ports[HISTORY], "fs.update.interval": "5s"}
+        options = " ".join(f"-Dspark.history.{name}={value}" for name, value in history.items())
+        return {
+            **os.environ,
+            **java_environment(),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")])),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._keys()["spark"],
+            "SPARK_DAEMON_MEMORY": "512m",
+            "SPARK_HISTORY_OPTS": options,
+        }
+
+    def _spark_connection(self) -> dict[str, Any]:
+        # With a token PySpark asks any host but localhost for TLS.
+        place = {"host": "localhost", "port": self.ports[CONNECT], "password": self._keys()["spark"]}
+        return {"conn_type": "spark_connect", **place, "description": "The Spark Connect server of make airflow."}
+
+    def _show_spark(self) -> None:
+        """Make the pool of the tasks that work on Spark, and show the connection on Airflow's own pages.
+
+        The tasks take the connection from their environment, which has it before the pages answer.
+        """
+        connection = {"connection_id": "spark_default", **self._spark_connection()}
+        pool = {
+            "name": "cep_spark",
+            "slots": SPARK_JOBS,
+            "description": "Spark jobs at a time",
+            "include_deferred": False,
+        }
+        for place, key, body in (("connections", "connection_id", connection), ("pools", "name", pool)):
+            action = {"action": "create", "entities": [body], "action_on_existence": "overwrite"}
+            answer = self.patch(f"/{place}", {"actions": [action]})
+            if answer["create"]["errors"]:
+                raise StartError(f"{body[key]} cannot be made: {answer['create']['errors']}")
 
     def _keys(self) -> dict[str, str]:
         """Secrets of this Airflow, made once and readable by its user only: all its processes must agree on them."""
@@ -141,8 +243,8 @@ class LocalAirflow:
         if not path.exists():
             from cryptography.fernet import Fernet
 
-            keys = {"fernet": Fernet.generate_key().decode(), "jwt": secrets.token_hex(32)}
-            _write_private(path, {**keys, "session": secrets.token_hex(32)})
+            tokens = {name: secrets.token_hex(32) for name in ("jwt", "session", "spark")}
+            _write_private(path, json.dumps({"fernet": Fernet.generate_key().decode(), **tokens}))
         return dict(json.loads(path.read_text()))
 
     def run(self, *arguments: str, timeout_s: float = 120.0) -> str:
@@ -170,21 +272,24 @@ class LocalAirflow:
             raise StartError(f"{self.configuration}: no such pipeline configuration; see --config", WRONG_INPUT)
         self.home.mkdir(parents=True, exist_ok=True)
         if not self.passwords.exists():
-            _write_private(self.passwords, {USER: secrets.token_urlsafe(12)})
+            _write_private(self.passwords, json.dumps({USER: secrets.token_urlsafe(12)}))
+        self.write_environment_file()
         self.run("db", "migrate")
-        for name in COMPONENTS:
+        for name in (CONNECT, *([HISTORY] if self.history else []), *COMPONENTS):
             self.start_component(name)
         self._wait_until(self._healthy, "Airflow did not become healthy")
+        self._show_spark()
+        self._wait_until(lambda: _listens(self.ports[CONNECT]), "the Spark Connect server did not start")
         self._wait_until(lambda: bool(self.dag_ids()) or bool(self.import_errors()), "no DAG was loaded")
 
     def start_component(self, name: str) -> None:
-        """Start one of `COMPONENTS`, in a session of its own: Ctrl-C reaches this process only, which stops them."""
+        """Start a component of Airflow or Spark, in a session of its own: Ctrl-C reaches this process only."""
         logs = self.home / "logs"
         logs.mkdir(exist_ok=True)
         with (logs / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "airflow", name],
-                env=self.environment(),
+                [sys.executable, "-m", "airflow", name] if name in COMPONENTS else self.spark_command(name),
+                env=self.environment() if name in COMPONENTS else self.spark_environment(),
                 cwd=CHECKOUT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -224,6 +329,10 @@ class LocalAirflow:
         """Answer of the REST API to a POST of the logged-in user."""
         return _request_json(f"{self.address}/api/v2{path}", body, self._token())
 
+    def patch(self, path: str, body: dict[str, Any]) -> Any:
+        """Answer of the REST API to a PATCH of the logged-in user."""
+        return _request_json(f"{self.address}/api/v2{path}", body, self._token(), method="PATCH")
+
     def _token(self) -> str:
         login = {"username": USER, "password": self.password}
         return str(_request_json(f"{self.address}/auth/token", login)["access_token"])
@@ -237,7 +346,7 @@ class LocalAirflow:
         return [f"{error['filename']}: {error['stack_trace']}" for error in self.get("/importErrors")["import_errors"]]
 
     def stop(self) -> None:
-        """Stop all processes: the components, the tasks that they started, and the Spark application of the tasks."""
+        """Stop all processes: the components of Airflow and Spark, and the tasks and workers that they started."""
         family: list[psutil.Process] = []
         for process in self.processes.values():
             try:
@@ -257,7 +366,6 @@ class LocalAirflow:
         for process in self.processes.values():
             process.wait()
         self.processes.clear()
-        stop_applications(self.spark_folder)
 
 
 def _check_port(port: int) -> None:
@@ -279,18 +387,34 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _write_private(path: Path, content: dict[str, str]) -> None:
+def _write_private(path: Path, content: str) -> None:
+    path.unlink(missing_ok=True)  # a file that is there keeps its mode
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        json.dump(content, file)
+        file.write(content)
 
 
-def _request_json(url: str, body: dict[str, Any] | None = None, token: str | None = None) -> Any:
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _tool(name: str) -> str:
+    """A command of the installed PySpark."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def _request_json(
+    url: str, body: dict[str, Any] | None = None, token: str | None = None, method: str | None = None
+) -> Any:
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
     data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(url, data=data, headers=headers)
+    request = urllib.request.Request(url, data=data, headers=headers, method=method)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
 
@@ -319,9 +443,12 @@ def main() -> int:
         sys.stdout.flush()
         with airflow:
             say(f"\n  Airflow   {airflow.address}\n  login     {USER}\n  password  {airflow.password}\n\n")
+            say(f"  Spark     {airflow.spark_pages}, what it has done: {airflow.history_pages}\n\n")
             say("  DAGs      " + "\n            ".join(airflow.dag_ids() or ["none"]) + "\n")
             for error in airflow.import_errors():
                 say(f"  not loaded: {error}\n")
+            say("\n  commands  in another shell:\n            ")
+            say("\n            ".join(airflow.commands(airflow.dag_ids())) + "\n")
             say(f"\n  logs in {airflow.home / 'logs'}; Ctrl-C stops it\n")
             sys.stdout.flush()
             while True:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.events.staged_day import StagedDay
     from cep_pipeline.pipeline.day_work import DayWork
-    from cep_pipeline.spark.ingestion import IngestResult
     from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.records import RunStatus
     from cep_pipeline.warehouse.stream_tables import StreamTables
+    from spark_jobs.preprocess import IngestResult
 
 CLOCK_BACK = "clock back"
 TIED = "tied between files"
@@ -66,8 +66,8 @@ class Step:
 
 def ingest(works: Sequence[DayWork]) -> None:
     """Read, check, order and validate the raw files of the days; this publishes nothing, and refuses nothing yet."""
-    from cep_pipeline.spark.ingestion import stage_days
     from cep_pipeline.storage import remove_scratch
+    from spark_jobs.ingest import stage_days
 
     first = works[0]
     remove_scratch(first.scratch)
@@ -106,7 +106,7 @@ def validate(works: Sequence[DayWork]) -> None:
 
 def preprocess(works: Sequence[DayWork]) -> None:
     """Add derived attributes, and write the files of events and rejected rows; this publishes nothing."""
-    from cep_pipeline.spark.ingestion import preprocess_days
+    from spark_jobs.preprocess import preprocess_days
 
     taken = [work for work in works if not work.skipped]
     if not taken:
@@ -223,11 +223,13 @@ def detect_ahead(works: Sequence[DayWork]) -> None:
 def publish(works: Sequence[DayWork]) -> None:
     """Publish all that was made of the day, in all of its tables at once: the one step that readers see."""
     from cep_pipeline.pipeline.detection import draft_detected
+    from cep_pipeline.pipeline.stream_days import tell_of_the_day_before
 
     for work in works:
         found = [work.detected[one.name] for one in work.pattern_sets if one.name in work.detected]
         if work.skipped or not (found or work.drafted or work.tables.drafts.statistics_of(work.day)):
             continue
+        tell_of_the_day_before(work)
         with work.timed("publish") as counts:
             drafts = [draft for detected in found for draft in draft_detected(work, detected)]
             if work.drafted is not None:
@@ -305,6 +307,7 @@ def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
     from cep_pipeline.warehouse.records import RunRecord
 
     detected = work.detected.values() if status == "succeeded" else ()
+    before = work.recorded if status == "succeeded" else None
     work.tables.record_run(
         RunRecord(
             run_id=work.run_id,
@@ -313,11 +316,11 @@ def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
             started_at=work.started,
             finished_at=None if status == "running" else datetime.now(UTC),
             steps=tuple(work.steps),
-            events=work.events,
-            rejected=work.rejected,
+            events=before.events if before is not None and work.events is None else work.events,
+            rejected=before.rejected if before is not None and work.rejected is None else work.rejected,
             matches={f"{one.pattern_set}.{name}": number for one in detected for name, number in one.matches.items()},
             plans={one.pattern_set: one.plan_version for one in detected if one.plan_version is not None},
-            validation=work.validation,
+            validation=before.validation if before is not None and work.validation is None else work.validation,
             error=error,
             details={**_always(work), **(_details(work) if status == "succeeded" else {})},
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cep_pipeline.statistics.observed import Observed
     from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.leases import Lease
-    from cep_pipeline.warehouse.records import PlanRecord
+    from cep_pipeline.warehouse.records import PlanRecord, RunRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 logger = logging.getLogger(__name__)
@@ -81,6 +81,7 @@ class DayWork:
     - `staged`, `detected`: results of steps: the checked events, and the matches by pattern set. Those between them,
       the events and the statistics, are drafts of the tables.
     - `plans`, `told`: the plan of each pattern set, and further details for the record of the run; its days share them.
+    - `recorded`: what the run has recorded of the day before, where it does a part of it again.
     - `ingest_seconds`: those of each part of ingestion, of all days that were ingested together.
     """
 
@@ -104,6 +105,7 @@ class DayWork:
     ingest_seconds: Mapping[str, float] = field(default_factory=dict)
     keeps_unchanged: bool = False
     told: dict[str, str] = field(default_factory=dict)
+    recorded: RunRecord | None = None
 
     def of_pattern_set(self, pattern_set: PatternSet) -> DayWork:
         """Return the same work with one pattern set only; what is done with it is recorded with this work."""

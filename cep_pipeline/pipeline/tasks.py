@@ -1,80 +1,67 @@
-"""The pipeline as tasks of a scheduler: the steps of a day as processes, checks of plans, replanning, maintenance.
+"""The pipeline as tasks of a scheduler: the steps of a day, checks of plans, replanning, maintenance.
 
-The steps are those of `day.STEPS`, which `cep run` does in one process. As tasks they share one Spark application
-(`resident`). Each takes over what the one before handed on: JSON documents in a scratch folder of the run
-and day, beside the staged events. Each step can be repeated; the folder goes with the last one.
+The steps are those of `day.STEPS`, which `cep run` does in one process. As tasks each takes what the ones before have
+returned, and returns what it has made: a small JSON document, in which larger parts stand by their address in a scratch
+folder of the run and day, beside the staged events. Each step can be repeated; the folder goes with the last one.
 
-Several days may be on their way at once. A step that carries on from the day before waits until that day has come as
-far (`Step.follows`), so that days which are begun in order are never redone. A day whose run has died is left behind.
+Several days may be on their way at once. A step that carries on from the day before (`Step.follows`) is given what that
+day has handed on; that it waits for it is the scheduler's matter. Days that are begun in order are never redone.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.fs as pafs
-
-from cep_pipeline.errors import NOT_RETRIED, CepError, DataError, InputError
+from cep_pipeline.errors import CepError, DataError, InputError
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.guarded import brief
 from cep_pipeline.pipeline.configuration import Configuration, check_runnable
-from cep_pipeline.pipeline.day import STEPS, Step, do_step, record_failure, record_run, step_of
+from cep_pipeline.pipeline.day import PUBLISH, STEPS, Step, do_step, record_failure, record_run, step_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
 from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
 from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
-from cep_pipeline.pipeline.resident import Application, NoKeeperError
 from cep_pipeline.pipeline.run_log import kept_log
-from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
+from cep_pipeline.pipeline.stream_days import find_stale_days, has_files, look_at_files
 from cep_pipeline.pipeline.violations import Violation
-from cep_pipeline.storage import (
-    folder_name,
-    make_directory,
-    open_filesystem,
-    remove_file,
-    remove_scratch,
-    storage_errors,
-)
+from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
 from cep_pipeline.warehouse.drafts import Draft, Drafts
 from cep_pipeline.warehouse.layout import row_of, statistics_record
-from cep_pipeline.warehouse.leases import day_unit
-from cep_pipeline.warehouse.records import RunStep
+from cep_pipeline.warehouse.records import RunRecord, RunStep
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
-    from cep_pipeline.warehouse.warehouse import Warehouse
 
 
 logger = logging.getLogger(__name__)
 
-DONE = "steps"
-"""Document that says since when the run works on the day, and which steps are done."""
 LEASE_WAIT_S = 10.0
 """A task of the same run may just be giving the lease up."""
 _WAITED_S = 1.0
 """A lease that was free is had sooner."""
-LIVES_S = 120.0
-"""A day on its way of which no task has worked for so long is not waited for."""
-_POLL_S = 0.25
+MOST_INLINE = 16_384
+"""Characters of a document that is handed on as it is; a larger one by its address."""
+StepResult = Mapping[str, Any]
+"""What a step returns, and hands on to the next: JSON values."""
 
 
 @dataclass(frozen=True)
 class DayTask:
     """The day, stream, configuration, run and pattern set (None: all of the stream) that a task works for.
 
-    `end_of_stream` is True if the stream ends with the day, so that no match waits for later ones.
+    - `end_of_stream`: the stream ends with the day, so that no match waits for later ones.
+    - `detection_only`: the events stay as they are published, and only the matches are made anew.
     """
 
     config: Path
@@ -83,54 +70,218 @@ class DayTask:
     run_id: str
     pattern_set: str | None = None
     end_of_stream: bool = False
+    detection_only: bool = False
+
+    def open(self) -> tuple[Configuration, Stream, StreamTables]:
+        """The configuration, the stream and its tables."""
+        configuration = Configuration.load(self.config)
+        stream = configuration.stream(self.stream)
+        return configuration, stream, configuration.open_warehouse().stream(stream.schema)
 
 
-def run_task(step: str, task: DayTask, session: Callable[[], SparkSession] | None = None) -> bool:
-    """Do one step of a day, and hand on what it made; `session` makes the session of a step that needs Spark.
+def run_step(
+    step: str,
+    task: DayTask,
+    handed: Iterable[StepResult] = (),
+    *,
+    before: Mapping[date, Sequence[StepResult]] = {},
+    spark: SparkSession | None = None,
+) -> StepResult:
+    """Do one step of a day, and return what it hands on.
 
-    True says that the day is done: after the last step, or where the day has no file and is skipped. An InputError says
-    that the step before has not been done, and the run has not ended either: of a run that has ended each step can be
-    repeated, and those before it are done again too. A DataError says that the day failed validation.
+    Parameters
+    ----------
+    handed
+        What the steps before it have returned, in their order. What is published already is not taken again: a step
+        that is repeated after its run has ended works on the tables.
+    before
+        What the steps of earlier days that are on their way have returned, by day.
+    spark
+        The session of a step that needs Spark.
+
+    Returns
+    -------
+    dict
+        With `done` if the day is done: after the last step, or where the day has no file and is skipped; with
+        `pattern_sets` after the step `plan`, and the counts that the step tells.
+
+    Raises
+    ------
+    InputError
+        A document that the step needs is gone or damaged.
+    DataError
+        The day failed validation.
     """
     chosen = step_of(step)
-    if chosen is not STEPS[0] and _has_ended(task, chosen):
-        if chosen is STEPS[-1]:
-            logger.info("%s: the run has ended already: all that it made is published", task.day)
-            remove_scratch(_scratch_of(task, Configuration.load(task.config).open_warehouse()))
-            return True
-        logger.info("%s: the run had ended and was tidied up; the steps before %s are done again", task.day, step)
-        for earlier in STEPS[: STEPS.index(chosen)]:
-            if run_task(earlier.name, task, session):
-                return True
-    with _work(task, chosen, session) as (work, handover):
-        _wait_for_days_before(work, chosen)
-        do_step(chosen, [work])
-        done = chosen is STEPS[-1] or (work.skipped and chosen is not STEPS[0])
-        if done:
+    with _work(task, chosen, spark) as (work, scratch):
+        recorded = next((run for run in work.tables.runs() if (run.run_id, run.day) == (task.run_id, task.day)), None)
+        work.recorded = recorded
+        fresh = [one for one in handed if not _is_published(one, recorded)]
+        ended = chosen is PUBLISH and not fresh
+        if ended:
+            logger.info("%s: all that this run has made is published", task.day)
+        if chosen is STEPS[0]:
+            record_run(work, "running")
+        for one in fresh:
+            _take(work, chosen, one)
+        _take_before(work, chosen, before)
+        taken = len(work.steps)
+        if not ended and not (task.detection_only and chosen.option in ("ingest", "statistics")):
+            if work.staged is None and chosen.option == "ingest" and chosen is not STEPS[0]:
+                raise InputError(f"{task.day}: there are no staged events; run the day again from the step ingest")
+            do_step(chosen, [work])
+        done = chosen is PUBLISH or (work.skipped and chosen is not STEPS[0])
+        if done and not ended:
             record_run(work, "succeeded")
-        else:
-            handover.hand_on(work, chosen)
+        result = _result(work, chosen, scratch, work.steps[taken:], done=done)
     if done:
-        handover.remove()
-    return done
+        remove_scratch(scratch)
+    return result
 
 
-def _has_ended(task: DayTask, step: Step) -> bool:
-    """True if the run of the task has succeeded.
-
-    Before the last step, that is asked only where nothing that the steps had handed on is left.
-    """
-    configuration = Configuration.load(task.config)
-    warehouse = configuration.open_warehouse()
-    filesystem, path = open_filesystem(f"{_scratch_of(task, warehouse)}/{DONE}.json")
-    if step is not STEPS[-1] and filesystem.get_file_info(path).type == pafs.FileType.File:
+def _is_published(handed: StepResult, recorded: RunRecord | None) -> bool:
+    """True for what was handed on before its run ended: all of it is published."""
+    if recorded is None or recorded.status != "succeeded" or recorded.finished_at is None:
         return False
-    runs = warehouse.stream(configuration.stream(task.stream).schema).runs()
-    return any((run.run_id, run.day, run.status) == (task.run_id, task.day, "succeeded") for run in runs)
+    return datetime.fromisoformat(handed["made_at"]) <= recorded.finished_at
 
 
-def _scratch_of(task: DayTask, warehouse: Warehouse) -> str:
-    return f"{warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}"
+def _result(work: DayWork, step: Step, scratch: str, steps: Sequence[RunStep], *, done: bool) -> dict[str, Any]:
+    made = {} if done else {name: _DOCUMENTS[name][0](work) for name in step.gives}
+    documents = {name: _handed_on(content, name, scratch) for name, content in made.items() if content is not None}
+    counts: dict[str, Any] = {name: number for one in steps for name, number in one.counts.items()}
+    matches = {name: one.matches for name, one in work.detected.items()}
+    return {
+        "step": step.name,
+        "day": work.day.isoformat(),
+        "made_at": datetime.now(UTC).isoformat(),
+        "started": work.started.isoformat(),
+        "lease_wait_s": work.lease_wait_s,
+        "steps": [[one.name, one.seconds, dict(one.counts)] for one in steps],
+        "told": dict(work.told),
+        "documents": documents,
+        "counts": {
+            **counts,
+            **({"plans": {name: record.version for name, record in work.plans.items()}} if step.name == "plan" else {}),
+            **({"matches": matches} if step.name in ("detect", PUBLISH.name) and matches else {}),
+        },
+        "pattern_sets": [one.name for one in work.pattern_sets],
+        "skipped": work.skipped,
+        "done": done,
+    }
+
+
+def _handed_on(content: Any, name: str, scratch: str) -> dict[str, Any]:
+    """A document as it is, or the address of the file that it is written to."""
+    text = json.dumps(content)
+    if len(text) <= MOST_INLINE:
+        return {"content": content}
+    make_directory(scratch)
+    location = f"{scratch}/{name}-{uuid.uuid4().hex}.json"
+    filesystem, path = open_filesystem(location)
+    with storage_errors(f"writing {location}"):
+        with filesystem.open_output_stream(f"{path}.part") as file:
+            file.write(text.encode())
+        filesystem.move(f"{path}.part", path)
+    return {"at": location}
+
+
+def _content(document: Mapping[str, Any]) -> Any:
+    if "at" not in document:
+        return document["content"]
+    location = document["at"]
+    filesystem, path = open_filesystem(location)
+    try:
+        with filesystem.open_input_stream(path) as file:
+            return json.loads(file.read())
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{location} is not there: the run has ended and was tidied up; run the day again from the step ingest"
+        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(location, error) from error
+
+
+def _damaged(what: str, error: Exception) -> InputError:
+    return InputError(f"{what} is damaged: {brief(error)}; run the day again from the step ingest")
+
+
+def _take(work: DayWork, step: Step, handed: StepResult) -> None:
+    """Take what a step before has handed on; the last step takes all: the record of the run is of all that was made."""
+    with _reading(f"what the step {handed.get('step')} handed on"):
+        work.started = min(work.started, datetime.fromisoformat(handed["started"]))
+        work.lease_wait_s = max(work.lease_wait_s, handed["lease_wait_s"])
+        work.steps += [RunStep(*one) for one in handed["steps"]]
+        work.told.update(handed["told"])
+        for name, document in handed["documents"].items():
+            if step is PUBLISH or name in step.takes:
+                _DOCUMENTS[name][1](work, _content(document))
+
+
+def _take_before(work: DayWork, step: Step, before: Mapping[date, Sequence[StepResult]]) -> None:
+    """Take the drafts of earlier days that are on their way, unless another run has published the day since.
+
+    Matches are of published events, and of the day's own, which are published with them: detection takes none.
+    """
+    if step.follows == PUBLISH.name:
+        return
+    published = {record.day: record.published_at for record in work.tables.days()}
+    for day, handed in sorted(before.items()):
+        for one in handed:
+            made_at = datetime.fromisoformat(one["made_at"])
+            for name, document in one["documents"].items() if published.get(day, made_at) <= made_at else ():
+                if name == "drafted" or (name == "statistics" and day == max(before)):
+                    with _reading(f"what the run of {day} handed on"):
+                        _DOCUMENTS[name][1](work, _content(document))
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Tell of a document that lacks something, or holds something else."""
+    try:
+        yield
+    except CepError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise _damaged(what, error) from error
+
+
+def days_on_their_way(task: DayTask) -> dict[date, str]:
+    """The earlier days that a run works on as far as the warehouse knows, each with the id of the latest such run."""
+    _, _, tables = task.open()
+    runs = sorted(tables.runs(), key=lambda run: run.started_at)
+    latest = {run.day: run for run in runs if run.day is not None}
+    return {day: run.run_id for day, run in sorted(latest.items()) if run.status == "running" and day < task.day}
+
+
+def documents_of(task: DayTask, step: str) -> tuple[str, str]:
+    """The addresses by which a submitted program is given what it takes, and by which it hands on: new ones each time.
+
+    They are in the scratch folder of the run and day, which goes with its last step.
+    """
+    _, _, tables = task.open()
+    scratch = _scratch_of(task, tables)
+    make_directory(scratch)
+    name = f"{scratch}/{step}-{uuid.uuid4().hex}"
+    return f"{name}-given.json", f"{name}-result.json"
+
+
+def _scratch_of(task: DayTask, tables: StreamTables) -> str:
+    return f"{tables.warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}"
+
+
+def look_ahead(step: str, task: DayTask) -> bool:
+    """Find out what would end a step at once, before Spark is asked; True if the step needs Spark.
+
+    An InputError says that a raw file is not there, or that its beginning cannot be read.
+    """
+    if task.detection_only and step != "detect":
+        return False
+    if step != STEPS[0].name:
+        return True
+    stream = Configuration.load(task.config).stream(task.stream)
+    look_at_files(stream, task.day)
+    return has_files(stream, task.day)
 
 
 class _TaskObserver(SilentObserver):
@@ -139,102 +290,6 @@ class _TaskObserver(SilentObserver):
     def note(self, text: str) -> None:
         """Log a note."""
         logger.warning("%s", text)
-
-
-@dataclass(frozen=True)
-class _Handover:
-    """Documents that the steps of one run and day hand on."""
-
-    location: str
-
-    @property
-    def events(self) -> str:
-        """Folder of the staged events."""
-        return f"{self.location}/events"
-
-    def write(self, name: str, content: Any) -> None:
-        make_directory(self.location)
-        filesystem, path = open_filesystem(f"{self.location}/{name}.json")
-        with storage_errors(f"writing {self.location}/{name}.json"):
-            with filesystem.open_output_stream(f"{path}.part") as file:
-                file.write(json.dumps(content).encode())
-            filesystem.move(f"{path}.part", path)
-
-    def read(self, name: str, default: Any = None) -> Any:
-        filesystem, path = open_filesystem(f"{self.location}/{name}.json")
-        try:
-            with filesystem.open_input_stream(path) as file:
-                return json.loads(file.read())
-        except FileNotFoundError as error:
-            if default is not None:
-                return default
-            raise InputError(
-                f"{self.location}/{name}.json is not there: an earlier step of this run has not been done, or the run "
-                "has ended and was tidied up; run the day again from the step ingest"
-            ) from error
-        except (OSError, ValueError, RecursionError) as error:
-            raise self._damaged(name, error) from error
-
-    def remove(self) -> None:
-        """Remove all documents, first the one by which others see that the run is on its way.
-
-        So a kill in between leaves a run that has ended, and none that lacks a document.
-        """
-        remove_file(f"{self.location}/{DONE}.json")
-        remove_scratch(self.location)
-
-    def _damaged(self, name: str, error: Exception) -> InputError:
-        return InputError(
-            f"{self.location}/{name}.json is damaged: {brief(error)}; run the day again from the step ingest"
-        )
-
-    @contextmanager
-    def _reading(self, name: str) -> Iterator[None]:
-        """A handover that lacks something, or holds something else, is told with its file."""
-        try:
-            yield
-        except CepError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise self._damaged(name, error) from error
-
-    def hand_on(self, work: DayWork, step: Step) -> None:
-        """Write what a step has made, and that it is done."""
-        for name in step.gives:
-            to_json, _ = _DOCUMENTS[name]
-            self.write(name, to_json(work))
-        self.tell(work, step.name)
-
-    def tell(self, work: DayWork, last: str = "", *, failed: bool = False) -> None:
-        """Write how far the run has come: the last step that is done, or that the run has failed for good."""
-        steps = [[one.name, one.seconds, dict(one.counts)] for one in work.steps]
-        told = {"started": work.started.isoformat(), "steps": steps, "last": last, "failed": failed}
-        self.write(DONE, {**told, "lease_wait_s": work.lease_wait_s})
-
-    def take_over(self, work: DayWork, step: Step) -> None:
-        """Read what the steps before have made into the work of a step."""
-        before = self.read(DONE, {"started": work.started.isoformat(), "steps": []})
-        with self._reading(DONE):
-            work.started = datetime.fromisoformat(before["started"])
-            work.lease_wait_s += before.get("lease_wait_s", 0.0)
-            work.steps += [RunStep(*one) for one in before["steps"]]
-        # The record of the run, which the last step writes, is of all that was made.
-        made = {name for earlier in STEPS[:-1] for name in earlier.gives}
-        for name in made if step is STEPS[-1] else step.takes:
-            _, take = _DOCUMENTS[name]
-            content = self.read(name)
-            with self._reading(name):
-                take(work, content)
-
-    def take_over_before(self, work: DayWork, day: date, *, statistics: bool) -> None:
-        """Read the draft of an earlier day that is on its way, unless another run has published the day since."""
-        content = self.read("drafted", {})
-        published = next((record for record in work.tables.days() if record.day == day), None)
-        with self._reading("drafted"):
-            if content and (published is None or published.published_at.timestamp() < content["made_at"]):
-                _take_drafted(work, content)
-                for row in self.read("statistics", []) if statistics else ():
-                    _take_statistics(work, [row])
 
 
 def _take_staged(work: DayWork, content: Mapping[str, Any]) -> None:
@@ -249,8 +304,7 @@ def _take_detected(work: DayWork, content: Sequence[dict[str, Any]]) -> None:
 def _drafted(work: DayWork) -> dict[str, Any] | None:
     if work.drafted is None:
         return None
-    events, quarantine = work.drafted.events.to_json(), work.drafted.quarantine.to_json()
-    return {"events": events, "quarantine": quarantine, "made_at": work.tables.warehouse.clock()}
+    return {"events": work.drafted.events.to_json(), "quarantine": work.drafted.quarantine.to_json()}
 
 
 def _take_drafted(work: DayWork, content: Mapping[str, Any] | None) -> None:
@@ -281,19 +335,18 @@ _DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any]
 
 
 @contextmanager
-def _work(task: DayTask, step: Step, session: Callable[[], SparkSession] | None) -> Iterator[tuple[DayWork, _Handover]]:
-    """Hold the lease of the day for a step; a failure is recorded with the run."""
-    configuration = Configuration.load(task.config)
-    stream = configuration.stream(task.stream)
+def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tuple[DayWork, str]]:
+    """Hold the lease of the day for a step; a failure is recorded with the run. Gives the work and its scratch."""
+    configuration, stream, tables = task.open()
     pattern_sets = stream.chosen_sets(task.pattern_set)
     check_runnable(pattern_sets)
-    warehouse = configuration.open_warehouse()
-    tables = warehouse.stream(stream.schema)
-    handover = _Handover(_scratch_of(task, warehouse))
+    scratch = _scratch_of(task, tables)
+    # The pattern sets of a day are detected side by side, each under a lease of its own.
+    part = task.pattern_set or "" if step.name == "detect" else ""
     begin = time.perf_counter()
     with (
         kept_log(stream.log_folder, task.stream, task.run_id),
-        tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S) as lease,
+        tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S, part=part) as lease,
     ):
         work = DayWork(
             stream,
@@ -305,96 +358,45 @@ def _work(task: DayTask, step: Step, session: Callable[[], SparkSession] | None)
             pattern_sets,
             task.end_of_stream,
             observer=_TaskObserver(),
-            scratch=handover.events,
+            scratch=f"{scratch}/events",
             lease_wait_s=waited if (waited := time.perf_counter() - begin) >= _WAITED_S else 0.0,
+            keeps_unchanged=task.detection_only,
         )
-        if session is not None:
-            work.session = cache(session)
+        if spark is not None:
+            work.session = lambda: spark
         try:
-            if step is STEPS[0]:
-                handover.tell(work)
-                record_run(work, "running")
-            else:
-                handover.take_over(work, step)
-            yield work, handover
+            yield work, scratch
         except BaseException as error:
             record_failure(work, error)
-            if isinstance(error, CepError) and error.exit_code in NOT_RETRIED:
-                handover.tell(work, failed=True)
             raise
 
 
-# -- several days on their way -----------------------------------------------------------------------------------------
+def stale_days(task: AdaptationTask, tried: Sequence[Sequence[str]] = ()) -> list[dict[str, Any]]:
+    """The stale days of a stream, the earliest first, each with what a run that redoes it needs to know.
 
+    Parameters
+    ----------
+    tried
+        What was stale before and has been redone since, as [day, reason]: what a run did not mend is not tried again.
 
-def _wait_for_days_before(work: DayWork, step: Step) -> None:
-    """Wait until the days before have come as far as the step needs, and take over what they have handed on.
-
-    A note says for which day it waits.
+    Returns
+    -------
+    list of dict
+        With `day`, `detection_only`: the events of the day stay as they are, and `reasons`.
     """
-    if not step.follows:
-        return
-    noted: set[date] = set()
-    while (day := _day_before(work, step)) is not None:
-        if day not in noted:
-            noted.add(day)
-            logger.info(
-                "%s: waiting for the step %s of %s, which carries over to this day", work.day, step.follows, day
-            )
-        time.sleep(_POLL_S)
-    if step.follows == STEPS[-1].name:
-        return  # matches are of published events, and of the day's own, which are published with them
-    before = {one.day: one for one in _days_on_their_way(work) if not one.failed}  # the newest of each day
-    for day, one in before.items():
-        one.handover.take_over_before(work, day, statistics=day == max(before))
-
-
-@dataclass(frozen=True)
-class _DayOnItsWay:
-    """An earlier day of which a run has done some steps, and has not published it yet."""
-
-    day: date
-    handover: _Handover
-    last: int
-    failed: bool
-    told_at: datetime
-
-
-def _days_on_their_way(work: DayWork) -> list[_DayOnItsWay]:
-    """The earlier days that are on their way, and when their runs have last told of them, the newest last."""
-    order = [one.name for one in STEPS]
-    scratch = work.tables.warehouse.scratch
-    filesystem, path = open_filesystem(scratch)
-    found = []
-    for folder in filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True)):
-        named = re.match(rf"{re.escape(work.stream.name)}-(\d{{4}}-\d\d-\d\d)-", folder.base_name)
-        if named is None or (day := date.fromisoformat(named[1])) >= work.day:
-            continue
-        handover = _Handover(f"{scratch}/{folder.base_name}")
-        info = filesystem.get_file_info(f"{folder.path}/{DONE}.json")
-        if info.type != pafs.FileType.File:  # it has just been tidied up
-            continue
-        told = handover.read(DONE, {"failed": True})
-        last = order.index(told["last"]) if told.get("last") in order else -1
-        found.append(_DayOnItsWay(day, handover, last, bool(told.get("failed")), info.mtime))
-    return sorted(found, key=lambda one: (one.day, one.told_at))
-
-
-def _day_before(work: DayWork, step: Step) -> date | None:
-    """The first earlier day on its way that has not come as far as the step needs."""
-    needed = [one.name for one in STEPS].index(step.follows)
-    for one in _days_on_their_way(work):
-        if one.failed or one.last >= needed:
-            continue
-        idle_s = (datetime.now(UTC) - one.told_at).total_seconds()
-        if idle_s < LIVES_S or _is_worked_on(work, one.day):
-            return one.day
-    return None
-
-
-def _is_worked_on(work: DayWork, day: date) -> bool:
-    leases = [lease for lease in work.tables.warehouse.leases() if lease.stream == work.stream.name]
-    return any(lease.unit == day_unit(day) and not lease.expired for lease in leases)
+    stream, tables, _ = task.open()
+    found: dict[date, list[Any]] = {}
+    for one in find_stale_days(stream, tables):
+        if not any([str(one.day), reason] in [list(before) for before in tried] for reason in one.reasons):
+            found.setdefault(one.day, []).append(one)
+    return [
+        {
+            "day": day.isoformat(),
+            "detection_only": all(one.step == "detect" for one in items),
+            "reasons": [reason for one in items for reason in one.reasons],
+        }
+        for day, items in sorted(found.items())
+    ]
 
 
 # -- checking and replanning: tasks are given texts, and hand on JSON values -------------------------------------------
@@ -516,64 +518,3 @@ def _refuse_damages(damages: Sequence[object], location: str) -> None:
         raise DataError(
             f"{len(damages)} damage(s) in {location}; the first is {damages[0]}. The log of the task names all of them"
         )
-
-
-# -- jobs of the resident application ----------------------------------------------------------------------------------
-
-
-_STEP_JOB, _STALE_JOB = f"{__name__}:step_job", f"{__name__}:stale_job"
-
-
-def step_job(session: Callable[[str], SparkSession], step: str, task: dict[str, Any]) -> bool:
-    """Do one step of a day; the task is given by its JSON values."""
-    known = {**task, "config": Path(task["config"]), "day": date.fromisoformat(task["day"])}
-    # A process has one session, however many steps it does.
-    return run_task(step, DayTask(**known), cache(lambda: session(task["stream"])))
-
-
-def stale_job(session: Callable[[str], SparkSession], config: str, stream: str, run_id: str) -> list[str]:
-    """Redo the stale days of a stream; returns them."""
-    from cep_pipeline.pipeline.run import PipelineRun
-
-    configuration = Configuration.load(Path(config))
-    chosen = configuration.stream(stream)
-    tables = configuration.open_warehouse().stream(chosen.schema)
-    run = PipelineRun(
-        chosen,
-        tables,
-        configuration.settings.spark,
-        chosen.pattern_sets,
-        cache(lambda: session(stream)),
-        _TaskObserver(),
-        run_id=run_id,
-    )
-    return [day.day.isoformat() for day in run.run_stale().days]
-
-
-def run_step(step: str, task: DayTask, master: str | None = None) -> bool:
-    """Do one step of a day in the resident application, as `run_task` does in this process.
-
-    The application is started, on `master` or the configured one, where a step needs Spark. A day without files needs
-    none, so it is looked at here.
-    """
-    configuration = Configuration.load(task.config)
-    application = Application.of(configuration, master)
-    chosen = step_of(step)
-    start = chosen.needs_spark and (chosen is not STEPS[0] or has_files(configuration.stream(task.stream), task.day))
-    arguments = {"step": step, "task": {**vars(task), "config": str(task.config), "day": task.day.isoformat()}}
-    try:
-        return bool(application.call(_STEP_JOB, arguments, start=start))
-    except NoKeeperError:
-        if chosen is STEPS[0] or not _has_ended(task, chosen):
-            return run_task(step, task)
-    return bool(application.call(_STEP_JOB, arguments))
-
-
-def redo_stale(config: Path, stream: str, run_id: str, master: str | None = None) -> list[str]:
-    """Redo the stale days of a stream in the resident application; returns the days that were redone."""
-    configuration = Configuration.load(config)
-    chosen = configuration.stream(stream)
-    if not find_stale_days(chosen, configuration.open_warehouse().stream(chosen.schema)):
-        return []
-    application = Application.of(configuration, master)
-    return list(application.call(_STALE_JOB, {"config": str(config), "stream": stream, "run_id": run_id}))

@@ -23,9 +23,8 @@ def prefer_installed() -> None:
 def load() -> None:
     """Load what tasks use."""
     import cep_pipeline.detection.detect
-    import cep_pipeline.events.merge
     import cep_pipeline.spark.detection
-    import cep_pipeline.spark.ingestion
+    import cep_pipeline.spark.reading
     import cep_pipeline.spark.statistics  # noqa: F401
 
 

@@ -80,27 +80,13 @@ def spark_session(
     if master is not None and not _MASTER.fullmatch(master):
         raise InputError(f"Spark master {master!r} is not known; use local[N], spark://HOST:PORT, k8s://URL or yarn")
     submitted = master is None and _is_submitted()
-    if not _is_submitted():
-        # Under spark-submit the JVM runs already.
-        os.environ.update(java_environment())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    given = dict(properties or {})
+    settings = {**SETTINGS, **DAEMON, **given} if submitted else classic_settings(master or "local[*]", given)
     from pyspark.sql import SparkSession
 
-    settings = {"spark.ui.showConsoleProgress": "false", **SETTINGS, **DAEMON}
-    if not submitted and _LOCAL_MASTER.match(master or "local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-        settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
-    if not submitted and _WITHIN_THIS_MACHINE.match(master or "local") and (java := os.environ.get("CEP_JAVA")):
-        settings[_DRIVER_OPTIONS] = quick_start(java)
-    settings |= dict(properties or {})
-    if not submitted:  # what spark-submit was given stands
-        settings[_DRIVER_OPTIONS] = (
-            f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {settings.get(_DRIVER_OPTIONS, '')}"
-        )
     builder = SparkSession.builder.appName(app_name).config(map=settings)
     if not submitted:
-        builder = builder.master(_with_second_try(master or "local[*]"))
+        builder = builder.master(settings["spark.master"])
     try:
         with interruptions_held():
             session = builder.getOrCreate()
@@ -115,8 +101,58 @@ def spark_session(
     return session
 
 
+def classic_settings(master: str, properties: Mapping[str, str] = {}) -> dict[str, str]:
+    """Return the properties of a classic session that this process is to make, and set what its JVM takes from here.
+
+    That is the Java (JAVA_HOME), and the Python of workers on this machine.
+
+    Parameters
+    ----------
+    master
+        As the user names it. A local one is returned as one that tries a task again.
+    properties
+        Further ones, over those that are set here.
+    """
+    if not _is_submitted():
+        # Under spark-submit the JVM runs already.
+        os.environ.update(java_environment())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    settings = {"spark.master": _with_second_try(master), "spark.ui.showConsoleProgress": "false", **SETTINGS, **DAEMON}
+    if _LOCAL_MASTER.match(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if _WITHIN_THIS_MACHINE.match(master) and (java := os.environ.get("CEP_JAVA")):
+        settings[_DRIVER_OPTIONS] = quick_start(java)
+    settings |= properties
+    settings[_DRIVER_OPTIONS] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {settings.get(_DRIVER_OPTIONS, '')}"
+    return settings
+
+
 def _connect_session(remote: str, app_name: str, properties: Mapping[str, str]) -> SparkSession:
     """Open a session of a Connect server, which is looked for first: PySpark would try for ten minutes."""
+    place = require_server(remote)
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    # What builds columns asks this variable which kind of session there is.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    with explain_failures(f"opening a session of {place}"):
+        session = ConnectSession.builder.remote(remote).appName(app_name).create()
+        prepare_session(session, remote, properties)
+    logger.info("Spark %s at %s on %s", session.version, place, session.conf.get("spark.master"))
+    return session
+
+
+def require_server(remote: str) -> str:
+    """Look for a Spark Connect server, for which PySpark would try ten minutes; returns its host and port.
+
+    Raises
+    ------
+    InputError
+        This is no address of a server.
+    CepError
+        Nobody answers there.
+    """
     place = urlsplit(remote)
     if place.scheme != "sc" or not place.hostname:
         raise InputError(f"{remote!r} is no address of a Spark Connect server; use sc://HOST:PORT")
@@ -128,22 +164,33 @@ def _connect_session(remote: str, app_name: str, properties: Mapping[str, str]) 
             f"no Spark Connect server answers at {place.hostname}:{port} ({error.strerror or error}); start it, or "
             "correct the address (spark: remote: in pipeline.yaml, or Airflow's connection spark_default)"
         ) from error
-    from pyspark.sql.connect.client.retries import DefaultPolicy
-    from pyspark.sql.connect.session import SparkSession as ConnectSession
+    return f"{place.hostname}:{port}"
 
-    # What builds columns asks this variable which kind of session there is.
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    with explain_failures(f"opening a session of {place.hostname}:{port}"):
-        session = ConnectSession.builder.remote(remote).appName(app_name).create()
-        session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_WAIT_MS)])
-        for name, value in {**SETTINGS, **properties}.items():
-            if session.conf.isModifiable(name):
-                session.conf.set(name, value)
-        near = place.hostname in ("localhost", _LOOPBACK)
-        local = near and _WITHIN_THIS_MACHINE.match(session.conf.get("spark.master"))
-        session.conf.set(_HERE, "true" if local else "false")
-    logger.info("Spark %s at %s on %s", session.version, remote.partition(";")[0], session.conf.get("spark.master"))
-    return session
+
+def prepare_session(session: SparkSession, remote: str | None, properties: Mapping[str, str] = {}) -> None:
+    """Give a session of a Connect server, which may be shared, what all of ours have; a classic one has it."""
+    if not is_connect(session) or remote is None:
+        return
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_WAIT_MS)])
+    near = urlsplit(remote).hostname in ("localhost", _LOOPBACK)
+    local = near and _WITHIN_THIS_MACHINE.match(session.conf.get("spark.master") or "")
+    for name, value in {**SETTINGS, **properties, _HERE: "true" if local else "false"}.items():
+        if session.conf.isModifiable(name) or name == _HERE:
+            session.conf.set(name, value)
+
+
+def spark_page(session: SparkSession) -> str:
+    """Return the address of Spark's page of a session, "" where none is known.
+
+    The property `spark.cep.ui` names the pages of a running Connect server, `spark.cep.history` a history server.
+    """
+    application = session.conf.get("spark.app.id")
+    if is_connect(session) and (ui := session.conf.get("spark.cep.ui", "")):
+        return f"{ui.rstrip('/')}/connect/session/?id={session.session_id}"
+    history = session.conf.get("spark.cep.history", "")
+    return f"{history.rstrip('/')}/history/{application}/jobs/" if history else ""
 
 
 _CONNECT_PORT = 15002

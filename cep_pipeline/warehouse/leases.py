@@ -40,9 +40,9 @@ CLOCKS_DIFFER_S = 5.0
 """Clocks that differ by more than this are told of."""
 
 
-def day_unit(day: date) -> str:
-    """Return the unit of a lease on everything published of a day."""
-    return f"day:{day.isoformat()}"
+def day_unit(day: date, part: str = "") -> str:
+    """Return the unit of a lease on everything published of a day, or on a part of what is made of it."""
+    return f"day:{day.isoformat()}" + (f":{part}" if part else "")
 
 
 def plan_unit(pattern_set: str) -> str:

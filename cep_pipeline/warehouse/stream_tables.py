@@ -60,12 +60,13 @@ VERSIONS_COMPARED = 8
 class StreamTables(StreamReader):
     """The tables of one stream; made by `Warehouse.stream` and `Warehouse.open_stream`."""
 
-    def day_lease(self, day: date, *, run_id: str, wait_s: float = 0.0) -> Lease:
+    def day_lease(self, day: date, *, run_id: str, wait_s: float = 0.0, part: str = "") -> Lease:
         """Take the lease of a day, which publishing anything of the day needs: `with tables.day_lease(day, run_id=…)`.
 
-        A dead run that it is taken over from is recorded as abandoned; where another one holds it, that is a BusyError.
+        With a `part` it is one of several that are held side by side, and by which nothing can be published. A dead run
+        that it is taken over from is recorded as abandoned; where another one holds it, that is a BusyError.
         """
-        lease = self.warehouse.lease(self.name, day_unit(day), run_id=run_id, wait_s=wait_s)
+        lease = self.warehouse.lease(self.name, day_unit(day, part), run_id=run_id, wait_s=wait_s)
         try:
             if (dead := lease.taken_from) is not None and dead.run_id != run_id:
                 for record in self._recorded_runs():

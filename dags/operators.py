@@ -1,0 +1,362 @@
+"""The operators of a day's steps. Nothing else in the DAGs knows how Spark is reached.
+
+`CepSparkOperator` is the provider's PySparkOperator on the connection `spark_default`. One of type `spark_connect`
+names a Spark Connect server, one of type `spark` a master for which each task starts Spark itself. Without the
+connection `spark: remote:` or `spark: master:` of pipeline.yaml counts. All tasks of a stream share one session of a
+Connect server, so that its Python workers stay warm.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.standard.triggers.external_task import WorkflowTrigger
+from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
+from cep_signals import LineageMixin, tell_of_day
+from cep_tasks import (
+    PROJECT,
+    business_day,
+    configuration_path,
+    events_asset,
+    failures_explained,
+    matches_asset,
+    plan_asset,
+)
+
+logger = logging.getLogger(__name__)
+
+SPARK_CONNECTION = "spark_default"
+POOL = "cep_spark"
+"""The pool of the tasks that work on Spark: its slots are how many Spark jobs run at a time."""
+_OVER = ("success", "failed", "skipped", "upstream_failed", "removed")
+HANDED = "handed"
+"""Key of what the step `plan` hands on."""
+_LOOKS_S = 1.0
+"""A task that waits for the day before is deferred, and its trigger looks so often."""
+
+
+class SparkPageLink(BaseOperatorLink):
+    """The link from a task to its page of Spark: its history server's, or that of the running application."""
+
+    name = "Spark"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """The address that the task has found; Airflow asks for it when the task has ended."""
+        return str(getattr(operator, "spark_page", ""))
+
+
+class _Step(LineageMixin):
+    """What the operators of all steps have in common: the day, what is handed on, and waiting for the day before."""
+
+    step: str
+    stream: str
+    timezone: str
+    handed: Any
+    pattern_set: Mapping[str, Any] | None
+
+    def task(self, context: Mapping[str, Any]) -> Any:
+        """The task of the pipeline that the run asks for."""
+        from cep_pipeline.pipeline.tasks import DayTask
+
+        asked = context["params"]
+        return DayTask(
+            configuration_path(),
+            self.stream,
+            business_day(context, self.timezone),
+            context["run_id"],
+            self.pattern_set["pattern_set"] if self.pattern_set else asked.get("pattern_set"),
+            bool(asked.get("end_of_stream")),
+            bool(asked.get("detection_only")),
+        )
+
+    def before(self, task: Any, context: Mapping[str, Any]) -> dict[Any, list[Any]]:
+        """What earlier days on their way have handed on; defers the task until they have come as far as it needs."""
+        from cep_pipeline.pipeline.day import PUBLISH, STEPS, step_of
+        from cep_pipeline.pipeline.tasks import days_on_their_way
+
+        follows, instance = step_of(self.step).follows, context["ti"]
+        found: dict[Any, list[Any]] = {}
+        for day, run_id in days_on_their_way(task).items() if follows else ():
+            alive = {"dag_id": instance.dag_id, "run_ids": [run_id], "states": ["queued", "running"]}
+            if not instance.get_dr_count(**alive):
+                continue  # a run that has ended without publishing its day is left behind
+            states = instance.get_task_states(dag_id=instance.dag_id, task_ids=[follows], run_ids=[run_id])
+            state = states.get(run_id, {}).get(follows)
+            if state not in _OVER:
+                logger.info("%s: waiting for the step %s of %s, which carries over to this day", task.day, follows, day)
+                trigger = WorkflowTrigger(
+                    external_dag_id=instance.dag_id,
+                    run_ids=[run_id],
+                    external_task_ids=[follows],
+                    allowed_states=["success"],
+                    failed_states=list(_OVER[1:]),
+                    poke_interval=_LOOKS_S,
+                )
+                self.defer(trigger=trigger, method_name="resume", timeout=self.execution_timeout)  # type: ignore[attr-defined]
+            if state == "success" and follows != PUBLISH.name:
+                steps = [step.name for step in STEPS if "drafted" in step.gives or "statistics" in step.gives]
+                pulled = instance.xcom_pull(task_ids=steps, run_id=run_id)
+                found[day] = [one for one in pulled if one is not None]
+        return found
+
+    def resume(self, context: Mapping[str, Any], event: Any = None) -> Any:
+        """Go on where a day before has come far enough, or has failed."""
+        return self.execute(context)  # type: ignore[attr-defined]
+
+    def do(self, context: Mapping[str, Any], before: Mapping[Any, list[Any]], spark: Any = None) -> Any:
+        """Do the step, and tell of it."""
+        from cep_pipeline.pipeline.tasks import run_step
+
+        task = self.task(context)
+        with failures_explained():
+            done = run_step(self.step, task, _all_of(self.handed), before=before, spark=spark)
+        return self.told(task, done, context)
+
+    def told(self, task: Any, done: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
+        """Tell of a step that is done, and return what Airflow is to keep of it."""
+        self.tell(task, done, context)
+        if self.step != "plan":
+            return done
+        # Detection is mapped over what this step returns: one entry a pattern set.
+        context["ti"].xcom_push(HANDED, done)
+        plans = done["counts"].get("plans", {})
+        return [{"pattern_set": name, "plan_version": plans.get(name)} for name in done["pattern_sets"]]
+
+    def tell(self, task: Any, done: Mapping[str, Any], context: Mapping[str, Any]) -> None:
+        """Log what the step has done, and give the counts to the assets that it updates."""
+        for name, number in done.get("counts", {}).items():
+            for line in _lines(name, number):
+                logger.info("%s", line)
+        if self.step == "plan":
+            context["outlet_events"][plan_asset(self.stream)].extra = {
+                "day": str(task.day),
+                "plans": done["counts"].get("plans", {}),
+            }
+        if self.step == "publish":
+            counts = done.get("counts", {})
+            told = {events_asset(self.stream): ("events", "rejected"), matches_asset(self.stream): ("matches",)}
+            for asset, names in told.items():
+                extra = {name: counts[name] for name in names if name in counts}
+                context["outlet_events"][asset].extra = {"day": str(task.day), **extra}
+        if done["done"]:
+            tell_of_day(configuration_path(), self.stream, task.day, context)
+        if done["done"] and self.step != "publish":
+            raise AirflowSkipException(f"{task.day} has no file, and the stream schema says on_missing: skip")
+
+
+def _all_of(handed: Any) -> list[Any]:
+    """The results that steps before have handed on; those of a mapped task come as a sequence."""
+    found: list[Any] = []
+    for one in handed or ():
+        if isinstance(one, Mapping):
+            found.append(one)
+        elif one is not None:
+            found += [one[at] for at in range(len(one))]
+    return found
+
+
+def _lines(name: str, number: Any) -> Iterable[str]:
+    """The lines of a log that tell a count, or the counts of patterns."""
+    if not isinstance(number, Mapping):
+        return [f"{name}: {number:,}" if isinstance(number, int) else f"{name}: {number}"]
+    return [f"{name} of {'.'.join(key)}: {value:,}" for key, value in _leaves(number)]
+
+
+def _leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], int]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*above, name))
+        else:
+            yield (*above, name), value
+
+
+class CepOperator(_Step, BaseOperator):
+    """A step of a day that needs no Spark: validation, planning, publishing."""
+
+    template_fields: Sequence[str] = ("handed", "pattern_set")
+    ui_color = "#e8f1e4"
+
+    def __init__(
+        self, *, step: str, stream: str, timezone: str, handed: Any = (), pattern_set: Any = None, **kwargs: Any
+    ) -> None:
+        self.step, self.stream, self.timezone = step, stream, timezone
+        self.handed, self.pattern_set = handed, pattern_set
+        super().__init__(task_id=kwargs.pop("task_id", step), **kwargs)
+
+    def execute(self, context: Any) -> Any:
+        """Do the step when the day before has come far enough."""
+        with failures_explained():
+            before = self.before(self.task(context), context)
+        return self.do(context, before)
+
+
+class CepSparkOperator(_Step, PySparkOperator):
+    """A step of a day that works on Spark."""
+
+    template_fields: Sequence[str] = ("handed", "pattern_set", *PySparkOperator.template_fields)
+    operator_extra_links = (SparkPageLink(),)
+    ui_color = "#fbe3d0"
+
+    def __init__(
+        self, *, step: str, stream: str, timezone: str, handed: Any = (), pattern_set: Any = None, **kwargs: Any
+    ) -> None:
+        self.step, self.stream, self.timezone = step, stream, timezone
+        self.handed, self.pattern_set = handed, pattern_set
+        self._spark: Any = None
+        self._run_id = ""
+        self.spark_page = ""
+        kwargs.setdefault("pool", POOL)
+        kwargs.setdefault("show_return_value_in_logs", False)
+        super().__init__(
+            task_id=kwargs.pop("task_id", step), python_callable=_with_spark, conn_id=SPARK_CONNECTION, **kwargs
+        )
+
+    def execute(self, context: Any) -> Any:
+        """Find out what can be known without Spark, find Spark, and do the step on it."""
+        from cep_pipeline.pipeline.tasks import look_ahead
+
+        with failures_explained():
+            task = self.task(context)
+            before = self.before(task, context)
+            if not look_ahead(self.step, task):
+                return self.do(context, before)
+            self._find_spark()
+        self._run_id = context["run_id"]
+        self.op_kwargs = {"operator": self, "context": context, "before": before}
+        return super().execute(context)
+
+    def _find_spark(self) -> None:
+        """Set the properties by which the provider opens the session."""
+        from cep_pipeline.pipeline.configuration import Configuration
+        from cep_pipeline.spark.session import classic_settings, require_server
+
+        settings = Configuration.load(configuration_path()).settings.spark
+        try:
+            connection = BaseHook.get_connection(SPARK_CONNECTION)
+        except AirflowNotFoundException:
+            self.conn_id = None
+            remote, master = settings.remote, settings.master
+        else:
+            connects = connection.conn_type == SparkConnectHook.conn_type
+            remote = SparkConnectHook(SPARK_CONNECTION).get_connection_url() if connects else None
+            master = f"{connection.host}:{connection.port}" if connection.port else connection.host or settings.master
+        if remote:
+            require_server(remote)
+            session = uuid.uuid5(uuid.NAMESPACE_URL, f"cep/{self.stream}")
+            self.config_kwargs = {**settings.properties, "spark.remote": _with_session(remote, session)}
+        else:
+            self.config_kwargs = classic_settings(master, settings.properties)
+
+    def execute_callable(self) -> Any:
+        """Do the step on the session of the stream; on a new one where the server has closed that."""
+        try:
+            return super().execute_callable()
+        except Exception as error:
+            if self._spark is not None or "INVALID_HANDLE.SESSION" not in str(error):
+                raise
+            logger.info("the session of the stream has been closed on the server; this task opens another one")
+            self.config_kwargs["spark.remote"] = _with_session(self.config_kwargs["spark.remote"], uuid.uuid4())
+            return super().execute_callable()
+
+    def on_kill(self) -> None:
+        """Interrupt what the task does on a Connect server; a classic session ends with its task."""
+        from cep_pipeline.spark.session import is_connect
+
+        if self._spark is not None and is_connect(self._spark):
+            self._spark.interruptTag(self._tag())
+
+    def _tag(self) -> str:
+        return re.sub(r"\W+", "_", f"{self.dag_id}.{self.task_id}.{self._run_id}")
+
+    def work_on(self, spark: Any, context: Any, before: Any) -> Any:
+        """Do the step on a session."""
+        from cep_pipeline.spark.session import is_connect, prepare_session, spark_page
+        from cep_pipeline.spark.tasks import described
+
+        prepare_session(spark, self.config_kwargs.get("spark.remote"))
+        self._spark = spark
+        if is_connect(spark):
+            spark.release_session_on_close = False  # the workers of the session stay warm for the next task
+            spark.addTag(self._tag())
+        self.spark_page = spark_page(spark)
+        logger.info("%s: %s", described(spark), self.spark_page or "it has no page")
+        context["ti"].xcom_push(SparkPageLink().xcom_key, self.spark_page)
+        return self.do(context, before, spark)
+
+
+class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
+    """A step of a day that is a program of `spark_jobs`, run by spark-submit: for YARN and Kubernetes in cluster mode.
+
+    What is handed on goes through documents in the scratch of the warehouse, which all machines reach.
+    """
+
+    template_fields: Sequence[str] = ("handed", "pattern_set", *SparkSubmitOperator.template_fields)
+    ui_color = CepSparkOperator.ui_color
+
+    def __init__(
+        self, *, step: str, stream: str, timezone: str, handed: Any = (), pattern_set: Any = None, **kwargs: Any
+    ) -> None:
+        self.step, self.stream, self.timezone = step, stream, timezone
+        self.handed, self.pattern_set = handed, pattern_set
+        kwargs.pop("show_return_value_in_logs", None)
+        kwargs.setdefault("pool", POOL)
+        super().__init__(
+            task_id=kwargs.pop("task_id", step),
+            application=str(PROJECT / "spark_jobs" / f"{step}.py"),
+            conn_id=SPARK_CONNECTION,
+            name=f"cep_{stream}_{step}",
+            **kwargs,
+        )
+
+    def execute(self, context: Any) -> Any:
+        """Submit the program, and take what it has written."""
+        from cep_pipeline.pipeline.program import read_document, submitted_error, write_document
+        from cep_pipeline.pipeline.tasks import documents_of, look_ahead
+
+        with failures_explained():
+            task = self.task(context)
+            before = self.before(task, context)
+            if not look_ahead(self.step, task):
+                return self.do(context, before)
+            given, result = documents_of(task, self.step)
+            days = {day.isoformat(): results for day, results in before.items()}
+            write_document(given, {"handed": _all_of(self.handed), "before": days})
+        self.application_args = _arguments(task, given, result)
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            with failures_explained():
+                raise submitted_error(result) or error from None
+        with failures_explained():
+            done = read_document(result)
+        return self.told(task, done, context)
+
+
+def _arguments(task: Any, given: str, result: str) -> list[str]:
+    """The arguments of a program of `spark_jobs`."""
+    named = {"--config": task.config, "--stream": task.stream, "--day": task.day, "--run-id": task.run_id}
+    named |= {"--given": given, "--result": result}
+    if task.pattern_set:
+        named["--pattern-set"] = task.pattern_set
+    arguments = [part for name, value in named.items() for part in (name, str(value))]
+    return [*arguments, "--end-of-stream"] if task.end_of_stream else arguments
+
+
+def _with_spark(operator: CepSparkOperator, context: Any, before: Any, spark: Any = None) -> Any:
+    """What the provider calls with the session."""
+    return operator.work_on(spark, context, before)
+
+
+def _with_session(remote: str, session: uuid.UUID) -> str:
+    """The address of a Connect server with the id of a session, which others may share."""
+    address = re.sub(r";session_id=[^;]*", "", remote)
+    place, _, parameters = address.removeprefix("sc://").partition("/")
+    return f"sc://{place}/{parameters};session_id={session}"
