@@ -266,9 +266,7 @@ class _Events:
         if unknown:
             raise InputError(f"order_by names {listed(unknown)}, and the events have {listed(events.columns)}")
         if numbered and order_by:
-            raise InputError(
-                "the events have a column 'seq', which orders them: drop it, or leave out order_by"
-            )
+            raise InputError("the events have a column 'seq', which orders them: drop it, or leave out order_by")
         _checked_columns(events.schema, whole)
         wanted = [name for name in columns_needed(whole) if name not in ("timestamp", "seq")]
         time = F.col("timestamp")
