@@ -357,3 +357,9 @@ def _validate(raw: RawFiles, state: ReadDay, figures: Figures, earlier_row_count
     validation = validate(figures, schema, state.day, earlier_row_counts=earlier_row_counts)
     validation.require(schema.name)
     state.know(validation=validation.document, warnings=validation.warnings)
+
+
+if __name__ == "__main__":
+    from spark_jobs import submitted
+
+    submitted("ingest", __doc__)

@@ -338,3 +338,9 @@ def _write_quarantine_of_day(
             writer.write_table(conform(table, QUARANTINE_SCHEMA), row_group_size=ROW_GROUP_ROWS)
             batch = next(batches, None)
     return day, written(path)
+
+
+if __name__ == "__main__":
+    from spark_jobs import submitted
+
+    submitted("preprocess", __doc__)
