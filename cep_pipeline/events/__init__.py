@@ -10,7 +10,7 @@ A raw row goes through these modules, in this order:
 3. `validate`: the day as a whole meets the expectations of the schema, or is refused; it is a `staged_day` then;
 4. derived attributes (`derived`), seq and day are added, and the files of the day are written.
 
-These functions know neither Spark nor the warehouse: `spark_jobs` reads, counts and orders with them. `event_files` does the same in
-memory, for commands that look at files. `schema` and `source` say what a stream is, `stream_document` reads them from
-YAML, and `columns` names the columns of events and rejected rows.
+These functions know neither Spark nor the warehouse: `spark_jobs` reads, counts and orders with them. `event_files`
+does the same in memory, for commands that look at files. `schema` and `source` say what a stream is, `stream_document`
+reads them from YAML, and `columns` names the columns of events and rejected rows.
 """
