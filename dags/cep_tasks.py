@@ -72,6 +72,7 @@ class ConfiguredStream:
     pattern_sets: tuple[str, ...]
     wait_hours: float
     task_timeout_hours: float
+    submits: bool
 
     @property
     def task_arguments(self) -> dict[str, Any]:
@@ -83,8 +84,10 @@ def configured_streams() -> list[ConfiguredStream]:
     """The streams of `pipeline.yaml`, read without what a check of all settings would import."""
     path = configuration_path()
     try:
-        streams = _read(path)["streams"]
-        return [_configured(path.parent, name, settings) for name, settings in streams.items()]
+        document = _read(path)
+        submits = (document.get("spark") or {}).get("airflow") == "submit"
+        streams = document["streams"]
+        return [_configured(path.parent, name, settings, submits) for name, settings in streams.items()]
     except (AttributeError, KeyError, TypeError, ValueError):
         from cep_pipeline.pipeline.configuration import Configuration
 
@@ -98,13 +101,13 @@ def _read(path: Path) -> Any:
     return values_of(path, "document", read_yaml(path, "document"))
 
 
-def _configured(folder: Path, name: str, settings: Mapping[str, Any]) -> ConfiguredStream:
+def _configured(folder: Path, name: str, settings: Mapping[str, Any], submits: bool) -> ConfiguredStream:
     schema = _read(folder / settings["schema"])
     timezone = schema.get("timezone", "UTC")
     ZoneInfo(timezone)
     pattern_sets = settings.get("pattern_sets") or {}
     hours = float(settings.get("wait_hours", 0)), float(settings.get("task_timeout_hours", TASK_TIMEOUT_HOURS))
-    return ConfiguredStream(name, timezone, tuple(pattern_sets), *hours)
+    return ConfiguredStream(name, timezone, tuple(pattern_sets), *hours, submits)
 
 
 def configuration_path() -> Path:

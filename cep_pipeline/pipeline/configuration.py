@@ -489,6 +489,13 @@ class SparkSettings(Document):
         None,
         example="sc://localhost:15002",
     )
+    airflow: Literal["connect", "submit"] = setting(
+        "How Airflow's tasks reach Spark. `connect`: by the session that the connection `spark_default` names, a Spark "
+        "Connect server or a master. `submit`: each is a program of `spark_jobs` that is run by `spark-submit`, as for "
+        "YARN and Kubernetes in cluster mode.",
+        "connect",
+        example="submit",
+    )
     slices_per_core: int = setting(
         "Detection cuts a day into this many slices for each core, and into more where there is more "
         "work, or where a slice would read more than a million events.",

@@ -254,6 +254,22 @@ def days_on_their_way(task: DayTask) -> dict[date, str]:
     return {day: run.run_id for day, run in sorted(latest.items()) if run.status == "running" and day < task.day}
 
 
+def documents_of(task: DayTask, step: str) -> tuple[str, str]:
+    """The addresses by which a submitted program is given what it takes, and by which it hands on: new ones each time.
+
+    They are in the scratch folder of the run and day, which goes with its last step.
+    """
+    _, _, tables = task.open()
+    scratch = _scratch_of(task, tables)
+    make_directory(scratch)
+    name = f"{scratch}/{step}-{uuid.uuid4().hex}"
+    return f"{name}-given.json", f"{name}-result.json"
+
+
+def _scratch_of(task: DayTask, tables: StreamTables) -> str:
+    return f"{tables.warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}"
+
+
 def look_ahead(step: str, task: DayTask) -> bool:
     """Find out what would end a step at once, before Spark is asked; True if the step needs Spark.
 
@@ -324,7 +340,7 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
     configuration, stream, tables = task.open()
     pattern_sets = stream.chosen_sets(task.pattern_set)
     check_runnable(pattern_sets)
-    scratch = f"{tables.warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}"
+    scratch = _scratch_of(task, tables)
     # The pattern sets of a day are detected side by side, each under a lease of its own.
     part = task.pattern_set or "" if step.name == "detect" else ""
     begin = time.perf_counter()

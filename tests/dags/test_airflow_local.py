@@ -91,11 +91,12 @@ def test_it_listens_on_the_loopback_interface(local) -> None:  # type: ignore[no
     assert environment["AIRFLOW__API__BASE_URL"] == "http://127.0.0.1:8123"
 
 
-def test_spark_jobs_go_to_the_master_asked_for(local) -> None:  # type: ignore[no-untyped-def]
+def test_spark_is_a_connect_server_on_the_master_asked_for(local) -> None:  # type: ignore[no-untyped-def]
     connection = json.loads(local.environment()["AIRFLOW_CONN_SPARK_DEFAULT"])
-    assert connection == {
-        "conn_type": "spark",
-        "host": "spark://host",
-        "port": 7077,
-        "extra": {"deploy-mode": "client"},
-    }
+    assert (connection["conn_type"], connection["host"]) == ("spark_connect", "localhost")
+    command = local.spark_command("spark-connect")
+    assert command[1:3] == ["--master", "spark://host:7077"]
+    assert f"spark.connect.grpc.binding.port={connection['port']}" in command
+    assert "spark.connect.grpc.binding.address=127.0.0.1" in command
+    token = local.spark_environment()["SPARK_CONNECT_AUTHENTICATE_TOKEN"]
+    assert connection["password"] == token and not any(token in part for part in command)
