@@ -360,6 +360,6 @@ def _validate(raw: RawFiles, state: ReadDay, figures: Figures, earlier_row_count
 
 
 if __name__ == "__main__":
-    from spark_jobs import submitted
+    from cep_pipeline.pipeline.program import main
 
-    submitted("ingest", __doc__)
+    main("ingest", __doc__)

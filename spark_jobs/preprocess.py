@@ -342,6 +342,6 @@ def _write_quarantine_of_day(
 
 
 if __name__ == "__main__":
-    from spark_jobs import submitted
+    from cep_pipeline.pipeline.program import main
 
-    submitted("preprocess", __doc__)
+    main("preprocess", __doc__)
