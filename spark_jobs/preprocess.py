@@ -299,8 +299,9 @@ def _codes(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
         coded = column.combine_chunks().dictionary_encode()
         codes = np.empty(len(coded.dictionary), np.int64)
         codes[pc.sort_indices(coded.dictionary).to_numpy()] = np.arange(len(codes))
-        return codes[coded.indices.to_numpy()]  # type: ignore[no-any-return]
-    codes = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_numpy()
+        codes = codes[coded.indices.to_numpy()]
+    else:
+        codes = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_numpy()
     return codes
 
 

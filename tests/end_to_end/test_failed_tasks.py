@@ -34,7 +34,7 @@ def failing_after(task: Callable[..., Any], number: int) -> Callable[..., Any]:
     def work_and_fail(*arguments: Any) -> Any:
         result = task(*arguments)
         task_of_job = arguments[-2]
-        if getattr(task_of_job, "number", task_of_job) == number:
+        if (task_of_job[0] if isinstance(task_of_job, tuple) else task_of_job) == number:
             raise OSError("the worker is lost")
         return result
 
