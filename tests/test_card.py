@@ -1,9 +1,10 @@
-"""What the project was ordered to be: its top level, its packages, and who does the work. Each test fails if it breaks."""
+"""What the project was ordered to be: its top level, its packages, and who does the work."""
 
 from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -11,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from cep_pipeline.pipeline.day import STEPS
+from cep_pipeline.spark.session import java_environment
 from tests.pipeline.project import MONDAY, make_project
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -74,10 +75,6 @@ def test_each_spark_step_is_a_program_of_its_own() -> None:
 
 
 def submit(program: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    from cep_pipeline.spark.session import java_environment
-
-    import os
-
     command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
     command += ["--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"]
     command += [str(CHECKOUT / "spark_jobs" / f"{program}.py"), *arguments]
@@ -95,7 +92,6 @@ def submit(program: str, folder: Path, *arguments: str) -> subprocess.CompletedP
 
 def test_the_programs_run_by_spark_submit_one_after_the_other(tmp_path: Path) -> None:
     """Each takes what the ones before have written; the last one has the matches of `cep run`."""
-    import pytest as _
 
     project = make_project(tmp_path, None)  # type: ignore[arg-type]
     given: list[str] = []

@@ -130,7 +130,7 @@ def preprocess(works: Sequence[DayWork]) -> None:
 
 def estimate_statistics(works: Sequence[DayWork]) -> None:
     """Estimate the statistics of the day for all pattern sets; this publishes nothing."""
-    from cep_pipeline.pipeline.statistics import estimate_day
+    from spark_jobs.estimate_statistics import estimate_day
 
     for work in works:
         if work.pattern_sets and not work.skipped:
@@ -176,8 +176,8 @@ def plan(works: Sequence[DayWork]) -> None:
 
 def detect(works: Sequence[DayWork]) -> None:
     """Detect the matches that become final on the day; this publishes nothing."""
-    from cep_pipeline.pipeline.detection import detect_day
     from cep_pipeline.pipeline.plans import current_plan
+    from spark_jobs.detect import detect_day
 
     for work in works:
         if work.skipped:
@@ -203,8 +203,9 @@ def detect_ahead(works: Sequence[DayWork]) -> None:
 
     Only a pattern set that has a plan is detected ahead; `detect` leaves out what is done already.
     """
-    from cep_pipeline.pipeline.detection import detect_days, independent_days
+    from cep_pipeline.pipeline.detection import independent_days
     from cep_pipeline.pipeline.plans import current_plan
+    from spark_jobs.detect import detect_days
 
     if len(works) < 2:
         return

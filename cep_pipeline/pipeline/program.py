@@ -16,6 +16,7 @@ from typing import Any
 
 from cep_pipeline.errors import BusyError, CepError, DataError, InputError, LimitExceeded
 from cep_pipeline.guarded import brief
+from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.run import new_run_id
 from cep_pipeline.pipeline.tasks import DayTask, StepResult, run_step
 from cep_pipeline.signals import end_in_order
@@ -49,7 +50,8 @@ def main(step: str, about: str | None) -> None:
         from cep_pipeline.spark.session import spark_session
 
         handed, before = _given(asked.given)
-        spark = spark_session(app_name=f"cep {step} {asked.stream} {asked.day}")
+        properties = Configuration.load(task.config).settings.spark.properties
+        spark = spark_session(app_name=f"cep {step} {asked.stream} {asked.day}", properties=properties)
         done = run_step(step, task, handed, before=before, spark=spark)
     except CepError as error:
         sys.stderr.write(f"error: {error}\n")

@@ -29,10 +29,12 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime
+from datetime import time as clock
 from itertools import product
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import psutil
 import pyarrow.compute as pc
@@ -269,6 +271,17 @@ def test_the_day_that_unpausing_starts_is_skipped_and_not_red(airflow: Any) -> N
             states = {one["task_id"]: one["state"] for one in tasks["task_instances"]}
             assert states.pop("ingest") == "success"
             assert set(states.values()) == {"skipped"}
+
+
+def test_the_form_of_a_backfill_offers_each_local_day(airflow: Any) -> None:
+    """The form asks for the midnights of the zone that its user has chosen, and shows the runs before they are made."""
+    zone = ZoneInfo("America/New_York")
+    for asked_in in (UTC, zone):
+        first, last = (datetime.combine(day, clock(), asked_in).isoformat() for day in (DAYS[0], DAYS[2]))
+        asked = {"dag_id": DAG, "from_date": first, "to_date": last, "reprocess_behavior": "completed"}
+        found = airflow.post("/backfills/dry_run", asked)["backfills"]
+        starts = [datetime.fromisoformat(one["logical_date"]) for one in found]
+        assert starts == [datetime.combine(day, clock(), zone) for day in DAYS[:3]]
 
 
 def test_the_first_check_passes(tables_of_airflow: StreamTables) -> None:
