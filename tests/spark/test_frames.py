@@ -36,7 +36,7 @@ def test_functions_of_partitions_give_refuse_fail_and_are_interrupted(either: Sp
 
     assert sorted(of_partitions(either, frame, count, "counting")) == [(0, 3), (1, 3), (2, 4)]
     assert of_partitions(either, frame.where("id < 0"), count, "counting nothing") == []
-    with pytest.raises(InputError, match="^one line\nand another$"):
+    with pytest.raises(InputError, match=r"^one line\nand another$"):
         of_partitions(either, frame, refuse, "refusing")
     with pytest.raises(CepError, match=r"^failing: OSError: the worker is lost$"):
         of_partitions(either, frame, fail, "failing")
