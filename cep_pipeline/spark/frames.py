@@ -9,7 +9,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
@@ -24,7 +24,8 @@ from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, day_number
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.spark.session import explain_failures, is_local
-from cep_pipeline.spark.workers import check_worker, installation
+from cep_pipeline.spark.tasks import TaskSteps, task_steps
+from cep_pipeline.spark.workers import Installation, check_worker, installation
 from cep_pipeline.storage import keep_free, kept_free, object_store_properties, open_filesystem, reach_object_stores
 
 if TYPE_CHECKING:
@@ -38,13 +39,15 @@ OfPartition = Callable[[Batches, int, int], Result]
 """A function of the rows of a partition, the number of the partition, and that of the attempt."""
 
 
-def collect(spark: SparkSession, frame: DataFrame, what: str) -> pa.Table:
+def collect(spark: SparkSession, frame: DataFrame, what: str, steps: TaskSteps | None = None) -> pa.Table:
     """Return the rows of a DataFrame; Ctrl-C ends the job.
 
     Parameters
     ----------
     what
         What is being done, for errors: a failure of the job is a CepError.
+    steps
+        Where tasks in Python look whether they are still wanted; None: they do not.
     """
     tag = f"cep-{uuid4().hex}"
 
@@ -58,6 +61,8 @@ def collect(spark: SparkSession, frame: DataFrame, what: str) -> pa.Table:
         try:
             return collecting.result()
         except BaseException:
+            if steps is not None:
+                steps.stop()
             with suppress(Exception):  # the job may have failed because Spark has
                 spark.interruptTag(tag)
             raise
@@ -78,7 +83,18 @@ def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[R
     CepError
         One that the function raised, which is not retried; or that the job failed, and why.
     """
-    driver = None if is_local(spark) else installation()
+    with task_steps(spark, 1, 1) as steps:
+        call = _worker_call(function, what, steps, None if is_local(spark) else installation())
+        outcomes = collect(spark, frame.mapInArrow(call, "result binary, refusal binary"), what, steps).to_pydict()
+    for refusal in filter(None, outcomes["refusal"]):
+        raise pickle.loads(refusal)
+    return [pickle.loads(result) for result in outcomes["result"]]
+
+
+def _worker_call(
+    function: OfPartition[Result], what: str, steps: TaskSteps | None, driver: Installation | None
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """The function of `mapInArrow`: calls the given one with the rows, and makes a row of what it gives."""
     properties, free = object_store_properties(), kept_free()
 
     def call(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -95,7 +111,8 @@ def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[R
         place = (running.partitionId(), running.attemptNumber()) if running is not None else (0, 0)
         result = refusal = None
         try:
-            result = pickle.dumps(function(_with(first, rows), *place), protocol=pickle.HIGHEST_PROTOCOL)
+            with steps.while_wanted() if steps is not None else nullcontext():
+                result = pickle.dumps(function(_with(first, rows), *place), protocol=pickle.HIGHEST_PROTOCOL)
         except CepError as error:  # explained, and the same at every attempt: not for Spark to retry
             refusal = pickle.dumps(error)
         except MemoryError:
@@ -105,10 +122,7 @@ def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[R
         yield pa.record_batch([[result], [refusal]], schema=_OUTCOME)
 
     call.__name__ = re.sub(r"\W+", "_", what)  # the name of the operator on Spark's own page
-    outcomes = collect(spark, frame.mapInArrow(call, "result binary, refusal binary"), what).to_pydict()
-    for refusal in filter(None, outcomes["refusal"]):
-        raise pickle.loads(refusal)
-    return [pickle.loads(result) for result in outcomes["result"]]
+    return call
 
 
 _OUTCOME = pa.schema([("result", pa.binary()), ("refusal", pa.binary())])

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -34,6 +34,17 @@ from tests.spark.ingester import (
     write_day,
 )
 from tests.warehouse.published_days import publish_events, publish_quarantine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def on_either(either: SparkSession, tmp_path: Path) -> Ingester:
+    """Ingests on a classic session, and then on a Connect server; into folders whose names Spark reads as patterns."""
+    (folder := tmp_path / "_a{b}[c] *d").mkdir()
+    return Ingester(either, folder)
+
 
 # -- generated twins of the three layouts ------------------------------------------------------------------------------
 
@@ -107,7 +118,8 @@ def traffic_month(days: range, sensors: int = 3) -> pa.Table:
     )
 
 
-def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(ingest: Ingester) -> None:
+def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(on_either: Ingester) -> None:
+    ingest = on_either
     schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")
     month = traffic_month(range(1, 6))
     again = month.take([0, 0, 15])
@@ -290,6 +302,35 @@ def test_any_cut_into_files_runs_and_ranges_gives_the_same_day(ingest: Ingester,
     assert list(zip(table.column("symbol").to_pylist(), table.column("price").to_pylist(), strict=True)) == [
         entry[2:] for entry in sorted(expected)
     ]
+
+
+def test_values_are_carried_from_range_to_range_as_an_oracle_carries_them(on_either: Ingester) -> None:
+    """Rows in no order, in three files, without prices and with times before 1900; of each type some carried values."""
+    chosen = random.Random(11)
+    day = date(1812, 3, 4)
+    schema = trades(on_either.folder, timezone="UTC", quality=None)
+    stamps = [datetime(1812, 3, 4) + timedelta(seconds=chosen.randrange(80_000)) for _ in range(2500)]
+    rows = [(at, chosen.choice("ABCDE"), chosen.choice([None, chosen.randrange(99) / 4])) for at in stamps]
+    for file in range(3):
+        text = "".join(f"{kind},{at},{'' if price is None else price},1\n" for at, kind, price in rows[file::3])
+        write_day(on_either, day, [text], f"trades{file}.csv.gz")
+    last: dict[str, list[float]] = {"A": [1.0, 2.0, 3.0], "E": [7.0]}
+    carry_in = {"version": 1, "last_values": {"price": last}}
+    result = on_either.day(schema, day, carry_in=carry_in, task_rows=200)
+    assert len(result.events_files) > 10
+    arrived = [row for file in range(3) for row in rows[file::3]]
+    expected = []
+    for at, kind, price in sorted(arrived, key=lambda row: row[0]):
+        before = last.setdefault(kind, [])
+        diff = None if price is None or not before else price - before[-1]
+        last[kind] = [*before, *([] if price is None else [price])]
+        expected.append((at.replace(tzinfo=UTC), kind, price, diff, last[kind][-3:]))
+    events = events_of(result)
+    names = ("timestamp", "symbol", "price", "diff", "past")
+    assert list(zip(*(events[name].to_pylist() for name in names), strict=True)) == expected
+    seqs = events["seq"].to_pylist()
+    assert seqs == list(range(day.toordinal() * 2**40, day.toordinal() * 2**40 + len(rows)))
+    assert result.carry_out["last_values"]["price"] == {kind: values[-3:] for kind, values in sorted(last.items())}
 
 
 def test_days_together_equal_days_one_by_one_over_a_gap(ingest: Ingester) -> None:
