@@ -117,7 +117,7 @@ def run_step(
         recorded = next((run for run in work.tables.runs() if (run.run_id, run.day) == (task.run_id, task.day)), None)
         work.recorded = recorded
         fresh = [one for one in handed if not _is_published(one, recorded)]
-        ended = chosen is PUBLISH and not fresh
+        ended = chosen is STEPS[-1] and not fresh
         if ended:
             logger.info("%s: all that this run has made is published", task.day)
         if chosen is STEPS[0]:
@@ -130,7 +130,7 @@ def run_step(
             if work.staged is None and chosen.option == "ingest" and chosen is not STEPS[0]:
                 raise InputError(f"{task.day}: there are no staged events; run the day again from the step ingest")
             do_step(chosen, [work])
-        done = chosen is PUBLISH or (work.skipped and chosen is not STEPS[0])
+        done = chosen is STEPS[-1] or (work.skipped and chosen is not STEPS[0])
         if done and not ended:
             record_run(work, "succeeded")
         result = _result(work, chosen, scratch, work.steps[taken:], done=done)
@@ -214,7 +214,7 @@ def _take(work: DayWork, step: Step, handed: StepResult) -> None:
         work.steps += [RunStep(*one) for one in handed["steps"]]
         work.told.update(handed["told"])
         for name, document in handed["documents"].items():
-            if step is PUBLISH or name in step.takes:
+            if step is STEPS[-1] or name in step.takes:
                 _DOCUMENTS[name][1](work, _content(document))
 
 

@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.pipeline import tasks
-from cep_pipeline.pipeline.day import STEPS, step_of
-from cep_pipeline.pipeline.tasks import AdaptationTask, DayTask, days_on_their_way, look_ahead, run_step, stale_days
+from cep_pipeline.pipeline.tasks import AdaptationTask, days_on_their_way, look_ahead, stale_days
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, Project, published
+from tests.pipeline.scheduler import Scheduler
 from tests.thoroughness import long_but
 
-NAMES = [step.name for step in STEPS]
-
-
-@dataclass
-class Scheduler:
-    """Runs steps, and hands on what they return as JSON text, as a scheduler's XComs do."""
-
-    project: Project
-    returned: dict[tuple[date, str], str] = field(default_factory=dict)
-
-    def task(self, day: date, **asked: Any) -> DayTask:
-        run_id = f"scheduled__{day}T00:00:00+00:00"
-        return DayTask(self.project.folder / "pipeline.yaml", "ticks", day, run_id, **asked)
-
-    def do(self, day: date, step: str, *, spark: bool = True, **asked: Any) -> dict[str, Any]:
-        """A step of a day, with what the steps before it, and earlier days on their way, have handed on."""
-        task = self.task(day, **asked)
-        earlier = NAMES[: NAMES.index(step)]
-        handed = [json.loads(self.returned[day, one]) for one in earlier if (day, one) in self.returned]
-        before: Mapping[date, list[Any]] = {
-            other: [json.loads(self.returned[other, one]) for one in NAMES if (other, one) in self.returned]
-            for other in (days_on_their_way(task) if step_of(step).follows else ())
-        }
-        needs = spark and step_of(step).needs_spark
-        done = run_step(step, task, handed, before=before, spark=self.project.spark if needs else None)
-        self.returned[day, step] = json.dumps(done)
-        return dict(done)
-
-    def day(self, day: date, first: str = "ingest", *, twice: bool = False, **asked: Any) -> None:
-        """All steps of a day from the first on, each once or, as after a retry, twice."""
-        for step in NAMES[NAMES.index(first) :]:
-            for _ in range(1 + (twice and step != "publish")):
-                done = self.do(day, step, **asked)
-            if done["done"]:
-                return
+NAMES = [step.name for step in tasks.STEPS]
 
 
 @pytest.fixture
