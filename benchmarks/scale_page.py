@@ -54,8 +54,7 @@ def scale_sections(measured: Sequence[Measured], master: str) -> list[str]:
     """Return the sections of a page."""
     sections = [
         f"Each row is one run of `cep run` on Spark {master}, in a process of its own that starts Spark and the "
-        "workers. The machine is shared, so times are rough; memory is not. `cep run` itself starts no Spark for fewer "
-        "events than `spark: from_events` of `pipeline.yaml` (5 million): such a run takes less than a row says."
+        "workers. The machine is shared, so times are rough; memory is not."
     ]
     for axis, (title, columns) in _TABLES.items():
         rows = [one for one in measured if one.axis == axis]

@@ -500,7 +500,7 @@ def id_texts(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     >>> print(id_texts(pa.array([bytes(range(16))], pa.uuid()))[0])
     00010203-0405-0607-0809-0a0b0c0d0e0f
     """
-    kind = _with_id_texts(ids.type)
+    kind = with_id_texts(ids.type)
     if kind == ids.type:
         return ids
     if isinstance(ids, pa.ChunkedArray):
@@ -522,12 +522,12 @@ def id_texts(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return made.cast(pa.string())
 
 
-def _with_id_texts(kind: pa.DataType) -> pa.DataType:
+def with_id_texts(kind: pa.DataType) -> pa.DataType:
     """The type that `id_texts` makes of a type."""
     if kind == pa.uuid():
         return pa.string()
     if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-        return pa.list_(pa.struct([field.with_type(_with_id_texts(field.type)) for field in kind.value_type]))
+        return pa.list_(pa.struct([field.with_type(with_id_texts(field.type)) for field in kind.value_type]))
     return kind
 
 

@@ -72,6 +72,7 @@ class ConfiguredStream:
     pattern_sets: tuple[str, ...]
     wait_hours: float
     task_timeout_hours: float
+    submits: bool
 
     @property
     def task_arguments(self) -> dict[str, Any]:
@@ -83,8 +84,10 @@ def configured_streams() -> list[ConfiguredStream]:
     """The streams of `pipeline.yaml`, read without what a check of all settings would import."""
     path = configuration_path()
     try:
-        streams = _read(path)["streams"]
-        return [_configured(path.parent, name, settings) for name, settings in streams.items()]
+        document = _read(path)
+        submits = (document.get("spark") or {}).get("airflow") == "submit"
+        streams = document["streams"]
+        return [_configured(path.parent, name, settings, submits) for name, settings in streams.items()]
     except (AttributeError, KeyError, TypeError, ValueError):
         from cep_pipeline.pipeline.configuration import Configuration
 
@@ -98,13 +101,13 @@ def _read(path: Path) -> Any:
     return values_of(path, "document", read_yaml(path, "document"))
 
 
-def _configured(folder: Path, name: str, settings: Mapping[str, Any]) -> ConfiguredStream:
+def _configured(folder: Path, name: str, settings: Mapping[str, Any], submits: bool) -> ConfiguredStream:
     schema = _read(folder / settings["schema"])
     timezone = schema.get("timezone", "UTC")
     ZoneInfo(timezone)
     pattern_sets = settings.get("pattern_sets") or {}
     hours = float(settings.get("wait_hours", 0)), float(settings.get("task_timeout_hours", TASK_TIMEOUT_HOURS))
-    return ConfiguredStream(name, timezone, tuple(pattern_sets), *hours)
+    return ConfiguredStream(name, timezone, tuple(pattern_sets), *hours, submits)
 
 
 def configuration_path() -> Path:
@@ -113,7 +116,7 @@ def configuration_path() -> Path:
 
 
 def events_asset(stream: str) -> Asset:
-    """The published events of a stream, with their statistics and matches; a day is a partition."""
+    """The published events of a stream, with their statistics and matches."""
     return Asset(name=f"cep_{stream}_events", uri=f"cep://{stream}/events")
 
 
@@ -201,13 +204,13 @@ def _adaptation_task(kind: type[AdaptationTask], stream: str, context: Mapping[s
 def business_day(context: Mapping[str, Any], timezone: str) -> date:
     """The day that a run is for, by the context of a task.
 
-    It is the run's partition (schedules and backfills give one), or the parameter `day`, or the date of its logical
-    date in the time zone of the stream. An AirflowFailException says that none of them is there (a run that was
-    triggered by hand without a day), that it is no date, or that `day` is another day than the run's own.
+    Runs of the schedule and of backfills have a day of their own: their logical date is its first instant. A run by
+    hand is for its parameter `day`, or for the day that its logical date is in. An AirflowFailException says that a run
+    has neither, that `day` is no date, or that it is another day than the run's own.
     """
     run, asked = context["dag_run"], context["params"].get("day")
-    own = _day_of(run.partition_key) if run.partition_key else None
-    if own is None and run.logical_date is not None and (not asked or run.run_type == "backfill"):
+    own = None
+    if run.logical_date is not None and (not asked or run.run_type in ("scheduled", "backfill")):
         own = run.logical_date.astimezone(ZoneInfo(timezone)).date()
     chosen = _day_of(asked) if asked else own
     if chosen is None:

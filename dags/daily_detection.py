@@ -20,7 +20,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, CronPartitionTimetable, Param, chain, task
+from airflow.sdk import DAG, Param, chain, task
+from cep_days import LocalDays
 from cep_signals import deadline
 from cep_tasks import (
     ConfiguredStream,
@@ -31,7 +32,7 @@ from cep_tasks import (
     matches_asset,
     plan_asset,
 )
-from operators import HANDED, CepOperator, CepSparkOperator
+from operators import HANDED, POOL, CepOperator, CepSparkOperator, CepSparkSubmitOperator
 
 LOOKS = timedelta(minutes=5)
 """A day that waits for its file looks for it so often."""
@@ -43,7 +44,7 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
         dag_id=f"daily_detection_{stream.name}",
         description=f"{stream.name}: raw files of a day to published matches",
         doc_md=__doc__,
-        schedule=CronPartitionTimetable("0 0 * * *", timezone=stream.timezone, run_offset=-1, key_format="%Y-%m-%d"),
+        schedule=LocalDays(stream.timezone),
         catchup=False,
         max_active_runs=1,
         deadline=deadline(configuration_path(), stream.name),
@@ -68,8 +69,9 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
         # Of tasks that wait for a slot those of days that are nearly done come first.
         default_args={**stream.task_arguments, "weight_rule": "upstream"},
     ) as dag:
+        spark_operator = CepSparkSubmitOperator if stream.submits else CepSparkOperator
         given: dict[str, Any] = {"stream": stream.name, "timezone": stream.timezone}
-        ingest = CepSparkOperator(
+        ingest = spark_operator(
             step="ingest",
             doc_md="Spark reads the raw files of the day, checks their rows, and puts the events in order. Rows that "
             "cannot be read are kept with file, line and reason. Nothing is published yet.",
@@ -82,14 +84,14 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
             handed=[ingest.output],
             **given,
         )
-        preprocess = CepSparkOperator(
+        preprocess = spark_operator(
             step="preprocess",
             doc_md="Spark adds the derived attributes, which carry on from the day before, and writes the files of the "
             "day's events and rejected rows.",
             handed=[ingest.output],
             **given,
         )
-        estimate_statistics = CepSparkOperator(
+        estimate_statistics = spark_operator(
             step="estimate_statistics",
             doc_md="Spark estimates arrival rates and selectivities of the day with sliding-window histograms.",
             handed=[ingest.output, preprocess.output],
@@ -106,11 +108,13 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
         chain(ingest, validate, preprocess, estimate_statistics, plan)
         handed = [ingest.output, preprocess.output, estimate_statistics.output, plan.output[HANDED]]
         if stream.pattern_sets:
-            detect = CepSparkOperator.partial(
+            detect = spark_operator.partial(
                 task_id="detect",
                 step="detect",
                 doc_md="Spark detects the matches of one pattern set that become final on the day, slice by slice.",
                 handed=handed,
+                pool=POOL,
+                show_return_value_in_logs=False,
                 map_index_template="{{ task.pattern_set.pattern_set }}",
                 **given,
             ).expand(pattern_set=plan.output)

@@ -16,11 +16,20 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.triggers.external_task import WorkflowTrigger
 from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink
-from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 from cep_signals import LineageMixin, tell_of_day
-from cep_tasks import business_day, configuration_path, events_asset, failures_explained, matches_asset, plan_asset
+from cep_tasks import (
+    PROJECT,
+    business_day,
+    configuration_path,
+    events_asset,
+    failures_explained,
+    matches_asset,
+    plan_asset,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +118,10 @@ class _Step(LineageMixin):
         task = self.task(context)
         with failures_explained():
             done = run_step(self.step, task, _all_of(self.handed), before=before, spark=spark)
+        return self.told(task, done, context)
+
+    def told(self, task: Any, done: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
+        """Tell of a step that is done, and return what Airflow is to keep of it."""
         self.tell(task, done, context)
         if self.step != "plan":
             return done
@@ -143,7 +156,10 @@ def _all_of(handed: Any) -> list[Any]:
     """The results that steps before have handed on; those of a mapped task come as a sequence."""
     found: list[Any] = []
     for one in handed or ():
-        found += [one] if isinstance(one, Mapping) else [] if one is None else [each for each in one if each]
+        if isinstance(one, Mapping):
+            found.append(one)
+        elif one is not None:
+            found += [one[at] for at in range(len(one))]
     return found
 
 
@@ -196,6 +212,7 @@ class CepSparkOperator(_Step, PySparkOperator):
         self.handed, self.pattern_set = handed, pattern_set
         self._spark: Any = None
         self._run_id = ""
+        self._properties: Mapping[str, str] = {}
         self.spark_page = ""
         kwargs.setdefault("pool", POOL)
         kwargs.setdefault("show_return_value_in_logs", False)
@@ -235,7 +252,9 @@ class CepSparkOperator(_Step, PySparkOperator):
         if remote:
             require_server(remote)
             session = uuid.uuid5(uuid.NAMESPACE_URL, f"cep/{self.stream}")
-            self.config_kwargs = {**settings.properties, "spark.remote": _with_session(remote, session)}
+            # The provider would set properties of applications too, which a server refuses.
+            self._properties = settings.properties
+            self.config_kwargs = {"spark.remote": _with_session(remote, session)}
         else:
             self.config_kwargs = classic_settings(master, settings.properties)
 
@@ -265,7 +284,7 @@ class CepSparkOperator(_Step, PySparkOperator):
         from cep_pipeline.spark.session import is_connect, prepare_session, spark_page
         from cep_pipeline.spark.tasks import described
 
-        prepare_session(spark, self.config_kwargs.get("spark.remote"))
+        prepare_session(spark, self.config_kwargs.get("spark.remote"), self._properties)
         self._spark = spark
         if is_connect(spark):
             spark.release_session_on_close = False  # the workers of the session stay warm for the next task
@@ -274,6 +293,64 @@ class CepSparkOperator(_Step, PySparkOperator):
         logger.info("%s: %s", described(spark), self.spark_page or "it has no page")
         context["ti"].xcom_push(SparkPageLink().xcom_key, self.spark_page)
         return self.do(context, before, spark)
+
+
+class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
+    """A step of a day that is a program of `spark_jobs`, run by spark-submit: for YARN and Kubernetes in cluster mode.
+
+    What is handed on goes through documents in the scratch of the warehouse, which all machines reach.
+    """
+
+    template_fields: Sequence[str] = ("handed", "pattern_set", *SparkSubmitOperator.template_fields)
+    ui_color = CepSparkOperator.ui_color
+
+    def __init__(
+        self, *, step: str, stream: str, timezone: str, handed: Any = (), pattern_set: Any = None, **kwargs: Any
+    ) -> None:
+        self.step, self.stream, self.timezone = step, stream, timezone
+        self.handed, self.pattern_set = handed, pattern_set
+        kwargs.pop("show_return_value_in_logs", None)
+        kwargs.setdefault("pool", POOL)
+        super().__init__(
+            task_id=kwargs.pop("task_id", step),
+            application=str(PROJECT / "spark_jobs" / f"{step}.py"),
+            conn_id=SPARK_CONNECTION,
+            name=f"cep_{stream}_{step}",
+            **kwargs,
+        )
+
+    def execute(self, context: Any) -> Any:
+        """Submit the program, and take what it has written."""
+        from cep_pipeline.pipeline.program import read_document, submitted_error, write_document
+        from cep_pipeline.pipeline.tasks import documents_of, look_ahead
+
+        with failures_explained():
+            task = self.task(context)
+            before = self.before(task, context)
+            if not look_ahead(self.step, task):
+                return self.do(context, before)
+            given, result = documents_of(task, self.step)
+            days = {day.isoformat(): results for day, results in before.items()}
+            write_document(given, {"handed": _all_of(self.handed), "before": days})
+        self.application_args = _arguments(task, given, result)
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            with failures_explained():
+                raise submitted_error(result) or error from None
+        with failures_explained():
+            done = read_document(result)
+        return self.told(task, done, context)
+
+
+def _arguments(task: Any, given: str, result: str) -> list[str]:
+    """The arguments of a program of `spark_jobs`."""
+    named = {"--config": task.config, "--stream": task.stream, "--day": task.day, "--run-id": task.run_id}
+    named |= {"--given": given, "--result": result}
+    if task.pattern_set:
+        named["--pattern-set"] = task.pattern_set
+    arguments = [part for name, value in named.items() for part in (name, str(value))]
+    return [*arguments, "--end-of-stream"] if task.end_of_stream else arguments
 
 
 def _with_spark(operator: CepSparkOperator, context: Any, before: Any, spark: Any = None) -> Any:

@@ -8,4 +8,6 @@ import json, os, pathlib
 passwords = {"admin": os.environ["CEP_ADMIN_PASSWORD"]}
 pathlib.Path(os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"]).write_text(json.dumps(passwords))
 PYTHON
-exec airflow db migrate
+airflow db migrate
+# The tasks that work on Spark wait for its slots.
+exec airflow pools set cep_spark 4 "Spark jobs at a time"

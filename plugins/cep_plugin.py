@@ -55,7 +55,7 @@ from cep_pipeline.pipeline.invariant_report import show_invariants
 from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.pipeline.signals import usual_band
 from cep_pipeline.pipeline.statistics_history import StatisticsHistory
-from cep_pipeline.pipeline.violations import pending_violation
+from cep_pipeline.pipeline.violations import answer_to, pending_violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.numbers.logarithms import format_ln
 from cep_pipeline.planning.trees import written
@@ -92,7 +92,7 @@ COMPARED_DAYS = 7  # before a decision about a plan, and after it
 DOWNLOADED_MATCHES = 1_000_000
 HISTOGRAM_BARS = 48
 REPLANNING_DAG = "replanning"
-ADAPTATION_DAGS = (REPLANNING_DAG, "invariant_check_days", "invariant_check")
+ADAPTATION_DAGS = (REPLANNING_DAG, "invariant_check")
 DAGS_OF_A_STREAM = ("daily_detection", "stale_days", *ADAPTATION_DAGS)
 # The pages hold no script and load nothing: so a browser need not allow any.
 HEADERS = {
@@ -453,7 +453,9 @@ def decisions(pages: Annotated[StreamsPages, Depends()]) -> HTMLResponse:
     for name, decision in found:
         of_dags = (links.get((f"{kind}_{name}", decision.run_id)) for kind in ADAPTATION_DAGS)
         now = decision.details.get("current")
-        rows.append({"stream": name, "decision": decision, "now": now, "dag_run": next(filter(None, of_dags), None)})
+        answer = answer_to(decision, [one for stream, one in found if stream == name])
+        row = {"stream": name, "decision": decision, "now": now, "dag_run": next(filter(None, of_dags), None)}
+        rows.append({**row, "answer": answer})
     return pages.show("decisions.html", rows=rows, pending=pages.pending())
 
 
@@ -624,6 +626,7 @@ def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
         most_numbers=READ_NUMBERS,
     )
     shown = report.to_json(nearest=SHOWN_RUNS)
+    latest = pages.tables.decisions(pages.pattern_set, SHOWN_PATTERNS)
     panels = [
         BandPanel(one["says"], with_forecast(one["forecast"]), 0.0) for one in shown["invariants"] if one["forecast"]
     ]
@@ -631,9 +634,10 @@ def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
         "invariants.html",
         report=shown,
         number=len(report.verifications),
-        decisions=what_they_brought(
-            pages.tables, pages.pattern_set, pages.tables.decisions(pages.pattern_set, SHOWN_PATTERNS)
-        ),
+        decisions=[
+            (one, brought, answer_to(one, latest))
+            for one, brought in what_they_brought(pages.tables, pages.pattern_set, latest)
+        ],
         panels_chart=band_chart(panels[:DRAWN_PANELS], level_title="below it the plan no longer fits").decode()
         if panels
         else "",

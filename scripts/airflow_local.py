@@ -12,6 +12,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import signal
 import socket
 import subprocess
@@ -40,6 +41,10 @@ USER = "admin"
 READY_AFTER_S = 240.0
 STOPPED_AFTER_S = 20.0
 WRONG_INPUT = 2
+OF_COMPONENTS = tuple(
+    f"AIRFLOW__{name}" for name in ("API__", "CORE__EXECUT", "CORE__SIMPLE_AUTH", "DAG_PROCESSOR__", "LOGGING__")
+)
+"""Beginnings of the settings that commands can do without: they only need the database, the DAGs and the keys."""
 
 
 class StartError(Exception):
@@ -74,6 +79,11 @@ class LocalAirflow:
     @property
     def passwords(self) -> Path:
         return self.home / "passwords.json"
+
+    @property
+    def environment_file(self) -> Path:
+        """A shell that reads it (`. var/airflow/env`) gives its `airflow` commands to this Airflow."""
+        return self.home / "env"
 
     @property
     def password(self) -> str:
@@ -133,6 +143,31 @@ class LocalAirflow:
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(_free_port()),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(_free_port()),
         }
+
+    def write_environment_file(self) -> None:
+        """Write the settings that `airflow` commands need, readable by the user only: keys are among them."""
+        ours = ("AIRFLOW_", "CEP_")
+        settings = {
+            name: value
+            for name, value in self.environment().items()
+            if (name.startswith(ours) or os.environ.get(name) != value) and not name.startswith(OF_COMPONENTS)
+        }
+        bin_folder = settings.pop("PATH").partition(os.pathsep)[0]
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in settings.items()]
+        lines.append(f'export PATH={shlex.quote(bin_folder)}:"$PATH"')
+        _write_private(
+            self.environment_file, "\n".join(["# Made by `make airflow`, for commands in a shell.", *lines, ""])
+        )
+
+    def commands(self, dag_ids: list[str]) -> list[str]:
+        """The lines to give to another shell: they switch on all DAGs of a stream."""
+        here = Path.cwd()
+        file = self.environment_file
+        shown = file.relative_to(here) if file.is_relative_to(here) else file
+        prefix = "daily_detection_"
+        streams = [dag_id.removeprefix(prefix) for dag_id in dag_ids if dag_id.startswith(prefix)]
+        unpause = "airflow dags unpause --yes --treat-dag-id-as-regex"
+        return [f". {shlex.quote(str(shown))}", *(f"{unpause} '_{stream}$'" for stream in streams[:1])]
 
     def spark_command(self, name: str) -> list[str]:
         """The command of the Connect server, or of the history server."""
@@ -209,7 +244,7 @@ class LocalAirflow:
             from cryptography.fernet import Fernet
 
             tokens = {name: secrets.token_hex(32) for name in ("jwt", "session", "spark")}
-            _write_private(path, {"fernet": Fernet.generate_key().decode(), **tokens})
+            _write_private(path, json.dumps({"fernet": Fernet.generate_key().decode(), **tokens}))
         return dict(json.loads(path.read_text()))
 
     def run(self, *arguments: str, timeout_s: float = 120.0) -> str:
@@ -237,7 +272,8 @@ class LocalAirflow:
             raise StartError(f"{self.configuration}: no such pipeline configuration; see --config", WRONG_INPUT)
         self.home.mkdir(parents=True, exist_ok=True)
         if not self.passwords.exists():
-            _write_private(self.passwords, {USER: secrets.token_urlsafe(12)})
+            _write_private(self.passwords, json.dumps({USER: secrets.token_urlsafe(12)}))
+        self.write_environment_file()
         self.run("db", "migrate")
         for name in (CONNECT, *([HISTORY] if self.history else []), *COMPONENTS):
             self.start_component(name)
@@ -351,10 +387,11 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _write_private(path: Path, content: dict[str, str]) -> None:
+def _write_private(path: Path, content: str) -> None:
+    path.unlink(missing_ok=True)  # a file that is there keeps its mode
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        json.dump(content, file)
+        file.write(content)
 
 
 def _listens(port: int) -> bool:
@@ -410,6 +447,8 @@ def main() -> int:
             say("  DAGs      " + "\n            ".join(airflow.dag_ids() or ["none"]) + "\n")
             for error in airflow.import_errors():
                 say(f"  not loaded: {error}\n")
+            say("\n  commands  in another shell:\n            ")
+            say("\n            ".join(airflow.commands(airflow.dag_ids())) + "\n")
             say(f"\n  logs in {airflow.home / 'logs'}; Ctrl-C stops it\n")
             sys.stdout.flush()
             while True:

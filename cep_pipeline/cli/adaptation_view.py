@@ -25,10 +25,11 @@ def shown_headline(of: InvariantReport) -> str:
     """The headline of a plan: which plan, on which statistics, and the verdict of the decision function."""
     name, version = of.current.pattern_set.name, of.current.record.version
     decision = of.current.pattern_set.adaptation.decision
-    says = "plan again" if of.verdict.replan else "keep the plan"
+    says = "plan again" if of.verdict.replan and not of.answered else "keep the plan"
+    answered = f"\nthis has been dealt with: {of.answered}" if of.answered else ""
     return (
         f"pattern set {name}, plan {version} (made {of.current.record.created_at:%Y-%m-%d %H:%M:%S}) on "
-        f"{of.fresh.label}\n{decision}: {says}: {of.verdict.reason}"
+        f"{of.fresh.label}\n{decision}: {says}: {of.verdict.reason}{answered}"
     )
 
 

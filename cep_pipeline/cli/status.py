@@ -109,7 +109,7 @@ def status(
                 own = [one for one in decisions if one.pattern_set == pattern_set.name]
                 _print_pending(console, name, pattern_set.name, pending_violation(own, plan.version))
         if decision_limit and decisions:
-            _print_decisions(console, decisions[:decision_limit])
+            _print_decisions(console, decisions, decision_limit)
         if rejected:
             _print_rejected(console, tables)
         if run_limit:
@@ -248,11 +248,14 @@ def _print_pending(console: Terminal, stream: str, pattern_set: str, violation: 
         )
 
 
-def _print_decisions(console: Terminal, decisions: Sequence[Decision]) -> None:
+def _print_decisions(console: Terminal, decisions: Sequence[Decision], most: int) -> None:
+    """Print the latest decisions; below a violation stands what answered it."""
+    from cep_pipeline.pipeline.violations import answer_to
+
     shown = Table(
         "decided (UTC)", "pattern set", "day", "by", "outcome", "plan", "reason", title="decisions about plans"
     )
-    for one in decisions:
+    for one in decisions[:most]:
         now = one.details.get("current")
         version = "" if one.plan_version is None else str(one.plan_version)
         shown.add_row(
@@ -262,7 +265,7 @@ def _print_decisions(console: Terminal, decisions: Sequence[Decision]) -> None:
             one.kind,
             one.outcome,
             f"{version} → {now}" if now is not None and now != one.plan_version else version,
-            one.reason,
+            "\n".join(filter(None, (one.reason, answer_to(one, decisions)))),
         )
     console.print(shown)
 
@@ -335,6 +338,8 @@ def _print_run(console: Terminal, found: Sequence[RunRecord]) -> None:
         for pattern, one in run.details.get("unusual", {}).items():
             usual = f"{one['least']:,} to {one['most']:,} are usual"
             console.print(f"unusual: {pattern} has {one['matches']:,} matches; {usual}", highlight=False)
+        if "day_before" in run.details:
+            console.print(run.details["day_before"], highlight=False)
         if run.error:
             console.print(f"error: {run.error}", highlight=False)
     for spark in dict.fromkeys(run.details["spark"] for run in found if "spark" in run.details):

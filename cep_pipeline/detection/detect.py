@@ -610,7 +610,7 @@ class SliceResult:
 
 def detect_slice(
     patterns: Sequence[Pattern],
-    plan: Plan,
+    plan: Plan | None,
     events: pa.Table,
     owned: Owned,
     sink: Callable[[Pattern, pa.RecordBatch], object],
@@ -620,13 +620,14 @@ def detect_slice(
     counted: Collection[str] = (),
     progress: Progress | None = None,
     limits: SliceLimits | None = None,
+    typed: bool = False,
 ) -> SliceResult:
     """Find the matches that a slice owns; for tasks, which run it on their part of a stream.
 
     Parameters
     ----------
     patterns, plan, mechanism
-        As in `detect`; the events are prepared once for all patterns.
+        As in `detect`; the events are prepared once for all patterns, and a plan of None is made from them.
     events
         The events of the slice with the look-back before its start, sorted by (timestamp, seq).
     owned
@@ -644,6 +645,8 @@ def detect_slice(
     limits
         The limits of patterns: one that reaches one of them is given up, and the others go on. Without any, what there
         is no memory for is an error.
+    typed
+        Whether batches have the RETURN columns of `matches_schema(pattern)`, not `MANY_PATTERNS`.
 
     Raises
     ------
@@ -651,16 +654,17 @@ def detect_slice(
         As `detect`.
     """
     chosen = choose_mechanisms(patterns, mechanism)
-    _check_plan(patterns, plan)
     table = events_for(patterns, events, "events of the slice")
+    prepared = _prepare(patterns, table)
+    plan = _plan_for(patterns, table, prepared, plan, chosen).plan
     counters = Counters(evaluated=False)
-    detections = _detections(patterns, chosen, _prepare(patterns, table), plan, counters)
+    detections = _detections(patterns, chosen, prepared, plan, counters)
     limits = limits or SliceLimits({})
     # Matches of SUMMARIZE that need not be listed do not count among those that max_matches allows.
     free = [one for one in detections if one.pattern.summary is None or limits.most_matches(one.pattern.name) is None]
     found = found_at_once(free, owned, summarized=True)
     at_once = {free[place].pattern.name: one for place, one in found.items()}
-    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits, at_once)
+    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits, at_once, typed)
     run.write_few(detections)
     waiting = deque(run_together(detections, plan))
     limited: dict[str, Kind] = {}
@@ -702,6 +706,7 @@ class _SliceRun:
     counted: frozenset[str]
     limits: SliceLimits
     at_once: Mapping[str, FoundAtOnce]
+    typed: bool = False
     written: dict[str, int] = field(default_factory=dict)
     summaries: dict[str, SummaryOf] = field(default_factory=dict)
     _again: dict[str, int] = field(default_factory=dict)
@@ -725,7 +730,7 @@ class _SliceRun:
                 continue
             if most is None or sum(map(len, known.blocks)) <= most:
                 few.append((one, known.blocks))
-        made = tables_of_few(few, batches_of_few)
+        made = tables_of_few(few, partial(batches_of_few, typed=self.typed))
         self._few.update((one.pattern.name, batch) for (one, _), batch in zip(few, made, strict=True))
         groups = tables_of_few(summarized, summaries_of_few)
         self._groups.update((one.pattern.name, of) for (one, _), of in zip(summarized, groups, strict=True))
@@ -796,7 +801,8 @@ class _SliceRun:
                     self.written[pattern.name] += number
                     continue
                 undecided = has_output_policy(pattern) or pattern.name in self.candidates
-                write_matches(pattern, blocks, events, partial(self._take, pattern), candidates=undecided)
+                take = partial(self._take, pattern)
+                write_matches(pattern, blocks, events, take, typed=self.typed and not undecided, candidates=undecided)
 
     def _puts_together(self, pattern: Pattern) -> bool:
         """True if the matches of a pattern are put together by SUMMARIZE, not handed on or counted."""

@@ -20,8 +20,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.clock import ClockWatch, SecondPass, SeenHours, second_pass
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
 from cep_pipeline.events.derived import Carry, derive
-from cep_pipeline.events.merge import FILE, first_of_each_key, tied_files
-from cep_pipeline.events.parse import in_order
+from cep_pipeline.events.order import FILE, first_of_each_key, in_order, tied_files
 from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, SourceFile, readable, refuse_other_formats
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows

@@ -1,13 +1,14 @@
-"""First stage of ingestion: a raw file, or a piece of one, to sorted runs of checked events by day.
+"""A raw file, or some parts of one, to staged rows: typed, with day, file and line, and with the reason if rejected.
 
-Tasks are small frozen values and their functions plain ones over pyarrow, so that whatever runs them (Spark, a test)
-only distributes. Runs hold at most `RUN_ROWS` events, which bounds the memory of a task whatever the file's size.
+A task is a small frozen value and its function a plain one over pyarrow, so that whatever runs it (Spark, a test) only
+distributes. Rows are written as they are read, in their order: the memory of a task does not grow with the file.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
 
@@ -17,28 +18,37 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.events.clock import ClockWatch, SeenHours, WatchedPart
-from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.derived import Carry, last_values
+from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
+from cep_pipeline.events.order import FILE
 from cep_pipeline.events.raw_files import RawFile, SourceFile
-from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow, rejected_table
+from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow
 from cep_pipeline.events.readers import open_rows
-from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, TWICE, check_rows, day_number, day_of
+from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.validate import Figures, figures_of
+from cep_pipeline.events.timestamps import INSTANT
 from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, open_filesystem, storage_errors
 
-RUN_ROWS = 1_000_000
-"""Events that are sorted at once."""
-_REJECTED_AT_ONCE = 50_000
-_EXAMPLES = 5
+REASON, RAW = "_reason", "_raw"
+
+
+def staged_columns(schema: StreamSchema) -> pa.Schema:
+    """Return the columns of staged rows.
+
+    An accepted row has the event, `_finer` (the nanoseconds below the microsecond of its time), `_day` (days since
+    1970-01-01 of its local date), `_file` and `_line`. A rejected one has `_file`, `_line`, `_reason` and `_raw`, and
+    `_day`, which is null if it is of the first day of a file that covers all time.
+    """
+    attributes = [(name, ARROW_TYPES[kind]) for name, kind in schema.raw_attributes.items()]
+    origin = [(FINER, pa.int16()), (LOCAL_DAY, pa.int32()), (FILE, pa.string()), (LINE, pa.int64())]
+    return pa.schema([(TIMESTAMP, INSTANT), *attributes, *origin, (REASON, pa.string()), (RAW, pa.string())])
 
 
 @dataclass(frozen=True)
 class ParseTask:
     """Read a raw file, or some parts of one, and keep the rows of some days.
 
-    The runs are written to `scratch`, which is removed when the ingestion ends. The lines `second` are of the second
-    pass of an hour that comes twice; None until that has been decided.
+    The rows are written to `scratch`, which is removed when they have been preprocessed. The lines `second` are of the
+    second pass of an hour that comes twice; None until that has been decided.
     """
 
     schema: StreamSchema
@@ -46,51 +56,25 @@ class ParseTask:
     days: frozenset[date]
     scratch: DataDirectory
     parts: tuple[FilePart, ...] | None = None
-    run_rows: int = RUN_ROWS
     second: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
-class SortedRun:
-    """Events of one day and one file, sorted by (timestamp, line), the timestamps to the nanosecond, in a Parquet file.
-
-    The run can be cut at the `marks`, the timestamps (microseconds) of the first event of each row group. The next
-    events carry the `last_values` in; they are empty where nothing is derived. `figures` count for the validation of
-    the day.
-    """
-
-    day: date
-    path: str
-    file: str
-    rows: int
-    marks: tuple[int, ...]
-    last_values: Carry
-    figures: Figures
-
-
-@dataclass(frozen=True)
-class RejectedRows:
-    """Rejected rows of one file in a Parquet file of the quarantine's columns; `day` None: the file's first day."""
-
-    day: date | None
-    path: str
-    file: str
-    rows: int
-    examples: tuple[tuple[str, int, str], ...]
 
 
 @dataclass(frozen=True)
 class ParsedFile:
     """The result of a `ParseTask`.
 
-    `first_day` is the earliest local day of an accepted row (None without any), and `rows` the number of rows read,
-    rejected ones too, both of any day. A task that read a part of the file has no fingerprint of it. `clock` is what
-    was seen of the clock of the rows of the task's days, and `hours` what was seen of hours that come twice.
+    `path` is the file of staged rows, "" if there is none; in it are so many `events` and `rejected` rows of each day
+    (None: the first day of a file that covers all time). `finer` says that times have nanoseconds. `first_day` is the
+    earliest local day of an accepted row (None without any), and `rows` the number of rows read, rejected ones too,
+    both of any day. A task that read a part of the file has no fingerprint of it. `clock` is what was seen of the clock
+    of the rows of the task's days, and `hours` what was seen of hours that come twice.
     """
 
     file: SourceFile
-    runs: tuple[SortedRun, ...]
-    rejected: tuple[RejectedRows, ...]
+    path: str
+    events: Mapping[date, int]
+    rejected: Mapping[date | None, int]
+    finer: bool
     first_day: date | None
     rows: int
     dropped_columns: tuple[str, ...]
@@ -100,39 +84,46 @@ class ParsedFile:
 
 
 def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
-    """Run a `ParseTask`; its number and attempt become part of the names of its files.
+    """Run a `ParseTask`; its number and attempt become part of the name of its file.
 
     A file that is truncated, corrupt, or lacks a column is an InputError.
     """
     source = task.schema.source
     assert source is not None
-    sink = _Sink(task, number, attempt)
-    with open_rows(task.file, source, task.parts) as rows:
+    with (
+        open_rows(task.file, source, task.parts) as rows,
+        StagedFile(task.schema, task.scratch, number, attempt) as staged,
+    ):
+        sink = _Sink(task, staged)
         sink.take(rows)
-        raw_file = rows.raw_file()
-        dropped = rows.dropped_columns
-    runs, rejected = sink.finish()
-    first_day = None if sink.first_day is None else day_of(sink.first_day)
-    return ParsedFile(task.file, runs, rejected, first_day, sink.rows, dropped, raw_file, sink.clock.part, sink.hours)
+        raw_file, dropped = rows.raw_file(), rows.dropped_columns
+    return ParsedFile(
+        task.file,
+        staged.path,
+        {day_of(day): count for day, count in sink.events.items()},
+        {None if day is None else day_of(day): count for day, count in sink.rejected.items()},
+        sink.finer,
+        None if sink.first_day is None else day_of(sink.first_day),
+        sink.rows,
+        dropped,
+        raw_file,
+        sink.clock.part,
+        sink.hours,
+    )
 
 
 class _Sink:
-    """Collects checked blocks and writes them as runs."""
+    """Takes blocks of rows to a staged file, and counts."""
 
-    def __init__(self, task: ParseTask, number: int, attempt: int) -> None:
+    def __init__(self, task: ParseTask, staged: StagedFile) -> None:
         self.rows = 0
         self.first_day: int | None = None
+        self.events, self.rejected = Counter[int](), Counter[int | None]()
+        self.finer = False
         self.clock = ClockWatch(task.schema.type_attribute)
         self.hours = SeenHours()
-        self._task = task
-        self._number = number
-        self._attempt = attempt
+        self._task, self._staged = task, staged
         self._days = {day_number(day) for day in task.days}
-        self._events: list[pa.Table] = []
-        self._held = 0
-        self._rejected: list[RejectedRow] = []
-        self._runs: list[SortedRun] = []
-        self._rejected_files: list[RejectedRows] = []
 
     def take(self, blocks: Iterable[RawBlock]) -> None:
         task = self._task
@@ -140,106 +131,92 @@ class _Sink:
             checked = check_rows(block, task.schema, task.file.period, task.file.path, task.second)
             self.hours += SeenHours.of(checked.events, task.schema, task.days)
             self.rows += block.rows + len(block.rejected)
-            days = checked.events.column(LOCAL_DAY).to_numpy()
-            if len(days):
-                earliest = int(days.min())
-                self.first_day = earliest if self.first_day is None else min(self.first_day, earliest)
-            wanted = np.isin(days, list(self._days))
-            events = checked.events if wanted.all() else checked.events.filter(pa.array(wanted))
-            if events.num_rows:
-                self._events.append(events)
-                self._held += events.num_rows
-            self._rejected += [row for row in checked.rejected if row.day is None or row.day in self._days]
-            if self._held >= task.run_rows:
-                self._write_runs()
-            if len(self._rejected) >= _REJECTED_AT_ONCE:
-                self._write_rejected()
+            self._take_events(checked.events)
+            self._take_rejected(checked.rejected)
 
-    def finish(self) -> tuple[tuple[SortedRun, ...], tuple[RejectedRows, ...]]:
-        self._write_runs()
-        self._write_rejected()
-        return tuple(self._runs), tuple(self._rejected_files)
-
-    def _write_runs(self) -> None:
-        if not self._events:
+    def _take_events(self, events: pa.Table) -> None:
+        days = events.column(LOCAL_DAY).to_numpy()
+        if not len(days):
             return
-        events = pa.concat_tables(self._events).combine_chunks()
-        self._events, self._held = [], 0
+        earliest = int(days.min())
+        self.first_day = earliest if self.first_day is None else min(self.first_day, earliest)
+        wanted = np.isin(days, list(self._days))
+        if not wanted.all():
+            events, days = events.filter(pa.array(wanted)), days[wanted]
+        if not len(days):
+            return
         self.clock.take(events)
-        for day, table in _by_day(events):
-            for begin in range(0, table.num_rows, self._task.run_rows):
-                self._runs.append(self._write_run(day, table.slice(begin, self._task.run_rows)))
+        self.finer = self.finer or bool(pc.any(pc.not_equal(events.column(FINER), 0)).as_py())
+        self.events.update(dict(zip(*(found.tolist() for found in np.unique(days, return_counts=True)), strict=True)))
+        self._staged.write(events.append_column(FILE, pa.repeat(pa.scalar(self._task.file.name), len(days))))
 
-    def _write_run(self, day: date, events: pa.Table) -> SortedRun:
-        ordered = in_order(events, [TIMESTAMP, FINER, LINE])
-        path = self._task.scratch.file(self._number, self._attempt)
-        write_run(path, ordered)
-        carry = last_values(ordered, self._task.schema) if self._task.schema.derived else Carry()
-        figures = figures_of(ordered, self._task.schema, day)
-        return SortedRun(day, path, self._task.file.name, ordered.num_rows, marks_of(ordered), carry, figures)
-
-    def _write_rejected(self) -> None:
-        by_day: dict[int | None, list[RejectedRow]] = defaultdict(list)
-        for row in self._rejected:
-            by_day[row.day].append(row)
-        self._rejected = []
-        for day, rows in by_day.items():
-            path = self._task.scratch.file(self._number, self._attempt)
-            whose = None if day is None else day_of(day)
-            self._rejected_files.append(write_rejected(path, rows, self._task.file.name, whose))
+    def _take_rejected(self, rejected: Sequence[RejectedRow]) -> None:
+        first = self._task.file.period.first
+        undated = None if first is None else day_number(first)
+        days = [undated if row.day is None else row.day for row in rejected]
+        kept = [(row, day) for row, day in zip(rejected, days, strict=True) if day is None or day in self._days]
+        if kept:
+            self.rejected.update(day for _, day in kept)
+            self._staged.write_rejected([row for row, _ in kept], [day for _, day in kept], self._task.file.name)
 
 
-def _by_day(events: pa.Table) -> Iterator[tuple[date, pa.Table]]:
-    days = events.column(LOCAL_DAY).to_numpy()
-    numbers = np.unique(days)
-    for number in numbers.tolist():
-        table = events if len(numbers) == 1 else events.filter(pa.array(days == number))
-        yield day_of(number), table.drop_columns([LOCAL_DAY, TWICE])
+class StagedFile:
+    """A Parquet file of staged rows, which lives as long as the ingestion; `path` is "" until a row is written."""
 
+    def __init__(self, schema: StreamSchema, scratch: DataDirectory, number: int, attempt: int) -> None:
+        self.path = ""
+        self._place = scratch, number, attempt
+        self._columns = staged_columns(schema)
+        self._opened = ExitStack()
+        self._held: list[pa.Table] = []
 
-def in_order(events: pa.Table, columns: list[str]) -> pa.Table:
-    """The events sorted by these columns, the first of them the timestamp; nothing to do where they already are."""
-    keys = [events.column(TIMESTAMP).cast(pa.int64()).to_numpy()]
-    keys += [events.column(column).to_numpy() for column in columns[1:]]
-    tied = np.ones(max(events.num_rows - 1, 0), dtype=bool)  # each row with the one behind it, by the columns before
-    for key in keys:
-        if (tied & (key[1:] < key[:-1])).any():
-            return events.take(pa.array(np.lexsort(keys[::-1])))
-        tied &= key[1:] == key[:-1]
-    return events
+    def __enter__(self) -> StagedFile:
+        return self
 
+    def __exit__(self, failure: object, *_: object) -> None:
+        if failure is None:
+            self._flush()
+        self._opened.close()
 
-def marks_of(events: pa.Table) -> tuple[int, ...]:
-    """Timestamp, in microseconds, of every `ROW_GROUP_ROWS`-th event."""
-    positions = pa.array(np.arange(0, events.num_rows, ROW_GROUP_ROWS))
-    return tuple(pc.take(events.column(TIMESTAMP), positions).cast(pa.int64()).to_pylist())
+    def write(self, rows: pa.Table) -> None:
+        """Write rows; a column that they lack is null."""
+        columns = [
+            rows.column(field.name).cast(field.type)
+            if field.name in rows.column_names
+            else pa.nulls(rows.num_rows, field.type)
+            for field in self._columns
+        ]
+        self._held.append(pa.table(columns, schema=self._columns))
+        if sum(table.num_rows for table in self._held) >= ROW_GROUP_ROWS:
+            self._flush()
 
+    def write_rejected(self, rows: Sequence[RejectedRow], days: Sequence[int | None], file: str) -> None:
+        """Write rejected rows of a raw file, with the day of each."""
+        kept = [row.as_kept() for row in rows]
+        columns = {
+            LOCAL_DAY: pa.array(days, pa.int32()),
+            FILE: pa.repeat(pa.scalar(file), len(kept)),
+            LINE: pa.array([row.line for row in kept], pa.int64()),
+            REASON: pa.array([row.reason for row in kept], pa.string()),
+            RAW: pa.array([row.raw for row in kept], pa.string()),
+        }
+        self.write(pa.table(columns))
 
-def write_rejected(path: str, rows: Sequence[RejectedRow], file: str, day: date | None) -> RejectedRows:
-    """Write rejected rows of one file and one day (None: the first day of the file), with the first few as examples."""
-    table = rejected_table(rows, file)
-    write_run(path, table)
-    few = table.slice(0, _EXAMPLES)
-    examples = zip(*(few.column(name).to_pylist() for name in ("file", "line", "reason")), strict=True)
-    return RejectedRows(day, path, file, len(rows), tuple(examples))
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        if not self.path:
+            self._open()
+        with storage_errors(f"writing {self.path}"):
+            self._writer.write_table(pa.concat_tables(self._held), row_group_size=ROW_GROUP_ROWS)
+        self._held = []
 
-
-def write_run(path: str, table: pa.Table) -> None:
-    """Write a table that lives as long as the ingestion."""
-    filesystem, inner = open_filesystem(path)
-    with storage_errors(f"writing {path}"):
-        pq.write_table(
-            table,
-            inner,
-            filesystem=filesystem,
-            row_group_size=ROW_GROUP_ROWS,
-            compression="lz4",
-            use_dictionary=[f.name for f in table.schema if pa.types.is_string(f.type)],
+    def _open(self) -> None:
+        scratch, number, attempt = self._place
+        self.path = scratch.file(number, attempt)
+        filesystem, inner = open_filesystem(self.path)
+        texts = [field.name for field in self._columns if pa.types.is_string(field.type) and field.name != RAW]
+        self._opened.enter_context(storage_errors(f"writing {self.path}"))
+        self._writer = self._opened.enter_context(
+            pq.ParquetWriter(inner, self._columns, filesystem=filesystem, compression="lz4", use_dictionary=texts)
         )
-
-
-def read_run(path: str, row_filter: pc.Expression | None = None) -> pa.Table:
-    """Read what `write_run` wrote."""
-    filesystem, inner = open_filesystem(path)
-    with storage_errors(f"reading {path}"):
-        return pq.read_table(inner, filesystem=filesystem, filters=row_filter, partitioning=None, use_threads=False)

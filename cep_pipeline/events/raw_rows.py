@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import Period
 from cep_pipeline.foreign_text import shortened, shortened_message
 
@@ -90,18 +89,3 @@ class RejectedRow:
 
 MOST_KEPT = 10_000
 """Characters of the text of a rejected row, at most."""
-
-
-def rejected_table(rows: Iterable[RejectedRow], file: str) -> pa.Table:
-    """Return rejected rows of one file with the columns of the quarantine table, by line."""
-    ordered = sorted((row.as_kept() for row in rows), key=lambda row: row.line)
-    return pa.table(
-        {
-            "day": pa.array([row.day for row in ordered], pa.int32()).cast(pa.date32()),
-            "file": pa.array([file] * len(ordered), pa.string()),
-            "line": pa.array([row.line for row in ordered], pa.int64()),
-            "reason": pa.array([row.reason for row in ordered], pa.string()),
-            "raw": pa.array([row.raw for row in ordered], pa.string()),
-        },
-        schema=QUARANTINE_SCHEMA,
-    )

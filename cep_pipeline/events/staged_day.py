@@ -1,4 +1,4 @@
-"""A day between ingestion and preprocessing: checked and validated events in scratch files, nothing published yet."""
+"""A day between ingestion and preprocessing: checked, counted and validated rows in scratch files, none published."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from datetime import date
 from typing import Any, Literal
 
 from cep_pipeline.errors import DataError
-from cep_pipeline.events.derived import Carry
-from cep_pipeline.events.merge import EventRange
-from cep_pipeline.events.parse import RejectedRows
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.validate import FailedValidation
 
@@ -18,22 +15,36 @@ Status = Literal["events", "empty", "skipped"]
 
 
 @dataclass(frozen=True)
-class StagedDay:
-    """The checked rows of a day's raw files, before anything is derived.
+class EventRange:
+    """A range of a day: its events, `rows` of them, are of the second `begin_s` (since 1970, UTC) or later ones."""
 
-    Accepted events are `settled` in ranges of time, in order; the others are `rejected`. The schema is there by its
-    digest. `notes` and `warnings` are sentences for a person: what was left out, and what validation warns of.
-    `validation` is its result document as JSON, empty for a skipped day; `failure` says why the day may not be
-    published. A day is `skipped` without files. `clock_back` are rows that are earlier than the row of their event type
-    before them in their file; `tied` are times at which the names of the files decided the order. `seconds` are those
-    of each step, of all days that were ingested together.
+    begin_s: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class StagedDay:
+    """The checked rows of a day's raw files, before they are in order and anything is derived.
+
+    The files in `rows` are Parquet files as `events.parse` writes them; those in `repeated` have the rows that are
+    rejected because their key came before. Files and rows of other days may be among them. Rows without a day are of
+    this one if they are of a file in `undated`. The accepted events are cut into `ranges` of time, and are in the
+    order of the columns in `order`. The schema is there by its digest. `notes` and `warnings` are sentences for a
+    person: what was left out, and what validation warns of. `validation` is its result document as JSON, empty for a
+    skipped day; `failure` says why the day may not be published. A day is `skipped` without files. `clock_back` are
+    rows that are earlier than the row of their event type before them in their file; `tied` are times at which the
+    names of the files decided the order. `seconds` are those of each step, of all days that were ingested together.
     """
 
     day: date
     files: tuple[RawFile, ...]
     schema: str
-    settled: tuple[EventRange, ...] = ()
-    rejected: tuple[RejectedRows, ...] = ()
+    rows: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+    undated: tuple[str, ...] = ()
+    ranges: tuple[EventRange, ...] = ()
+    order: tuple[str, ...] = ()
+    rejected_rows: int = 0
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     validation: Mapping[str, Any] = field(default_factory=dict)
@@ -46,12 +57,7 @@ class StagedDay:
     @property
     def events(self) -> int:
         """Number of accepted events."""
-        return sum(settled.rows for settled in self.settled)
-
-    @property
-    def rejected_rows(self) -> int:
-        """Number of rejected rows."""
-        return sum(rows.rows for rows in self.rejected)
+        return sum(part.rows for part in self.ranges)
 
     @property
     def status(self) -> Status:
@@ -69,26 +75,17 @@ class StagedDay:
             **vars(self),
             "day": self.day.isoformat(),
             "files": [[file.name, file.size, file.sha256] for file in self.files],
-            "settled": [[part.path, part.rows, part.last_values.to_json()] for part in self.settled],
-            "rejected": [
-                [rows.day.isoformat() if rows.day else None, rows.path, rows.file, rows.rows, rows.examples]
-                for rows in self.rejected
-            ],
+            "ranges": [[part.begin_s, part.rows] for part in self.ranges],
         }
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> StagedDay:
-        """Read the JSON form; a handover of an older version lacks `clock_back` and `tied`."""
-        day = date.fromisoformat(content["day"])
+        """Read the JSON form."""
+        texts = ("rows", "repeated", "undated", "order", "notes", "warnings")
         read = {
-            "day": day,
+            "day": date.fromisoformat(content["day"]),
             "files": tuple(RawFile(*file) for file in content["files"]),
-            "settled": tuple(EventRange(day, path, rows, Carry.from_json(c)) for path, rows, c in content["settled"]),
-            "rejected": tuple(
-                RejectedRows(date.fromisoformat(of) if of else None, path, file, rows, tuple(map(tuple, examples)))
-                for of, path, file, rows, examples in content["rejected"]
-            ),
-            "notes": tuple(content["notes"]),
-            "warnings": tuple(content["warnings"]),
+            "ranges": tuple(EventRange(*part) for part in content["ranges"]),
+            **{name: tuple(content[name]) for name in texts},
         }
         return cls(**{**content, **read})

@@ -2,7 +2,7 @@
 
 `configuration` reads `pipeline.yaml`. `day` lists the steps of a day in their order, which work on a `day_work`:
 
-1. `ingest`, `validate`, `preprocess`: raw files to published events (`spark.ingestion`);
+1. `ingest`, `validate`, `preprocess`: raw files to published events (`spark_jobs`);
 2. `estimate_statistics`: the statistics of the day (`statistics`);
 3. `plan`: a plan for each pattern set that has none (`plans`);
 4. `detect`, `publish`: the matches that become final on the day (`detection`).

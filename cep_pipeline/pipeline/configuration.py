@@ -112,8 +112,10 @@ class AdaptationSettings(Document):
     )
     distance: float | str = setting(
         "For `invariant`: the share by which one side of an invariant must exceed the other before the invariant "
-        "counts as violated. It is a number, or the name of a rule that sets it.",
-        0.0,
+        "counts as violated. It is a number, or the name of a rule that sets it. 0.05 is above the error of the "
+        "estimates: the ratio of two counts, each with an error of `epsilon` e = 0.02, is within 2 e / (1 - e), 4.1 %. "
+        "With a larger `epsilon` take a larger distance.",
+        0.05,
         example=0.1,
         json_schema_extra=one_of("cep_pipeline.adaptation:DISTANCES", least=0),
     )
@@ -486,6 +488,13 @@ class SparkSettings(Document):
         "server must have the project installed. Raw files and the warehouse must be where its workers reach them.",
         None,
         example="sc://localhost:15002",
+    )
+    airflow: Literal["connect", "submit"] = setting(
+        "How Airflow's tasks reach Spark. `connect`: by the session that the connection `spark_default` names, a Spark "
+        "Connect server or a master. `submit`: each is a program of `spark_jobs` that is run by `spark-submit`, as for "
+        "YARN and Kubernetes in cluster mode.",
+        "connect",
+        example="submit",
     )
     slices_per_core: int = setting(
         "Detection cuts a day into this many slices for each core, and into more where there is more "

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.events.staged_day import StagedDay
     from cep_pipeline.pipeline.day_work import DayWork
-    from cep_pipeline.spark.ingestion import IngestResult
     from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.records import RunStatus
     from cep_pipeline.warehouse.stream_tables import StreamTables
+    from spark_jobs.preprocess import IngestResult
 
 CLOCK_BACK = "clock back"
 TIED = "tied between files"
@@ -66,8 +66,8 @@ class Step:
 
 def ingest(works: Sequence[DayWork]) -> None:
     """Read, check, order and validate the raw files of the days; this publishes nothing, and refuses nothing yet."""
-    from cep_pipeline.spark.ingestion import stage_days
     from cep_pipeline.storage import remove_scratch
+    from spark_jobs.ingest import stage_days
 
     first = works[0]
     remove_scratch(first.scratch)
@@ -106,7 +106,7 @@ def validate(works: Sequence[DayWork]) -> None:
 
 def preprocess(works: Sequence[DayWork]) -> None:
     """Add derived attributes, and write the files of events and rejected rows; this publishes nothing."""
-    from cep_pipeline.spark.ingestion import preprocess_days
+    from spark_jobs.preprocess import preprocess_days
 
     taken = [work for work in works if not work.skipped]
     if not taken:
@@ -130,7 +130,7 @@ def preprocess(works: Sequence[DayWork]) -> None:
 
 def estimate_statistics(works: Sequence[DayWork]) -> None:
     """Estimate the statistics of the day for all pattern sets; this publishes nothing."""
-    from cep_pipeline.pipeline.statistics import estimate_day
+    from spark_jobs.estimate_statistics import estimate_day
 
     for work in works:
         if work.pattern_sets and not work.skipped:
@@ -176,8 +176,8 @@ def plan(works: Sequence[DayWork]) -> None:
 
 def detect(works: Sequence[DayWork]) -> None:
     """Detect the matches that become final on the day; this publishes nothing."""
-    from cep_pipeline.pipeline.detection import detect_day
     from cep_pipeline.pipeline.plans import current_plan
+    from spark_jobs.detect import detect_day
 
     for work in works:
         if work.skipped:
@@ -203,8 +203,9 @@ def detect_ahead(works: Sequence[DayWork]) -> None:
 
     Only a pattern set that has a plan is detected ahead; `detect` leaves out what is done already.
     """
-    from cep_pipeline.pipeline.detection import detect_days, independent_days
+    from cep_pipeline.pipeline.detection import independent_days
     from cep_pipeline.pipeline.plans import current_plan
+    from spark_jobs.detect import detect_days
 
     if len(works) < 2:
         return
@@ -223,11 +224,13 @@ def detect_ahead(works: Sequence[DayWork]) -> None:
 def publish(works: Sequence[DayWork]) -> None:
     """Publish all that was made of the day, in all of its tables at once: the one step that readers see."""
     from cep_pipeline.pipeline.detection import draft_detected
+    from cep_pipeline.pipeline.stream_days import tell_of_the_day_before
 
     for work in works:
         found = [work.detected[one.name] for one in work.pattern_sets if one.name in work.detected]
         if work.skipped or not (found or work.drafted or work.tables.drafts.statistics_of(work.day)):
             continue
+        tell_of_the_day_before(work)
         with work.timed("publish") as counts:
             drafts = [draft for detected in found for draft in draft_detected(work, detected)]
             if work.drafted is not None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
-from itertools import repeat
 from math import exp
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cep_pipeline.detection.detect import doubts_about
 from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
@@ -27,8 +24,7 @@ from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.events.type_spells import TypeSpells
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
-from cep_pipeline.pipeline.day_work import SKIPPED_EVENTS, DayWork, DetectedDay, Progress
-from cep_pipeline.pipeline.plans import plan_of
+from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
 from cep_pipeline.planning import Plan
 from cep_pipeline.slices.candidates import Spans, final_instants
 from cep_pipeline.slices.events_input import columns_needed
@@ -61,7 +57,7 @@ from cep_pipeline.storage import DataDirectory, digest_of, folder_name, free_byt
 from cep_pipeline.version import IDS_VERSION, VERSION
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedMatches, RunStep
+from cep_pipeline.warehouse.records import EventsSnapshot, PublishedMatches
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.detection import DetectionResult, SlicedJob, WorkEstimate
@@ -69,23 +65,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-
-
-def detect_day(
-    spark: SparkSession,
-    work: DayWork,
-    pattern_set: PatternSet,
-    plan: PlanRecord | None,
-    progress: Progress | None = None,
-    *,
-    end_of_stream: bool = False,
-) -> DetectedDay:
-    """Detect the matches of a pattern set that become final on the day, by its plan.
-
-    There is no plan where there was nothing yet to plan by. At the end of the stream all matches are final.
-    """
-    (detected,) = detect_days(spark, [work], pattern_set, plan, progress, end_of_stream=end_of_stream)
-    return detected
 
 
 def independent_days(pattern_set: PatternSet) -> bool:
@@ -96,93 +75,8 @@ def independent_days(pattern_set: PatternSet) -> bool:
     )
 
 
-def detect_days(
-    spark: SparkSession,
-    works: Sequence[DayWork],
-    pattern_set: PatternSet,
-    plan: PlanRecord | None,
-    progress: Progress | None = None,
-    *,
-    end_of_stream: bool = False,
-) -> list[DetectedDay]:
-    """Detect several days side by side, as tasks of one Spark job.
-
-    They are in order of time, with published events and no other published day between them; there is more than one
-    only where they are `independent_days`. The stream ends with the last one. What is recorded of each day are the
-    seconds of all of them together, shared out by their slices. The patterns that are kept on all of the days are not
-    detected (`DayWork.keeps_unchanged`).
-    """
-    from cep_pipeline.spark.detection import detect_together
-
-    assert len(works) == 1 or independent_days(pattern_set), "each of these days goes on from the one before"
-    begin = time.perf_counter()
-    planned = plan_of(plan) if plan else _unplanned(pattern_set)
-    # The days before that are detected at the same time have nothing to hand on.
-    inputs = [_DayInputs.of(work, pattern_set, end_of_stream and work is works[-1], work is works[0]) for work in works]
-    kept = frozenset.intersection(*(one.unchanged for one in inputs))
-    detected = pattern_set
-    if kept:
-        own = tuple(pattern for pattern in pattern_set.patterns if pattern.name not in kept)
-        detected, planned = replace(pattern_set, patterns=own), planned.part(pattern.name for pattern in own)
-    with ExitStack() as stack:
-        days: list[_PreparedDay] = []
-        for work, own_inputs in zip(works, inputs, strict=True) if detected.patterns else ():
-            scratch = stack.enter_context(_scratch(work, pattern_set))
-            day = _PreparedDay.of(spark, work, detected, planned, own_inputs, kept, scratch)
-            tell_of_limits(work, detected, planned, day.span_us)
-            if day.sliced.slices or day.types:
-                for text in doubts_about(detected.patterns, day.types, day.read_us):
-                    work.observer.note(f"{work.day}: {pattern_set.name}: {text}")
-            days.append(day)
-        if days:
-            results = detect_together(spark, [day.sliced for day in days], progress)
-        else:
-            results = [_nothing_detected(pattern_set) for _ in works]
-    if kept:
-        results = [
-            _with_kept(spark, work, own_inputs, kept, result)
-            for work, own_inputs, result in zip(works, inputs, results, strict=True)
-        ]
-    if pattern_set.composing:
-        results = [_with_composed(spark, works[0], inputs[0], results[0])]
-    seconds, slices = time.perf_counter() - begin, sum(result.slices for result in results)
-    made = []
-    for work, own_inputs, prepared, result in zip(
-        works, inputs, days or repeat(None, len(works)), results, strict=True
-    ):
-        counts = {"matches": sum(result.matches.values()), "slices": result.slices}
-        if kept:
-            counts[KEPT_PATTERNS] = len(kept)
-        if prepared is not None and prepared.skipped_events:
-            counts[SKIPPED_EVENTS] = prepared.skipped_events
-        # Where only candidates were read, shares of what was read say nothing of the day.
-        observed = replace(result.observed, observations=()) if SKIPPED_EVENTS in counts else result.observed
-        if kept:
-            observed += _observed_before(work, pattern_set, kept)
-        share = result.slices / slices if slices else 1 / len(works)
-        work.done(RunStep(f"detect {pattern_set.name}", seconds * share, counts))
-        made.append(
-            DetectedDay(
-                pattern_set.name,
-                result.files,
-                result.matches,
-                own_inputs.fingerprint(work, prepared.first_days if prepared is not None else frozenset(), kept),
-                plan.version if plan is not None else None,
-                result.carry_out.to_json(),
-                result.pending,
-                observed.shortened(MOST_ORDERS_PUBLISHED),
-                result.limited,
-                tuple(pattern.name for pattern in pattern_set.patterns if pattern.name in kept),
-                result.summaries,
-            )
-        )
-        for name, limited in result.limited.items():
-            work.observer.note(f"{work.day}: pattern {name!r} of {pattern_set.name} was {limited}")
-    return made
-
-
 @dataclass(frozen=True)
-class _DayInputs:
+class DayInputs:
     """The inputs of the detection of a pattern set on a day, and what they leave as it is published.
 
     `events` reach back as far as the whole pattern set needs. `carried` is what the day before hands on, as it is
@@ -202,7 +96,7 @@ class _DayInputs:
     unchanged: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, work: DayWork, pattern_set: PatternSet, last: bool, first: bool) -> _DayInputs:
+    def of(cls, work: DayWork, pattern_set: PatternSet, last: bool, first: bool) -> DayInputs:
         """Pin the events, and compare the inputs with those that the published matches were made from.
 
         The `last` day may end the stream. Only the `first` one goes on from the day before: another day of the same run
@@ -281,15 +175,15 @@ class _DayInputs:
         )
 
 
-def _nothing_detected(pattern_set: PatternSet) -> DetectionResult:
+def nothing_detected(pattern_set: PatternSet) -> DetectionResult:
     """The result for a day on which all patterns of a set are kept."""
     from cep_pipeline.spark.detection import DetectionResult
 
     return DetectionResult((), {}, (), 0, Observed(), CarryState(pattern_set.version))
 
 
-def _with_kept(
-    spark: SparkSession, work: DayWork, inputs: _DayInputs, kept: frozenset[str], result: DetectionResult
+def with_kept(
+    spark: SparkSession, work: DayWork, inputs: DayInputs, kept: frozenset[str], result: DetectionResult
 ) -> DetectionResult:
     """Add to what was detected on a day what is published of the patterns that are kept."""
     from cep_pipeline.spark.detection import copy_matches
@@ -322,7 +216,7 @@ def _with_kept(
     )
 
 
-def _with_composed(spark: SparkSession, work: DayWork, inputs: _DayInputs, result: DetectionResult) -> DetectionResult:
+def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result: DetectionResult) -> DetectionResult:
     """Add to what was detected on a day the matches of the patterns that compose others."""
     from cep_pipeline.spark.composing import ComposingJob, compose_day
 
@@ -367,7 +261,7 @@ def _with_composed(spark: SparkSession, work: DayWork, inputs: _DayInputs, resul
     )
 
 
-def _observed_before(work: DayWork, pattern_set: PatternSet, kept: frozenset[str]) -> Observed:
+def observed_before(work: DayWork, pattern_set: PatternSet, kept: frozenset[str]) -> Observed:
     """The part of what is recorded of a day's detection that is about patterns that are kept."""
     try:
         record = work.tables.pin_statistics(work.day, work.day).of(pattern_set.name, work.day)
@@ -384,7 +278,7 @@ def _observed_before(work: DayWork, pattern_set: PatternSet, kept: frozenset[str
 
 
 @dataclass(frozen=True)
-class _PreparedDay:
+class PreparedDay:
     """A day that is ready to be detected: its slices, the first days of gathered events, and how much is not read."""
 
     sliced: SlicedJob
@@ -401,10 +295,10 @@ class _PreparedDay:
         work: DayWork,
         pattern_set: PatternSet,
         plan: Plan,
-        inputs: _DayInputs,
+        inputs: DayInputs,
         kept: frozenset[str],
         scratch: DataDirectory,
-    ) -> _PreparedDay:
+    ) -> PreparedDay:
         """Prepare the detection of the patterns of a set that are not kept."""
         from cep_pipeline.spark.detection import DetectionJob, SlicedJob, WorkEstimate
 
@@ -543,7 +437,7 @@ def waits_at_the_end(pattern_set: PatternSet) -> bool:
 
 
 @contextmanager
-def _scratch(work: DayWork, pattern_set: PatternSet) -> Iterator[DataDirectory]:
+def detection_scratch(work: DayWork, pattern_set: PatternSet) -> Iterator[DataDirectory]:
     """A folder for what is not published, removed at the end."""
     from cep_pipeline.storage import remove_scratch
 
@@ -598,7 +492,7 @@ def _horizon_us(work: DayWork, pattern: Pattern, events: DayEvents) -> int | Non
     return instant_before(events.row_groups, pattern.window.events - 1)
 
 
-def _unplanned(pattern_set: PatternSet) -> Plan:
+def unplanned(pattern_set: PatternSet) -> Plan:
     """A plan without statistics, for days on which there are no events to count."""
     from cep_pipeline.spark.statistics import no_statistics
 

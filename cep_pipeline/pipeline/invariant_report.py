@@ -28,11 +28,13 @@ from cep_pipeline.pipeline.plan_checks import (
     finite,
     verification_json,
 )
+from cep_pipeline.pipeline.violations import REPLANNING, describe_answer
 from cep_pipeline.statistics.drift import numbers_of
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.pipeline.day_work import Progress
+    from cep_pipeline.warehouse.records import Decision
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
 
@@ -42,7 +44,7 @@ class InvariantReport:
 
     `verdict` is that of the decision function of the pattern set. `verifications` are of all of the invariants, in
     their order. The patterns `without` any are there with the reason. `trends` forecast over the published days, the
-    soonest violated first.
+    soonest violated first. `answered` says how a replanning has dealt with the verdict, by these very statistics.
     """
 
     current: CurrentPlan
@@ -51,6 +53,7 @@ class InvariantReport:
     verifications: Sequence[Verification]
     without: Mapping[str, str]
     trends: tuple[Trend, ...]
+    answered: str = ""
 
     @property
     def moved(self) -> tuple[Deviation, ...]:
@@ -82,6 +85,7 @@ class InvariantReport:
             "settings": decision_settings(self.current.pattern_set),
             "replan": self.verdict.replan,
             "reason": self.verdict.reason,
+            "answered": self.answered,
             "invariants": invariants,
             "without_invariants": dict(self.without),
             "moved": [deviation_json(one) for one in self.moved],
@@ -105,6 +109,15 @@ def _day(day: date | None) -> str | None:
     return None if day is None else day.isoformat()
 
 
+def _answered(decisions: Sequence[Decision], current: CurrentPlan, fresh: FreshStatistics) -> str:
+    """Say what came of the replanning that looked at these statistics, and left this plan; "" where there was none."""
+    for one in decisions:
+        of_this = one.kind == REPLANNING and one.plan_version == current.record.version
+        if of_this and one.details.get("statistics", {}).get("digest") == fresh.snapshot.digest:
+            return describe_answer(one)
+    return ""
+
+
 @without_collecting()
 def show_invariants(
     tables: StreamReader,
@@ -125,7 +138,8 @@ def show_invariants(
     """
     events = tables.pin_events()
     day = latest_day(events)
-    current = current_plan(tables, pattern_set, tables.decisions(pattern_set.name))
+    decisions = tables.decisions(pattern_set.name)
+    current = current_plan(tables, pattern_set, decisions)
     if isinstance(current, str):
         raise InputError(f"stream {stream.name!r}, pattern set {pattern_set.name!r}: {current}")
     if day is None:
@@ -140,7 +154,8 @@ def show_invariants(
     distance = state.distances.of(invariants)
     verifications = check.checked(fresh.snapshot, distance=distance, to_the_end=True)
     without = without_invariants(current.plan)
-    report = InvariantReport(current, fresh, verdict, verifications, without, ())
+    answered = _answered(decisions, current, fresh) if verdict.replan else ""
+    report = InvariantReport(current, fresh, verdict, verifications, without, (), answered)
     forecast_of = invariants
     if most_forecasts is not None:
         forecast_of = [one.invariant for one in report.nearest(most_forecasts)]

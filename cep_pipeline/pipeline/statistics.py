@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -27,17 +26,15 @@ from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, 
 from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.slices.ownership import LookBack, look_back
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, open_events, read_row_groups
-from cep_pipeline.spark.statistics import count_slices, in_tasks, in_this_process
+from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.observed import Observed, combine_observed
 from cep_pipeline.statistics.windowed import WindowedStatistics
-from cep_pipeline.storage import canonical_json
-from cep_pipeline.warehouse.records import DayStatistics, EventsSnapshot, PublishedDay, StatisticsRecord
+from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, StatisticsRecord
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
     from cep_pipeline.slices.prepared import Boundary
-    from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
 
 
@@ -45,9 +42,6 @@ logger = logging.getLogger(__name__)
 
 EVENTS_A_SLICE = 250_000
 """Fewer events than this are not worth a slice of their own."""
-_MOST_THREADS = 8
-EVENTS_ON_THE_DRIVER = 1_000_000
-"""So many events are counted on the driver sooner than Spark begins tasks; more are counted in Spark."""
 WINDOWS_SHOWN = 48
 """Windows of a day that show how it went."""
 
@@ -62,57 +56,6 @@ class CarriedState:
     state: WindowedStatistics | None = None
     digest: str | None = None
     note: str = ""
-
-
-def estimate_day(
-    spark: SparkSession, work: DayWork, pattern_sets: Sequence[PatternSet], progress: Progress | None = None
-) -> StatisticsSnapshot:
-    """Estimate the statistics of the day for all pattern sets in one pass, and make a draft of them for each.
-
-    The state goes on from that of the latest published earlier day, never from the day's own, so that a rerun gives
-    the same. Where that one is missing, of another version, window or pattern set, or of events that have been
-    published anew since, that is logged, and the events of one window before the day are read instead.
-    """
-    settings = work.stream.statistics
-    patterns = patterns_of(pattern_sets)
-    with work.timed("statistics") as counts:
-        events = PublishedEvents.pin(work.tables, work.stream.schema.timezone)
-        known = work.tables.pin_statistics(work.day, _day_before(work.day, events.snapshot) or work.day)
-        carried = carried_state(work, pattern_sets, events.snapshot, known)
-        start = work.start
-        if carried.state is None and _day_before(work.day, events.snapshot) is not None:
-            start = events.window_start(settings.length, work.start)
-            if carried.note:
-                logger.warning("%s: %s; the window before the day is read again", work.day, carried.note)
-        few = events.rows(start, work.end) <= EVENTS_ON_THE_DRIVER
-        from cep_pipeline.spark.tasks import cores_of
-
-        slices = _cut(events, patterns, start, work.end, 1 if few else cores_of(spark))
-        state = count_slices(
-            patterns,
-            slices,
-            window=settings.length,
-            epsilon=settings.epsilon,
-            run=in_this_process(progress) if few else in_tasks(spark, work.stream.name, progress),
-            threads=min(os.cpu_count() or 1, _MOST_THREADS) if few else 1,
-            carried=carried.state,
-        )
-        state.dependent_factor = settings.dependent_factor
-        snapshot = state.business_day(work.start[0], work.end[0])
-        text = canonical_json(state.to_json())
-        published = events.snapshot.days.get(work.day)
-        made = {
-            pattern_set.name: DayStatistics(
-                with_observed(work, pattern_set, snapshot, known).to_json(),
-                text,
-                _basis(pattern_set, settings, published, carried),
-            )
-            for pattern_set in pattern_sets
-        }
-        for record in work.tables.draft_statistics(work.day, made, run_id=work.run_id, known=known):
-            work.tables.drafts.statistics[record.pattern_set, work.day] = record
-        counts.update(events=published.events if published else 0, slices=len(slices))
-    return snapshot
 
 
 def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSnapshot | None:
@@ -151,7 +94,7 @@ def carried_state(
 
     A state is of all pattern sets of the run that made it; the first one that knows all that is asked for now is taken.
     """
-    before = _day_before(work.day, events)
+    before = day_before(work.day, events)
     if before is None:
         return CarriedState()
     settings = work.stream.statistics
@@ -193,9 +136,10 @@ def out_of_date(record: StatisticsRecord, day: PublishedDay | None, settings: St
     )
 
 
-def _basis(
+def basis_of(
     pattern_set: PatternSet, settings: StatisticsSettings, day: PublishedDay | None, carried: CarriedState
 ) -> dict[str, Any]:
+    """Return what the statistics of a day are made from, by which it is seen later whether they are out of date."""
     return {
         "events": day.events_digest if day is not None else None,
         "window": settings.window,
@@ -216,19 +160,19 @@ def _parsed(text: str, what: str) -> Mapping[str, Any]:
     return content
 
 
-def _day_before(day: date, events: EventsSnapshot) -> date | None:
+def day_before(day: date, events: EventsSnapshot) -> date | None:
     """The latest published earlier day."""
     return max((other for other in events.days if other < day), default=None)
 
 
-def _cut(
-    events: PublishedEvents, patterns: Sequence[Pattern], start: Boundary, end: Boundary, parallelism: int
+def cut_slices(
+    events: PublishedEvents, patterns: Sequence[Pattern], start: Boundary, end: Boundary, cores: int
 ) -> list[Slice]:
     """Slices of about equal numbers of events: as many as there are cores, fewer where there is little to count.
 
     There are more where slices would read more than `slicing.MOST_ROWS` events.
     """
-    count = max(1, min(parallelism, math.ceil(events.rows(start, end) / EVENTS_A_SLICE)))
+    count = max(1, min(cores, math.ceil(events.rows(start, end) / EVENTS_A_SLICE)))
     return events.slices(start, end, look_back(patterns), count)
 
 
@@ -276,15 +220,16 @@ def _counted_anew(
     """The state of `[start, end)` and of the window before it, which may be known to begin before its first event."""
     events = PublishedEvents.pin(tables, stream.schema.timezone)
     begin = events.window_start(window, start)
-    slices = _cut(events, patterns, begin, end, parallelism=_SHOWN_SLICES)
-    state = count_slices(
-        patterns,
-        slices,
-        window=window,
-        epsilon=stream.statistics.epsilon,
-        run=in_this_process(progress),
-        since_us=begin[0] if since_its_start and events.begin_before(begin) else None,
-    )
+    slices = cut_slices(events, patterns, begin, end, _SHOWN_SLICES)
+    counting = Counting(tuple(patterns), window, stream.statistics.epsilon)
+    tell = progress or (lambda done, of: None)
+    counted = []
+    for number, slice_ in enumerate(slices):
+        tell(number, len(slices))
+        counted.append(count_slice(counting, slice_))
+    tell(len(slices), len(slices))
+    since_us = begin[0] if since_its_start and events.begin_before(begin) else None
+    state = merged(counting, counted, since_us=since_us)
     state.dependent_factor = stream.statistics.dependent_factor
     return state
 

@@ -117,23 +117,26 @@ def run_step(
         recorded = next((run for run in work.tables.runs() if (run.run_id, run.day) == (task.run_id, task.day)), None)
         work.recorded = recorded
         fresh = [one for one in handed if not _is_published(one, recorded)]
-        if chosen is PUBLISH and not fresh:
+        ended = chosen is STEPS[-1] and not fresh
+        if ended:
             logger.info("%s: all that this run has made is published", task.day)
-            remove_scratch(scratch)
-            return {"step": step, "done": True}
         if chosen is STEPS[0]:
             record_run(work, "running")
         for one in fresh:
             _take(work, chosen, one)
         _take_before(work, chosen, before)
         taken = len(work.steps)
-        if not (task.detection_only and chosen.option in ("ingest", "statistics")):
+        if not ended and not (task.detection_only and chosen.option in ("ingest", "statistics")):
+            if work.staged is None and chosen.option == "ingest" and chosen is not STEPS[0]:
+                raise InputError(f"{task.day}: there are no staged events; run the day again from the step ingest")
             do_step(chosen, [work])
-        done = chosen is PUBLISH or (work.skipped and chosen is not STEPS[0])
-        if done:
+        done = chosen is STEPS[-1] or (work.skipped and chosen is not STEPS[0])
+        if done and not ended:
             record_run(work, "succeeded")
-            remove_scratch(scratch)
-        return _result(work, chosen, scratch, work.steps[taken:], done=done)
+        result = _result(work, chosen, scratch, work.steps[taken:], done=done)
+    if done:
+        remove_scratch(scratch)
+    return result
 
 
 def _is_published(handed: StepResult, recorded: RunRecord | None) -> bool:
@@ -144,7 +147,8 @@ def _is_published(handed: StepResult, recorded: RunRecord | None) -> bool:
 
 
 def _result(work: DayWork, step: Step, scratch: str, steps: Sequence[RunStep], *, done: bool) -> dict[str, Any]:
-    documents = {} if done else {name: _handed_on(_DOCUMENTS[name][0](work), name, scratch) for name in step.gives}
+    made = {} if done else {name: _DOCUMENTS[name][0](work) for name in step.gives}
+    documents = {name: _handed_on(content, name, scratch) for name, content in made.items() if content is not None}
     counts: dict[str, Any] = {name: number for one in steps for name, number in one.counts.items()}
     matches = {name: one.matches for name, one in work.detected.items()}
     return {
@@ -210,7 +214,7 @@ def _take(work: DayWork, step: Step, handed: StepResult) -> None:
         work.steps += [RunStep(*one) for one in handed["steps"]]
         work.told.update(handed["told"])
         for name, document in handed["documents"].items():
-            if step is PUBLISH or name in step.takes:
+            if step is STEPS[-1] or name in step.takes:
                 _DOCUMENTS[name][1](work, _content(document))
 
 
@@ -248,6 +252,22 @@ def days_on_their_way(task: DayTask) -> dict[date, str]:
     runs = sorted(tables.runs(), key=lambda run: run.started_at)
     latest = {run.day: run for run in runs if run.day is not None}
     return {day: run.run_id for day, run in sorted(latest.items()) if run.status == "running" and day < task.day}
+
+
+def documents_of(task: DayTask, step: str) -> tuple[str, str]:
+    """The addresses by which a submitted program is given what it takes, and by which it hands on: new ones each time.
+
+    They are in the scratch folder of the run and day, which goes with its last step.
+    """
+    _, _, tables = task.open()
+    scratch = _scratch_of(task, tables)
+    make_directory(scratch)
+    name = f"{scratch}/{step}-{uuid.uuid4().hex}"
+    return f"{name}-given.json", f"{name}-result.json"
+
+
+def _scratch_of(task: DayTask, tables: StreamTables) -> str:
+    return f"{tables.warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}"
 
 
 def look_ahead(step: str, task: DayTask) -> bool:
@@ -320,7 +340,7 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
     configuration, stream, tables = task.open()
     pattern_sets = stream.chosen_sets(task.pattern_set)
     check_runnable(pattern_sets)
-    scratch = f"{tables.warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}"
+    scratch = _scratch_of(task, tables)
     # The pattern sets of a day are detected side by side, each under a lease of its own.
     part = task.pattern_set or "" if step.name == "detect" else ""
     begin = time.perf_counter()

@@ -68,6 +68,35 @@ def violation_of(check: Decision) -> Violation | None:
     return None if content is None else Violation.from_json(content, f"the decision of {check.decided_at}")
 
 
+def answer_to(check: Decision, decisions: Sequence[Decision]) -> str:
+    """Say when and how a replanning has answered the violation that a check has found; "" where none has, or need."""
+    answers = [
+        one
+        for one in decisions
+        if one.kind == REPLANNING
+        and (one.pattern_set, one.plan_version) == (check.pattern_set, check.plan_version)
+        and one.decided_at > check.decided_at
+    ]
+    if check.outcome != REPLAN or not answers:
+        return ""
+    return describe_answer(min(answers, key=lambda one: one.decided_at))
+
+
+def describe_answer(replanning: Decision) -> str:
+    """Say when a plan was made again and what came of it, without why it was asked for.
+
+    Examples
+    --------
+    >>> asked = {"asked": "11 exceeds 10"}
+    >>> from datetime import datetime
+    >>> when = datetime(2026, 11, 28, 16, 59)
+    >>> describe_answer(Decision("all", REPLANNING, "kept", "11 exceeds 10; it costs more", when, details=asked))
+    'replanned 2026-11-28 16:59, kept: it costs more'
+    """
+    said = replanning.reason.removeprefix(f"{replanning.details.get('asked')}; ")
+    return f"replanned {replanning.decided_at:%Y-%m-%d %H:%M}, {replanning.outcome}: {said}"
+
+
 def pending_violation(decisions: Sequence[Decision], version: int) -> Violation | None:
     """The violation that the last check of a version of the plan has found, where no replanning has answered it yet.
 

@@ -289,7 +289,7 @@ def waits_alike(pattern: Pattern) -> bool:
         pattern.strategy is not Strategy.STRICT_CONTIGUITY
         and counts_in_partitions(pattern)
         and all({*one.partition_by} == {*pattern.partition_by} for one in waited)
-        and all(_hands_on(one, name) for one in waited for name in pattern.partition_by)
+        and all(hands_on(one, name) for one in waited for name in pattern.partition_by)
     )
 
 
@@ -298,7 +298,7 @@ def is_held_up(pattern: Pattern) -> bool:
     return bool(pattern.composes) and (not waits_alike(pattern) or any(map(is_held_up, pattern.composes)))
 
 
-def _hands_on(pattern: Pattern, attribute: str) -> bool:
+def hands_on(pattern: Pattern, attribute: str) -> bool:
     """Return whether the attribute of a pattern's matches is that by which the pattern is partitioned."""
     for item in pattern.returns:
         if item.named and item.name == attribute and isinstance(item.expression, Reference):

@@ -23,10 +23,10 @@ def prefer_installed() -> None:
 def load() -> None:
     """Load what tasks use."""
     import cep_pipeline.detection.detect
-    import cep_pipeline.events.merge
     import cep_pipeline.spark.detection
-    import cep_pipeline.spark.ingestion
     import cep_pipeline.spark.statistics  # noqa: F401
+    import spark_jobs.ingest
+    import spark_jobs.preprocess  # noqa: F401
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.slices.events_input import columns_needed
@@ -19,82 +18,42 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cep_pipeline.slices.prepared import Boundary
-    from cep_pipeline.spark.session import SparkSession
-    from cep_pipeline.spark.tasks import Progress
-
-Result = TypeVar("Result")
-Runner = Callable[[Callable[[Slice, int], Result], Sequence[Slice]], list[Result]]
-"""Calls a function with each slice and the number of the attempt; the results are in the order of the slices."""
-
-
-def in_tasks(spark: SparkSession, stream: str, progress: Progress | None = None) -> Runner[Result]:
-    """One task a slice."""
-
-    def run(function: Callable[[Slice, int], Result], slices: Sequence[Slice]) -> list[Result]:
-        from cep_pipeline.spark.tasks import run_tasks
-
-        return run_tasks(spark, function, slices, what=f"{stream}: statistics", progress=progress)
-
-    return run
-
-
-def in_this_process(progress: Progress | None = None) -> Runner[Result]:
-    """One slice after the other."""
-
-    def run(function: Callable[[Slice, int], Result], slices: Sequence[Slice]) -> list[Result]:
-        results = []
-        for number, task in enumerate(slices):
-            if progress is not None:
-                progress(number, len(slices))
-            results.append(function(task, 0))
-        if progress is not None:
-            progress(len(slices), len(slices))
-        return results
-
-    return run
 
 
 @dataclass(frozen=True)
-class _Counting:
+class Counting:
+    """What is counted: for which patterns, in which sliding window, with which largest relative error."""
+
     patterns: tuple[Pattern, ...]
     window: Window
     epsilon: float
-    threads: int = 1
 
 
-def count_slices(
-    patterns: Sequence[Pattern],
-    slices: Sequence[Slice],
+def count_slice(counting: Counting, task: Slice, _: int = 0) -> WindowedStatistics:
+    """Count the events of a slice, which is read with the look-back that its pairs reach into."""
+    return _counted(counting, task.read(columns_needed(counting.patterns)), task.start, task.end)
+
+
+def merged(
+    counting: Counting,
+    counted: Sequence[WindowedStatistics],
     *,
-    window: Window,
-    epsilon: float,
-    run: Runner[WindowedStatistics],
     carried: WindowedStatistics | None = None,
     since_us: int | None = None,
-    threads: int = 1,
 ) -> WindowedStatistics:
-    """Count the events of slices for all patterns, in one pass over them.
+    """Merge what consecutive slices have counted, in their order.
 
     Parameters
     ----------
-    patterns
-        Patterns of one stream.
-    slices
-        Consecutive ones; each reads the look-back that its pairs reach into.
-    window, epsilon
-        Of the sliding window that the statistics are of, and the largest relative error of its counts.
-    run
-        Where the slices are counted.
+    counting
+        What they have counted.
     carried
         The state before the first slice; it is not changed.
     since_us
         Where the slices begin, if the stream began before: that no event came since then is known too.
-    threads
-        That each slice is counted by.
     """
-    counting = partial(_count, _Counting(tuple(patterns), window, epsilon, threads))
-    state = WindowedStatistics.of(patterns, window, epsilon)
-    for part in ([carried] if carried is not None else []) + run(counting, slices):
+    state = WindowedStatistics.of(counting.patterns, counting.window, counting.epsilon)
+    for part in ([carried] if carried is not None else []) + list(counted):
         state.merge(part)
     if since_us is not None:
         state.since_us = since_us if state.since_us is None else min(since_us, state.since_us)
@@ -104,15 +63,11 @@ def count_slices(
 def count_table(
     patterns: Sequence[Pattern], events: pa.Table, *, window: Window, epsilon: float, end: Boundary | None = None
 ) -> WindowedStatistics:
-    """Count events in memory up to a point (None: all of them), as `count_slices` counts those of slices."""
-    return _counted(_Counting(tuple(patterns), window, epsilon), events, None, end)
+    """Count events in memory up to a point (None: all of them), as `count_slice` counts those of a slice."""
+    return _counted(Counting(tuple(patterns), window, epsilon), events, None, end)
 
 
-def _count(counting: _Counting, task: Slice, _: int) -> WindowedStatistics:
-    return _counted(counting, task.read(columns_needed(counting.patterns)), task.start, task.end)
-
-
-def _counted(counting: _Counting, events: pa.Table, start: Boundary | None, end: Boundary | None) -> WindowedStatistics:
+def _counted(counting: Counting, events: pa.Table, start: Boundary | None, end: Boundary | None) -> WindowedStatistics:
     return windowed_statistics(
         counting.patterns,
         events,
@@ -120,7 +75,6 @@ def _counted(counting: _Counting, events: pa.Table, start: Boundary | None, end:
         counting.epsilon,
         start=start,
         end=end,
-        threads=counting.threads,
     )
 
 

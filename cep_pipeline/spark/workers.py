@@ -59,8 +59,9 @@ class Installation:
 def installation() -> Installation:
     """Return what this process runs."""
     digest = hashlib.sha256()
-    for path in sorted(_SOURCES.rglob("*.py")):
-        digest.update(f"{path.relative_to(_SOURCES)}\0".encode() + path.read_bytes())
+    for folder in (_SOURCES, _SOURCES.parent / "spark_jobs"):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"{path.relative_to(_SOURCES.parent)}\0".encode() + path.read_bytes())
     project = f"{VERSION} ({digest.hexdigest()[:8]})"
     return Installation(".".join(map(str, sys.version_info[:2])), project, {name: _version(name) for name in COMPARED})
 

@@ -11,6 +11,7 @@ from cep_pipeline.adaptation.distance import Distances, MetaAdaptive
 from cep_pipeline.adaptation.thresholds import Deviation, deviations, numbers_in, numbers_now, questions_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.pipeline.configuration import AdaptationSettings, StatisticsSettings
 from cep_pipeline.planning import Plan, plan
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.terms import terms_of
@@ -115,6 +116,19 @@ def test_invariants_decide_by_order_not_by_size() -> None:
         .decide(decision_function("invariant", distance=0.2).begin(made, ABC, CALM), CROSSED)
         .replan
     )
+
+
+def test_the_distance_of_a_pipeline_is_above_the_error_of_the_estimates() -> None:
+    settings, epsilon = AdaptationSettings(), StatisticsSettings().epsilon
+    assert isinstance(settings.distance, float)
+    assert settings.distance > (1 + epsilon) / (1 - epsilon) - 1, "of the ratio of two counts"
+    assert settings.distance >= settings.minimum_gain, "a plan that saves less is not taken"
+    made = greedy(CALM)
+    for rate, by_default, at_zero in ((13.83, False, True), (14.4, False, True), (14.6, True, True)):
+        moved = snapshot({"A": 15.0, "B": 13.81, "C": rate})
+        for asked, replan in ((settings, by_default), (AdaptationSettings(distance=0), at_zero)):
+            function = asked.function()
+            assert function.decide(function.begin(made, ABC, CALM), moved).replan == replan
 
 
 def test_a_new_plan_has_invariants_of_its_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from cep_pipeline.pipeline.invariant_report import show_invariants
 from tests.cli.command_line import cep
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, write_project
+from tests.pipeline.test_adaptation import check
+from tests.pipeline.test_violations import keep_the_plan
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +58,11 @@ def test_json_has_both_sides_and_the_trend(published: DriftingStream) -> None:
     done = cep("invariants", "--pattern-set", "all", "--json", folder=published.folder)
     (shown,) = json.loads(done.output)
     assert shown["plan_version"] == 1 and shown["replan"] is True
-    assert shown["settings"] == {"decision": "invariant", "distance": 0.0, "k": 2, "threshold": 0.5}
+    assert shown["settings"] == {"decision": "invariant", "distance": 0.05, "k": 2, "threshold": 0.5}
     for one in shown["invariants"]:
         assert one["then"][0] < one["then"][1]
-        assert one["violated"] is (one["now"][0] > one["now"][1])
-        assert one["distance_to_violation"] == pytest.approx(one["now"][1] - one["now"][0])
+        assert one["violated"] is (one["distance_to_violation"] < 0)
+        assert one["distance_to_violation"] == pytest.approx(one["now"][1] - one["now"][0] + math.log(1.05))
         assert one["forecast"]["days"] == [day.isoformat() for day in DRIFT_DAYS[:4]]
         assert one["forecast"]["distances"][-1] == pytest.approx(one["distance_to_violation"])
         assert one["forecast"]["violated_on"] == "2024-03-07"
@@ -93,6 +96,18 @@ def test_a_check_records_a_decision_and_says_what_to_do(own: DriftingStream) -> 
     (decision,) = json.loads(again.output)
     assert decision["outcome"] == "no new data" and decision["plan_version"] == 1
     assert [one.outcome for one in own.tables.decisions("all")] == ["no new data", "replan"]
+
+
+def test_a_violation_is_shown_with_what_came_of_it(own: DriftingStream) -> None:
+    keep_the_plan(own, check(own).violation)
+    (kept,) = (one for one in own.tables.decisions("all") if one.kind == "replanning")
+    said = f"replanned {kept.decided_at:%Y-%m-%d %H:%M}, kept: "
+    _, verdict, answered = cep("invariants", folder=own.folder).output.splitlines()[:3]
+    assert verdict.startswith("invariant: keep the plan: pattern rising, step 2: ")
+    assert answered.startswith(f"this has been dealt with: {said}")
+    status = cep("status", folder=own.folder).output
+    reasons = " ".join(line.split("│")[-2].strip() for line in status.splitlines() if "│" in line)
+    assert reasons.count(said) == 1
 
 
 def test_a_plan_is_made_compared_and_recorded(own: DriftingStream) -> None:

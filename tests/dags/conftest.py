@@ -33,7 +33,8 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
             patch.setenv(name, value)
-        patch.syspath_prepend(str(CHECKOUT / "dags"))
+        for folder in ("dags", "plugins"):
+            patch.syspath_prepend(str(CHECKOUT / folder))
         yield home
 
 

@@ -55,17 +55,48 @@ def test_secrets_are_made_once_and_are_the_users_own(local, tmp_path: Path) -> N
     assert stat.S_IMODE((tmp_path / "home" / "keys.json").stat().st_mode) == 0o600
 
 
+def test_a_shell_that_reads_the_environment_file_knows_this_airflow(  # type: ignore[no-untyped-def]
+    local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = "postgresql+psycopg2://cep:a word's quote@host/airflow"
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", database)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not for a file")
+    local.environment_file.write_text("# of before, readable by all")
+    local.write_environment_file()
+    file = tmp_path / "home" / "env"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    monkeypatch.chdir(tmp_path)
+    read, unpause = local.commands(["maintain", "daily_detection_cold_rooms", "daily_detection_others"])
+    assert read == ". home/env"
+    assert unpause == "airflow dags unpause --yes --treat-dag-id-as-regex '_cold_rooms$'"
+    show = "import json, os; print(json.dumps(dict(os.environ)))"
+    line = f"{read} && \"{sys.executable}\" -c '{show}' && command -v airflow"
+    done = subprocess.run(["sh", "-c", line], env={"PATH": "/bin"}, capture_output=True, text=True, check=True)
+    shown, place = done.stdout.splitlines()
+    known = json.loads(shown)
+    assert Path(place) == Path(sys.executable).parent / "airflow"
+    assert known["PATH"].endswith(":/bin")
+    assert known["AIRFLOW_HOME"] == str(tmp_path / "home")
+    assert known["AIRFLOW__CORE__DAGS_FOLDER"] == str(CHECKOUT / "dags")
+    assert known["AIRFLOW__CORE__PLUGINS_FOLDER"] == str(CHECKOUT / "plugins"), "the schedules of DAGs are there"
+    assert known["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == database
+    assert known["AIRFLOW__CORE__FERNET_KEY"] == local.environment()["AIRFLOW__CORE__FERNET_KEY"]
+    assert known["CEP_CONFIG"] == str(CHECKOUT / "pipeline.yaml")
+    assert not {"AIRFLOW__API__SECRET_KEY", "AIRFLOW__API__PORT", "AWS_SECRET_ACCESS_KEY"} & set(known)
+
+
 def test_it_listens_on_the_loopback_interface(local) -> None:  # type: ignore[no-untyped-def]
     environment = local.environment()
     assert environment["AIRFLOW__API__HOST"] == "127.0.0.1"
     assert environment["AIRFLOW__API__BASE_URL"] == "http://127.0.0.1:8123"
 
 
-def test_spark_jobs_go_to_the_master_asked_for(local) -> None:  # type: ignore[no-untyped-def]
+def test_spark_is_a_connect_server_on_the_master_asked_for(local) -> None:  # type: ignore[no-untyped-def]
     connection = json.loads(local.environment()["AIRFLOW_CONN_SPARK_DEFAULT"])
-    assert connection == {
-        "conn_type": "spark",
-        "host": "spark://host",
-        "port": 7077,
-        "extra": {"deploy-mode": "client"},
-    }
+    assert (connection["conn_type"], connection["host"]) == ("spark_connect", "localhost")
+    command = local.spark_command("spark-connect")
+    assert command[1:3] == ["--master", "spark://host:7077"]
+    assert f"spark.connect.grpc.binding.port={connection['port']}" in command
+    assert "spark.connect.grpc.binding.address=127.0.0.1" in command
+    token = local.spark_environment()["SPARK_CONNECT_AUTHENTICATE_TOKEN"]
+    assert connection["password"] == token and not any(token in part for part in command)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta
@@ -12,6 +11,7 @@ import pytest
 import yaml
 
 from cep_pipeline.errors import BusyError, DataError, InputError, LimitExceeded
+from cep_pipeline.pipeline import day as pipeline_day
 from cep_pipeline.pipeline.tasks import DayTask
 from tests.dags.conftest import CHECKOUT
 
@@ -26,22 +26,30 @@ def test_each_configured_stream_has_its_dag(dags: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_the_steps_follow_each_other(dags: dict[str, Any], stream: str) -> None:
+def test_the_chain_of_a_day_is_that_of_its_steps(dags: dict[str, Any], stream: str) -> None:
+    """Each step follows all before it, is described, and is a Spark operator where it needs Spark."""
+    from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
+
     dag = dags[f"daily_detection_{stream}"]
     assert sorted(dag.task_ids) == sorted(STEPS)
-    for step, next_step in zip(STEPS, [*STEPS[1:], None], strict=True):
-        assert dag.get_task(step).downstream_task_ids == ({next_step} if next_step else set())
+    for at, step in enumerate(STEPS):
+        assert set(STEPS[:at]) == dag.get_task(step).get_flat_relative_ids(upstream=True), step
+        assert dag.get_task(step).doc_md
+    mapped = dag.get_task("detect")
+    assert mapped.is_mapped and issubclass(mapped.operator_class, PySparkOperator)
+    on_spark = {step.name for step in pipeline_day.STEPS if step.needs_spark}
+    assert {one for one in STEPS if isinstance(dag.get_task(one), PySparkOperator)} == on_spark - {"detect"}
+    assert {task.pool for task in dag.tasks if task.task_id in on_spark} == {"cep_spark"}
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_the_last_step_updates_the_asset_of_the_events(dags: dict[str, Any], stream: str) -> None:
+def test_steps_update_the_assets_of_what_they_publish(dags: dict[str, Any], stream: str) -> None:
     outlets = {task.task_id: [asset.uri for asset in task.outlets] for task in dags[f"daily_detection_{stream}"].tasks}
-    assert outlets == {**{step: [] for step in STEPS}, "publish": [f"cep://{stream}/events"]}
+    published = [f"cep://{stream}/events", f"cep://{stream}/matches"]
+    assert outlets == {**{step: [] for step in STEPS}, "plan": [f"cep://{stream}/plan"], "publish": published}
 
 
-@pytest.mark.parametrize(
-    "name", ["daily_detection", "invariant_check", "invariant_check_days", "replanning", "stale_days"]
-)
+@pytest.mark.parametrize("name", ["daily_detection", "invariant_check", "replanning", "stale_days"])
 @pytest.mark.parametrize("stream", STREAMS)
 def test_one_run_at_a_time_and_retries_that_wait_longer_each_time(dags: dict[str, Any], stream: str, name: str) -> None:
     dag = dags[f"{name}_{stream}"]
@@ -67,42 +75,20 @@ def test_a_dag_file_is_parsed_without_heavy_imports(airflow_home: Path) -> None:
     assert done.stdout.splitlines()[-1:] == ["loaded: []"], done.stdout + done.stderr
 
 
-def serialized_timetable(dags: dict[str, Any], stream: str) -> Any:
-    from airflow.serialization.serialized_objects import DagSerialization
-
-    return DagSerialization.from_dict(DagSerialization.to_dict(dags[f"daily_detection_{stream}"])).timetable
-
-
-@pytest.mark.parametrize("stream", ["us_equity_trades", "aarhus_traffic"])
-@pytest.mark.parametrize(
-    ("first", "last"), [("2013-10-07", "2013-10-09"), ("2014-03-08", "2014-03-10"), ("2014-10-25", "2014-11-03")]
-)
-def test_a_backfill_has_each_day_once_both_ends_included(
-    dags: dict[str, Any], stream: str, first: str, last: str
-) -> None:
-    # Over the changes to and from daylight saving time too.
-    bounds = [datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (first, last)]
-    runs = serialized_timetable(dags, stream).iter_partition_dagrun_infos(earliest=bounds[0], latest=bounds[1])
-    days = range(bounds[0].toordinal(), bounds[1].toordinal() + 1)
-    assert [run.partition_key for run in runs] == [date.fromordinal(day).isoformat() for day in days]
-
-
-def test_a_scheduled_run_is_for_the_day_that_just_ended(dags: dict[str, Any]) -> None:
-    from airflow.timetables.base import TimeRestriction
-
-    timetable = serialized_timetable(dags, "us_equity_trades")
-    start = datetime(2013, 10, 8, 1, tzinfo=UTC)
-    run = timetable.next_dagrun_info_v2(last_dagrun_info=None, restriction=TimeRestriction(start, None, True))
-    assert (run.run_after, run.partition_key) == (datetime(2013, 10, 8, 4, tzinfo=UTC), "2013-10-07")
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_dag_has_a_run_for_each_local_day(dags: dict[str, Any], stream: str) -> None:
+    timetable = dags[f"daily_detection_{stream}"].timetable
+    (timezone,) = timetable.serialize().values()
+    schema = yaml.safe_load((CHECKOUT / "pipeline.yaml").read_text())["streams"][stream]["schema"]
+    assert timezone == yaml.safe_load((CHECKOUT / schema).read_text()).get("timezone", "UTC")
 
 
 def context(
     day: str | None = None,
-    partition: str | None = None,
     logical_date: datetime | None = None,
     run_type: str = "manual",
 ) -> dict[str, Any]:
-    run = SimpleNamespace(partition_key=partition, logical_date=logical_date, run_type=run_type)
+    run = SimpleNamespace(logical_date=logical_date, run_type=run_type)
     return {"params": {"day": day, "pattern_set": None}, "dag_run": run, "run_id": "manual__1"}
 
 
@@ -114,14 +100,13 @@ MIDNIGHT_UTC = datetime(2013, 10, 9, 0, 0, tzinfo=UTC)
     [
         ({"day": "2013-10-07"}, "UTC", date(2013, 10, 7)),
         ({"day": "2013-10-07", "logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 7)),
-        ({"day": "2013-10-08", "partition": "2013-10-08", "logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 8)),
-        ({"partition": "2013-10-08", "logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 8)),
+        ({"day": "2013-10-09", "logical_date": MIDNIGHT_UTC, "run_type": "backfill"}, "UTC", date(2013, 10, 9)),
         ({"logical_date": MIDNIGHT_UTC}, "UTC", date(2013, 10, 9)),
         ({"logical_date": MIDNIGHT_UTC}, "America/New_York", date(2013, 10, 8)),
         ({"logical_date": MIDNIGHT_UTC}, "Asia/Tokyo", date(2013, 10, 9)),
     ],
 )
-def test_the_business_day_comes_from_parameter_partition_or_logical_date(
+def test_the_business_day_comes_from_parameter_or_logical_date(
     airflow_home: Path, given: dict[str, Any], timezone: str, expected: date
 ) -> None:
     from cep_tasks import business_day
@@ -129,7 +114,7 @@ def test_the_business_day_comes_from_parameter_partition_or_logical_date(
     assert business_day(context(**given), timezone) == expected
 
 
-@pytest.mark.parametrize("given", [{}, {"day": "yesterday"}, {"partition": "2013-10-07|SPY"}])
+@pytest.mark.parametrize("given", [{}, {"day": "yesterday"}])
 def test_a_run_without_a_day_fails_for_good(airflow_home: Path, given: dict[str, Any]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from cep_tasks import business_day
@@ -138,108 +123,183 @@ def test_a_run_without_a_day_fails_for_good(airflow_home: Path, given: dict[str,
         business_day(context(**given), "UTC")
 
 
-@pytest.mark.parametrize(
-    ("given", "own"),
-    [
-        ({"partition": "2013-10-08", "logical_date": MIDNIGHT_UTC}, "2013-10-08"),
-        ({"logical_date": MIDNIGHT_UTC, "run_type": "backfill"}, "2013-10-09"),
-    ],
-)
-def test_a_backfill_whose_parameter_names_another_day_fails_for_good(
-    airflow_home: Path, given: dict[str, Any], own: str
-) -> None:
+@pytest.mark.parametrize("run_type", ["backfill", "scheduled"])
+def test_a_run_whose_parameter_names_another_day_fails_for_good(airflow_home: Path, run_type: str) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from cep_tasks import business_day
 
-    with pytest.raises(AirflowFailException, match=f"{own}.*2013-10-11: leave `day` empty in a backfill"):
-        business_day(context(day="2013-10-11", **given), "UTC")
+    with pytest.raises(AirflowFailException, match=r"2013-10-09.*2013-10-11: leave `day` empty in a backfill"):
+        business_day(context(day="2013-10-11", logical_date=MIDNIGHT_UTC, run_type=run_type), "UTC")
 
 
-def test_wrong_input_and_failed_data_are_not_retried(airflow_home: Path) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
-    from cep_tasks import failures_explained
+def test_wrong_input_and_failed_data_are_not_retried(
+    airflow_home: Path, dags: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    from airflow.sdk import RetryAction
+    from cep_tasks import UserError, failures_explained
 
+    policy = dags["daily_detection_us_equity_trades"].get_task("ingest").retry_policy
     too_many = LimitExceeded("bursts", "max_matches 7", "2025-01-06")
-    for error in (InputError("no such file"), DataError("price is negative"), too_many):
-        with pytest.raises(AirflowFailException, match=re.escape(str(error))), failures_explained():
+    long = InputError("no such file " + "x y " * 60)
+    for error in (long, DataError("price is negative"), too_many):
+        with pytest.raises(UserError) as raised, failures_explained():
             raise error
+        assert str(raised.value) == str(error) and raised.value.__cause__ is None
+        assert policy.evaluate(raised.value, 1, 3).action is RetryAction.FAIL
+    assert max(len(record.getMessage()) for record in caplog.records) <= 110
+    assert " ".join(record.getMessage() for record in caplog.records[:3]).startswith(str(long).strip()[:200])
     for passing in (BusyError("held by another run"), OSError("disk full")):
         with pytest.raises(type(passing)), failures_explained():
             raise passing
+        assert policy.evaluate(passing, 1, 3).action is RetryAction.DEFAULT
 
 
-Step = tuple[str, DayTask, str | None]
+class Instance:
+    """What a step asks of its task instance: the runs and tasks of other days, and their results."""
+
+    dag_id = "daily_detection_trades"
+
+    def __init__(self, alive: bool = False, state: str | None = None) -> None:
+        self.alive, self.state = alive, state
+        self.pushed: dict[str, Any] = {}
+
+    def get_dr_count(self, **_: Any) -> int:
+        return int(self.alive)
+
+    def get_task_states(self, *, dag_id: str, task_ids: list[str], run_ids: list[str]) -> dict[str, Any]:
+        return {run_ids[0]: {task_ids[0]: self.state}}
+
+    def xcom_pull(self, *, task_ids: list[str], run_id: str) -> list[Any]:
+        return [f"{task} of {run_id}" for task in task_ids[:1]] + [None]
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+Asked = tuple[str, DayTask, list[Any], dict[date, list[Any]]]
 
 
 @pytest.fixture
-def steps(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
-    """The steps that tasks hand to the shared application, which does nothing here."""
-    given: list[Step] = []
+def asked(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+    """What the operators ask of the pipeline, which does nothing here."""
+    given: list[Asked] = []
     monkeypatch.setenv("CEP_CONFIG", "/etc/cep/pipeline.yaml")
 
-    def take(step: str, task: DayTask, master: str | None) -> bool:
-        given.append((step, task, master))
-        return step in DONE_AFTER
+    def take(step: str, task: DayTask, handed: Any, *, before: Any, spark: Any) -> dict[str, Any]:
+        given.append((step, task, list(handed), before))
+        counts = {"events": 1_234, "matches": {"market": {"rise": 7}}}
+        return {"step": step, "counts": counts, "pattern_sets": ["market"], "done": step in ("validate", "publish")}
 
     monkeypatch.setattr("cep_pipeline.pipeline.tasks.run_step", take)
+    monkeypatch.setattr("cep_pipeline.pipeline.tasks.days_on_their_way", lambda task: {date(2013, 10, 6): "other"})
+    monkeypatch.setattr("operators.tell_of_day", lambda *_: None)
     return given
 
 
-DONE_AFTER: set[str] = {"publish"}
+def do_step(step: str, instance: Instance, **given: Any) -> Any:
+    from collections import defaultdict
+
+    from operators import CepOperator
+
+    operator = CepOperator(step=step, stream="trades", timezone="UTC", **given)
+    now = {**context(day="2013-10-07"), "ti": instance, "outlet_events": defaultdict(SimpleNamespace)}
+    now["params"].update(pattern_set="market", end_of_stream=True)
+    return operator.execute(now), now["outlet_events"]
 
 
-def do_step(monkeypatch: pytest.MonkeyPatch, step: str, **params: str | bool) -> None:
-    import cep_tasks
+def test_a_step_is_given_what_others_have_handed_on(asked: list[Asked]) -> None:
+    class Several(list[Any]):
+        """As the results of a mapped task come."""
 
-    given = context(partition="2013-10-07")
-    given["params"].update(params)
-    monkeypatch.setattr(cep_tasks, "get_current_context", lambda: given)
-    cep_tasks.run_step(step, "trades", "UTC")
+    handed = [{"step": "ingest"}, Several([{"step": "detect", "of": 1}, {"step": "detect", "of": 2}]), None]
+    done, events = do_step("publish", Instance(), handed=handed)
+    (step, task, given, before) = asked[0]
+    assert (step, before) == ("publish", {})
+    assert task == DayTask(Path("/etc/cep/pipeline.yaml"), "trades", date(2013, 10, 7), "manual__1", "market", True)
+    assert given == [{"step": "ingest"}, {"step": "detect", "of": 1}, {"step": "detect", "of": 2}]
+    assert done["done"]
+    extras = {asset.uri: told.extra for asset, told in events.items()}
+    assert extras == {
+        "cep://trades/events": {"day": "2013-10-07", "events": 1_234},
+        "cep://trades/matches": {"day": "2013-10-07", "matches": {"market": {"rise": 7}}},
+    }
 
 
-@pytest.mark.parametrize("ends", [False, True])
-def test_a_step_is_given_configuration_stream_day_run_and_master(
-    steps: list[Step], monkeypatch: pytest.MonkeyPatch, ends: bool
-) -> None:
-    for step in ("ingest", "publish"):
-        do_step(monkeypatch, step, pattern_set="market", end_of_stream=ends)
-    task = DayTask(Path("/etc/cep/pipeline.yaml"), "trades", date(2013, 10, 7), "manual__1", "market", ends)
-    assert steps == [("ingest", task, "local[2]"), ("publish", task, "local[2]")]
+def test_detection_is_mapped_over_what_plan_returns(asked: list[Asked]) -> None:
+    instance = Instance()
+    returned, _ = do_step("plan", instance)
+    assert returned == [{"pattern_set": "market", "plan_version": None}]
+    assert instance.pushed["handed"]["step"] == "plan"
+    do_step("detect", instance, pattern_set={"pattern_set": "other", "plan_version": 3})
+    assert asked[-1][1].pattern_set == "other"
+
+
+def test_what_follows_a_day_without_a_file_is_skipped(asked: list[Asked]) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    with pytest.raises(AirflowSkipException, match="2013-10-07 has no file"):
+        do_step("validate", Instance())
+
+
+def test_a_step_waits_in_no_slot_for_the_day_before(asked: list[Asked]) -> None:
+    from airflow.sdk.exceptions import TaskDeferred
+
+    with pytest.raises(TaskDeferred) as deferred:
+        do_step("plan", Instance(alive=True, state="running"))
+    assert deferred.value.trigger.external_task_ids == ["plan"] and deferred.value.trigger.run_ids == ["other"]
+    assert deferred.value.method_name == "resume"
+    do_step("plan", Instance(alive=True, state="success"))
+    assert asked[-1][3] == {date(2013, 10, 6): ["preprocess of other"]}
+    for instance in (Instance(alive=True, state="failed"), Instance(alive=False, state="running")):
+        do_step("plan", instance)
+        assert asked[-1][3] == {}, "what will not come is not waited for"
 
 
 @pytest.mark.parametrize(
-    ("connection", "master"),
+    ("connection", "properties"),
     [
-        ('{"conn_type": "spark", "host": "spark://spark-master", "port": 7077}', "spark://spark-master:7077"),
-        ('{"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}', "local[*]"),
-        (None, None),
+        (
+            '{"conn_type": "spark", "host": "spark://spark-master", "port": 7077}',
+            ("master", "spark://spark-master:7077"),
+        ),
+        ('{"conn_type": "spark", "host": "local[2]"}', ("master", "local[2,2]")),
+        (
+            '{"conn_type": "spark_connect", "host": "localhost", "port": 15002, "password": "secret"}',
+            ("remote", "sc://localhost:15002/;token=secret;session_id="),
+        ),
+        (None, ("master", "local[3,2]")),
     ],
 )
-def test_the_connection_names_the_master(
-    airflow_home: Path, monkeypatch: pytest.MonkeyPatch, connection: str | None, master: str | None
+def test_the_connection_says_where_spark_is(
+    airflow_home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    connection: str | None,
+    properties: tuple[str, str],
 ) -> None:
-    from airflow.sdk import Connection
+    import operators
     from airflow.sdk.exceptions import AirflowNotFoundException
-    from cep_tasks import spark_master
 
+    from cep_pipeline.spark import session
+
+    write_stream(tmp_path)
+    settings = yaml.safe_load((tmp_path / "pipeline.yaml").read_text())
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump({**settings, "spark": {"master": "local[3]"}}))
+    monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
+    monkeypatch.setattr(session, "require_server", lambda remote: remote)
     if connection is None:
 
         def missing(conn_id: str) -> Any:
             raise AirflowNotFoundException(conn_id)
 
-        monkeypatch.setattr(Connection, "get", missing)
+        monkeypatch.setattr(operators.BaseHook, "get_connection", missing)
     else:
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
-    assert spark_master() == master
-
-
-def test_what_follows_a_day_without_a_file_is_skipped(steps: list[Step], monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.sdk.exceptions import AirflowSkipException
-
-    monkeypatch.setattr(f"{__name__}.DONE_AFTER", {"validate", "publish"})
-    do_step(monkeypatch, "ingest")
-    with pytest.raises(AirflowSkipException, match="2013-10-07 has no file"):
-        do_step(monkeypatch, "validate")
+    operator = operators.CepSparkOperator(step="detect", stream="trades", timezone="UTC")
+    operator._find_spark()
+    kind, value = properties
+    assert operator.config_kwargs[f"spark.{kind}"].startswith(value)
+    assert (operator.conn_id is None) is (connection is None)
 
 
 def write_stream(folder: Path, **settings: Any) -> None:
@@ -304,16 +364,21 @@ def test_a_wrong_configuration_is_explained_where_the_dags_are_read(
         configured_streams()
 
 
-def test_stale_days_are_redone_and_where_there_are_none_the_task_is_skipped(
-    airflow_home: Path, monkeypatch: pytest.MonkeyPatch
+def test_stale_days_are_redone_by_runs_and_where_there_are_none_the_tasks_are_skipped(
+    airflow_home: Path, dags: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import cep_tasks
     from airflow.sdk.exceptions import AirflowSkipException
 
-    monkeypatch.setattr(cep_tasks, "get_current_context", context)
-    found = ["2013-10-08"]
-    monkeypatch.setattr("cep_pipeline.pipeline.tasks.redo_stale", lambda *_: found)
-    assert cep_tasks.redo_stale_days("trades") == ["2013-10-08"]
+    instance, found = Instance(), [{"day": "2013-10-08", "detection_only": True, "reasons": ["a", "b"]}]
+    now = {"params": {"tried": [["2013-10-07", "c"]]}, "run_id": "manual__1", "ti": instance}
+    monkeypatch.setattr(cep_tasks, "get_current_context", lambda: now)
+    monkeypatch.setattr("cep_pipeline.pipeline.tasks.stale_days", lambda task, tried: found)
+    assert cep_tasks.stale_days("trades") == [{"day": "2013-10-08", "detection_only": True}]
+    assert instance.pushed["tried"] == [["2013-10-07", "c"], ["2013-10-08", "a"], ["2013-10-08", "b"]]
     found.clear()
     with pytest.raises(AirflowSkipException, match="no day is stale"):
-        cep_tasks.redo_stale_days("trades")
+        cep_tasks.stale_days("trades")
+    redo = dags["stale_days_us_equity_trades"].get_task("redo")
+    assert redo.is_mapped and redo.partial_kwargs["deferrable"] and redo.partial_kwargs["wait_for_completion"]
+    assert redo.partial_kwargs["trigger_dag_id"] == "daily_detection_us_equity_trades"

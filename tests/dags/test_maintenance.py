@@ -28,7 +28,7 @@ def test_they_run_when_little_else_does(dags: dict[str, Any], dag_id: str, next_
 
 def test_they_do_as_the_commands(airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import cep_tasks
-    from airflow.sdk.exceptions import AirflowFailException
+    from cep_tasks import UserError
 
     given = {"grace_hours": 24.0, "keep_days": 0.0, "deep": True}
     monkeypatch.setattr(cep_tasks, "get_current_context", lambda: {"params": given})
@@ -42,7 +42,5 @@ def test_they_do_as_the_commands(airflow_home: Path, tmp_path: Path, monkeypatch
     warehouse = Configuration.load(tmp_path / "pipeline.yaml").open_warehouse()
     lost = warehouse.open_stream("ticks").events_files()[0].path
     Path(lost).unlink()
-    with pytest.raises(
-        AirflowFailException, match=rf"1 damage\(s\) in .*; the first is {lost}.* cep run --stream ticks"
-    ):
+    with pytest.raises(UserError, match=rf"1 damage\(s\) in .*; the first is {lost}.* cep run --stream ticks"):
         cep_tasks.verify_warehouse()

@@ -17,10 +17,12 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
+from cep_pipeline.adaptation import Verdict
 from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.pipeline.invariant_report import InvariantReport, show_invariants
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
 from cep_pipeline.storage import digest_of, write_data_file
@@ -388,8 +390,11 @@ def test_a_violation_that_waits_leads_to_its_replanning(
             assert f'<a href="{address}">The replanning run</a>' in shown
             assert ("has failed; the next check starts another" in shown) is (trigger in shown) is failed
     answered = Decision("market", "replanning", "kept", "the old one", STARTED, MONDAY, plan.version, violation.run_id)
+    dealt_with = "replanned 2013-10-08 04:03, kept: the old one"
+    assert dealt_with not in text(viewer.get("/cep/decisions").text)
     tables.record_decision(replace(answered, decided_at=STARTED + timedelta(minutes=3)))
     assert not any(waits in text(viewer.get(path).text) for path in pages)
+    assert dealt_with in text(viewer.get("/cep/decisions").text)
 
 
 def test_a_stream_that_is_not_published_is_not_listed(viewer: Any) -> None:
@@ -790,6 +795,29 @@ def test_a_decision_shows_what_it_brought(viewer: Any, configuration: Path) -> N
     ) in shown
     row = shown[shown.index("replanning kept v1 the market") :].partition("replanning replaced")[0]
     assert "7.389 → 2.718 0.5 s → 0.25 s" in row and "tuples tested" not in row, "the plan has stayed"
+
+
+def test_a_violation_that_has_been_dealt_with_is_not_red(viewer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import cep_plugin
+
+    answered = "replanned 2025-01-09 16:59, kept: the new plan does more"
+
+    def shown(answer: str) -> str:
+        def violated(*given: Any, **more: Any) -> InvariantReport:
+            report = show_invariants(*given, **more)
+            verdict = Verdict(True, "11 exceeds 10", report.verdict.checks)
+            checks = [replace(one, violated=True) for one in report.verifications]
+            return replace(report, verdict=verdict, verifications=checks, answered=answer)
+
+        monkeypatch.setattr(cep_plugin, "show_invariants", violated)
+        page: str = viewer.get(f"/cep/invariants?{REAL}&pattern_set=market").text
+        return page
+
+    open_one, dealt_with = shown(""), shown(answered)
+    assert '<p class="failed">11 exceeds 10</p>' in open_one and '<td class="failed">yes</td>' in open_one
+    assert f"This has been dealt with: {answered}" in text(dealt_with)
+    assert "11 exceeds 10" in dealt_with and '<p class="failed">' not in dealt_with
+    assert '<td class="failed">' not in dealt_with and '<td class="">yes</td>' in dealt_with
 
 
 def test_the_forecast_of_an_invariant_goes_on_from_its_last_day() -> None:

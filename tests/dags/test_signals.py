@@ -145,19 +145,20 @@ def test_a_failed_task_and_an_unusual_day_are_told(
     }
 
 
-def test_stale_days_that_were_redone_are_told(
+def test_stale_days_that_are_redone_are_told(
     airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import cep_tasks
 
     configured(tmp_path, monkeypatch, notifier=NOTIFIER)
-    monkeypatch.setattr(cep_tasks, "get_current_context", lambda: {"run_id": "manual__1"})
-    monkeypatch.setattr("cep_pipeline.pipeline.tasks.redo_stale", lambda *_: ["2013-10-07"])
-    monkeypatch.setattr(DayReport, "read", lambda *_: REPORT)
-    assert cep_tasks.redo_stale_days("trades") == ["2013-10-07"]
+    instance = SimpleNamespace(xcom_push=lambda key, value: None)
+    now = {"run_id": "manual__1", "params": {"tried": None}, "ti": instance}
+    monkeypatch.setattr(cep_tasks, "get_current_context", lambda: now)
+    stale = {"day": "2013-10-07", "detection_only": False, "reasons": ["a raw file has changed"]}
+    monkeypatch.setattr("cep_pipeline.pipeline.tasks.stale_days", lambda *_: [stale])
+    cep_tasks.stale_days("trades")
     assert [sentence for sentence, _ in Notifier.told] == [
-        "trades: stale days have been redone: 2013-10-07",
-        "trades 2013-10-07: market.v_reversal has 1,234 matches; 5 to 50 are usual",
+        "trades: stale days are redone: 2013-10-07 (a raw file has changed)"
     ]
 
 
@@ -229,7 +230,7 @@ def test_a_step_says_what_it_has_read_and_written(
     dag = dags["daily_detection_us_equity_trades"]
     context = {
         "params": {"day": None},
-        "dag_run": SimpleNamespace(partition_key="2013-10-07", logical_date=None, run_type="scheduled"),
+        "dag_run": SimpleNamespace(logical_date=datetime(2013, 10, 7, 4, tzinfo=UTC), run_type="scheduled"),
     }
     instance = SimpleNamespace(run_id="manual__1", get_template_context=lambda: context)
     run: Any = SimpleNamespace(run_id="manual__1")

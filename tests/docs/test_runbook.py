@@ -48,7 +48,7 @@ def states(heading: str) -> dict[str, list[str]]:
 
 def test_each_class_of_errors_has_its_entry_with_its_exit_code() -> None:
     classes = error_classes()
-    assert {"PatternError", "FailedValidation", "NoKeeperError", "OtherVersion", "BusyError"} <= set(classes)
+    assert {"PatternError", "FailedValidation", "OtherVersion", "BusyError"} <= set(classes)
     for name, kind in classes.items():
         text = entry(name)
         assert f"*Exit code {kind.exit_code}.*" in text, name

@@ -6,7 +6,7 @@ import json
 import re
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pyarrow as pa
@@ -21,17 +21,18 @@ from cep_pipeline.events import stream_document
 from cep_pipeline.events.casting import NumberSigns, cast_checked_to
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.event_files import read
-from cep_pipeline.events.merge import merge_runs, merge_tasks
-from cep_pipeline.events.parse import ParseTask, parse_file, read_run
-from cep_pipeline.events.raw_files import PathTemplate, Period, files_of_day
+from cep_pipeline.events.raw_files import PathTemplate, Period
 from cep_pipeline.events.schema import ARROW_TYPES, StreamSchema
 from cep_pipeline.events.stream_document import StreamDocument
 from cep_pipeline.events.timestamps import check_format, read_timestamps
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.pipeline import configuration
 from cep_pipeline.pipeline.configuration import Configuration, PipelineSettings
-from cep_pipeline.storage import DataDirectory
 from tests.docs.pages import CHECKOUT, DOCS, blocks, table_after
+from tests.spark.ingester import Ingester, quarantine_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DAY = date(2025, 3, 4)
 DOCUMENTS: dict[str, type[BaseModel]] = {"stream": StreamDocument, "pipeline": PipelineSettings}
@@ -247,18 +248,13 @@ def test_derived_attributes_are_as_the_page_says(tmp_path: Path) -> None:
     assert [list(row.values()) for row in derived.drop_columns(["room"]).to_pylist()] == rows
 
 
-def test_bad_rows_are_rejected_as_the_page_says(tmp_path: Path) -> None:
+def test_bad_rows_are_rejected_as_the_page_says(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "cold_rooms.yaml"
-    path.write_text(STREAM_EXAMPLES[0] + "key: [room, timestamp]\n")
-    schema = StreamSchema.load(path)
-    assert schema.source is not None
+    path.write_text(STREAM_EXAMPLES[0] + "key: [room, timestamp]\nquality: {max_rejected_share: 1}\n")
+    ingest = Ingester(spark, tmp_path)
     text = next(block.text for block in blocks("streams.md", "csv") if "broken" in block.text)
-    (tmp_path / f"{DAY}.csv").write_text(text)
-    (file,), _ = files_of_day(schema.source.paths, str(tmp_path), DAY)
-    scratch = DataDirectory(str(tmp_path / "scratch"), "test")
-    parsed = parse_file(ParseTask(schema, file, frozenset({DAY}), scratch), 0, 0)
-    merged = [merge_runs(task, 1, 0) for task in merge_tasks(schema, DAY, parsed.runs, scratch)]
-    parts = [*parsed.rejected, *(rows for one in merged for rows in one.repeated)]
-    rejected = pa.concat_tables([read_run(part.path) for part in parts]).sort_by("line").to_pylist()
-    assert [[str(row["line"]), row["reason"]] for row in rejected] == table_after("streams.md", "line | reason")
-    assert [one.settled.rows for one in merged] == [1]
+    (ingest.data / f"{DAY}.csv").write_text(text)
+    result = ingest.day(StreamSchema.load(path), DAY)
+    rejected = [[str(row["line"]), row["reason"]] for row in quarantine_of(result)]
+    assert rejected == table_after("streams.md", "line | reason")
+    assert result.staged.events == 1

@@ -222,11 +222,12 @@ def test_the_tutorial_names_the_dag_and_the_options_that_there_are(
 ) -> None:
     folder, _ = project
     script = Path(__file__).parents[2] / "scripts" / "airflow_local.py"
-    (start, backfill) = [block.text for block in blocks("tutorial.md", "sh")]
+    (start, unpause, backfill) = [block.text for block in blocks("tutorial.md", "sh")]
     (config,) = re.findall(r"(--\w+) /path/to/the/project/pipeline.yaml", start)
     assert f'add_argument("{config}"' in script.read_text()
     (stream,) = Configuration.load(folder / "pipeline.yaml").stream_names()
     assert f"--dag-id daily_detection_{stream}" in backfill
+    assert f"'_{stream}$'" in unpause
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from cep_pipeline.generate import generate_days
 CHECKOUT = Path(__file__).resolve().parents[2]
 STREAM = "generated_trades"
 DAG = f"daily_detection_{STREAM}"
-CHECK, CHECK_DAYS = f"invariant_check_{STREAM}", f"invariant_check_days_{STREAM}"
+CHECK = f"invariant_check_{STREAM}"
 REPLANNING, STALE = f"replanning_{STREAM}", f"stale_days_{STREAM}"
 FIRST = date(2025, 1, 6)
 DAYS = [FIRST + timedelta(days=k) for k in range(4)]

@@ -4,6 +4,8 @@ On the first two days BAC is rare, on the last two SPY is. After each published 
 until the third day, whose violation starts `replanning`; the fourth day runs on the new plan. At last the checks that
 are not of days run: when the asset of the events is updated by hand, and by hand over a morning of the first day.
 
+Airflow is used as the tutorial says: `. env`, then the printed lines in a shell.
+
 The patterns of one set are planned together. Two of them share work over SPY and BAC, two over AIG and IBM, whose
 rates stay: the violation is answered for the first two alone. Before the last day a pattern comes that is connected
 with the other two.
@@ -17,6 +19,8 @@ lineage of each day to a file.
 from __future__ import annotations
 
 import json
+import os
+import re
 import socket
 import subprocess
 import sys
@@ -25,10 +29,12 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime
+from datetime import time as clock
 from itertools import product
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import psutil
 import pyarrow.compute as pc
@@ -41,7 +47,6 @@ from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.end_to_end.drifting_trades import (
     ADDED,
     CHECK,
-    CHECK_DAYS,
     CHECKOUT,
     DAG,
     DAYS,
@@ -137,11 +142,12 @@ def airflow(folder: Path, command: subprocess.Popen[str]) -> Iterator[Any]:
         configuration = write_pipeline(folder, "airflow", TOGETHER, alerts=alerts)
         with LocalAirflow(folder / "home", port, configuration, "local[2]") as airflow:
             assert airflow.import_errors() == []
-            assert sorted(airflow.dag_ids()) == sorted(
-                [DAG, CHECK, CHECK_DAYS, REPLANNING, STALE, "maintain", "verify"]
-            )
-            for dag in (DAG, CHECK_DAYS, REPLANNING):
-                airflow.run("dags", "unpause", dag)
+            of_stream = {DAG, CHECK, REPLANNING, STALE}
+            assert set(airflow.dag_ids()) == of_stream | {"maintain", "verify"}
+            assert airflow.commands([DAG])[1] == documented("airflow dags unpause"), "printed as in the tutorial"
+            in_a_shell(airflow, documented("airflow dags unpause"))
+            dags = airflow.get("/dags?limit=100")["dags"]
+            assert {dag["dag_id"] for dag in dags if not dag["is_paused"]} == of_stream
             backfill(airflow, RUN_DAYS[:2])
             if ALL:
                 backfill(airflow, DAYS[2:3])
@@ -155,13 +161,32 @@ def airflow(folder: Path, command: subprocess.Popen[str]) -> Iterator[Any]:
             assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
+def documented(beginning: str) -> str:
+    """The command of the tutorial that begins so, for the stream of this test."""
+    text = (CHECKOUT / "docs" / "tutorial.md").read_text().replace("\\\n", " ")
+    (command,) = (line for line in text.splitlines() if line.startswith(beginning))
+    return command.replace("cold_rooms", STREAM)
+
+
+def in_a_shell(airflow: Any, command: str) -> None:
+    """Give a command to a shell that has done what `make airflow` prints first, and knows nothing else of Airflow."""
+    bare = {"PATH": os.defpath, "HOME": str(airflow.home / "nowhere")}
+    line = f"{airflow.commands([])[0]} && {command}"
+    done = subprocess.run(["sh", "-c", line], env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (airflow.home / "nowhere").exists(), "no second Airflow is made"
+
+
 def backfill(airflow: Any, days: list[date]) -> None:
     """Run the next days, and wait for the checks that their events start."""
-    bounds = ["--from-date", days[0].isoformat(), "--to-date", days[-1].isoformat()]
-    airflow.run("backfill", "create", "--dag-id", DAG, *bounds, "--max-active-runs", "1")
+    command = documented("airflow backfill create")
+    for option, day in (("--from-date", days[0]), ("--to-date", days[-1])):
+        command, once = re.subn(rf"{option} \S+", f"{option} {day}", command)
+        assert once == 1
+    in_a_shell(airflow, command)
     so_far = DAYS.index(days[-1]) + 1
     wait_for_runs(airflow, DAG, so_far)
-    wait_for_runs(airflow, CHECK_DAYS, so_far)
+    wait_for_runs(airflow, CHECK, so_far)
     wait_until_no_backfill_runs(airflow)
 
 
@@ -246,6 +271,17 @@ def test_the_day_that_unpausing_starts_is_skipped_and_not_red(airflow: Any) -> N
             states = {one["task_id"]: one["state"] for one in tasks["task_instances"]}
             assert states.pop("ingest") == "success"
             assert set(states.values()) == {"skipped"}
+
+
+def test_the_form_of_a_backfill_offers_each_local_day(airflow: Any) -> None:
+    """The form asks for the midnights of the zone that its user has chosen, and shows the runs before they are made."""
+    zone = ZoneInfo("America/New_York")
+    for asked_in in (UTC, zone):
+        first, last = (datetime.combine(day, clock(), asked_in).isoformat() for day in (DAYS[0], DAYS[2]))
+        asked = {"dag_id": DAG, "from_date": first, "to_date": last, "reprocess_behavior": "completed"}
+        found = airflow.post("/backfills/dry_run", asked)["backfills"]
+        starts = [datetime.fromisoformat(one["logical_date"]) for one in found]
+        assert starts == [datetime.combine(day, clock(), zone) for day in DAYS[:3]]
 
 
 def test_the_first_check_passes(tables_of_airflow: StreamTables) -> None:
@@ -421,23 +457,21 @@ def test_the_page_shows_the_runs_and_leads_to_airflows(airflow: Any) -> None:
 
 
 @of_all_days
-def test_checks_by_other_schedules_and_by_hand(airflow: Any, tables_of_airflow: StreamTables) -> None:
+def test_checks_of_updates_and_by_hand(airflow: Any, tables_of_airflow: StreamTables) -> None:
     """When another program updates the events, and over a morning on which the present plan would not fit.
 
     That violation starts one more replanning run, which finds that the present plan does less over the latest day.
     """
     before = tables_of_airflow.decisions("market")
-    airflow.run("dags", "unpause", CHECK)
     (asset,) = airflow.get(f"/assets?name_pattern=cep_{STREAM}_events")["assets"]
     airflow.post("/assets/events", {"asset_id": asset["id"]})
     morning = {"as_of": f"{DAYS[0]} 10:30", "window": "2 hours"}
     asked = {"dag_run_id": "by_hand", "logical_date": None, "conf": {**morning, "pattern_set": "market"}}
     airflow.post(f"/dags/{CHECK}/dagRuns", asked)
-    wait_for_runs(airflow, CHECK, 2)
+    wait_for_runs(airflow, CHECK, len(DAYS) + 2)
     wait_for_runs(airflow, REPLANNING, 3)
-    runs = {run["run_type"]: run["dag_run_id"] for run in airflow.get(f"/dags/{CHECK}/dagRuns")["dag_runs"]}
     found = {one.run_id: one for one in tables_of_airflow.decisions("market") if one not in before}
-    updated = found[runs["asset_triggered"]]
+    (updated,) = (one for run_id, one in found.items() if run_id.startswith("asset_triggered__"))
     assert (updated.plan_version, updated.day) == (2, DAYS[3])
     assert updated.outcome in ("no new data", "keep"), "whether it comes before the other one or after it"
     violated = found["by_hand"].details["violation"]

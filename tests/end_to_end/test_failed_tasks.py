@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cep_pipeline.spark.detection
-import cep_pipeline.spark.ingestion
+import spark_jobs.preprocess
 from cep_pipeline.errors import CepError
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.pipeline.project import DAYS, TUESDAY, Project, make_project, published
@@ -34,7 +34,7 @@ def failing_after(task: Callable[..., Any], number: int) -> Callable[..., Any]:
     def work_and_fail(*arguments: Any) -> Any:
         result = task(*arguments)
         task_of_job = arguments[-2]
-        if (task_of_job[0] if isinstance(task_of_job, tuple) else task_of_job.number) == number:
+        if (task_of_job[0] if isinstance(task_of_job, tuple) else task_of_job) == number:
             raise OSError("the worker is lost")
         return result
 
@@ -48,8 +48,8 @@ def files_of(project: Project, table: str) -> set[str]:
 @pytest.mark.parametrize(
     ("module", "function", "number", "table"),
     [
-        (cep_pipeline.spark.ingestion, "_write", 0, "events"),
-        pytest.param(cep_pipeline.spark.ingestion, "_write", 1, "quarantine", marks=pytest.mark.long),
+        (spark_jobs.preprocess, "_write_range", 0, "events"),
+        pytest.param(spark_jobs.preprocess, "_write_quarantine_of_day", 0, "quarantine", marks=pytest.mark.long),
         (cep_pipeline.spark.detection, "_detect", 0, "matches"),
     ],
 )
@@ -89,7 +89,7 @@ import sys
 from pathlib import Path
 
 import cep_pipeline.spark.detection as detection
-import cep_pipeline.spark.ingestion as preprocessing
+import spark_jobs.preprocess as preprocessing
 from cep_pipeline.spark.session import spark_session
 from tests.pipeline.project import DAYS, Project
 
@@ -101,7 +101,7 @@ def failing_at_first(task):
         return result
     return work
 
-preprocessing._write = failing_at_first(preprocessing._write)
+preprocessing._write_range = failing_at_first(preprocessing._write_range)
 detection._detect = failing_at_first(detection._detect)
 spark = spark_session("local[2,2]", properties={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
 project = Project(Path(sys.argv[1]), spark)

@@ -111,14 +111,14 @@ def deliveries(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) ->
 
 
 class RunningCep:
-    """A `cep run` over all days in a process group of its own, with its JVM, or with processes of its own."""
+    """A `cep run` over all days in a process group of its own, with its JVM."""
 
-    def __init__(self, folder: Path, in_spark: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         self._log = (folder / "cep.log").open("w+")
         self.warehouse = folder / "warehouse"
         self._before = self._files()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cep_pipeline.cli", "run", *(("--master", "local[2]") if in_spark else ())],
+            [sys.executable, "-m", "cep_pipeline.cli", "run", "--master", "local[2]"],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
             stdout=self._log,
@@ -241,15 +241,12 @@ def test_a_killed_run_leaves_each_day_old_or_new(
 STOPS = {
     "before Spark": (("runs/metadata/*.metadata.json", 1), signal.SIGTERM),
     "in Spark's jobs": (("scratch/*/*.parquet", 1), signal.SIGTERM),
-    "in processes of its own": (("scratch/*/*.parquet", 1), signal.SIGTERM),
     "publishing": (MOMENTS["publishing the first day of events"], signal.SIGTERM),
     "publishing, by Ctrl-C": (MOMENTS["writing statistics"], signal.SIGINT),
 }
 
 
-@pytest.mark.parametrize(
-    "moment", long_but(["in Spark's jobs", "in processes of its own", "publishing, by Ctrl-C"], STOPS)
-)
+@pytest.mark.parametrize("moment", long_but(["in Spark's jobs", "publishing, by Ctrl-C"], STOPS))
 def test_a_stopped_run_gives_its_days_back(
     deliveries: Deliveries, turns: Iterator[tuple[str, str]], moment: str
 ) -> None:
@@ -259,7 +256,7 @@ def test_a_stopped_run_gives_its_days_back(
     tables = project.tables()
     known = {record.run_id for record in tables.runs()}
     deliveries.deliver(after)
-    run = RunningCep(project.folder, in_spark=moment != "in processes of its own")
+    run = RunningCep(project.folder)
     try:
         assert run.wait_for_new_files(*files), run.log()
         run.process.send_signal(number)

@@ -1,7 +1,7 @@
 """A backfill with several days on their way at once, by the real scheduler, while parts of it are killed.
 
-In the middle of it the Spark application is killed, and then the scheduler with all of its tasks, as when a machine
-goes down. The scheduler is started again, the tasks are tried again, and in the end the tables are those of one `cep
+In the middle of it the Spark Connect server is killed, and then the scheduler with all of its tasks, as when a machine
+goes down. Both are started again, the tasks are tried again, and in the end the tables are those of one `cep
 run`. Then tasks are cleared, and a day is run by `airflow dags test`.
 
 `make test` runs two days; `make test-all` ten, over a weekend, for which there are no files.
@@ -104,15 +104,11 @@ def killed_backfill(folder: Path, airflow: Any) -> list[str]:
     airflow.run("backfill", "create", "--dag-id", DAG, *bounds, "--max-active-runs", str(AT_ONCE))
     killed = []
     wait_until(airflow, lambda: any(one["state"] == "running" for one in tasks_of(airflow, "detect")), "detect")
-    for java in spark_applications(airflow.home):
-        java.kill()
-        killed.append("application")
-    assert killed, "there was no application to kill"
+    kill(airflow, "spark-connect")
+    airflow.start_component("spark-connect")  # as whoever supervises it does
+    killed.append("Spark")
     wait_until(airflow, lambda: bool(published_days(folder)), "the first day")
-    scheduler = psutil.Process(airflow.processes["scheduler"].pid)
-    for process in [scheduler, *scheduler.children(recursive=True)]:
-        process.kill()
-    airflow.processes["scheduler"].wait()
+    kill(airflow, "scheduler")
     killed.append("scheduler")
     airflow.start_component("scheduler")
     wait_until(airflow, lambda: len(ended(airflow)) == len(DAYS), f"all of {len(DAYS)} days")
@@ -152,20 +148,19 @@ def published_days(folder: Path) -> set[date]:
     return {unit.final_day for unit in tables_of(folder, "airflow").matches_days()}
 
 
-def spark_applications(home: Path) -> list[psutil.Process]:
-    """The JVMs of this Airflow."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if "java" in process.name() and process.environ().get("AIRFLOW_HOME") == str(home):
-                found.append(process)
-    return found
+def kill(airflow: Any, component: str) -> None:
+    """Kill a component with all that it has started, as when its machine goes down."""
+    process = psutil.Process(airflow.processes[component].pid)
+    for one in [process, *process.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+    airflow.processes[component].wait()
 
 
 def test_matches_and_events_are_those_of_one_sequential_run(
     folder: Path, killed_backfill: list[str], airflow: Any, sequential: StreamTables
 ) -> None:
-    assert killed_backfill == ["application", "scheduler"]
+    assert killed_backfill == ["Spark", "scheduler"]
     parallel = tables_of(folder, "airflow")
     if parallel.stale_days():  # a day that waited in vain for one that had been killed
         airflow.run("dags", "unpause", STALE)

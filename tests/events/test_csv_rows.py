@@ -4,11 +4,13 @@ import gzip
 import itertools
 import json
 import re
+from collections import Counter
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ from cep_pipeline.events.clock import found_in
 from cep_pipeline.events.csv_rows import CsvReader, TextPart, split_lines, sure_start, survey_text
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.inference import infer_schema
-from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file, read_run
+from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file
 from cep_pipeline.events.raw_files import fingerprint_file
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.storage import DataDirectory
@@ -312,8 +314,8 @@ def test_a_file_with_columns_of_types_is_the_same_in_parts(tmp_path: Path) -> No
         scratch = DataDirectory(str(tmp_path / f"scratch {header}"), "run")
         parts = cut(path, schema, scratch, 60_000)
         assert parts is not None and len(parts) > 1
-        expected = outcome(parse(path, schema, scratch, None, 100_000))
-        assert outcome(parse(path, schema, scratch, parts, 100_000)) == expected
+        expected = outcome(parse(path, schema, scratch, None))
+        assert outcome(parse(path, schema, scratch, parts)) == expected
 
 
 FIELDS = st.text(alphabet='ab",\n\r é', max_size=6)
@@ -382,11 +384,11 @@ def cut(path: Path, schema: StreamSchema, scratch: DataDirectory, part_bytes: in
 
 def outcome(parsed: list[ParsedFile]) -> dict[str, Any]:
     """All that a file says, however it was read."""
-    events = [read_run(run.path).to_pylist() for one in parsed for run in one.runs]
-    rejected = [read_run(rows.path).to_pylist() for one in parsed for rows in one.rejected]
+    rows = [row for one in parsed if one.path for row in pq.read_table(one.path, partitioning=None).to_pylist()]
     return {
-        "events": sorted((row for rows in events for row in rows), key=lambda row: row["_line"]),
-        "rejected": sorted((row for rows in rejected for row in rows), key=lambda row: row["line"]),
+        "staged": sorted(rows, key=lambda row: row["_line"]),
+        "events": sum((Counter(one.events) for one in parsed), Counter()),
+        "rejected": sum((Counter(one.rejected) for one in parsed), Counter()),
         "clock": found_in(one.clock for one in parsed),
         "rows": sum(one.rows for one in parsed),
         "first_day": min((one.first_day for one in parsed if one.first_day), default=None),
@@ -394,17 +396,15 @@ def outcome(parsed: list[ParsedFile]) -> dict[str, Any]:
     }
 
 
-def parse(
-    path: Path, schema: StreamSchema, scratch: DataDirectory, parts: list[Any] | None, run_rows: int
-) -> list[ParsedFile]:
+def parse(path: Path, schema: StreamSchema, scratch: DataDirectory, parts: list[Any] | None) -> list[ParsedFile]:
     tasks = [None] if parts is None else [(part,) for part in parts]
     return [
-        parse_file(ParseTask(schema, source_file(path), DAYS, scratch, task, run_rows), number, 0)
+        parse_file(ParseTask(schema, source_file(path), DAYS, scratch, task), number, 0)
         for number, task in enumerate(tasks)
     ]
 
 
-def same_in_parts(folder: Path, text: bytes, ending: str, part_bytes: int, run_rows: int = 100_000) -> list[Any] | None:
+def same_in_parts(folder: Path, text: bytes, ending: str, part_bytes: int) -> list[Any] | None:
     """Read a file as a whole and in parts, assert that both are the same, and return the parts."""
     schema = trades(folder, quality={"max_rejected_share": 1})
     scratch = DataDirectory(str(folder / "scratch"), "run")
@@ -413,8 +413,8 @@ def same_in_parts(folder: Path, text: bytes, ending: str, part_bytes: int, run_r
     members = [gzip.compress(text[:9], 0, mtime=0), gzip.compress(text[9:], 0, mtime=0)]
     path.write_bytes(b"".join(members) if ending else text)
     parts = cut(path, schema, scratch, part_bytes)
-    expected = outcome(parse(path, schema, scratch, None, run_rows))
-    assert outcome(parse(path, schema, scratch, parts, run_rows)) == expected
+    expected = outcome(parse(path, schema, scratch, None))
+    assert outcome(parse(path, schema, scratch, parts)) == expected
     return parts
 
 
@@ -473,7 +473,7 @@ def test_a_file_in_parts_is_the_file(
         patch.setattr(csv_rows, "_LONGEST_IN_LINES", longest[0])
         patch.setattr(csv_rows, "LONGEST_RECORD", longest[1])
         patch.setattr(csv_rows, "_WINDOW_BYTES", 50)
-        same_in_parts(tmp_path_factory.mktemp("parts"), b"\xef\xbb\xbf" * bom + text, ending, part_bytes, 7)
+        same_in_parts(tmp_path_factory.mktemp("parts"), b"\xef\xbb\xbf" * bom + text, ending, part_bytes)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])

@@ -8,9 +8,8 @@ import pytest
 
 from cep_pipeline.pipeline.day import OPTIONS, STEPS, Step
 from cep_pipeline.pipeline.day_work import DayWork
-from cep_pipeline.pipeline.tasks import run_task
 from tests.pipeline.project import MONDAY, TUESDAY, Project
-from tests.pipeline.test_tasks import day_task
+from tests.pipeline.scheduler import Scheduler
 
 
 def test_the_order_of_the_steps() -> None:
@@ -37,8 +36,7 @@ def test_a_step_that_is_added_to_the_list_is_done_by_a_run_and_as_a_task(
     outcome = project.run(warehouse="run").run_days([MONDAY, TUESDAY])
     assert done == [(one.day, {"all": sum(one.matches["all"].values())}) for one in outcome.days]
     assert [one.steps[-1].name for one in outcome.days] == ["report", "report"]
-    for step in added:
-        run_task(step.name, day_task(project, MONDAY), lambda: project.spark)
+    Scheduler(project).day(MONDAY)
     assert done[2:] == done[:1]
     (record,) = project.tables().runs()
     assert record.status == "succeeded" and record.steps[-1].name == "report"

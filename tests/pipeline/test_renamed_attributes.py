@@ -15,9 +15,8 @@ import pytest
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.type_spells import spells_in, type_attribute_in
-from cep_pipeline.pipeline.tasks import run_task
 from tests.pipeline.project import DAYS, MONDAY, PATTERNS, SCHEMA, TUESDAY, WEDNESDAY, Project, published
-from tests.pipeline.test_tasks import day_task
+from tests.pipeline.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -146,13 +145,13 @@ def test_the_summary_of_a_file_is_read_by_the_new_names(renamed: Project) -> Non
 
 
 def test_a_day_that_was_staged_under_the_old_name_is_ingested_again(project: Project) -> None:
-    task = day_task(project, MONDAY)
-    run_task("ingest", task, lambda: project.spark)
+    scheduler = Scheduler(project)
+    scheduler.do(MONDAY, "ingest")
     before = project.configuration.stream("ticks").schema
     rename(project)
     assert project.configuration.stream("ticks").schema.digest == before.digest
     with pytest.raises(InputError, match="ingest it again"):
-        run_task("preprocess", task, lambda: project.spark)
+        scheduler.do(MONDAY, "preprocess")
 
 
 @pytest.mark.parametrize(

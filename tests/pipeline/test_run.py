@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.errors import BusyError, DataError, InputError, UnsupportedPattern
 from cep_pipeline.events.erasure import Erasure
+from cep_pipeline.pipeline.day_work import SilentObserver
 from cep_pipeline.spark import detection
 from tests.pipeline.project import DAYS, MONDAY, PATTERNS, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project, published
 from tests.thoroughness import long_but
@@ -254,6 +255,42 @@ def test_a_missing_day_stops_the_run_and_says_what_to_do(project: Project) -> No
     (project.folder / "raw" / f"{TUESDAY}.csv").unlink()
     with pytest.raises(InputError, match="on_missing"):
         project.run().run_days(DAYS)
+
+
+def test_a_run_tells_that_the_day_before_was_left_out(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr(SilentObserver, "note", lambda _, text: notes.append(text))
+
+    def told(*days: date, **options: Any) -> dict[date, str]:
+        """Run the days; returns what is recorded of each run, which is what a person was told meanwhile."""
+        notes.clear()
+        run_id = project.run(**options).run_days(days).run_id
+        records = [one for one in project.tables().runs() if one.run_id == run_id]
+        found = {one.day: one.details["day_before"] for one in records if "day_before" in one.details and one.day}
+        assert [f"{day}: {text}" for day, text in found.items()] == [one for one in notes if "day before" in one]
+        return found
+
+    schema, raw = project.folder / "ticks.yaml", project.folder / "raw"
+    assert told(TUESDAY) == {}, "the first day of a stream"
+    assert told(MONDAY) == {}, "nor are there days before this one"
+    thursday, friday = (WEDNESDAY + timedelta(days=k) for k in (1, 2))
+    rows = ["00:10:00,A,3"]
+    project.write_day(thursday, rows)
+    project.write_day(friday, rows)
+    left_out = told(thursday, friday)
+    assert list(left_out) == [thursday], "the days of a run are told apart"
+    assert left_out[thursday].startswith(f"{WEDNESDAY}, the day before, is neither published nor skipped: it was never")
+    assert f"cep run --stream ticks --day {WEDNESDAY}" in left_out[thursday]
+    kept = (raw / f"{WEDNESDAY}.csv").rename(raw / "kept")
+    assert told(thursday, redo=True) == {}, "a day that nobody has tried, and of which nothing is there"
+    kept.rename(raw / f"{WEDNESDAY}.csv")
+    project.write_day(WEDNESDAY, ["00:10:00,A,-1"])
+    with pytest.raises(DataError):
+        told(WEDNESDAY)
+    assert "its latest run: failed" in told(thursday, redo=True)[thursday]
+    schema.write_text(schema.read_text() + "on_missing: skip\n")
+    (raw / f"{WEDNESDAY}.csv").unlink()
+    assert told(WEDNESDAY) == {} == told(thursday, redo=True), "it has been skipped"
 
 
 def test_matches_of_a_day_read_in_the_order_of_their_last_events(project: Project) -> None:

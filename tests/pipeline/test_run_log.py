@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from cep_pipeline.errors import CepError
-from cep_pipeline.pipeline.day import STEPS
 from cep_pipeline.pipeline.run_log import kept_log, log_file, working_on
-from cep_pipeline.pipeline.tasks import DayTask, run_task
 from tests.pipeline.project import DAYS, Project
+from tests.pipeline.scheduler import Scheduler
 
 LOGGER = logging.getLogger("cep_pipeline.pipeline.day_work")
 
@@ -112,12 +111,11 @@ def test_runs_and_tasks_keep_their_log_and_name_it_in_their_record(project: Proj
     assert {one["run"] for one in kept} == {run.run_id}
     assert {one["day"] for one in kept if "day" in one} == {str(DAYS[0])}
     day: date = DAYS[1]
-    task = DayTask(file, "ticks", day, f"scheduled__{day}T00:00:00+00:00")
+    scheduler = Scheduler(project)
     with project.tables().day_lease(day, run_id="another") as held:
         threading.Timer(2.0, held.release).start()
-        run_task("ingest", task, lambda: project.spark)
-    for step in STEPS[1:]:
-        run_task(step.name, task, lambda: project.spark)
+        scheduler.do(day, "ingest")
+    scheduler.day(day, "validate")
     recorded = next(one for one in project.tables().runs() if one.day == day)
     assert {one.get("step") for one in lines(Path(recorded.details["log"]))} >= {"ingest", "publish"}
     assert recorded.details["lease_wait_s"] >= 1

@@ -71,12 +71,8 @@ def write_row(project: Project, record: StatisticsRecord, changed: dict[str, Any
         publish_statistics(tables, record.day, {"all": made}, lease=lease)
 
 
-def test_days_one_after_another_are_one_run_over_all_of_them_on_the_driver_and_in_spark(
-    windowed: Project, three_days: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    windowed.run(steps=STATISTICS).run_days([MONDAY])
-    monkeypatch.setattr("cep_pipeline.pipeline.statistics.EVENTS_ON_THE_DRIVER", 0)
-    for day in DAYS[1:]:
+def test_days_one_after_another_are_one_run_over_all_of_them(windowed: Project, three_days: Project) -> None:
+    for day in DAYS:
         windowed.run(steps=STATISTICS).run_days([day])
     assert contents(windowed) == contents(three_days)
     assert list(contents(windowed)) == list(DAYS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import json
 from datetime import date
 from pathlib import Path
 
@@ -10,30 +10,28 @@ import pytest
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.pipeline import tasks
-from cep_pipeline.pipeline.day import STEPS
-from cep_pipeline.pipeline.tasks import DayTask, run_task
+from cep_pipeline.pipeline.tasks import AdaptationTask, days_on_their_way, look_ahead, stale_days
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, Project, published
+from tests.pipeline.scheduler import Scheduler
 from tests.thoroughness import long_but
 
-
-def day_task(project: Project, day: date, *, end_of_stream: bool = False) -> DayTask:
-    run_id = f"scheduled__{day}T00:00:00+00:00"
-    return DayTask(project.folder / "pipeline.yaml", "ticks", day, run_id, end_of_stream=end_of_stream)
+NAMES = [step.name for step in tasks.STEPS]
 
 
-def run_day(project: Project, day: date, *, twice: bool = False, end_of_stream: bool = False) -> None:
-    """All steps of a day, each once or, as after a retry, twice."""
-    task = day_task(project, day, end_of_stream=end_of_stream)
-    for step in STEPS:
-        done = [run_task(step.name, task, lambda: project.spark) for _ in range(1 + (twice and step is not STEPS[-1]))]
-        if done[-1]:
-            return
+@pytest.fixture
+def scheduler(project: Project) -> Scheduler:
+    return Scheduler(project)
 
 
-@pytest.mark.parametrize("twice", [False, True])
-def test_scheduled_days_give_the_tables_of_one_run(project: Project, twice: bool) -> None:
+@pytest.mark.parametrize("inline", [True, False])
+def test_scheduled_days_give_the_tables_of_one_run(
+    project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, inline: bool
+) -> None:
+    """Each step once, with documents by their content; and each twice, with all documents by their address."""
+    if not inline:
+        monkeypatch.setattr(tasks, "MOST_INLINE", 0)
     for day in DAYS:
-        run_day(project, day, twice=twice)
+        scheduler.day(day, twice=not inline)
     project.run(warehouse="run").run_days(DAYS)
     assert published(project.tables()) == published(project.tables("run"))
     assert project.run().run_stale().days == ()
@@ -45,131 +43,188 @@ def test_scheduled_days_give_the_tables_of_one_run(project: Project, twice: bool
         assert records[day].matches == by_run[day].matches
         assert records[day].validation == by_run[day].validation
         assert "detect all" in [step.name for step in records[day].steps]
+        assert records[day].details["spark"].startswith("Spark, local[2")
     assert list((project.folder / "warehouse" / "scratch").glob("*")) == []
 
 
-def test_a_day_that_fails_validation_is_stopped_before_anything_is_published(project: Project) -> None:
+def test_what_a_step_returns_tells_its_counts(project: Project, scheduler: Scheduler) -> None:
+    scheduler.day(MONDAY)
+    told = {step: json.loads(scheduler.returned[MONDAY, step]) for step in NAMES}
+    assert told["ingest"]["counts"]["events"] == project.tables().days()[0].events
+    assert told["plan"]["pattern_sets"] == ["all"] and told["plan"]["counts"]["plans"] == {"all": 1}
+    (record,) = project.tables().runs()
+    found = {f"all.{name}": number for name, number in told["detect"]["counts"]["matches"]["all"].items()}
+    assert found == record.matches and sum(found.values()) > 0
+    assert told["publish"]["done"] and not told["detect"]["done"]
+
+
+def test_a_day_that_fails_validation_is_stopped_before_anything_is_published(
+    project: Project, scheduler: Scheduler
+) -> None:
     project.write_day(MONDAY, [*ROWS[MONDAY], "23:59:59.999,C,-1"])
-    task = day_task(project, MONDAY)
-    run_task("ingest", task, lambda: project.spark)
+    scheduler.do(MONDAY, "ingest")
     with pytest.raises(DataError, match="failed validation"):
-        run_task("validate", task)
+        scheduler.do(MONDAY, "validate")
     with pytest.raises(DataError):
-        run_task("preprocess", task, lambda: project.spark)
+        scheduler.do(MONDAY, "preprocess")
     assert project.tables().days() == []
     (record,) = project.tables().runs()
     assert record.status == "failed" and record.validation is not None and not record.validation["success"]
 
 
-def test_a_skipped_day_passes_through_and_publishes_nothing(project: Project) -> None:
+def test_a_skipped_day_passes_through_and_publishes_nothing(project: Project, scheduler: Scheduler) -> None:
     schema = (project.folder / "ticks.yaml").read_text()
     (project.folder / "ticks.yaml").write_text(schema + "on_missing: skip\n")
     (project.folder / "raw" / f"{TUESDAY}.csv").unlink()
-    task = day_task(project, TUESDAY)
-    # Without a session: a day without a file needs none. `validate` says that nothing is left to do.
-    assert [run_task(step, task) for step in ("ingest", "validate")] == [False, True]
+    assert not look_ahead("ingest", scheduler.task(TUESDAY)), "a day without a file needs no Spark"
+    assert not scheduler.do(TUESDAY, "ingest", spark=False)["done"]
+    assert scheduler.do(TUESDAY, "validate")["done"], "nothing is left to do"
     assert project.tables().days() == []
     (record,) = project.tables().runs()
     assert (record.status, record.events) == ("succeeded", None)
     assert list((project.folder / "warehouse" / "scratch").glob("*")) == []
 
 
-def test_days_that_are_begun_in_order_are_never_redone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All days are on their way at once, the later ones ahead: what carries over waits for the day before."""
-    tasks = [day_task(project, day) for day in DAYS]
-    for task in tasks:
-        run_task("ingest", task, lambda: project.spark)
+def test_what_is_wrong_with_files_is_known_before_spark_starts(project: Project, scheduler: Scheduler) -> None:
+    task = scheduler.task(TUESDAY)
+    assert look_ahead("ingest", task) and look_ahead("detect", task)
+    file = project.folder / "raw" / f"{TUESDAY}.csv"
+    file.write_text(file.read_text().replace("kind", "sort"))
+    with pytest.raises(InputError, match="column 'kind' is missing"):
+        look_ahead("ingest", task)
+    file.unlink()
+    with pytest.raises(InputError, match=rf"day {TUESDAY}: no file .*{TUESDAY}\.csv; deliver it"):
+        look_ahead("ingest", task)
 
-    def rest(task: DayTask) -> None:
-        for step in STEPS[1:]:
-            run_task(step.name, task, lambda: project.spark)
 
-    with ThreadPoolExecutor(len(tasks)) as pool:
-        list(pool.map(rest, reversed(tasks)))
+def test_days_that_are_begun_in_order_are_never_redone(project: Project, scheduler: Scheduler) -> None:
+    """All days are on their way at once: each step takes what the days before have handed on."""
+    for step in NAMES[: NAMES.index("detect")]:
+        for day in DAYS:
+            scheduler.do(day, step)
+    for day in DAYS:
+        scheduler.day(day, "detect")
     project.run(warehouse="run").run_days(DAYS)
     assert published(project.tables()) == published(project.tables("run"))
     assert project.run().run_stale().days == (), "no day was taken before the one before it"
 
 
-@pytest.mark.parametrize("ended", ["failed for good", "killed"])
-def test_a_day_that_will_not_come_is_not_waited_for(
-    project: Project, monkeypatch: pytest.MonkeyPatch, ended: str
-) -> None:
-    if ended == "failed for good":
-        project.write_day(MONDAY, [*ROWS[MONDAY], "23:59:59.999,C,-1"])
-    run_task("ingest", day_task(project, MONDAY), lambda: project.spark)
-    if ended == "failed for good":
-        with pytest.raises(DataError):
-            run_task("validate", day_task(project, MONDAY))
-        project.write_day(MONDAY)
-    else:
-        monkeypatch.setattr("cep_pipeline.pipeline.tasks.LIVES_S", 0.0)
-    run_day(project, TUESDAY)
+def test_a_day_that_failed_is_not_on_its_way(project: Project, scheduler: Scheduler) -> None:
+    project.write_day(MONDAY, [*ROWS[MONDAY], "23:59:59.999,C,-1"])
+    scheduler.do(MONDAY, "ingest")
+    assert days_on_their_way(scheduler.task(TUESDAY)) == {MONDAY: scheduler.task(MONDAY).run_id}
+    assert days_on_their_way(scheduler.task(MONDAY)) == {}
+    with pytest.raises(DataError):
+        scheduler.do(MONDAY, "validate")
+    assert days_on_their_way(scheduler.task(TUESDAY)) == {}
+    project.write_day(MONDAY)
+    scheduler.day(TUESDAY)
     assert [record.day for record in project.tables().days()] == [TUESDAY]
-    run_day(project, MONDAY)
+    scheduler.day(MONDAY)
     assert [day.day for day in project.run().run_stale().days] == [TUESDAY], "it is redone when its day before comes"
 
 
-def test_events_that_are_not_published_are_in_no_match(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = day_task(project, MONDAY)
-    for step in STEPS[:4]:
-        run_task(step.name, task, lambda: project.spark)
+def test_events_that_are_not_published_are_in_no_match(project: Project, scheduler: Scheduler) -> None:
+    for step in NAMES[:4]:
+        scheduler.do(MONDAY, step)
     assert project.tables().days() == [] and project.tables().statistics("all") == []
-    monkeypatch.setattr("cep_pipeline.pipeline.tasks.LIVES_S", 0.0)
-    run_day(project, TUESDAY)
+    scheduler.day(TUESDAY)
     tables = project.tables()
     bound = {one["seq"] for row in tables.read_matches("all").to_pylist() for one in row["bindings"]}
     assert bound and bound <= set(tables.read_events()["seq"].to_pylist())
-    for step in STEPS[4:]:
-        run_task(step.name, task, lambda: project.spark)
+    scheduler.day(MONDAY, "plan")
     project.run().run_stale()
     project.run(warehouse="run").run_days(DAYS[:2])
     assert published(tables) == published(project.tables("run"))
 
 
-def test_a_step_without_the_one_before_says_so(project: Project) -> None:
-    with pytest.raises(InputError, match="run the day again from the step ingest"):
-        run_task("validate", day_task(project, MONDAY))
-
-
-@pytest.mark.parametrize("step", long_but(["ingest", "plan"], [step.name for step in STEPS]))
-def test_any_step_of_a_run_that_has_ended_can_be_repeated_with_those_after_it(project: Project, step: str) -> None:
+@pytest.mark.parametrize("step", long_but(["ingest", "detect"], ["ingest", "plan", "detect", "publish"]))
+def test_a_step_of_a_run_that_has_ended_can_be_repeated_with_those_after_it(
+    project: Project, scheduler: Scheduler, step: str
+) -> None:
     for day in DAYS[:2]:
-        run_day(project, day)
-    before = published(project.tables())
-    task = day_task(project, MONDAY)
-    for one in [one.name for one in STEPS][[one.name for one in STEPS].index(step) :]:
-        run_task(one, task, lambda: project.spark)
+        scheduler.day(day)
+    before, (recorded,) = published(project.tables()), [run for run in project.tables().runs() if run.day == MONDAY]
+    scheduler.day(MONDAY, step)
     assert published(project.tables()) == before
     assert project.tables().stale_days() == []
+    (again,) = (run for run in project.tables().runs() if run.day == MONDAY)
+    assert (again.events, again.rejected, again.validation) == (recorded.events, recorded.rejected, recorded.validation)
 
 
-def test_a_run_that_is_killed_while_it_tidies_up_has_ended(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = day_task(project, MONDAY)
-    for step in STEPS[:-1]:
-        run_task(step.name, task, lambda: project.spark)
+def test_preprocessing_again_needs_the_staged_events(project: Project, scheduler: Scheduler) -> None:
+    """They go with the end of the run: its results are known to be published, and the day begins with its files."""
+    scheduler.day(MONDAY)
+    with pytest.raises(InputError, match="run the day again from the step ingest"):
+        scheduler.do(MONDAY, "preprocess")
+
+
+def test_a_document_that_is_gone_or_damaged_says_so(
+    project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "MOST_INLINE", 0)
+    scheduler.do(MONDAY, "ingest")
+    (document,) = Path(project.tables().warehouse.scratch).glob("*/staged-*.json")
+    whole = document.read_text()
+    for damaged in (whole[:-20], json.dumps({**json.loads(whole), "day": "next week"}), json.dumps([1])):
+        document.write_text(damaged)
+        with pytest.raises(InputError, match=r"is damaged: .*; run the day again from the step ingest"):
+            scheduler.do(MONDAY, "validate")
+    document.unlink()
+    with pytest.raises(InputError, match=r"staged-\w+\.json is not there: .* run the day again from the step ingest"):
+        scheduler.do(MONDAY, "validate")
+
+
+def test_a_run_that_is_killed_while_it_tidies_up_has_ended(
+    project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in NAMES[:-1]:
+        scheduler.do(MONDAY, step)
     (scratch,) = Path(project.tables().warehouse.scratch).glob(f"ticks-{MONDAY}-*")
 
-    def remove_some_and_die(_: str) -> None:
-        (scratch / "drafted.json").unlink()
+    def die(_: str) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(tasks, "remove_file", remove_some_and_die)
+        patch.setattr(tasks, "remove_scratch", die)
         with pytest.raises(KeyboardInterrupt):
-            run_task("publish", task, lambda: project.spark)
+            scheduler.do(MONDAY, "publish")
     before = published(project.tables())
     assert before["events"] and scratch.exists()
-    assert run_task("publish", task, lambda: project.spark)
+    assert scheduler.do(MONDAY, "publish")["done"]
     assert not scratch.exists() and published(project.tables()) == before
 
 
-def test_a_schema_that_changes_between_steps_is_noticed(project: Project) -> None:
-    task = day_task(project, MONDAY)
-    run_task("ingest", task, lambda: project.spark)
+def test_a_schema_that_changes_between_steps_is_noticed(project: Project, scheduler: Scheduler) -> None:
+    scheduler.do(MONDAY, "ingest")
     schema = (project.folder / "ticks.yaml").read_text()
     (project.folder / "ticks.yaml").write_text(
         schema.replace("derived: {", "derived: {last: {history: {of: x, length: 2}}, ")
     )
     with pytest.raises(InputError, match="ingest it again"):
-        run_task("preprocess", task, lambda: project.spark)
+        scheduler.do(MONDAY, "preprocess")
+
+
+def test_stale_days_are_named_until_they_are_redone(project: Project, scheduler: Scheduler) -> None:
+    for day in DAYS[:2]:
+        scheduler.day(day)
+    asked = AdaptationTask(project.folder / "pipeline.yaml", "ticks", "stale__1")
+    assert stale_days(asked) == []
+    project.write_day(MONDAY, ROWS[MONDAY][1:])
+    (found,) = stale_days(asked)
+    assert (found["day"], found["detection_only"]) == (str(MONDAY), False)
+    assert stale_days(asked, [[found["day"], reason] for reason in found["reasons"]]) == [], "it has been tried"
+    scheduler.day(MONDAY)
+    patterns = project.folder / "all.sase"
+    patterns.write_text(patterns.read_text().replace("WITHIN", " WITHIN", 1).replace(">", ">=", 1))
+    redone = stale_days(asked)
+    assert {one["day"]: one["detection_only"] for one in redone} == {str(MONDAY): True, str(TUESDAY): True}
+    for one in redone:
+        scheduler.returned.clear()
+        scheduler.day(date.fromisoformat(one["day"]), detection_only=one["detection_only"])
+    project.run(warehouse="run").run_days(DAYS[:2])
+    assert stale_days(asked) == []
+    redone_rows, run_rows = published(project.tables()), published(project.tables("run"))
+    for rows in (redone_rows, run_rows):  # of kept patterns the rows stand in files of their own
+        rows["matches"].sort(key=lambda row: (row["final_day"], row["pattern"], row["match_id"]))
+    assert redone_rows == run_rows

@@ -10,9 +10,10 @@ import pytest
 
 from cep_pipeline.pipeline import plan_comparison, plans
 from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
+from cep_pipeline.pipeline.invariant_report import InvariantReport, show_invariants
 from cep_pipeline.pipeline.plan_comparison import Trial
 from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans
-from cep_pipeline.pipeline.violations import Violation, pending_violation
+from cep_pipeline.pipeline.violations import REPLANNING, Violation, answer_to, describe_answer, pending_violation
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.pipeline.drift import COUNTS, DRIFT_DAYS, DriftingStream, write_project
 from tests.pipeline.test_adaptation import answer, check, current, decisions, plan_again
@@ -56,6 +57,34 @@ def test_what_was_decided_stays_decided_whoever_checks_in_between(drifting: Drif
     again = check(drifting, "next morning")
     assert (again.decision.outcome, again.violation) == ("no new data", None)
     assert again.decision.details["since"] == decisions(drifting)[0].decided_at.isoformat()
+
+
+def test_a_violation_that_has_been_dealt_with_shows_as_dealt_with(drifting: DriftingStream) -> None:
+    def shown() -> InvariantReport:
+        stream = drifting.stream
+        return show_invariants(drifting.tables, stream, stream.pattern_sets[0])
+
+    drifting.publish(DRIFT_DAYS[:3])
+    found = check(drifting, "one")
+    assert shown().verdict.replan and shown().answered == "" == answer_to(found.decision, decisions(drifting))
+    keep_the_plan(drifting, found.violation)
+    latest = decisions(drifting)
+    (kept,) = (one for one in latest if one.kind == REPLANNING)
+    said = f"replanned {kept.decided_at:%Y-%m-%d %H:%M}, kept: "
+    assert shown().verdict.replan, "the numbers are as they were"
+    assert shown().answered == answer_to(found.decision, latest) == describe_answer(kept)
+    assert shown().answered.startswith(said) and found.decision.reason not in shown().answered
+    assert shown().to_json()["answered"] == shown().answered
+    assert [answer_to(one, latest) for one in latest[1:]] == [""], "it is no violation itself"
+    drifting.counts = {**COUNTS, DRIFT_DAYS[3]: {"A": 100, "B": 20, "C": 300}}
+    drifting.publish(DRIFT_DAYS[3:4])
+    assert shown().verdict.replan and shown().answered == "", "other numbers ask anew"
+    second = check(drifting, "two")
+    assert second.violation is not None and answer_to(second.decision, decisions(drifting)) == ""
+    assert answer(drifting, second.violation).decision.outcome == "replaced"
+    assert answer_to(second.decision, decisions(drifting)).startswith("replanned ")
+    assert answer_to(found.decision, decisions(drifting)).startswith(said), "the first answer counts"
+    assert not shown().verdict.replan and shown().answered == ""
 
 
 def test_it_is_the_same_whatever_is_violated_first(drifting: DriftingStream) -> None:

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.events.csv_rows import PART_BYTES
-from cep_pipeline.events.merge import RANGE_ROWS
-from cep_pipeline.events.parse import RUN_ROWS
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.spark.ingestion import IngestResult, preprocess_days, stage_days
 from cep_pipeline.spark.tasks import Progress
 from cep_pipeline.storage import DataDirectory, new_scratch, remove_scratch
+from spark_jobs.ingest import TASK_ROWS, stage_days
+from spark_jobs.preprocess import IngestResult, preprocess_days
 from tests.events.raw import HEADER, write_gzip
 
 if TYPE_CHECKING:
@@ -67,8 +66,7 @@ def ingest_days(
     scratch: str | Path,
     carry_in: Mapping[str, Any] | None = None,
     earlier_row_counts: Sequence[int] = (),
-    run_rows: int = RUN_ROWS,
-    range_rows: int = RANGE_ROWS,
+    task_rows: int = TASK_ROWS,
     part_bytes: int = PART_BYTES,
     progress: Progress | None = None,
 ) -> Iterator[IngestResult]:
@@ -82,8 +80,7 @@ def ingest_days(
             data_root,
             scratch=folder,
             earlier_row_counts=earlier_row_counts,
-            run_rows=run_rows,
-            range_rows=range_rows,
+            task_rows=task_rows,
             part_bytes=part_bytes,
             progress=progress,
         )

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -34,6 +34,17 @@ from tests.spark.ingester import (
     write_day,
 )
 from tests.warehouse.published_days import publish_events, publish_quarantine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def on_either(either: SparkSession, tmp_path: Path) -> Ingester:
+    """Ingests on a classic session, and then on a Connect server; into folders whose names Spark reads as patterns."""
+    (folder := tmp_path / "_a{b}[c] *d").mkdir()
+    return Ingester(either, folder)
+
 
 # -- generated twins of the three layouts ------------------------------------------------------------------------------
 
@@ -107,7 +118,8 @@ def traffic_month(days: range, sensors: int = 3) -> pa.Table:
     )
 
 
-def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(ingest: Ingester) -> None:
+def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(on_either: Ingester) -> None:
+    ingest = on_either
     schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")
     month = traffic_month(range(1, 6))
     again = month.take([0, 0, 15])
@@ -115,7 +127,7 @@ def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(ingest: Ingester
     pq.write_table(pa.concat_tables([month, again, outside]), ingest.data / "2014-08.parquet", row_group_size=7)
     schema = replace(schema, quality=replace(schema.quality, max_rejected_share=0.5))
     days = [date(2014, 8, day) for day in range(1, 7)]
-    results = ingest.days(schema, days, run_rows=20)
+    results = ingest.days(schema, days, task_rows=20)
     assert [result.staged.events for result in results] == [12] * 5 + [0]
     assert [result.staged.rejected_rows for result in results] == [3, 1, 0, 0, 0, 0]
     assert [result.staged.status for result in results] == ["events"] * 5 + ["empty"]
@@ -139,13 +151,13 @@ def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(ingest: Ingester
         assert quarantine_of(alone) == quarantine_of(result)
 
 
-@pytest.mark.parametrize("run_rows", [6, 12, 1000])
-def test_a_clock_that_goes_back_between_two_pieces_of_a_parquet_file_is_told(ingest: Ingester, run_rows: int) -> None:
+@pytest.mark.parametrize("task_rows", [6, 12, 1000])
+def test_a_clock_that_goes_back_between_two_pieces_of_a_parquet_file_is_told(ingest: Ingester, task_rows: int) -> None:
     schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")
     month = traffic_month(range(1, 3))
     turned = pa.concat_tables([month.slice(6, 6), month.slice(0, 6), month.slice(12)])
     pq.write_table(turned, ingest.data / "2014-08.parquet", row_group_size=6)
-    first, second = ingest.days(schema, [date(2014, 8, 1), date(2014, 8, 2)], run_rows=run_rows)
+    first, second = ingest.days(schema, [date(2014, 8, 1), date(2014, 8, 2)], task_rows=task_rows)
     said = "2014-08.parquet: the clock goes back 3 times within an event type, by up to 18:00:00 (first: 0 on line 7)"
     assert [note for note in first.staged.notes if note.startswith(said)] == list(first.staged.notes)
     assert (first.staged.clock_back, second.staged.clock_back, len(first.staged.notes), second.staged.notes) == (
@@ -173,7 +185,7 @@ def test_a_large_csv_file_in_parts_is_the_day_that_it_is_in_one_piece(ingest: In
     whole = ingest.days(schema, [MONDAY, TUESDAY])
     reads: list[int] = []
     cut = ingest.days(
-        schema, [MONDAY, TUESDAY], part_bytes=90_000, run_rows=4000, progress=lambda _, of: reads.append(of)
+        schema, [MONDAY, TUESDAY], part_bytes=90_000, task_rows=4000, progress=lambda _, of: reads.append(of)
     )
     assert max(reads) > 2
     assert len(quarantine_of(*cut)) > 50
@@ -210,7 +222,7 @@ def test_the_order_of_files_decides_the_same_however_a_day_is_cut(ingest: Ingest
     source = {"format": form[:7].removesuffix(".gz"), "path": f"*.{form}"}
     schema = trades(ingest.folder, timezone="America/Chicago", source=source, attributes=PRICED, quality=None)
     day = date(2024, 11, 3)
-    (result,) = ingest.days(schema, [day], part_bytes=60_000, run_rows=1000, range_rows=2000)
+    (result,) = ingest.days(schema, [day], part_bytes=60_000, task_rows=1000)
     events = events_of(result)
     loaded = load_events(schema, sorted(ingest.data.iterdir()))
     assert events.select(loaded.events.column_names).to_pylist() == loaded.events.to_pylist()
@@ -273,7 +285,7 @@ def test_any_cut_into_files_runs_and_ranges_gives_the_same_day(ingest: Ingester,
     parts = [rows[:150], rows[150:151], rows[151:]]
     for number, part in enumerate(parts):
         write_day(ingest, MONDAY, part, f"trades{number}.csv.gz")
-    cut = ingest.day(schema, run_rows=60, range_rows=50)
+    cut = ingest.day(schema, task_rows=50)
     assert len(cut.events_files) > 1 or (key and "timestamp" not in key)
     whole = ingest.day(schema)
     assert events_of(cut).equals(events_of(whole))
@@ -290,6 +302,35 @@ def test_any_cut_into_files_runs_and_ranges_gives_the_same_day(ingest: Ingester,
     assert list(zip(table.column("symbol").to_pylist(), table.column("price").to_pylist(), strict=True)) == [
         entry[2:] for entry in sorted(expected)
     ]
+
+
+def test_values_are_carried_from_range_to_range_as_an_oracle_carries_them(on_either: Ingester) -> None:
+    """Rows in no order, in three files, without prices and with times before 1900; of each type some carried values."""
+    chosen = random.Random(11)
+    day = date(1812, 3, 4)
+    schema = trades(on_either.folder, timezone="UTC", quality=None)
+    stamps = [datetime(1812, 3, 4) + timedelta(seconds=chosen.randrange(80_000)) for _ in range(2500)]
+    rows = [(at, chosen.choice("ABCDE"), chosen.choice([None, chosen.randrange(99) / 4])) for at in stamps]
+    for file in range(3):
+        text = "".join(f"{kind},{at},{'' if price is None else price},1\n" for at, kind, price in rows[file::3])
+        write_day(on_either, day, [text], f"trades{file}.csv.gz")
+    last: dict[str, list[float]] = {"A": [1.0, 2.0, 3.0], "E": [7.0]}
+    carry_in = {"version": 1, "last_values": {"price": last}}
+    result = on_either.day(schema, day, carry_in=carry_in, task_rows=200)
+    assert len(result.events_files) > 10
+    arrived = [row for file in range(3) for row in rows[file::3]]
+    expected = []
+    for at, kind, price in sorted(arrived, key=lambda row: row[0]):
+        before = last.setdefault(kind, [])
+        diff = None if price is None or not before else price - before[-1]
+        last[kind] = [*before, *([] if price is None else [price])]
+        expected.append((at.replace(tzinfo=UTC), kind, price, diff, last[kind][-3:]))
+    events = events_of(result)
+    names = ("timestamp", "symbol", "price", "diff", "past")
+    assert list(zip(*(events[name].to_pylist() for name in names), strict=True)) == expected
+    seqs = events["seq"].to_pylist()
+    assert seqs == list(range(day.toordinal() * 2**40, day.toordinal() * 2**40 + len(rows)))
+    assert result.carry_out["last_values"]["price"] == {kind: values[-3:] for kind, values in sorted(last.items())}
 
 
 def test_days_together_equal_days_one_by_one_over_a_gap(ingest: Ingester) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,8 @@ import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark.slicing import Pieces, Slice, cut, read_row_groups
-from cep_pipeline.spark.statistics import count_slices, count_table, in_tasks, in_this_process
+from cep_pipeline.spark.statistics import Counting, count_slice, count_table, merged
+from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.statistics import StatisticsSnapshot
 from tests.thoroughness import examples
 
@@ -36,6 +38,7 @@ PATTERNS = tuple(
     )
 )
 WINDOW, EPSILON = Window(time_us=100), 0.1
+COUNTING = Counting(PATTERNS, WINDOW, EPSILON)
 
 
 def table_of(gaps: list[int]) -> pa.Table:
@@ -73,7 +76,7 @@ def test_slices_are_one_table(gaps: list[int], count: int) -> None:
     table = table_of(gaps)
     with tempfile.TemporaryDirectory() as folder:
         slices = slices_of(table, Path(folder), count)
-        state = count_slices(PATTERNS, slices, window=WINDOW, epsilon=EPSILON, run=in_this_process())
+        state = merged(COUNTING, [count_slice(COUNTING, one) for one in slices])
     whole = count_table(PATTERNS, table, window=WINDOW, epsilon=EPSILON)
     first, last = (int(table["timestamp"].cast(pa.int64())[place].as_py()) for place in (0, -1))
     for moment in (last, last + 40, last + 1_000):
@@ -94,14 +97,8 @@ def test_what_is_carried_and_what_follows_are_one_run(gaps: list[int], place: in
 
         def counted(start: int, end: int, carried: object = None) -> object:
             slices = slices_of(table, Path(folder), 2, start, end)
-            return count_slices(
-                PATTERNS,
-                slices,
-                window=WINDOW,
-                epsilon=EPSILON,
-                run=in_this_process(),
-                carried=carried,  # type: ignore[arg-type]
-            )
+            counted = [count_slice(COUNTING, one) for one in slices]
+            return merged(COUNTING, counted, carried=carried)  # type: ignore[arg-type]
 
         before = counted(0, middle)
         text = before.to_json()  # type: ignore[attr-defined]
@@ -112,20 +109,17 @@ def test_what_is_carried_and_what_follows_are_one_run(gaps: list[int], place: in
     assert both.snapshot(times[-1]).events == once.snapshot(times[-1]).events  # type: ignore[attr-defined]
 
 
-def test_spark_counts_what_this_process_counts(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_counts_what_this_process_counts(either: SparkSession, tmp_path: Path) -> None:
     table = table_of([3, 0, 14, 1, 9] * 60)
     slices = slices_of(table, tmp_path, 5)
-    seen: list[tuple[int, int]] = []
-    run = in_tasks(spark, "events", lambda done, total: seen.append((done, total)))
-    there = count_slices(PATTERNS, slices, window=WINDOW, epsilon=EPSILON, run=run)
-    here = count_slices(PATTERNS, slices, window=WINDOW, epsilon=EPSILON, run=in_this_process())
+    there = merged(COUNTING, run_tasks(either, partial(count_slice, COUNTING), slices, what="counting"))
+    here = merged(COUNTING, [count_slice(COUNTING, one) for one in slices])
     assert there.to_json() == here.to_json()
-    assert seen[-1] == (5, 5)
 
 
 @pytest.mark.parametrize("window", [Window(time_us=50), Window(events=20)])
 def test_no_events_are_no_rates(window: Window) -> None:
-    state = count_slices(PATTERNS, [], window=window, epsilon=EPSILON, run=in_this_process())
+    state = merged(Counting(PATTERNS, window, EPSILON), [])
     snapshot = state.business_day(0, 1_000)
     assert snapshot.events == 0
     assert {rate.per_s for rate in snapshot.rates} == {0.0}

@@ -1,0 +1,188 @@
+"""DataFrames of the pipeline's steps: staged rows are read; what comes of them is collected, or handed to a function.
+
+As with `tasks`, only what Spark Connect has too is used, and what a task refuses comes back as it is.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cep_pipeline.errors import CepError, NoRoom
+from cep_pipeline.events.order import FILE
+from cep_pipeline.events.parse import RAW, REASON, staged_columns
+from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, day_number
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.staged_day import StagedDay
+from cep_pipeline.spark.session import explain_failures, is_local
+from cep_pipeline.spark.tasks import TaskSteps, task_steps
+from cep_pipeline.spark.workers import Installation, check_worker, installation
+from cep_pipeline.storage import keep_free, kept_free, object_store_properties, open_filesystem, reach_object_stores
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from cep_pipeline.spark.session import SparkSession
+
+Result = TypeVar("Result")
+Batches = Iterable[pa.RecordBatch]
+OfPartition = Callable[[Batches, int, int], Result]
+"""A function of the rows of a partition, the number of the partition, and that of the attempt."""
+
+
+def collect(spark: SparkSession, frame: DataFrame, what: str, steps: TaskSteps | None = None) -> pa.Table:
+    """Return the rows of a DataFrame; Ctrl-C ends the job.
+
+    Parameters
+    ----------
+    what
+        What is being done, for errors: a failure of the job is a CepError.
+    steps
+        Where tasks in Python look whether they are still wanted; None: they do not.
+    """
+    tag = f"cep-{uuid4().hex}"
+
+    def collected() -> pa.Table:
+        spark.addTag(tag)  # tags are those of a thread
+        return frame.toArrow()
+
+    # PySpark lets an interruption of its own call pass only when the job has ended.
+    with explain_failures(what), ThreadPoolExecutor(1, thread_name_prefix="spark-job") as waiting:
+        collecting = waiting.submit(collected)
+        try:
+            return collecting.result()
+        except BaseException:
+            if steps is not None:
+                steps.stop()
+            with suppress(Exception):  # the job may have failed because Spark has
+                spark.interruptTag(tag)
+            raise
+
+
+def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[Result], what: str) -> list[Result]:
+    """Call a function with the rows of each partition of a DataFrame, and return what it gives, in any order.
+
+    Parameters
+    ----------
+    function
+        Only what a successful attempt returns counts. It is not called for a partition without rows.
+    what
+        What is being done, for Spark's own page and for errors.
+
+    Raises
+    ------
+    CepError
+        One that the function raised, which is not retried; or that the job failed, and why.
+    """
+    with task_steps(spark, 1, 1) as steps:
+        call = _worker_call(function, what, steps, None if is_local(spark) else installation())
+        outcomes = collect(spark, frame.mapInArrow(call, "result binary, refusal binary"), what, steps).to_pydict()
+    for refusal in filter(None, outcomes["refusal"]):
+        raise pickle.loads(refusal)
+    return [pickle.loads(result) for result in outcomes["result"]]
+
+
+def _worker_call(
+    function: OfPartition[Result], what: str, steps: TaskSteps | None, driver: Installation | None
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """The function of `mapInArrow`: calls the given one with the rows, and makes a row of what it gives."""
+    properties, free = object_store_properties(), kept_free()
+
+    def call(batches: Batches) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        check_worker(driver)
+        reach_object_stores(properties)
+        keep_free(free)
+        rows = (batch for batch in batches if batch.num_rows)
+        first = next(rows, None)
+        if first is None:
+            return
+        running = TaskContext.get()
+        place = (running.partitionId(), running.attemptNumber()) if running is not None else (0, 0)
+        result = refusal = None
+        try:
+            with steps.while_wanted() if steps is not None else nullcontext():
+                result = pickle.dumps(function(_with(first, rows), *place), protocol=pickle.HIGHEST_PROTOCOL)
+        except CepError as error:  # explained, and the same at every attempt: not for Spark to retry
+            refusal = pickle.dumps(error)
+        except MemoryError:
+            refusal = pickle.dumps(NoRoom(f"{what}: a task has not enough memory; give the workers more"))
+        for _ in rows:  # what is left of a refused partition
+            pass
+        yield pa.record_batch([[result], [refusal]], schema=_OUTCOME)
+
+    call.__name__ = re.sub(r"\W+", "_", what)  # the name of the operator on Spark's own page
+    return call
+
+
+_OUTCOME = pa.schema([("result", pa.binary()), ("refusal", pa.binary())])
+
+
+def _with(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def staged_rows(spark: SparkSession, paths: Iterable[str], schema: StreamSchema) -> DataFrame:
+    """Return the rows of staged files (`events.parse`).
+
+    Files of an object store are read by tasks: they reach it with the pipeline's own settings, which Spark's JVM does
+    not have.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    columns, files = from_arrow_schema(staged_columns(schema)), sorted(set(paths))
+    if not any("://" in path for path in files):
+        local = (f"file://{_PATTERN.sub(_AS_IT_IS, str(Path(path).absolute()))}" for path in files)
+        # Times before 1900 are those of today's calendar.
+        return spark.read.schema(columns).option("datetimeRebaseMode", "CORRECTED").parquet(*local)
+    properties = object_store_properties()
+
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        reach_object_stores(properties)
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            filesystem, inner = open_filesystem(files[number])
+            with pq.ParquetFile(inner, filesystem=filesystem) as file:
+                yield from file.iter_batches()
+
+    return spark.range(0, len(files), 1, len(files)).mapInArrow(read, columns)
+
+
+_PATTERN, _AS_IT_IS = re.compile(r"([{}\[\]*?\\])"), r"\\\1"
+"""What Spark takes for a pattern in the name of a file, and how it is written so that it is not."""
+
+
+def accepted_rows(spark: SparkSession, days: Sequence[StagedDay], schema: StreamSchema) -> DataFrame:
+    """Return the events of staged days, in no order, without those that are rejected because their key came before."""
+    rows = staged_rows(spark, (path for day in days for path in day.rows), schema)
+    accepted = rows.where(rows[REASON].isNull() & rows[LOCAL_DAY].isin(_numbers(days))).drop(REASON, RAW)
+    if repeated := [path for day in days for path in day.repeated]:
+        again = staged_rows(spark, repeated, schema).select(FILE, LINE)
+        accepted = accepted.join(again, [FILE, LINE], "left_anti")
+    return accepted
+
+
+def rejected_rows(spark: SparkSession, days: Sequence[StagedDay], schema: StreamSchema) -> DataFrame:
+    """Return the rejected rows of staged days, in no order: `_day`, `_file`, `_line`, `_reason` and `_raw`."""
+    from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
+
+    rows = staged_rows(spark, (path for day in days for path in (*day.rows, *day.repeated)), schema)
+    first_days = [F.lit(of) for day in days for name in day.undated for of in (name, day_number(day.day))]
+    of_file = F.try_element_at(F.create_map(*first_days), rows[FILE]) if first_days else F.lit(None)
+    of_day = F.coalesce(rows[LOCAL_DAY], of_file).alias(LOCAL_DAY)
+    rejected = rows.where(rows[REASON].isNotNull()).select(of_day, FILE, LINE, REASON, RAW)
+    return rejected.where(F.col(LOCAL_DAY).isin(_numbers(days)))
+
+
+def _numbers(days: Sequence[StagedDay]) -> list[int]:
+    return [day_number(day.day) for day in days]

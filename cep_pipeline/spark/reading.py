@@ -1,0 +1,281 @@
+"""The raw files of some days, read in Spark tasks: staged rows, and what a person should know of the files.
+
+A large CSV file is surveyed first, so that it can be cut (`events.csv_rows`); parts of files are read side by side. The
+rows of a file that covers several days are read once, for all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import partial, reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.clock import SeenHours, found_in, second_pass
+from cep_pipeline.events.columns import TIMESTAMP
+from cep_pipeline.events.csv_rows import Survey, Surveyed, survey_text
+from cep_pipeline.events.order import FILE
+from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file
+from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
+from cep_pipeline.events.raw_rows import FilePart
+from cep_pipeline.events.readers import READERS
+from cep_pipeline.events.row_checks import FINER, LINE
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.source import SourceLayout
+from cep_pipeline.events.staged_day import StagedDay
+from cep_pipeline.foreign_text import listed
+from cep_pipeline.spark.tasks import Progress, run_tasks
+from cep_pipeline.storage import DataDirectory, remove_scratch
+
+if TYPE_CHECKING:
+    from cep_pipeline.spark.session import SparkSession
+
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
+
+
+@dataclass
+class ReadDay:
+    """One day whose files are being read; `staged` is what is known of it so far.
+
+    `events` are the accepted rows, of which ingestion may still reject some; they are of the files `of_files`.
+    """
+
+    staged: StagedDay
+    files: tuple[SourceFile, ...] = ()
+    missing: tuple[str, ...] = ()
+    events: int = 0
+    of_files: int = 0
+    finer: bool = False
+
+    @property
+    def day(self) -> date:
+        """The day."""
+        return self.staged.day
+
+    def note(self, text: str) -> None:
+        """Tell a person something, once."""
+        self.know(notes=tuple(dict.fromkeys((*self.staged.notes, text))))
+
+    def know(self, **known: Any) -> None:
+        """Keep what is now known of the day."""
+        self.staged = replace(self.staged, **known)
+
+
+@dataclass
+class RawFiles:
+    """The raw files of some days of a stream, and what is known of them while they are read.
+
+    `session` makes the Spark session, which days without files do not need. A task reads about `task_rows` rows; a part
+    of a large CSV file has about `part_bytes` of text. `seconds` are those of the steps.
+    """
+
+    session: Callable[[], SparkSession]
+    schema: StreamSchema
+    days: Sequence[ReadDay]
+    data_root: str
+    scratch: DataDirectory
+    task_rows: int
+    part_bytes: int
+    progress: Progress | None
+    fingerprints: dict[str, RawFile] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Add the wall-clock seconds of a block to a step."""
+        begin = time.perf_counter()
+        yield
+        self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - begin
+
+    def _run(
+        self, tasks: Sequence[Task], function: Callable[[Task, int, int], Outcome], step: str, doing: str
+    ) -> list[Outcome]:
+        what = f"{self.schema.name}: {doing}"
+        if not tasks:
+            return []
+        with self.timed(step):
+            return run_tasks(
+                self.session(), partial(_numbered, function), list(enumerate(tasks)), what=what, progress=self.progress
+            )
+
+    def find(self) -> None:
+        """Find the files of the days."""
+        source = _source(self.schema)
+        for state in self.days:
+            files, missing = files_of_day(source.paths, self.data_root, state.day)
+            state.files, state.missing = tuple(files), tuple(missing)
+        self._check_missing_files()
+
+    def read(self) -> None:
+        """Read each file once, for all of its days."""
+        wanted: dict[SourceFile, set[date]] = {}
+        for state in self.days:
+            for file in state.files:
+                wanted.setdefault(file, set()).add(state.day)
+        source = _source(self.schema)
+        reader = READERS[source.format]
+        unpacked = DataDirectory(f"{self.scratch.location}/unpacked", self.scratch.run_id)
+        surveys = {file: reader.surveys(file, source, unpacked, self.part_bytes) for file in wanted}
+        tasks: list[_RawTask] = []
+        for file, days in wanted.items():
+            tasks += surveys[file] or self._parse_tasks(file, frozenset(days), ())
+        outcomes = self._run(tasks, _run_raw_task, "read", "reading raw files")
+        surveyed: dict[SourceFile, list[Surveyed]] = {file: [] for file in wanted}
+        for outcome in outcomes:
+            if isinstance(outcome, Surveyed):
+                surveyed[outcome.file].append(outcome)
+        cut = [file for file in wanted if surveyed[file]]
+        parts = [task for file in cut for task in self._parse_tasks(file, frozenset(wanted[file]), surveyed[file])]
+        tasks += parts
+        outcomes += self._run(parts, _run_raw_task, "read", "reading parts of raw files")
+        self._take_second_hours(tasks, outcomes)
+        remove_scratch(unpacked.location)
+        parsed: dict[SourceFile, list[ParsedFile]] = {file: [] for file in wanted}
+        for outcome in outcomes:
+            if isinstance(outcome, ParsedFile):
+                parsed[outcome.file].append(outcome)
+            raw_file = outcome if isinstance(outcome, RawFile) else outcome.raw_file
+            if raw_file is not None:
+                self.fingerprints[raw_file.name] = raw_file
+        for file in wanted:
+            self._take(file, parsed[file], whole=bool(surveyed[file]))
+        self._check_missing_rows()
+        for state in self.days:
+            needed = {TIMESTAMP: True, FINER: state.finer, FILE: state.of_files > 1, LINE: True}
+            state.know(order=tuple(name for name, decides in needed.items() if decides))
+
+    def _parse_tasks(self, file: SourceFile, days: frozenset[date], surveyed: Sequence[Surveyed]) -> list[_RawTask]:
+        """Make one task for a file read as a whole; else some for `task_rows` rows each and one for its fingerprint."""
+        source = _source(self.schema)
+        parts = READERS[source.format].parts_of(file, source, surveyed)
+        if parts is None:
+            return [ParseTask(self.schema, file, days, self.scratch)]
+        tasks: list[_RawTask] = [] if any(one.raw_file is not None for one in surveyed) else [file]
+        chunk: list[FilePart] = []
+        for part in parts:
+            if not part.may_hold(sorted(days), file.period):
+                continue
+            if chunk and sum(one.rows for one in chunk) + part.rows > self.task_rows:
+                tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk)))
+                chunk = []
+            chunk.append(part)
+        tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk)))
+        return tasks
+
+    def _take_second_hours(self, tasks: Sequence[_RawTask], outcomes: list[ParsedFile | Surveyed | RawFile]) -> None:
+        """Decide which rows are of the second pass of an hour that comes twice, and read what has such rows again."""
+        of_file: dict[SourceFile, list[int]] = {}
+        for at, outcome in enumerate(outcomes):
+            if isinstance(outcome, ParsedFile) and outcome.hours.days:
+                of_file.setdefault(outcome.file, []).append(at)
+        again: dict[int, ParseTask] = {}
+        for file, places in of_file.items():
+            found = {at: one for at in places if isinstance(one := outcomes[at], ParsedFile)}
+            decided = second_pass(
+                reduce(add, (one.hours for one in found.values()), SeenHours()), self.schema, file.name
+            )
+            for state in self.days:
+                for day, note in decided.notes:
+                    if day == state.day and file in state.files:
+                        state.note(note)
+            for at, one in found.items():
+                task = tasks[at]
+                if isinstance(task, ParseTask) and np.isin(one.hours.lines, decided.lines).any():
+                    again[at] = replace(task, second=decided.lines)
+        read = self._run(list(again.values()), _run_raw_task, "read", "reading the second of two hours")
+        for at, outcome in zip(again, read, strict=True):
+            outcomes[at] = outcome
+
+    def _take(self, file: SourceFile, parsed: Sequence[ParsedFile], *, whole: bool) -> None:
+        """Hand what was read from a file to its days; `whole`: all of its parts were read."""
+        states = {state.day: state for state in self.days if file in state.files}
+        first_day = file.period.first or min((p.first_day for p in parsed if p.first_day is not None), default=None)
+        if first_day is None:
+            # No row says of which day the file is.
+            first_day = min(states)
+        dropped = parsed[0].dropped_columns
+        empty = not any(p.rows for p in parsed) and (whole or all(p.raw_file is not None for p in parsed))
+        clock_back = {back.day: back for back in found_in(p.clock for p in parsed)}
+        for day, state in states.items():
+            self._take_rows(state, file, parsed, is_first=day == first_day)
+            if dropped:
+                state.note(f"{file.name}: columns that the schema does not list are left out: {listed(dropped)}")
+            if (back := clock_back.get(day)) is not None:
+                state.know(clock_back=state.staged.clock_back + back.rows)
+                state.note(back.said(file.name))
+            if empty:
+                state.note(f"{file.name}: the file has no rows")
+
+    def _take_rows(self, state: ReadDay, file: SourceFile, parsed: Sequence[ParsedFile], *, is_first: bool) -> None:
+        staged = state.staged
+        events = sum(p.events.get(state.day, 0) for p in parsed)
+        undated = sum(p.rejected.get(None, 0) for p in parsed) if is_first else 0
+        rejected = undated + sum(p.rejected.get(state.day, 0) for p in parsed)
+        state.events += events
+        state.of_files += bool(events)
+        state.finer = state.finer or any(p.finer and state.day in p.events for p in parsed)
+        paths = (p.path for p in parsed if state.day in {*p.events, *p.rejected} or (is_first and None in p.rejected))
+        state.know(
+            rows=(*staged.rows, *paths),
+            undated=(*staged.undated, *([file.name] if undated else [])),
+            rejected_rows=staged.rejected_rows + rejected,
+        )
+
+    def _check_missing_files(self) -> None:
+        for state in self.days:
+            if not state.missing:
+                continue
+            where = listed([f"{self.data_root.rstrip('/')}/{path}" for path in state.missing])
+            if self.schema.on_missing == "error":
+                raise InputError(
+                    f"stream {self.schema.name!r}, day {state.day}: no file {where}; deliver it, or set on_missing: "
+                    "empty or skip in the stream schema for days without files"
+                )
+            state.note(f"no file {where}")
+            state.know(skipped=not state.files and self.schema.on_missing == "skip")
+
+    def _check_missing_rows(self) -> None:
+        """A file of a month that has no row of a day lacks the day, as a missing file of the day would."""
+        for state in self.days:
+            if state.staged.skipped or not state.files or state.events or state.staged.rejected_rows:
+                continue
+            if any(file.period.is_one_day for file in state.files):
+                continue
+            where = listed([file.name for file in state.files])
+            if self.schema.on_missing == "error":
+                raise InputError(
+                    f"stream {self.schema.name!r}, day {state.day}: no row of this day in {where}; give a day that the "
+                    "file holds, or set on_missing: empty or skip in the stream schema"
+                )
+            state.note(f"no row of this day in {where}")
+            state.know(skipped=self.schema.on_missing == "skip")
+
+
+def _numbered(function: Callable[[Task, int, int], Outcome], numbered: tuple[int, Task], attempt: int) -> Outcome:
+    number, task = numbered
+    return function(task, number, attempt)
+
+
+_RawTask = ParseTask | Survey | SourceFile
+
+
+def _run_raw_task(task: _RawTask, number: int, attempt: int) -> ParsedFile | Surveyed | RawFile:
+    if isinstance(task, SourceFile):
+        return fingerprint_file(task)
+    if isinstance(task, Survey):
+        return survey_text(task, number, attempt)
+    return parse_file(task, number, attempt)
+
+
+def _source(schema: StreamSchema) -> SourceLayout:
+    if schema.source is None:
+        raise InputError(f"stream {schema.name!r} has no source; its schema must say what its raw files look like")
+    return schema.source

@@ -1,0 +1,347 @@
+"""Staged days become the files that are published: events in order, with derived attributes and `seq`, and quarantine.
+
+    spark-submit spark_jobs/preprocess.py --config pipeline.yaml --stream S --day D --given staged.json
+
+1. Each accepted row is given its range, by the exact counts that ingestion made.
+2. The last values of each event type before each range are looked for, where there are several ranges.
+3. Ranges are brought in order: by time, nanoseconds, file and line.
+4. Tasks derive attributes from the values that are carried in, number the events by the counts, and write a file each.
+5. Rejected rows are brought in order by file and line, and written as a file of the quarantine for each day.
+
+Nothing is published yet: the paths go to the warehouse.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
+
+from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.events.columns import (
+    DAY,
+    QUARANTINE_SCHEMA,
+    SEQ,
+    SEQ_PER_DAY,
+    TIMESTAMP,
+    events_columns,
+)
+from cep_pipeline.events.derived import Carry, carry_lengths, derive, last_values
+from cep_pipeline.events.erasure import erased_from
+from cep_pipeline.events.order import FILE
+from cep_pipeline.events.parse import RAW, REASON
+from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, day_of
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.staged_day import StagedDay
+from cep_pipeline.events.type_spells import footer_of
+from cep_pipeline.spark.frames import Batches, accepted_rows, collect, of_partitions, rejected_rows
+from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, conform, open_data_file, write_data_file, written
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.spark.tasks import Progress
+
+ORDER = (TIMESTAMP, FINER, FILE, LINE)
+_RANGE = "_range"
+_KEPT_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True)
+class IngestResult:
+    """The files of events and rejected rows that a day became; they are not published yet.
+
+    Parameters
+    ----------
+    staged
+        The day as it was staged; one that is `empty` is published without events, one that is `skipped` not at all.
+    events_files, quarantine_files
+        Paths that successful attempts returned, to be handed to the warehouse.
+    carry_out
+        What the next day carries in, JSON.
+    fingerprint
+        What the events were made from.
+    seconds
+        Step -> wall-clock seconds, of all days that were ingested together.
+    """
+
+    staged: StagedDay
+    events_files: tuple[str, ...]
+    quarantine_files: tuple[str, ...]
+    carry_out: Mapping[str, Any]
+    fingerprint: EventsFingerprint
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A range of a day, whose events are behind `position` events of the day and begin with the second `begin_s`."""
+
+    day: date
+    begin_s: int
+    rows: int
+    position: int
+    directory: DataDirectory
+
+
+def preprocess_days(
+    spark: SparkSession,
+    schema: StreamSchema,
+    staged: Sequence[StagedDay],
+    *,
+    events_directory: Callable[[date], DataDirectory],
+    quarantine_directory: Callable[[date], DataDirectory],
+    carry_in: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> list[IngestResult]:
+    """Order staged days, add derived attributes, seq and day, and write the files that are published.
+
+    Parameters
+    ----------
+    staged
+        Days that passed validation, ascending. Each carries in what the one before carries out.
+    events_directory, quarantine_directory
+        Where the tasks write the files of a day that are published.
+    carry_in
+        The carry-out of the latest published day before the first of them, JSON.
+    progress
+        Called with the number of tasks done and of all tasks.
+
+    Raises
+    ------
+    InputError
+        A day was staged by another version of the stream schema.
+    """
+    for day in staged:
+        day.require()
+        if day.schema != schema.staged_digest:
+            raise InputError(
+                f"stream {schema.name!r}, day {day.day}: the stream schema has changed since the day was ingested; "
+                "ingest it again"
+            )
+    begin = time.perf_counter()
+    carry = Carry.from_json(carry_in or {})
+    ranges = ranges_of(staged, events_directory)
+    total = len(ranges) + sum(1 for day in staged if day.rejected_rows)
+    tell = progress or (lambda done, of: None)
+    tell(0, total)
+    files, carries = write_events(spark, schema, staged, ranges, carry)
+    tell(len(ranges), total)
+    quarantine = write_quarantine(spark, schema, staged, quarantine_directory)
+    tell(total, total)
+    seconds = time.perf_counter() - begin
+    results = []
+    for day in staged:
+        own = [place for place, one in enumerate(ranges) if one.day == day.day]
+        before, carry = carry, carries[own[-1] + 1] if own else carry
+        results.append(
+            IngestResult(
+                day,
+                tuple(files[place] for place in own),
+                tuple(path for of, path in quarantine if of == day.day),
+                carry.to_json(),
+                EventsFingerprint(day.files, schema.digest, before.digest, erased_from(schema.erasures, day.day)),
+                {**day.seconds, "write": seconds},
+            )
+        )
+    return results
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+def ranges_of(staged: Sequence[StagedDay], directory: Callable[[date], DataDirectory]) -> list[Range]:
+    """Return the ranges of all days, in order."""
+    found = []
+    for day in staged:
+        position = 0
+        for one in day.ranges:
+            found.append(Range(day.day, one.begin_s, one.rows, position, directory(day.day)))
+            position += one.rows
+    return found
+
+
+def write_events(
+    spark: SparkSession, schema: StreamSchema, staged: Sequence[StagedDay], ranges: Sequence[Range], carry_in: Carry
+) -> tuple[list[str], list[Carry]]:
+    """Write each range as a file; returns the paths, and what is carried into each range and out of the last one."""
+    if not ranges:
+        return [], [carry_in]
+    order = [name for name in ORDER if any(name in day.order for day in staged)]
+    accepted = with_range(spark, accepted_rows(spark, [day for day in staged if day.ranges], schema), ranges)
+    carries = find_carries(spark, schema, accepted, ranges, order, carry_in)
+    columns = [_RANGE, TIMESTAMP, *schema.raw_attributes]
+    ordered = accepted.repartitionById(len(ranges), _RANGE).sortWithinPartitions(*order).select(*columns)
+    write = partial(_write_range, schema, tuple(ranges), tuple(carries))
+    outcomes = sorted(of_partitions(spark, ordered, write, f"{schema.name}: writing events"))
+    if [place for place, *_ in outcomes] != list(range(len(ranges))):
+        raise CepError(f"{schema.name}: events that were staged are gone; ingest the days again")
+    paths = [path for _, path, _ in outcomes]
+    return paths, [*carries, carries[-1].followed_by(outcomes[-1][2], carry_lengths(schema))]
+
+
+def with_range(spark: SparkSession, accepted: DataFrame, ranges: Sequence[Range]) -> DataFrame:
+    """Add the number of its range to each row."""
+    if len(ranges) == 1:
+        return accepted.withColumn(_RANGE, F.lit(0))
+    of_day = "_of_day int, begin_s long, end_s long, _range int"
+    ends = [after.begin_s if one.day == after.day else None for one, after in pairwise(ranges)]
+    places = [
+        (day_number(one.day), one.begin_s, end, place)
+        for place, (one, end) in enumerate(zip(ranges, [*ends, None], strict=True))
+    ]
+    second = F.unix_seconds(TIMESTAMP)
+    begun, not_over = second >= F.col("begin_s"), F.col("end_s").isNull() | (second < F.col("end_s"))
+    of_row = (F.col(LOCAL_DAY) == F.col("_of_day")) & begun & not_over
+    joined = accepted.join(F.broadcast(spark.createDataFrame(places, of_day)), of_row)
+    return joined.select(*accepted.columns, _RANGE)
+
+
+def _write_range(
+    schema: StreamSchema, ranges: Sequence[Range], carries: Sequence[Carry], rows: Batches, _: int, attempt: int
+) -> tuple[int, str, Carry]:
+    """Write the ordered rows of a range as a file of events; returns its number, the path, and its last values."""
+    table = pa.Table.from_batches(list(rows))
+    place = table.column(_RANGE)[0].as_py()
+    own = ranges[place]
+    if table.num_rows != own.rows:
+        raise CepError(
+            f"stream {schema.name!r}, day {own.day}: {table.num_rows:,} events are there of a range that had "
+            f"{own.rows:,} when it was ingested; ingest the day again"
+        )
+    events = derive(table.drop_columns([_RANGE]).combine_chunks(), schema, carries[place])
+    first = own.day.toordinal() * SEQ_PER_DAY + own.position
+    events = events.append_column(SEQ, pa.array(np.arange(first, first + own.rows, dtype=np.int64)))
+    events = events.append_column(DAY, pa.repeat(pa.scalar(own.day, pa.date32()), own.rows))
+    path = own.directory.file(place, attempt)
+    path = write_data_file(path, events, events_columns(schema), footer_of(events, schema.type_attribute))
+    return place, path, last_values(events, schema) if schema.derived else Carry()
+
+
+# -- values that are carried from range to range -----------------------------------------------------------------------
+
+
+def find_carries(
+    spark: SparkSession,
+    schema: StreamSchema,
+    accepted: DataFrame,
+    ranges: Sequence[Range],
+    order: Sequence[str],
+    carry_in: Carry,
+) -> list[Carry]:
+    """Return the last values of each event type before each range.
+
+    Tasks keep the few rows of each range and type that may have them, from rows in any order; the driver looks at these
+    in order.
+    """
+    lengths = carry_lengths(schema)
+    carries = [carry_in]
+    if len(ranges) == 1 or not lengths:
+        return carries * len(ranges)
+    now = {schema.first_name(name): name for name in schema.raw_attributes}
+    carried = {now[name]: length for name, length in lengths.items()}
+    columns = [_RANGE, schema.type_attribute, *order, *carried]
+    rows = accepted.where(F.col(_RANGE) < len(ranges) - 1).select(*dict.fromkeys(columns))
+    keep = partial(_last_rows, [_RANGE, schema.type_attribute], list(order), carried)
+    kept = collect(spark, rows.mapInArrow(keep, rows.schema), f"{schema.name}: looking for values to carry")
+    for place in range(len(ranges) - 1):
+        own = kept.filter(pc.equal(kept.column(_RANGE), place))
+        own = own.sort_by([(name, "ascending") for name in order])
+        carries.append(carries[-1].followed_by(last_values(own, schema), lengths))
+    return carries
+
+
+def _last_rows(
+    groups: Sequence[str], order: Sequence[str], carried: Mapping[str, int], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Keep of each group the rows that have one of the last values, so many of each attribute."""
+    held: list[pa.RecordBatch] = []
+    most = _KEPT_AT_ONCE
+    for batch in batches:
+        held.append(batch)
+        if sum(one.num_rows for one in held) >= most:
+            kept = _last_of(pa.Table.from_batches(held), groups, order, carried)
+            held, most = kept.to_batches(), max(_KEPT_AT_ONCE, 2 * kept.num_rows)
+    if held:
+        yield from _last_of(pa.Table.from_batches(held), groups, order, carried).to_batches()
+
+
+def _last_of(rows: pa.Table, groups: Sequence[str], order: Sequence[str], carried: Mapping[str, int]) -> pa.Table:
+    codes = [_codes(rows.column(name)) for name in (*groups, *order)]
+    at = np.lexsort(codes[::-1])
+    begins = np.ones(len(at), dtype=bool)
+    begins[1:] = np.any([code[at][1:] != code[at][:-1] for code in codes[: len(groups)]], axis=0)
+    last = np.append(np.flatnonzero(begins)[1:], len(at)) - 1
+    last_of = last[np.cumsum(begins) - 1]  # the place of the last row of the group of each row
+    keep = np.zeros(len(at), dtype=bool)
+    for name, length in carried.items():
+        valued = rows.column(name).is_valid().to_numpy()[at]
+        counted = np.cumsum(valued)
+        keep |= valued & (counted[last_of] - counted < length)
+    return rows.take(pa.array(np.sort(at[keep])))
+
+
+def _codes(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    """Return numbers that are in the order of the values of a column."""
+    codes: np.ndarray[Any, Any]
+    if pa.types.is_string(column.type):
+        coded = column.combine_chunks().dictionary_encode()
+        codes = np.empty(len(coded.dictionary), np.int64)
+        codes[pc.sort_indices(coded.dictionary).to_numpy()] = np.arange(len(codes))
+        codes = codes[coded.indices.to_numpy()]
+    else:
+        codes = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_numpy()
+    return codes
+
+
+# -- rejected rows -----------------------------------------------------------------------------------------------------
+
+
+def write_quarantine(
+    spark: SparkSession, schema: StreamSchema, staged: Sequence[StagedDay], directory: Callable[[date], DataDirectory]
+) -> list[tuple[date, str]]:
+    """Write the rejected rows of each day, by file and line, as a file; returns days and paths."""
+    days = [day for day in staged if day.rejected_rows]
+    if not days:
+        return []
+    place = {day_number(day.day): F.lit(number) for number, day in enumerate(days)}
+    rows = rejected_rows(spark, days, schema)
+    of_day = F.create_map(*(one for number, of in place.items() for one in (F.lit(number), of)))[F.col(LOCAL_DAY)]
+    ordered = rows.repartitionById(len(days), of_day).sortWithinPartitions(FILE, LINE)
+    write = partial(_write_quarantine_of_day, {day.day: directory(day.day) for day in days})
+    return sorted(of_partitions(spark, ordered, write, f"{schema.name}: writing rejected rows"))
+
+
+def _write_quarantine_of_day(
+    directories: Mapping[date, DataDirectory], rows: Batches, number: int, attempt: int
+) -> tuple[date, str]:
+    """Write the ordered rejected rows of a day as a file; returns the day and the path."""
+    batches = iter(rows)
+    batch = next(batches)
+    day = day_of(batch.column(LOCAL_DAY)[0].as_py())
+    path = directories[day].file(number, attempt)
+    with open_data_file(path, QUARANTINE_SCHEMA) as writer:
+        while batch is not None:
+            days = pa.repeat(pa.scalar(day, pa.date32()), batch.num_rows)
+            names = {"file": FILE, "line": LINE, "reason": REASON, "raw": RAW}
+            table = pa.table({DAY: days, **{name: batch.column(of) for name, of in names.items()}})
+            writer.write_table(conform(table, QUARANTINE_SCHEMA), row_group_size=ROW_GROUP_ROWS)
+            batch = next(batches, None)
+    return day, written(path)
+
+
+if __name__ == "__main__":
+    from cep_pipeline.pipeline.program import main
+
+    main("preprocess", __doc__)

@@ -1,0 +1,50 @@
+"""What a scheduler does with the steps of a day: runs them as tasks, and hands on what they return."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from cep_pipeline.pipeline import tasks
+from cep_pipeline.pipeline.tasks import DayTask
+from tests.pipeline.project import Project
+
+
+@dataclass
+class Scheduler:
+    """Runs steps, and hands on what they return as JSON text, as a scheduler's XComs do."""
+
+    project: Project
+    returned: dict[tuple[date, str], str] = field(default_factory=dict)
+
+    def task(self, day: date, **asked: Any) -> DayTask:
+        run_id = f"scheduled__{day}T00:00:00+00:00"
+        return DayTask(self.project.folder / "pipeline.yaml", "ticks", day, run_id, **asked)
+
+    def do(self, day: date, step: str, *, spark: bool = True, **asked: Any) -> dict[str, Any]:
+        """A step of a day, with what the steps before it, and earlier days on their way, have handed on."""
+        task = self.task(day, **asked)
+        names = [one.name for one in tasks.STEPS]
+        chosen = tasks.STEPS[names.index(step)]
+        earlier = names[: names.index(step)]
+        handed = [json.loads(self.returned[day, one]) for one in earlier if (day, one) in self.returned]
+        before: Mapping[date, list[Any]] = {
+            other: [json.loads(self.returned[other, one]) for one in names if (other, one) in self.returned]
+            for other in (tasks.days_on_their_way(task) if chosen.follows else ())
+        }
+        needs = spark and chosen.needs_spark
+        done = tasks.run_step(step, task, handed, before=before, spark=self.project.spark if needs else None)
+        self.returned[day, step] = json.dumps(done)
+        return dict(done)
+
+    def day(self, day: date, first: str = "ingest", *, twice: bool = False, **asked: Any) -> None:
+        """All steps of a day from the first on, each once or, as after a retry, twice."""
+        names = [one.name for one in tasks.STEPS]
+        for step in names[names.index(first) :]:
+            for _ in range(1 + (twice and step != "publish")):
+                done = self.do(day, step, **asked)
+            if done["done"]:
+                return
