@@ -178,6 +178,17 @@ def test_a_missing_schema_is_named(tmp_path: Path) -> None:
         StreamSchema.load(tmp_path / "none.yaml")
 
 
+def test_expectations_are_checked_without_great_expectations(tmp_path: Path) -> None:
+    path = write_schema(tmp_path, **of_profile())
+    script = (
+        "import sys; from cep_pipeline.events.schema import StreamSchema; "
+        f"schema = StreamSchema.load({str(path)!r}); assert schema.quality.great_expectations; "
+        "sys.exit('great_expectations' in sys.modules or 'pandas' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert trades(tmp_path, **of_profile()).digest == trades(tmp_path, quality={}).digest
+
+
 def test_the_digest_changes_with_what_events_follow_from(tmp_path: Path) -> None:
     digest = trades(tmp_path).digest
     assert trades(tmp_path).digest == digest
@@ -195,6 +206,8 @@ def test_the_digest_changes_with_what_events_follow_from(tmp_path: Path) -> None
 
 def test_a_schema_with_its_source_can_be_shipped(tmp_path: Path) -> None:
     import pickle
+import subprocess
+import sys
 
     schema = trades(tmp_path)
     shipped = pickle.loads(pickle.dumps(schema))
