@@ -212,6 +212,7 @@ class CepSparkOperator(_Step, PySparkOperator):
         self.handed, self.pattern_set = handed, pattern_set
         self._spark: Any = None
         self._run_id = ""
+        self._properties: Mapping[str, str] = {}
         self.spark_page = ""
         kwargs.setdefault("pool", POOL)
         kwargs.setdefault("show_return_value_in_logs", False)
@@ -251,7 +252,9 @@ class CepSparkOperator(_Step, PySparkOperator):
         if remote:
             require_server(remote)
             session = uuid.uuid5(uuid.NAMESPACE_URL, f"cep/{self.stream}")
-            self.config_kwargs = {**settings.properties, "spark.remote": _with_session(remote, session)}
+            # The provider would set properties of applications too, which a server refuses.
+            self._properties = settings.properties
+            self.config_kwargs = {"spark.remote": _with_session(remote, session)}
         else:
             self.config_kwargs = classic_settings(master, settings.properties)
 
@@ -281,7 +284,7 @@ class CepSparkOperator(_Step, PySparkOperator):
         from cep_pipeline.spark.session import is_connect, prepare_session, spark_page
         from cep_pipeline.spark.tasks import described
 
-        prepare_session(spark, self.config_kwargs.get("spark.remote"))
+        prepare_session(spark, self.config_kwargs.get("spark.remote"), self._properties)
         self._spark = spark
         if is_connect(spark):
             spark.release_session_on_close = False  # the workers of the session stay warm for the next task
