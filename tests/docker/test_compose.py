@@ -233,7 +233,10 @@ def test_airflow_reads_its_secrets_from_files(services: dict[str, Any], tmp_path
         for name, value in services["scheduler"]["environment"].items()
         if name.endswith("_CMD")
     }
-    asked = "from airflow.configuration import conf\nimport sys\nfor o in sys.argv[1:]: print(repr(conf.get(*o.split('.'))))"
+    asked = (
+        "import sys; from airflow.configuration import conf\n"
+        "for option in sys.argv[1:]: print(repr(conf.get(*option.split('.'))))"
+    )
     options = ["core.fernet_key", "api.secret_key", "api_auth.jwt_secret", "database.sql_alchemy_conn"]
     environment = {"PATH": os.environ["PATH"], "AIRFLOW_HOME": str(tmp_path / "airflow"), **own}
     done = subprocess.run(
