@@ -53,6 +53,7 @@ from cep_pipeline.match_chart import MatchSeries, draw_match
 from cep_pipeline.pipeline.configuration import Configuration, Stream
 from cep_pipeline.pipeline.invariant_report import show_invariants
 from cep_pipeline.pipeline.plans import of_another_format
+from cep_pipeline.pipeline.run_log import data_docs_folder
 from cep_pipeline.pipeline.signals import usual_band
 from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 from cep_pipeline.pipeline.violations import answer_to, pending_violation
@@ -63,6 +64,7 @@ from cep_pipeline.statistics.drift import Number, numbers_of
 from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.storage import folder_name
 from cep_pipeline.warehouse.match_pages import (
     MatchesQuery,
     events_around,
@@ -401,7 +403,37 @@ def run(
         steps_chart=steps_chart(record.steps) if record.steps else "",
         advice=advice_about(record.error) if record.status == "failed" else [],
         dag_run=pages.dag_runs([run_id]).get((dag_id(pages.stream), run_id)),
+        data_docs=next(
+            (page for page in data_docs_of(pages, pages.stream, record) if f"{day}/validations/" in page), None
+        ),
     )
+
+
+def data_docs_of(pages: Pages, stream: str, run: RunRecord) -> dict[str, Path]:
+    """Address -> file of Great Expectations' pages about a run of a day; none where a run has no result document."""
+    if not run.validation or run.day is None:
+        return {}
+    folder = data_docs_folder(pages.configuration.log_folder, stream, run.run_id, run.day)
+    files = [] if folder is None else sorted(folder.rglob("*.html"))
+    start = f"{pages.home}/checks/{quote(stream)}/{folder_name(run.run_id)}/{run.day}"
+    return {f"{start}/{quote(file.relative_to(folder).as_posix())}": file for file in files}
+
+
+@app.get("/checks/{stream}/{run}/{day}/{page:path}")
+def data_docs(pages: Annotated[Pages, Depends()], stream: str, run: str, day: date, page: str) -> Response:
+    """One of the pages of Great Expectations about a run of a day.
+
+    They are looked up by their whole address, so that nothing of a request reaches a path. The scripts and styles that
+    they would load from elsewhere are refused by the headers, as on all pages; so they get a style here.
+    """
+    asked = f"{pages.home}/checks/{quote(stream)}/{quote(run)}/{day}/{quote(page)}"
+    records = (one for one in pages.tables_of(stream).runs() if one.day == day)
+    file = next((found[asked] for one in records if asked in (found := data_docs_of(pages, stream, one))), None)
+    if file is None:
+        raise HTTPException(404, "There is no such page of data checks.")
+    style = (HERE / "templates" / "data_docs.css").read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8").replace("</head>", f"<style>{style}</style></head>", 1)
+    return HTMLResponse(text, headers=HEADERS)
 
 
 @app.get("/plan")

@@ -40,7 +40,6 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.staged_day import EventRange, StagedDay
 from cep_pipeline.events.validate import (
     Bounds,
-    FailedValidation,
     Figures,
     Unexpected,
     check_rejected_share,
@@ -71,6 +70,7 @@ def stage_days(
     *,
     scratch: str,
     earlier_row_counts: Sequence[int] = (),
+    data_docs: Callable[[date], Path | None] = lambda _: None,
     task_rows: int = TASK_ROWS,
     part_bytes: int = PART_BYTES,
     progress: Progress | None = None,
@@ -89,6 +89,8 @@ def stage_days(
         Made by `new_scratch`, and removed by whoever made it.
     earlier_row_counts
         Numbers of events of published days before the first of `days`, the latest last.
+    data_docs
+        The folder for Great Expectations' pages about a day; None: they are not written.
     task_rows
         Rows that one task reads, and events of a range.
     part_bytes
@@ -117,7 +119,7 @@ def stage_days(
     with _loading_great_expectations(raw):
         raw.read()
         figures = _settle(raw, [state for state in raw.days if state.events])
-    return _validated(raw, figures, earlier_row_counts)
+    return _validated(raw, figures, earlier_row_counts, data_docs)
 
 
 @contextmanager
@@ -205,7 +207,7 @@ def _write_repeated(
 def profile(accepted: DataFrame, asked: Mapping[date, Figures], range_rows: int) -> DataFrame:
     """Count events by second, and return ranges of seconds of about `range_rows` events each.
 
-    A range has `_day`, its first second `begin_s`, its number of `events`, and the counts that validation asks for:
+    A range has `_day`, its first second `begin_s`, its number of `events`, and the figures that validation asks for:
     `missing_0` is that of the first column in `Figures.missing`, and so on.
     """
     counts = {"events": F.count("*"), **_counts(asked)}
@@ -214,7 +216,9 @@ def profile(accepted: DataFrame, asked: Mapping[date, Figures], range_rows: int)
     earlier = Window.partitionBy(LOCAL_DAY).orderBy("second").rowsBetween(Window.unboundedPreceding, -1)
     before = F.coalesce(F.sum("events").over(earlier), F.lit(0))
     ranges = seconds.withColumn("range", F.floor(before / range_rows)).groupBy(LOCAL_DAY, "range")
-    return ranges.agg(F.min("second").alias("begin_s"), *(F.sum(name).alias(name) for name in counts))
+    joined = {"least": F.min, "most": F.max}
+    of_range = (joined.get(name.partition("_")[0], F.sum)(name).alias(name) for name in counts)
+    return ranges.agg(F.min("second").alias("begin_s"), *of_range)
 
 
 def _counts(asked: Mapping[date, Figures]) -> dict[str, Column]:
@@ -224,9 +228,13 @@ def _counts(asked: Mapping[date, Figures]) -> dict[str, Column]:
         missing = F.col(name).isNull()
         counts[f"missing_{place}"] = F.count_if(missing | F.isnan(name) if _is_float(figures, name) else missing)
     for place, name in enumerate(figures.nans):
-        counts[f"nans_{place}"] = F.count_if(F.isnan(name)) if _is_float(figures, name) else F.lit(0)
+        counts[f"nans_{place}"] = F.count_if(F.isnan(name))
     for place in range(len(figures.outside)):
         counts[f"outside_{place}"] = F.count_if(_outside_of_day(asked, place))
+    for place, name in enumerate(figures.totals):
+        value = F.nanvl(name, F.lit(None)) if _is_float(figures, name) else F.col(name)
+        counts |= {f"least_{place}": F.min(value), f"most_{place}": F.max(value)}
+        counts[f"totals_{place}"] = F.coalesce(F.sum(value.cast("double")), F.lit(0.0))
     return counts
 
 
@@ -264,8 +272,12 @@ def _value(bounds: Bounds) -> Column:
 def _summed(ranges: Sequence[Mapping[str, Any]], asked: Figures) -> Figures:
     """Return the figures of a day, as yet without examples."""
 
-    def total(name: str) -> int:
+    def total(name: str) -> Any:
         return sum(row[name] for row in ranges)
+
+    def end(of: Callable[..., Any], what: str) -> dict[str, Any]:
+        found = {name: [row[f"{what}_{place}"] for row in ranges] for place, name in enumerate(asked.totals)}
+        return {name: of((one for one in ends if one is not None), default=None) for name, ends in found.items()}
 
     return replace(
         asked,
@@ -273,6 +285,9 @@ def _summed(ranges: Sequence[Mapping[str, Any]], asked: Figures) -> Figures:
         missing={name: total(f"missing_{place}") for place, name in enumerate(asked.missing)},
         nans={name: total(f"nans_{place}") for place, name in enumerate(asked.nans)},
         outside={bounds: Unexpected(total(f"outside_{place}")) for place, bounds in enumerate(asked.outside)},
+        least=end(min, "least"),
+        most=end(max, "most"),
+        totals={name: total(f"totals_{place}") for place, name in enumerate(asked.totals)},
     )
 
 
@@ -322,7 +337,12 @@ def _note_ties(raw: RawFiles, accepted: DataFrame, days: Sequence[ReadDay]) -> N
 # -- validation --------------------------------------------------------------------------------------------------------
 
 
-def _validated(raw: RawFiles, figures: Mapping[date, Figures], earlier_row_counts: Sequence[int]) -> list[StagedDay]:
+def _validated(
+    raw: RawFiles,
+    figures: Mapping[date, Figures],
+    earlier_row_counts: Sequence[int],
+    data_docs: Callable[[date], Path | None],
+) -> list[StagedDay]:
     """Validate the days in order, up to the first that fails."""
     counts = list(earlier_row_counts)
     reached: list[ReadDay] = []
@@ -332,10 +352,7 @@ def _validated(raw: RawFiles, figures: Mapping[date, Figures], earlier_row_count
             if state.staged.skipped:
                 continue
             try:
-                _validate(raw, state, figures.get(state.day, Figures()), counts)
-            except FailedValidation as error:
-                state.know(failure=str(error), validation=error.document)
-                break
+                _validate(raw, state, figures.get(state.day, Figures()), counts, data_docs(state.day))
             except DataError as error:
                 state.know(failure=str(error))
                 break
@@ -345,8 +362,19 @@ def _validated(raw: RawFiles, figures: Mapping[date, Figures], earlier_row_count
     return [state.staged for state in reached]
 
 
-def _validate(raw: RawFiles, state: ReadDay, figures: Figures, earlier_row_counts: Sequence[int]) -> None:
+def _validate(
+    raw: RawFiles, state: ReadDay, figures: Figures, earlier_row_counts: Sequence[int], data_docs: Path | None
+) -> None:
     staged, schema = state.staged, raw.schema
+    validation = validate(
+        figures,
+        schema,
+        state.day,
+        rejected=staged.rejected_rows,
+        earlier_row_counts=earlier_row_counts,
+        data_docs=data_docs,
+    )
+    state.know(validation=validation.document)
     try:
         check_rejected_share(schema, staged.day, staged.events, staged.rejected_rows, ())
     except DataError:
@@ -354,9 +382,8 @@ def _validate(raw: RawFiles, state: ReadDay, figures: Figures, earlier_row_count
         rows = collect(raw.session(), first.select(FILE, LINE, REASON), f"{schema.name}: looking for rejected rows")
         examples = [tuple(row.values()) for row in rows.to_pylist()]
         check_rejected_share(schema, staged.day, staged.events, staged.rejected_rows, examples)
-    validation = validate(figures, schema, state.day, earlier_row_counts=earlier_row_counts)
     validation.require(schema.name)
-    state.know(validation=validation.document, warnings=validation.warnings)
+    state.know(warnings=validation.warnings)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import NumberSigns
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.timestamps import check_format
 from cep_pipeline.foreign_text import did_you_mean, listed
+from cep_pipeline.patterns.expressions import ValueType
 
 Severity = Literal["critical", "warning"]
 
@@ -221,6 +222,31 @@ class Expectation:
 
 
 @dataclass(frozen=True)
+class ProfileExpectation:
+    """An expectation of Great Expectations, in its own words, for the profile of a day.
+
+    `described` are texts that it keeps with its result: a description and notes.
+    """
+
+    type: str
+    kwargs: Mapping[str, Any]
+    severity: Literal["critical", "warning", "info"] = "critical"
+    described: Mapping[str, str] = field(default_factory=dict)
+
+
+def profile_columns(attributes: Mapping[str, ValueType]) -> dict[str, str]:
+    """Return the columns of the profile of a day, each with the attribute that it tells of; empty: the whole day."""
+    columns = dict.fromkeys(("events", "rejected", "rejected_share"), "")
+    for name, kind in attributes.items():
+        columns[f"{name}_missing"] = name
+        if kind is ValueType.FLOAT64:
+            columns[f"{name}_nan"] = name
+        if kind.is_number:
+            columns |= {f"{name}_{what}": name for what in ("min", "max", "mean")}
+    return columns
+
+
+@dataclass(frozen=True)
 class RowCount:
     """Band of a day's number of events, as multiples of the median of up to `days` earlier days; a warning outside."""
 
@@ -235,4 +261,5 @@ class Quality:
 
     max_rejected_share: float = 0.01
     expectations: tuple[Expectation, ...] = ()
+    great_expectations: tuple[ProfileExpectation, ...] = ()
     row_count: RowCount = field(default_factory=RowCount)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -24,11 +27,13 @@ from cep_pipeline.events.source import (
     ColumnsOfTypes,
     DerivedAttribute,
     Expectation,
+    ProfileExpectation,
     Quality,
     Renamed,
     RowCount,
     Severity,
     SourceLayout,
+    profile_columns,
     type_of_all,
 )
 from cep_pipeline.events.timestamps import check_format, check_timezone
@@ -235,6 +240,46 @@ class ExpectationSettings(Document):
         return self
 
 
+@cache
+def expectation_forms() -> Mapping[str, Any]:
+    """The JSON Schema of each expectation that Great Expectations has for pandas, as it ships them.
+
+    Great Expectations itself, which takes seconds to import, is not imported.
+    """
+    found = find_spec("great_expectations")
+    assert found is not None and found.submodule_search_locations
+    folder = Path(found.submodule_search_locations[0], "expectations", "core", "schemas")
+    forms = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("[A-Z]*.json"))]
+    told = [(form["properties"]["metadata"]["properties"], form) for form in forms]
+    return {
+        said["expectation_type"]["const"]: form
+        for said, form in told
+        if "Pandas" in said["supported_data_sources"]["const"]
+    }
+
+
+class GreatExpectationSettings(Document):
+    """An expectation of Great Expectations, in its own words. It looks at the profile of the day, which has one row."""
+
+    type: str = setting(
+        "The expectation, by Great Expectations' name of it.",
+        example="expect_column_values_to_be_between",
+        json_schema_extra=lambda schema: schema.update(enum=list(expectation_forms())),
+    )
+    kwargs: dict[str, Any] = setting(
+        "Its arguments. A column is one of the profile.", example={"column": "price_mean", "min_value": 1}
+    )
+    severity: Literal["critical", "warning", "info"] = setting(
+        "What a failed check does: `critical` refuses the day, `warning` tells you, `info` only records it.",
+        "critical",
+        example="warning",
+    )
+    description: str | None = setting(
+        "What it checks, in your words. Messages and Data Docs show it.", None, example="A normal price level"
+    )
+    notes: str | None = setting("Why it is there. Data Docs keep it.", None, example="Asked for by the desk in 2024")
+
+
 class RowCountSettings(Document):
     """The band of the number of events of a day, compared with earlier days. Outside the band there is a warning."""
 
@@ -251,6 +296,11 @@ class QualitySettings(Document):
     )
     expectations: list[ExpectationSettings] = setting(
         "Checks of the values of attributes.", example=[{"column": "price", "above": 0}], default_factory=list
+    )
+    great_expectations: list[GreatExpectationSettings] = setting(
+        "Checks of the day as a whole, in Great Expectations' own words.",
+        example=[{"type": "expect_column_values_to_be_between", "kwargs": {"column": "price_mean", "min_value": 1}}],
+        default_factory=list,
     )
     row_count: RowCountSettings = setting(
         "How many events a day should have.",
@@ -576,7 +626,72 @@ def _quality_of(document: StreamDocument, attributes: dict[str, ValueType]) -> Q
     with _at("quality", "row_count"):
         if settings.row_count.at_least > settings.row_count.at_most:
             raise InputError("quality.row_count: at_least is greater than at_most")
-    return Quality(settings.max_rejected_share, tuple(expectations), RowCount(**settings.row_count.model_dump()))
+    profile = list(profile_columns({name: attributes[name] for name in document.attributes}))
+    for index, one in enumerate(settings.great_expectations):
+        _check_great_expectation(one, profile, ("quality", "great_expectations", index))
+    return Quality(
+        settings.max_rejected_share,
+        tuple(expectations),
+        tuple(
+            ProfileExpectation(one.type, one.kwargs, one.severity, one.model_dump(include=_TOLD, exclude_none=True))
+            for one in settings.great_expectations
+        ),
+        RowCount(**settings.row_count.model_dump()),
+    )
+
+
+_TOLD = {"description", "notes"}
+_NO_KWARGS = {*_TOLD, "batch_id", "catch_exceptions", "id", "library_metadata", "meta", "metadata"}
+_NO_KWARGS |= {"rendered_content", "result_format", "severity", "windows"}
+"""What an expectation has beside its kwargs, by its JSON Schema."""
+
+
+def _check_great_expectation(
+    expected: GreatExpectationSettings, profile: list[str], place: tuple[int | str, ...]
+) -> None:
+    """Hold an expectation to its JSON Schema, and its columns to those of the profile."""
+    forms = expectation_forms()
+    with _at(*place, "type"):
+        if expected.type not in forms:
+            hint = did_you_mean(expected.type, forms) or f"; there are: {listed(list(forms))}"
+            raise InputError(f"Great Expectations has no expectation {expected.type!r} for a data frame{hint}")
+    form = forms[expected.type]
+    properties = {name: its for name, its in form["properties"].items() if name not in _NO_KWARGS}
+    for name in expected.kwargs:
+        with _at(*place, "kwargs", name):
+            if name not in properties:
+                hint = did_you_mean(name, properties) or f"; there are: {listed(list(properties))}"
+                raise InputError(f"{expected.type} has no argument {name!r}{hint}")
+    for name in form.get("required", ()):
+        with _at(*place, "kwargs"):
+            if name not in expected.kwargs:
+                raise InputError(f"{expected.type} needs the argument {name!r}")
+    for name, value in expected.kwargs.items():
+        with _at(*place, "kwargs", name):
+            _check_argument(name, value, {**properties[name], "definitions": form.get("definitions", {})})
+            if name.startswith("column"):
+                for column in value if isinstance(value, list) else [value]:
+                    _check_profile_column(column, profile)
+
+
+def _check_argument(name: str, value: Any, form: dict[str, Any]) -> None:
+    from jsonschema import Draft7Validator
+    from jsonschema.exceptions import best_match
+
+    if isinstance(value, dict) and "$PARAMETER" in value:
+        raise InputError(f"argument {name!r}: a suite of a stream has no parameters; write the value itself")
+    form.pop("multipleOf", None)  # of `mostly`, for which 0.29 / 0.01 is no whole number
+    if (fault := best_match(Draft7Validator(form).iter_errors(value))) is not None:
+        raise InputError(f"argument {name!r}: {fault.message}")
+
+
+def _check_profile_column(column: object, profile: list[str]) -> None:
+    if isinstance(column, str) and column not in profile:
+        of_it = [name for name in profile if name.startswith(f"{column}_")]
+        hint = "" if of_it else did_you_mean(column, profile)
+        raise InputError(
+            f"the profile of a day has no column {column!r}{hint or f'; there are: {listed(of_it or profile)}'}"
+        )
 
 
 def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> DerivedAttribute:

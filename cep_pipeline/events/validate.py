@@ -1,4 +1,10 @@
-"""Validation of a day's events: the tasks that write them count, and Great Expectations judges the sums of the counts.
+"""Validation of a day's events by Great Expectations.
+
+1. The tasks that write the events count some of them (`figures_of`), and the counts add up.
+2. The sums are the profile of the day, a data frame of one row: `events`, `price_missing`, `price_max` and so on.
+3. A checkpoint runs a suite over the profile: what every stream needs, what its schema declares, and the expectations
+   of Great Expectations that the schema has itself.
+4. The result is kept with the run, as a document, and as Data Docs beside its log.
 
 Great Expectations takes seconds to import: it is imported by the functions here, never with the module.
 """
@@ -6,36 +12,31 @@ Great Expectations takes seconds to import: it is imported by the functions here
 from __future__ import annotations
 
 import logging
+import math
+import operator
 import os
+import shutil
 import statistics
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import date
-from importlib.util import LazyLoader, find_spec, module_from_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.errors import DataError
-from cep_pipeline.events.columns import TIMESTAMP
+from cep_pipeline.errors import DataError, InputError
+from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.source import Expectation, Quality, Severity
+from cep_pipeline.events.source import Expectation, Quality, profile_columns
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.guarded import without_collecting
-from cep_pipeline.patterns.expressions import ValueType
+from cep_pipeline.guarded import brief, without_collecting
 
 _EXAMPLES = 3
-_PANDAS_TYPES = {
-    ValueType.INT64: "int64",
-    ValueType.FLOAT64: "float64",
-    ValueType.BOOL: "bool",
-    ValueType.STRING: "CategoricalDtypeType",
-}
+
+logger = logging.getLogger(__name__)
 
 
 class FailedValidation(DataError):
@@ -83,6 +84,13 @@ class Bounds(NamedTuple):
     strict_least: bool
     strict_most: bool
 
+    @property
+    def said(self) -> str:
+        """The bounds in Great Expectations' words."""
+        named = {"min_value": self.least, "max_value": self.most}
+        named |= {"strict_min": self.strict_least or None, "strict_max": self.strict_most or None}
+        return f"{self.column}: {_call('expect_column_values_to_be_between', named)}"
+
 
 @dataclass(frozen=True)
 class Unexpected:
@@ -97,10 +105,11 @@ class Unexpected:
 
 @dataclass(frozen=True)
 class Figures:
-    """Counts over some events of a day, from which Great Expectations can tell how the day is; they add up.
+    """Counts over some events of a day, of which the profile of the day is made; they add up.
 
-    `missing` has the number of nulls of each column and, as Great Expectations counts, of its NaNs; `nans` the NaNs of
-    columns with bounds; `outside` the values that do not keep bounds, NaN and null not among them.
+    `missing` has the number of nulls and NaNs of each column that is looked at, `nans` that of the NaNs alone of
+    columns with bounds; `outside` has the values that do not keep bounds, NaN and null not among them. `least`, `most`
+    and `totals` are of the values of columns of numbers, without null and NaN; without a value an end is None.
     """
 
     rows: int = 0
@@ -108,45 +117,89 @@ class Figures:
     missing: Mapping[str, int] = field(default_factory=dict)
     nans: Mapping[str, int] = field(default_factory=dict)
     outside: Mapping[Bounds, Unexpected] = field(default_factory=dict)
+    least: Mapping[str, float | None] = field(default_factory=dict)
+    most: Mapping[str, float | None] = field(default_factory=dict)
+    totals: Mapping[str, float] = field(default_factory=dict)
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(
             self.rows + other.rows,
             {**other.types, **self.types},
-            _sums(self.missing, other.missing, 0),
-            _sums(self.nans, other.nans, 0),
-            _sums(self.outside, other.outside, Unexpected()),
+            _joined(self.missing, other.missing, operator.add),
+            _joined(self.nans, other.nans, operator.add),
+            _joined(self.outside, other.outside, operator.add),
+            _joined(self.least, other.least, _end(min)),
+            _joined(self.most, other.most, _end(max)),
+            _joined(self.totals, other.totals, operator.add),
         )
 
 
-def _sums(one: Mapping[Any, Any], other: Mapping[Any, Any], nothing: Any) -> dict[Any, Any]:
-    return {key: one.get(key, nothing) + other.get(key, nothing) for key in {**one, **other}}
+def _joined(one: Mapping[Any, Any], other: Mapping[Any, Any], join: Callable[[Any, Any], Any]) -> dict[Any, Any]:
+    return {**one, **other, **{key: join(value, other[key]) for key, value in one.items() if key in other}}
+
+
+def _end(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda one, other: one if other is None else other if one is None else choose(one, other)
 
 
 def figures_of(events: pa.Table, schema: StreamSchema, day: date) -> Figures:
     """Return what the validation of a day needs to know of some of its events, in their order."""
     quality = schema.quality or Quality()
     columns = [TIMESTAMP, schema.type_attribute, *schema.key, *(e.column for e in quality.expectations)]
+    columns += _named(quality, schema)
     values = {name: events.column(name) for name in dict.fromkeys(columns)}
     values[TIMESTAMP] = values[TIMESTAMP].cast(pa.timestamp("us")).cast(pa.int64())
     nans = {name: _nans(column) for name, column in values.items()}
-    bounded = {expectation.column for expectation in quality.expectations if expectation.has_bounds}
+    numbers = {name: column for name, column in values.items() if name != TIMESTAMP and _is_number(column.type)}
+    ends = {name: pc.min_max(_without_nan(column, nans[name])).as_py() for name, column in numbers.items()}
     return Figures(
         events.num_rows,
         {name: column.type for name, column in values.items()},
         {name: column.null_count + nans[name] for name, column in values.items()},
-        {name: nans[name] for name in values if name in bounded},
+        {name: nans[name] for name, column in numbers.items() if pa.types.is_floating(column.type)},
         {bounds: _outside(values[bounds.column], bounds) for bounds in _all_bounds(schema, quality, day)},
+        {name: both["min"] for name, both in ends.items()},
+        {name: both["max"] for name, both in ends.items()},
+        {name: _total(_without_nan(column, nans[name])) for name, column in numbers.items()},
     )
+
+
+def _named(quality: Quality, schema: StreamSchema) -> Iterator[str]:
+    """The attributes whose columns of the profile an expectation of the schema names, in an argument or in a text."""
+    texts = [text for expected in quality.great_expectations for text in _texts(expected.kwargs)]
+    for column, attribute in profile_columns(schema.raw_attributes).items():
+        if attribute and any(column in text for text in texts):
+            yield attribute
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for one in value.values() for text in _texts(one))
+    elif isinstance(value, list | tuple):
+        yield from (text for one in value for text in _texts(one))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _nans(column: pa.ChunkedArray) -> int:
     return pc.sum(pc.is_nan(column)).as_py() or 0 if pa.types.is_floating(column.type) else 0
 
 
+def _without_nan(column: pa.ChunkedArray, nans: int) -> pa.ChunkedArray:
+    return column.filter(pc.invert(pc.is_nan(column))) if nans else column
+
+
+def _total(column: pa.ChunkedArray) -> float:
+    return pc.sum(column.cast(pa.float64(), safe=False)).as_py() or 0.0
+
+
 def _outside(column: pa.ChunkedArray, bounds: Bounds) -> Unexpected:
     """Return the values outside bounds; values that are no numbers are all outside."""
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+    if not _is_number(column.type):
         wrong = pc.is_valid(column)
     else:
         wrong = pa.chunked_array([pa.repeat(pa.scalar(False), len(column))])
@@ -180,27 +233,53 @@ def _bounds(expectation: Expectation) -> Bounds:
 
 
 def validate(
-    figures: Figures, schema: StreamSchema, day: date, *, earlier_row_counts: Sequence[int] = ()
+    figures: Figures,
+    schema: StreamSchema,
+    day: date,
+    *,
+    rejected: int = 0,
+    earlier_row_counts: Sequence[int] = (),
+    data_docs: Path | None = None,
 ) -> Validation:
     """Validate the events of a day by their figures, whatever the outcome: `require` raises.
 
-    The numbers of events of earlier published days have the latest last. Expected are, as critical: the keys
-    (timestamp, event type, declared key) are there and of their types, and timestamps lie inside the day; then what the
-    schema declares. A number of events outside the band around the median of earlier days is a warning. The tasks that
-    write the events count, Great Expectations judges the sums of their counts: the result is the one that it gives for
-    all events of the day as one batch.
+    Expected are, as critical: the keys (timestamp, event type, declared key) are there and of their types, timestamps
+    lie inside the day, and no larger share of rows is rejected than the schema allows; then what the schema declares. A
+    number of events outside the band around the median of earlier days is a warning.
+
+    Parameters
+    ----------
+    figures
+        The sum of those of all events of the day.
+    rejected
+        Number of rejected rows.
+    earlier_row_counts
+        Numbers of events of earlier published days, the latest last.
+    data_docs
+        A folder for the pages of Great Expectations about the result; what was in it is removed.
+
+    Raises
+    ------
+    InputError
+        An expectation of the schema whose arguments Great Expectations does not take.
     """
     quality = schema.quality or Quality()
-    results: list[dict[str, Any]] = []
-    if figures.rows:
-        results += _judge(figures, schema, _row_expectations(schema, quality, day, figures))
+    nothing = pa.schema([(TIMESTAMP, pa.timestamp("us", tz="UTC")), *_columns(schema)]).empty_table()
+    figures = figures + figures_of(nothing, schema, day)  # a day without events has a profile too
+    rules = _rules(figures, schema, quality, day)
+    profile = _profile(figures, rejected) | {rule.column: rule.unexpected.count for rule in rules}
     median = statistics.median(earlier_row_counts[-quality.row_count.days :]) if earlier_row_counts else None
-    if median is not None:
-        results += _judge(
-            Figures(1, missing={_ROW_COUNT: 0}), schema, _row_count_expectation(quality, median, figures.rows)
-        )
-    failures = tuple(_sentence(r) for r in results if not r["success"] and r["severity"] == "critical")
-    warnings = tuple(_sentence(r) for r in results if not r["success"] and r["severity"] != "critical")
+    suite = [_rule_check(rule, figures.rows) for rule in rules]
+    suite += _day_checks(quality, profile, median)
+    suite += [_own_check(place, schema) for place in range(len(quality.great_expectations))]
+    try:
+        results = _run_checkpoint(suite, profile, schema.name, day, data_docs)
+    except OSError as error:
+        logger.warning("the Data Docs of %s are not kept: %s", day, error)
+        results = _run_checkpoint(suite, profile, schema.name, day, None)
+    failed = [(result, check) for result, check in zip(results, suite, strict=True) if not result["success"]]
+    failures = tuple(_sentence(result, check) for result, check in failed if check.severity == "critical")
+    warnings = tuple(_sentence(result, check) for result, check in failed if check.severity == "warning")
     document = {
         "success": not failures,
         "day": day.isoformat(),
@@ -208,12 +287,17 @@ def validate(
         "statistics": {
             "events": figures.rows,
             "evaluated_expectations": len(results),
-            "successful_expectations": sum(result["success"] for result in results),
+            "successful_expectations": len(results) - len(failed),
             "median_of_earlier_days": median,
         },
+        "profile": profile,
         "results": results,
     }
     return Validation(day, document, failures, warnings)
+
+
+def _columns(schema: StreamSchema) -> list[tuple[str, pa.DataType]]:
+    return [(name, ARROW_TYPES[kind]) for name, kind in schema.raw_attributes.items()]
 
 
 def check_rejected_share(
@@ -246,187 +330,212 @@ def start_import() -> Future[Any]:
 
 def _great_expectations() -> Any:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    with nullcontext() if "great_expectations" in sys.modules else _needed_parts_only():
+    with without_collecting():
         import great_expectations
 
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
     return great_expectations
 
 
-@contextmanager
-def _needed_parts_only() -> Iterator[None]:
-    """Import Great Expectations in half of the processor time, for the block: without what judging counts never needs.
+# -- the suite ---------------------------------------------------------------------------------------------------------
 
-    The tests of distributions in scipy.stats are loaded when one of them is asked for. PySpark, for an engine that is
-    not used, is left out where this process has not loaded it. Nobody looks for garbage among thousands of new classes.
+
+class _Rule(NamedTuple):
+    """A rule for the values of an attribute: the `column` of the profile has the number of those that break it."""
+
+    column: str
+    said: str
+    unexpected: Unexpected
+    severity: str = "critical"
+    reason: str = ""
+
+
+class _Check(NamedTuple):
+    """An expectation of the suite, in Great Expectations' words.
+
+    `sentence` tells a person that it failed; where it is empty, the result does. `counted` is what the tasks have
+    counted for it, as the result document names it.
     """
-    if "scipy.stats" not in sys.modules and (spec := find_spec("scipy.stats")) is not None and spec.loader is not None:
-        spec.loader = LazyLoader(spec.loader)
-        sys.modules["scipy.stats"] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["scipy.stats"])
-        sys.modules["scipy"].stats = sys.modules["scipy.stats"]  # type: ignore[attr-defined]
-    left_out = "pyspark" not in sys.modules
-    if left_out:
-        sys.modules["pyspark"] = None  # type: ignore[assignment]
-    try:
-        with without_collecting():
-            yield
-    finally:
-        if left_out:
-            del sys.modules["pyspark"]
+
+    type: str
+    kwargs: Mapping[str, Any]
+    severity: str
+    sentence: str = ""
+    counted: Mapping[str, Any] = {}
+    also: Mapping[str, Any] = {}
 
 
-def _row_expectations(
-    schema: StreamSchema, quality: Quality, day: date, figures: Figures
-) -> list[tuple[Any, Unexpected]]:
-    """Return what is expected of the rows, by column, and the values that are not so."""
-    _great_expectations()
-    import great_expectations.expectations as gxe
+def _rules(figures: Figures, schema: StreamSchema, quality: Quality, day: date) -> list[_Rule]:
+    """Return the rules for the values of the events, with the values that break them."""
+    rules: list[_Rule] = []
 
-    found: list[tuple[Any, Unexpected]] = []
+    def add(column: str, said: str, unexpected: Unexpected, severity: str, reason: str = "") -> None:
+        names = [rule.column for rule in rules]
+        free = next(name for name in (column, *(f"{column}_{n}" for n in range(2, 1_000))) if name not in names)
+        rules.append(_Rule(free, said, unexpected, severity, reason))
 
-    def not_null(column: str, severity: Severity) -> None:
-        expectation = gxe.ExpectColumnValuesToNotBeNull(column=column, severity=severity)
+    def not_null(column: str, severity: str) -> None:
         missing = figures.missing[column]
-        found.append((expectation, Unexpected(missing, (None,) * min(missing, _EXAMPLES))))
+        said = f"{column}: expect_column_values_to_not_be_null() fails"
+        add(f"{column}_missing", said, Unexpected(missing, (None,) * min(missing, _EXAMPLES)), severity)
 
-    def between(bounds: Bounds, severity: Severity) -> None:
-        expectation = gxe.ExpectColumnValuesToBeBetween(
-            column=bounds.column,
-            min_value=bounds.least,
-            max_value=bounds.most,
-            strict_min=bounds.strict_least,
-            strict_max=bounds.strict_most,
-            severity=severity,
-        )
-        unexpected = figures.outside[bounds]
-        if pa.types.is_integer(figures.types[bounds.column]) and figures.missing[bounds.column]:
-            # A column of integers of which some are missing is one of floats to pandas.
-            unexpected = Unexpected(unexpected.count, tuple(map(float, unexpected.examples)))
-        found.append((expectation, unexpected))
+    def between(bounds: Bounds, severity: str) -> None:
+        add(f"{bounds.column}_outside", f"{bounds.said} fails", figures.outside[bounds], severity)
 
     for column in dict.fromkeys([TIMESTAMP, schema.type_attribute, *schema.key]):
-        kind = ValueType.INT64 if column == TIMESTAMP else schema.attributes[column]
         not_null(column, "critical")
-        expectation = gxe.ExpectColumnValuesToBeOfType(column=column, type_=_PANDAS_TYPES[kind], severity="critical")
-        found.append((expectation, _of_another_type(figures, column, kind)))
+        kind = pa.int64() if column == TIMESTAMP else ARROW_TYPES[schema.attributes[column]]
+        others = 0 if figures.types[column] == kind else figures.rows - figures.missing[column]
+        said = f"{column}: expect_column_values_to_be_of_type(type_={kind}) fails"
+        add(f"{column}_of_another_type", said, Unexpected(others), "critical")
     between(_all_bounds(schema, quality, day)[0], "critical")
     for expected in quality.expectations:
         if expected.not_null:
             not_null(expected.column, expected.severity)
         if expected.has_bounds:
             between(_bounds(expected), expected.severity)
-        if nans := figures.nans.get(expected.column, 0) if expected.has_bounds else 0:
-            # To Great Expectations NaN is as missing as null; here it is a value, for which no bound can hold.
-            column = f"{expected.column}{_IS_NAN}"
-            expectation = gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[False], severity=expected.severity)
-            found.append((expectation, Unexpected(nans, (True,) * min(nans, _EXAMPLES))))
-    columns = list(dict.fromkeys(expectation.column for expectation, _ in found))
-    return sorted(found, key=lambda one: columns.index(one[0].column))
+        if expected.has_bounds and expected.column in figures.nans:
+            nans = Unexpected(figures.nans[expected.column])
+            add(f"{expected.column}_nan", f"{expected.column} is NaN", nans, expected.severity, ", and has bounds")
+    return rules
 
 
-def _row_count_expectation(quality: Quality, median: float, rows: int) -> list[tuple[Any, Unexpected]]:
-    import great_expectations.expectations as gxe
-
-    least, most = quality.row_count.at_least * median, quality.row_count.at_most * median
-    expectation = gxe.ExpectColumnValuesToBeBetween(
-        column=_ROW_COUNT, min_value=least, max_value=most, severity="warning"
-    )
-    return [(expectation, Unexpected() if least <= rows <= most else Unexpected(1, (rows,)))]
-
-
-_ROW_COUNT = "_events"
-"""Column of the number of events; names of streams' attributes do not begin with `_`."""
+def _rule_check(rule: _Rule, rows: int) -> _Check:
+    """Expect that no value breaks a rule."""
+    count, examples = rule.unexpected.count, rule.unexpected.examples
+    shown = f", such as {', '.join(map(str, examples))}" if examples else ""
+    sentence = f"{rule.said} for {count} of {rows} values{shown}{rule.reason}"
+    counted = {"element_count": rows, "unexpected_count": count, "examples": list(examples)}
+    also = {"description": rule.said.removesuffix(" fails")}
+    kwargs = {"column": rule.column, "max_value": 0}
+    return _Check("expect_column_max_to_be_between", kwargs, rule.severity, sentence, counted, also)
 
 
-def _judge(
-    figures: Figures, schema: StreamSchema, expectations: Iterable[tuple[Any, Unexpected]]
+def _day_checks(quality: Quality, profile: Mapping[str, Any], median: float | None) -> Iterator[_Check]:
+    """Expect a small share of rejected rows, and about as many events as earlier days have."""
+    between, limit = "expect_column_values_to_be_between", quality.max_rejected_share
+    sentence = f"{profile['rejected_share']:.2%} of the rows are rejected; max_rejected_share allows {limit:.2%}"
+    yield _Check(between, {"column": "rejected_share", "max_value": limit}, "critical", sentence)
+    if median is not None:
+        least, most = quality.row_count.at_least * median, quality.row_count.at_most * median
+        sentence = f"the day has {profile['events']:,} events; earlier days let expect {least:,.0f} to {most:,.0f}"
+        yield _Check(between, {"column": "events", "min_value": least, "max_value": most}, "warning", sentence)
+
+
+def _own_check(place: int, schema: StreamSchema) -> _Check:
+    """Expect what the schema says in Great Expectations' own words; its InputError tells why that cannot be."""
+    expected = (schema.quality or Quality()).great_expectations[place]
+    check = _Check(expected.type, expected.kwargs, expected.severity, also=expected.described)
+    try:
+        _configuration(check)
+    except Exception as error:  # of many kinds, and of pydantic's first version
+        raise InputError(
+            f"stream {schema.name!r}: quality.great_expectations[{place}], {expected.type}: {brief(error)}; correct "
+            "its kwargs in the stream schema"
+        ) from error
+    return check
+
+
+def _configuration(check: _Check) -> Any:
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    _great_expectations()
+    kwargs, severity = dict(check.kwargs), check.severity
+    return ExpectationConfiguration(type=check.type, kwargs=kwargs, severity=severity, **check.also).to_domain_obj()
+
+
+# -- the profile and its checkpoint ------------------------------------------------------------------------------------
+
+
+def _profile(figures: Figures, rejected: int) -> dict[str, Any]:
+    """Return the profile of a day, None where it has no value."""
+    share = rejected / (figures.rows + rejected) if rejected else 0.0
+    profile: dict[str, Any] = {"events": figures.rows, "rejected": rejected, "rejected_share": share}
+    for name, missing in figures.missing.items():
+        profile[f"{name}_missing"] = missing
+        if name in figures.nans:
+            profile[f"{name}_nan"] = figures.nans[name]
+        if name in figures.totals:
+            values = figures.rows - missing
+            profile[f"{name}_min"], profile[f"{name}_max"] = figures.least[name], figures.most[name]
+            profile[f"{name}_mean"] = figures.totals[name] / values if values else None
+    return {
+        name: None if value in (math.inf, -math.inf) or value != value else value for name, value in profile.items()
+    }
+
+
+def _run_checkpoint(
+    suite: Sequence[_Check], profile: Mapping[str, Any], stream: str, day: date, data_docs: Path | None
 ) -> list[dict[str, Any]]:
-    """Return what Great Expectations says of expectations, each with the values that are not as it expects."""
-    from great_expectations.execution_engine import PandasExecutionEngine
-
-    class Counted(PandasExecutionEngine):  # type: ignore[misc]
-        """Answers with counts where the engine would look at rows."""
-
-        unexpected = Unexpected()
-
-        def resolve_metrics(self, metrics_to_resolve: Iterable[Any], *_: object, **__: object) -> dict[Any, Any]:
-            return {metric.id: _metric(metric, figures, schema, self.unexpected) for metric in metrics_to_resolve}
-
-    engine = Counted()
-    results: dict[str, dict[str, Any]] = {}
-    for expectation, unexpected in expectations:
-        engine.unexpected = unexpected
-        runtime = {"result_format": {"result_format": "SUMMARY", "partial_unexpected_count": _EXAMPLES}}
-        needed = expectation.get_validation_dependencies(engine, runtime).get_metric_configurations()
-        judged = expectation.metrics_validate(engine.resolve_metrics(needed), runtime, engine).to_json_dict()
-        configuration, seen = judged["expectation_config"], judged["result"]
-        arguments = {name: value for name, value in configuration["kwargs"].items() if value is not None}
-        results[f"{configuration['type']} {sorted(arguments.items())} {configuration['severity']}"] = {
-            "expectation": configuration["type"],
-            "arguments": arguments,
-            "severity": configuration["severity"],
-            "success": bool(judged["success"]),
-            "element_count": seen.get("element_count", 0),
-            "unexpected_count": seen.get("unexpected_count", 0),
-            "examples": seen.get("partial_unexpected_list", []),
-            "observed": seen.get("observed_value"),
-        }
-    return list(results.values())
-
-
-def _metric(metric: Any, figures: Figures, schema: StreamSchema, unexpected: Unexpected) -> Any:
-    name: str = metric.metric_name
-    if name == "table.row_count":
-        return figures.rows
-    if name == "table.column_types":
-        return [{"name": column, "type": _pandas_type(figures, schema, column)} for column in figures.types]
-    if name == "column_values.nonnull.unexpected_count":
-        return figures.missing.get(metric.metric_domain_kwargs["column"], 0)
-    if name.endswith(".unexpected_count"):
-        return unexpected.count
-    return list(unexpected.examples) if name.endswith(".unexpected_values") else None
-
-
-def _pandas_type(figures: Figures, schema: StreamSchema, column: str) -> Any:
-    """Return the type that pandas gives a column; nulls keep an integer or bool column from having its own."""
+    """Run a checkpoint over the profile of a day, and return what it says of each expectation, in their order."""
     import pandas as pd
 
-    kind, missing = figures.types[column], figures.missing[column]
-    if column != TIMESTAMP and schema.attributes[column] is ValueType.STRING:
-        return pd.CategoricalDtype()
-    if pa.types.is_floating(kind) or (pa.types.is_integer(kind) and missing):
-        return np.dtype("float64")
-    if pa.types.is_integer(kind):
-        return np.dtype("int64")
-    return np.dtype("bool") if pa.types.is_boolean(kind) and not missing else np.dtype("object")
+    gx = _great_expectations()
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    asset = context.data_sources.add_pandas(stream).add_dataframe_asset(day.isoformat())
+    batch = asset.add_batch_definition_whole_dataframe("profile")
+    expectations = [_configuration(check) for check in suite]
+    for place, expectation in enumerate(expectations):
+        expectation.meta = {**(expectation.meta or {}), "place": place}
+    made = context.suites.add(gx.ExpectationSuite(stream, expectations=expectations))
+    validation = context.validation_definitions.add(gx.ValidationDefinition(name=stream, data=batch, suite=made))
+    actions = [] if data_docs is None else [_update_data_docs(context, data_docs)]
+    checkpoint = gx.Checkpoint(name=stream, validation_definitions=[validation], actions=actions)
+    frame = pd.DataFrame([{name: math.nan if value is None else value for name, value in profile.items()}])
+    outcome = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": frame})
+    if data_docs is not None:
+        shutil.rmtree(data_docs / "static", ignore_errors=True)  # 4 MB of pictures and fonts that the pages do without
+    (result,) = outcome.run_results.values()
+    by_place = {one.expectation_config.meta["place"]: one.to_json_dict() for one in result.results}
+    return [_entry(check, by_place[place]) for place, check in enumerate(suite)]
 
 
-def _of_another_type(figures: Figures, column: str, kind: ValueType) -> Unexpected:
-    """Return the values of a column that pandas holds as objects and that are of another type than expected."""
-    held = figures.types[column]
-    is_it = pa.types.is_boolean(held) if kind is ValueType.BOOL else kind is ValueType.STRING
-    return Unexpected() if is_it else Unexpected(figures.rows - figures.missing[column])
+def _update_data_docs(context: Any, folder: Path) -> Any:
+    """Let the Data Docs of a context lie in a folder, and return the action that writes them."""
+    from great_expectations.checkpoint import UpdateDataDocsAction
+
+    shutil.rmtree(folder, ignore_errors=True)
+    backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.absolute())}
+    site: dict[str, Any] = {"class_name": "SiteBuilder", "show_how_to_buttons": False, "store_backend": backend}
+    site["site_index_builder"] = {"class_name": "DefaultSiteIndexBuilder"}
+    context.update_data_docs_site("local_site", site)
+    return UpdateDataDocsAction(name="data_docs", site_names=["local_site"])
 
 
-_IS_NAN = " is NaN"
-"""Ends the name of the column that says which values of another one are NaN."""
+def _entry(check: _Check, judged: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the result document has of an expectation."""
+    seen, raised = judged["result"], judged["exception_info"]
+    errors = [raised, *(one for one in raised.values() if isinstance(one, Mapping))]
+    messages = [error["exception_message"] for error in errors if error.get("exception_message")]
+    return {
+        "expectation": check.type,
+        "arguments": dict(check.kwargs),
+        "severity": check.severity,
+        "success": bool(judged["success"]),
+        "element_count": seen.get("element_count", 0),
+        "unexpected_count": seen.get("unexpected_count", 0),
+        "examples": seen.get("partial_unexpected_list", []),
+        "observed": seen.get("observed_value"),
+        **check.also,
+        **check.counted,
+        **({"error": messages[0]} if messages else {}),
+    }
 
 
-def _sentence(result: Mapping[str, Any]) -> str:
-    if result["arguments"].get("column") == _ROW_COUNT:
-        least, most = result["arguments"]["min_value"], result["arguments"]["max_value"]
-        return f"the day has {result['examples'][0]:,} events; earlier days let expect {least:,.0f} to {most:,.0f}"
-    arguments = {name: value for name, value in result["arguments"].items() if name != "column"}
-    said = ", ".join(f"{name}={value}" for name, value in arguments.items())
-    column = result["arguments"].get("column", "table")
-    if column.endswith(_IS_NAN):
-        return f"{column} for {result['unexpected_count']} of {result['element_count']} values, and has bounds"
-    text = f"{column}: {result['expectation']}({said}) fails"
-    if result["unexpected_count"]:
-        text += f" for {result['unexpected_count']} of {result['element_count']} values"
-    if result["examples"]:
-        text += f", such as {', '.join(map(str, result['examples']))}"
-    if result["observed"] is not None:
-        text += f"; observed: {result['observed']}"
-    return text
+def _sentence(result: Mapping[str, Any], check: _Check) -> str:
+    """Tell a person that an expectation failed."""
+    if check.sentence:
+        return check.sentence
+    arguments = dict(check.kwargs)
+    text = f"{arguments.pop('column', 'the profile')}: {_call(check.type, arguments)} fails"
+    if "description" in check.also:
+        text = f"{check.also['description']}: {text}"
+    if "error" in result:
+        return f"{text}: {result['error']}"
+    observed = result["examples"][:1] if result["observed"] is None else [result["observed"]]
+    return f"{text}; observed: {observed[0]}" if observed else text
+
+
+def _call(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"{name}({', '.join(f'{argument}={value}' for argument, value in arguments.items() if value is not None)})"

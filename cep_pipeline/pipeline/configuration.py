@@ -738,6 +738,11 @@ class Configuration:
     def warehouse_location(self) -> str:
         return _resolved(self.folder, self.settings.warehouse.location)
 
+    @property
+    def log_folder(self) -> Path | None:
+        """The folder with the logs of runs; None where none is kept."""
+        return Path(_resolved(self.folder, self.settings.log.folder)) if self.settings.log.folder else None
+
     def open_warehouse(self) -> Warehouse:
         """Open the warehouse, which is made on first use."""
         from cep_pipeline.warehouse.warehouse import Warehouse
@@ -773,8 +778,7 @@ class Configuration:
         folder = _resolved(Path(), str(data)) if data else _resolved(self.folder, settings.data)
         own = _set_in(settings.statistics)
         statistics = self.settings.statistics.model_copy(update=own)
-        log = Path(_resolved(self.folder, self.settings.log.folder)) if self.settings.log.folder else None
-        return Stream(name, schema, folder, sets, statistics, self.settings.alerts.match_band, log)
+        return Stream(name, schema, folder, sets, statistics, self.settings.alerts.match_band, self.log_folder)
 
     def files_of(self, name: str) -> tuple[Path, ...]:
         """The files that `stream` reads: this one, the schema, the pattern files, and those of parameters."""

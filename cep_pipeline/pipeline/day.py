@@ -19,10 +19,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.pipeline.run_log import log_file, working_on
+from cep_pipeline.pipeline.run_log import data_docs_folder, log_file, working_on
 
 if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
@@ -79,6 +80,7 @@ def ingest(works: Sequence[DayWork]) -> None:
             first.stream.data,
             scratch=first.scratch,
             earlier_row_counts=[record.events for record in first.tables.days() if record.day < first.day],
+            data_docs=partial(data_docs_folder, first.stream.log_folder, first.stream.name, first.run_id),
             progress=progress,
         )
         counts.update(ingest_counts(staged_days[0]))

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 PACKAGE = "cep_pipeline"
@@ -67,6 +67,14 @@ def log_file(folder: Path, stream: str, run_id: str) -> Path:
     from cep_pipeline.storage import folder_name  # DAG files, which are read often, import this module
 
     return folder / stream / f"{folder_name(run_id)}.jsonl"
+
+
+def data_docs_folder(folder: Path | None, stream: str, run_id: str, day: date) -> Path | None:
+    """The folder with Great Expectations' pages about a day of a run, beside its log; None where no log is kept."""
+    if folder is None:
+        return None
+    log = log_file(folder, stream, run_id)
+    return log.with_name(f"{log.stem}-checks") / day.isoformat()
 
 
 class _RunFile(logging.FileHandler):

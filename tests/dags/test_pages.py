@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urljoin
 
 import pyarrow as pa
 import pytest
@@ -23,6 +23,7 @@ from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.invariant_report import InvariantReport, show_invariants
+from cep_pipeline.pipeline.run_log import data_docs_folder
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
 from cep_pipeline.storage import digest_of, write_data_file
@@ -107,7 +108,7 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "patterns" / "follow.sase").write_text(FOLLOW)
     streams = {"generated_trades": real, "others": unpublished, "trades": stream}
-    document = {"streams": streams, "warehouse": {"location": "warehouse"}}
+    document = {"streams": streams, "warehouse": {"location": "warehouse"}, "log": {"folder": "log"}}
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     for command in (
         ["generate", "--days", "3", "--events-per-day", "2000", "--out", str(folder / "generated")],
@@ -156,7 +157,7 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "results": [
                     {
                         "expectation": "expect_column_values_to_be_between",
-                        "arguments": {"column": "price", "min_value": 0},
+                        "arguments": {"column": "price_mean", "min_value": 0},
                         "severity": "critical",
                         "success": True,
                         "unexpected_count": 0,
@@ -413,9 +414,46 @@ def test_a_run_shows_steps_matches_plan_rejected_rows_and_validation(viewer: Any
         "order: c &lt; a &lt; b, because c is rare",
         "price: no number 2",
         "IBM &lt; 3 rate, 1/s 12.5 12 13 40.25 count: 1,000 events",
-        "expect_column_values_to_be_between column price, min_value 0 critical met 0",
+        "expect_column_values_to_be_between column price_mean, min_value 0 critical met 0",
     ):
         assert part in shown, part
+
+
+def test_a_run_leads_to_the_data_docs_of_its_checkpoint(viewer: Any, configuration: Path) -> None:
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
+    run = next(run for run in tables.runs() if run.day == date(2025, 1, 6))
+    asked = urlencode({"stream": "generated_trades", "run_id": run.run_id, "day": "2025-01-06"})
+    (link,) = re.findall('href="(/cep/checks/[^"]+)"', viewer.get(f"/cep/run?{asked}").text)
+    answer = viewer.get(link)
+    assert answer.status_code == 200 and "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert "price: expect_column_values_to_be_between(min_value=0.0, strict_min=True)" in unescape(answer.text)
+    assert "rejected_share" in answer.text
+    # the links between the pages lead to pages
+    for leading in (part for part in re.findall('href="([^"#]+)"', answer.text) if "//" not in part):
+        expected = 404 if leading.endswith(".ico") else 200
+        assert viewer.get(urljoin(link, leading)).status_code == expected, leading
+
+
+def test_only_pages_of_a_runs_checks_are_given_away(viewer: Any, configuration: Path) -> None:
+    folder = data_docs_folder(configuration.parent / "log", "trades", "backfill__1", MONDAY)
+    assert folder is not None
+    folder.mkdir(parents=True)
+    (folder / "index.html").write_text("<head></head>the checks of backfill__1")
+    (folder / "secret.txt").write_text("secret")
+    (folder.parent / "beside.html").write_text("secret")
+    (folder.parent.parent / "other.html").write_text("secret")
+    here = f"/cep/checks/trades/backfill__1/{MONDAY}"
+    assert "the checks of backfill__1" in viewer.get(f"{here}/index.html").text
+    wrong = ["secret.txt", "../beside.html", "%2e%2e/beside.html", "..%2f..%2fother.html", "%2fetc/passwd", "%00", ""]
+    tried = [f"{here}/{page}" for page in wrong]
+    tried += [f"{here.replace('trades', stream)}/index.html" for stream in ("nothing", "others", "generated_trades")]
+    tried += [f"{here.replace('backfill__1', run)}/index.html" for run in ("..", "backfill__2", "%2e%2e")]
+    tried += [here.replace(str(MONDAY), "2013-10-08") + "/index.html"]
+    for path in tried:
+        answer = viewer.get(path)
+        assert answer.status_code in (404, 307) and "secret" not in answer.text, path  # 307: to Airflow's own pages
+    del viewer.headers["Authorization"]
+    assert viewer.get(f"{here}/index.html").status_code == 401
 
 
 def test_a_plan_of_many_patterns_is_a_list_that_leads_to_each(viewer: Any, configuration: Path) -> None:

@@ -49,6 +49,17 @@ def columns_of_types(columns: dict[Any, list[str]]) -> dict[str, Any]:
     return {"source": {"format": "csv", "path": "x.csv", "header": False, "columns": columns}}
 
 
+def of_profile(
+    type: str = "expect_column_values_to_be_between",
+    severity: str = "critical",
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """The settings of a stream with one expectation over the profile of a day; None leaves an argument out."""
+    kwargs = {"column": "price_mean", "min_value": 1, **kwargs}
+    given = {name: value for name, value in kwargs.items() if value is not None}
+    return {"quality": {"great_expectations": [{"type": type, "severity": severity, "kwargs": given}]}}
+
+
 @pytest.mark.parametrize(
     ("changes", "line_of", "said"),
     [
@@ -132,6 +143,19 @@ def columns_of_types(columns: dict[Any, list[str]]) -> dict[str, Any]:
         ({"quality": {"expectations": [{"column": "price"}]}}, "", "at least one of above"),
         ({"quality": {"expectations": [{"column": "symbol", "above": 0}]}}, "symbol", "bounds are for"),
         ({"quality": {"max_rejected_share": 2}}, "max_rejected_share", "less than or equal to 1"),
+        (of_profile(type="expect_column_to_be_fine"), "expect_column_to_be_fine", "did you mean 'expect_column_"),
+        (of_profile(type="expect_column_values_to_match_like_pattern"), "type:", "for a data frame"),
+        (
+            of_profile(column="price"),
+            "column:",
+            "there are: price_missing, price_nan, price_min, price_max, price_mean",
+        ),
+        (of_profile(column="prise_max"), "column:", "did you mean 'price_max'"),
+        (of_profile(min_val=3), "min_val:", "has no argument 'min_val'; did you mean 'min_value'"),
+        (of_profile(column=None), "kwargs:", "needs the argument 'column'"),
+        (of_profile(strict_min="very"), "strict_min:", "argument 'strict_min': 'very' is not"),
+        (of_profile(max_value={"$PARAMETER": "most"}), "max_value:", "has no parameters; write the value"),
+        (of_profile(severity="bad"), "severity:", "'critical', 'warning' or 'info'"),
         ({"quality": {"row_count": {"at_least": 3, "at_most": 2}}}, "", "greater than at_most"),
     ],
 )

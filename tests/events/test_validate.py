@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import pickle
+import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -19,9 +20,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.errors import DataError
+from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.validate import Figures, Validation, check_rejected_share, figures_of, validate
+from cep_pipeline.events.validate import (
+    FailedValidation,
+    Figures,
+    Validation,
+    check_rejected_share,
+    figures_of,
+    validate,
+)
 from tests.events.raw import trades
 from tests.thoroughness import examples
 
@@ -68,12 +76,13 @@ def test_good_events_pass_and_the_document_says_what_was_looked_at(schema: Strea
     document = json.loads(json.dumps(validation.document))
     assert document["success"] is True
     assert document["statistics"]["events"] == 4
-    looked_at = {(result["expectation"], result["arguments"]["column"]) for result in document["results"]}
-    for column in ("timestamp", "symbol", "size"):
-        assert ("expect_column_values_to_not_be_null", column) in looked_at
-        assert ("expect_column_values_to_be_of_type", column) in looked_at
-    assert ("expect_column_values_to_be_between", "timestamp") in looked_at
-    assert ("expect_column_values_to_be_between", "price") in looked_at
+    looked_at = {result["arguments"]["column"]: result["success"] for result in document["results"]}
+    rules = [
+        f"{column}_{rule}" for column in ("timestamp", "symbol", "size") for rule in ("missing", "of_another_type")
+    ]
+    rules += ["timestamp_outside", "price_outside", "price_nan", "price_missing", "size_outside", "rejected_share"]
+    assert looked_at == dict.fromkeys(rules, True)
+    assert document["profile"]["price_mean"] == document["profile"]["price_max"] == 1.5
 
 
 @pytest.mark.parametrize(
@@ -148,23 +157,123 @@ def test_the_rejected_share(schema: StreamSchema) -> None:
     assert "1 more" in str(caught.value)
 
 
-# -- against Great Expectations over the rows themselves ---------------------------------------------------------------
+# -- expectations of the schema, in Great Expectations' words ----------------------------------------------------------
+
+MEAN = {
+    "type": "expect_column_values_to_be_between",
+    "kwargs": {"column": "price_mean", "min_value": 1, "max_value": 2},
+}
+
+
+def with_expectations(folder: Path, *expectations: dict[str, Any]) -> StreamSchema:
+    return trades(folder, quality={"great_expectations": list(expectations)})
+
+
+def test_an_expectation_of_the_schema_refuses_a_day_by_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: list[Any] = []
+
+    def spied(run: Any, *arguments: Any, **options: Any) -> Any:
+        outcomes.append(run(*arguments, **options))
+        return outcomes[-1]
+
+    run = great_expectations.Checkpoint.run
+    monkeypatch.setattr(great_expectations.Checkpoint, "run", lambda *a, **o: spied(run, *a, **o))
+    schema = with_expectations(tmp_path, {**MEAN, "description": "A normal price level"})
+    validated([events()], schema, DAY).require("trades")
+    validation = validated([events(3), events(1, price=[9.5])], schema, DAY, data_docs=tmp_path / "docs")
+    with pytest.raises(FailedValidation, match=r"A normal price level: price_mean: .*observed: 3\.5") as caught:
+        validation.require("trades")
+    kept = caught.value.document["results"][-1]
+    assert (kept["expectation"], kept["success"], kept["examples"]) == (MEAN["type"], False, [3.5])
+    assert [outcome.success for outcome in outcomes] == [True, False]
+    ((identifier, result),) = outcomes[1].run_results.items()
+    (failed,) = (one for one in result.results if not one.success)
+    assert failed.expectation_config.kwargs["column"] == "price_mean"
+    assert failed.result["partial_unexpected_list"] == [3.5]
+    # the page is what the checkpoint has written of this result
+    page = tmp_path.joinpath("docs", "validations", *identifier.to_tuple()).with_suffix(".html")
+    assert "A normal price level" in page.read_text() and "3.5" in page.read_text()
+    assert {path.name for path in (tmp_path / "docs").iterdir()} == {"index.html", "expectations", "validations"}
+
+
+def test_a_great_expectation_may_be_a_warning_or_only_be_recorded(tmp_path: Path) -> None:
+    never = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "events", "max_value": 1}}
+    schema = with_expectations(tmp_path, {**never, "severity": "warning"}, {**never, "severity": "info"}, never)
+    validation = validated([events()], schema, DAY)
+    said = "events: expect_column_max_to_be_between(max_value=1) fails; observed: 4"
+    assert (validation.failures, validation.warnings) == ((said,), (said,))
+    results = [result for result in validation.document["results"] if result["arguments"] == never["kwargs"]]
+    assert [(one["severity"], one["success"], one["observed"]) for one in results] == [
+        (severity, False, 4) for severity in ("warning", "info", "critical")
+    ]
+
+
+def test_expectations_of_pairs_of_columns_and_of_rejected_rows(tmp_path: Path) -> None:
+    pair = {
+        "type": "expect_column_pair_values_a_to_be_greater_than_b",
+        "kwargs": {"column_A": "price_max", "column_B": "size_min"},
+    }
+    share = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "rejected", "value_set": [0]}}
+    schema = with_expectations(tmp_path, pair, share)
+    assert not validated([events(size=[1, 2, 3, 4])], schema, DAY).failures
+    failures = validated([events()], schema, DAY, rejected=1).failures
+    assert [failure.split(":")[0] for failure in failures] == [
+        "20.00% of the rows are rejected; max_rejected_share allows 1.00%",
+        "the profile",
+        "rejected",
+    ]
+
+
+def test_arguments_that_great_expectations_does_not_take_together_are_an_error_of_the_schema(tmp_path: Path) -> None:
+    schema = with_expectations(tmp_path, MEAN, {**MEAN, "kwargs": {"column": "price_mean"}})
+    with pytest.raises(InputError, match=r"quality.great_expectations\[1\](.|\n)*cannot both be None") as caught:
+        validated([events()], schema, DAY)
+    assert "correct its kwargs" in str(caught.value)
+
+
+def test_an_expectation_that_cannot_be_evaluated_says_why(tmp_path: Path) -> None:
+    one = {"type": "expect_column_values_to_match_regex", "kwargs": {"column": "price_mean", "regex": "(("}}
+    validation = validated([events()], with_expectations(tmp_path, one), DAY)
+    (failure,) = validation.failures
+    assert "unterminated subpattern" in failure
+    assert validation.document["results"][-1]["error"] in failure
+
+
+def test_a_day_without_events_has_a_profile(tmp_path: Path) -> None:
+    at_least = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "events", "min_value": 1}}
+    validation = validated([], with_expectations(tmp_path, MEAN, at_least), DAY)
+    (failure,) = validation.failures
+    assert failure.startswith("events:")
+    profile = validation.document["profile"]
+    assert (profile["events"], profile["price_mean"], profile["price_missing"]) == (0, None, 0)
+    json.dumps(validation.document, allow_nan=False)
+
+
+def test_data_docs_that_cannot_be_written_do_not_hinder(schema: StreamSchema, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    validation = validated([events()], schema, DAY, data_docs=tmp_path / "file" / "docs")
+    assert validation.document == validated([events()], schema, DAY).document
+
+
+def test_data_docs_are_those_of_the_last_try(schema: StreamSchema, tmp_path: Path) -> None:
+    for _ in range(2):
+        validated([events()], schema, DAY, data_docs=tmp_path / "docs")
+    assert len(list((tmp_path / "docs" / "validations").rglob("*.html"))) == 1
+
+
+# -- against Great Expectations and pandas over the rows themselves ----------------------------------------------------
 
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
-    """The events as pandas has them; nulls keep an integer or bool column from having its type."""
+    """The events as pandas has them."""
     columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table.column(name)
-        if name == "timestamp":
-            column = column.cast(pa.timestamp("us")).cast(pa.int64())
-        elif pa.types.is_string(column.type):
-            column = column.dictionary_encode().unify_dictionaries()
-        columns[name] = column.to_pandas()
+        columns[name] = (column.cast(pa.int64()) if name == "timestamp" else column).to_pandas()
     for name in ("price", "weight"):
-        not_a_number = pc.fill_null(pc.is_nan(table.column(name)), False)
-        if pc.any(not_a_number).as_py():
-            columns[f"{name} is NaN"] = not_a_number.to_pandas()
+        columns[f"{name} is NaN"] = pc.fill_null(pc.is_nan(table.column(name)), False).to_pandas()
     return pd.DataFrame(columns)
 
 
@@ -176,60 +285,35 @@ def batch_definition() -> Any:
     return asset.add_batch_definition_whole_dataframe("part")
 
 
-def results_of(frame: pd.DataFrame, expectations: Sequence[Any]) -> list[dict[str, Any]]:
-    """The results of a document, from one validation of a frame."""
+def results_of(frame: pd.DataFrame, expectations: Sequence[Any]) -> list[Any]:
+    """What Great Expectations says of a frame: whether each expectation holds, how many values are not so, and some."""
     batch = batch_definition().get_batch({"dataframe": frame})
     suite = great_expectations.ExpectationSuite(name="events", expectations=list(expectations))
     outcome = batch.validate(suite, result_format={"result_format": "SUMMARY", "partial_unexpected_count": 3})
     results = []
     for result in outcome.to_json_dict()["results"]:
         assert not result["exception_info"].get("raised_exception")
-        configuration, seen = result["expectation_config"], result["result"]
-        kwargs = configuration["kwargs"].items()
-        results.append(
-            {
-                "expectation": configuration["type"],
-                "arguments": {name: value for name, value in kwargs if name != "batch_id" and value is not None},
-                "severity": configuration["severity"],
-                "success": result["success"],
-                "element_count": seen.get("element_count", 0),
-                "unexpected_count": seen.get("unexpected_count", 0),
-                "examples": seen.get("partial_unexpected_list", []),
-                "observed": seen.get("observed_value"),
-            }
-        )
+        seen = result["result"]
+        shown = [] if "is NaN" in str(result) else seen.get("partial_unexpected_list", [])
+        results.append((result["success"], result["expectation_config"]["severity"], seen["unexpected_count"], shown))
     return results
 
 
-def expected_of(frame: pd.DataFrame) -> list[Any]:
-    """The expectations of `wide`, written out."""
-    between, not_null, of_type = (
-        gxe.ExpectColumnValuesToBeBetween,
-        gxe.ExpectColumnValuesToNotBeNull,
-        gxe.ExpectColumnValuesToBeOfType,
-    )
-    types = {
-        "timestamp": "int64",
-        "symbol": "CategoricalDtypeType",
-        "size": "int64",
-        "good": "bool",
-        "weight": "float64",
-    }
-    made: list[Any] = []
-    for column, kind in types.items():
-        made.append(not_null(column=column, severity="critical"))
-        made.append(of_type(column=column, type_=kind, severity="critical"))
+def expected_of() -> list[Any]:
+    """The rules of `wide` for values, written out."""
+    between, not_null = gxe.ExpectColumnValuesToBeBetween, gxe.ExpectColumnValuesToNotBeNull
+    made: list[Any] = [
+        not_null(column=column, severity="critical") for column in ("timestamp", "symbol", "size", "good", "weight")
+    ]
     begin = int(datetime(2013, 10, 7, 4, tzinfo=UTC).timestamp()) * 1_000_000
     day = {"min_value": begin, "max_value": begin + 24 * 3600 * 1_000_000, "strict_max": True}
     made.append(between(column="timestamp", **day, severity="critical"))
     made.append(not_null(column="price", severity="warning"))
     made.append(between(column="price", min_value=0.0, strict_min=True, max_value=1000.0, severity="warning"))
-    if "price is NaN" in frame:
-        made.append(gxe.ExpectColumnValuesToBeInSet(column="price is NaN", value_set=[False], severity="warning"))
+    made.append(gxe.ExpectColumnValuesToBeInSet(column="price is NaN", value_set=[False], severity="warning"))
     made.append(between(column="size", min_value=1.0, severity="warning"))
     made.append(between(column="weight", max_value=2.5, strict_max=True, severity="critical"))
-    if "weight is NaN" in frame:
-        made.append(gxe.ExpectColumnValuesToBeInSet(column="weight is NaN", value_set=[False], severity="critical"))
+    made.append(gxe.ExpectColumnValuesToBeInSet(column="weight is NaN", value_set=[False], severity="critical"))
     return made
 
 
@@ -284,7 +368,12 @@ def test_counts_of_parts_are_judged_as_all_rows_are(
     )
     bounds = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     parts = [table.slice(one, other - one) for one, other in itertools.pairwise(bounds)]
+    document = validated(parts, schema, DAY).document
+    rules = [one for one in document["results"] if re.search("_(missing|nan|outside)$", one["arguments"]["column"])]
+    shown = [(one["success"], one["severity"], one["unexpected_count"], one["examples"]) for one in rules]
     frame = frame_of(table)
-    assert json.dumps(validated(parts, schema, DAY).document["results"]) == json.dumps(
-        results_of(frame, expected_of(frame))
-    )
+    assert sorted(shown, key=str) == sorted(results_of(frame, expected_of()), key=str)
+    for name in ("price", "size", "weight"):
+        values = frame[name].dropna()
+        found = [values.min(), values.max(), values.mean()] if len(values) else [None] * 3
+        assert [document["profile"][f"{name}_{what}"] for what in ("min", "max", "mean")] == pytest.approx(found)

@@ -6,8 +6,8 @@ import pytest
 
 import cep_pipeline as cep
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project
+from tests.pipeline.scheduler import run_day
 from tests.pipeline.test_output_policy import kept, over_all_days
-from tests.pipeline.test_tasks import run_day
 
 PATTERNS = """\
 NAME quiet PATTERN SEQ(Tick a, ~C n) WITHIN 2 hours;

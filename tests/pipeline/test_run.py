@@ -15,7 +15,18 @@ from cep_pipeline.errors import BusyError, DataError, InputError, UnsupportedPat
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.pipeline.day_work import SilentObserver
 from cep_pipeline.spark import detection
-from tests.pipeline.project import DAYS, MONDAY, PATTERNS, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project, published
+from tests.pipeline.project import (
+    DAYS,
+    MONDAY,
+    PATTERNS,
+    PIPELINE,
+    ROWS,
+    SCHEMA,
+    TUESDAY,
+    WEDNESDAY,
+    Project,
+    published,
+)
 from tests.thoroughness import long_but
 
 if TYPE_CHECKING:
@@ -186,6 +197,27 @@ def test_a_day_that_fails_leaves_the_tables_and_the_days_before_it_are_done(proj
     project.run().run_days(DAYS)
     project.run(warehouse="anew").run_days(DAYS)
     assert published(project.tables()) == published(project.tables("anew"))
+
+
+def test_an_expectation_of_the_schema_refuses_a_day_and_its_data_docs_are_kept(project: Project) -> None:
+    own = "great_expectations: [{type: expect_column_max_to_be_between, kwargs: {column: x_mean, max_value: 5}}]"
+    (project.folder / "ticks.yaml").write_text(SCHEMA + f"  {own}\n")
+    (project.folder / "pipeline.yaml").write_text(PIPELINE + "log: {folder: log}\n")
+    project.write_day(TUESDAY, [*ROWS[TUESDAY], "23:59:30,A,600"])
+    with pytest.raises(DataError, match=r"x_mean: expect_column_max_to_be_between\(max_value=5\) fails; observed: 90"):
+        project.run(run_id="own").run_days([MONDAY, TUESDAY])
+    records = {record.day: record for record in project.tables().runs()}
+    assert [records[day].status for day in (MONDAY, TUESDAY)] == ["succeeded", "failed"]
+    validation = records[TUESDAY].validation
+    assert validation is not None and validation["profile"]["x_max"] == 600
+    assert [one["expectation"] for one in validation["results"] if not one["success"]] == [
+        "expect_column_max_to_be_between"
+    ]
+    folders = sorted((project.folder / "log" / "ticks" / "own-checks").iterdir())
+    assert [folder.name for folder in folders] == [str(MONDAY), str(TUESDAY)]
+    for folder, said in zip(folders, ("Succeeded", "Failed"), strict=True):
+        (page,) = (folder / "validations").rglob("*.html")
+        assert said in page.read_text()
 
 
 def test_an_interrupted_run_is_recorded_as_such(project: Project) -> None:

@@ -79,6 +79,30 @@ def test_a_day_of_trades(ingest: Ingester) -> None:
     assert ingest.scratch() == []
 
 
+def test_the_profile_of_a_day_tells_of_all_its_ranges(on_either: Ingester) -> None:
+    own = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "price_mean", "min_value": 0}}
+    quality = {
+        "max_rejected_share": 0.5,
+        "expectations": [{"column": "size", "at_least": 0}],
+        "great_expectations": [own],
+    }
+    schema = trades(on_either.folder, quality=quality)
+    rows = rows_of(MONDAY, 500, 1)
+    for place, price in ((3, ""), (77, "nan"), (401, "-2.5")):
+        symbol, time, _, size = rows[place].split(",")
+        rows[place] = f"{symbol},{time},{price},{size}"
+    write_day(on_either, MONDAY, [*rows, "SPY,1\n"])
+    (result,) = on_either.days(schema, [MONDAY], task_rows=100)
+    events = events_of(result).to_pandas()
+    prices, sizes = events["price"].dropna(), events["size"]
+    profile = result.staged.validation["profile"]
+    assert len(result.staged.ranges) > 2 and len(prices) == 498
+    expected = {"events": 500, "rejected": 1, "rejected_share": 1 / 501, "price_missing": 2, "price_nan": 1}
+    expected |= {"price_min": -2.5, "price_max": prices.max(), "price_mean": prices.mean(), "size_missing": 0}
+    expected |= {"size_min": sizes.min(), "size_max": sizes.max(), "size_mean": sizes.mean(), "size_outside": 0}
+    assert {name: profile[name] for name in expected} == pytest.approx(expected)
+
+
 def test_headerless_minute_bars_of_two_files(ingest: Ingester) -> None:
     schema = StreamSchema.load(CHECKOUT / "streams" / "nasdaq_minute_bars.yaml")
     one = [f"MSFT,2008020109{minute:02},1,2,1,{minute + 1},10\n" for minute in range(20)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import pytest
 
-from cep_pipeline.errors import CepError, DataError, InputError
+from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.validate import FailedValidation
 from cep_pipeline.storage import DataDirectory
@@ -110,8 +110,12 @@ def test_every_reason_reaches_the_quarantine_with_its_line(ingest: Ingester) -> 
 
 def test_too_many_rejected_rows_refuse_the_day(ingest: Ingester) -> None:
     write_day(ingest, MONDAY, [*rows_of(MONDAY, 9, 1), "SPY,1\n"])
-    with pytest.raises(DataError, match=r"1 of 10 rows are rejected \(10\.00%\)(.|\n)*trades\.csv\.gz:11"):
+    with pytest.raises(
+        FailedValidation, match=r"1 of 10 rows are rejected \(10\.00%\)(.|\n)*trades\.csv\.gz:11"
+    ) as caught:
         ingest.day(trades(ingest.folder, quality={"max_rejected_share": 0.09}))
+    failed = [one["arguments"] for one in caught.value.document["results"] if not one["success"]]
+    assert failed == [{"column": "rejected_share", "max_value": 0.09}]
     assert ingest.published() == []
     assert ingest.day(trades(ingest.folder, quality={"max_rejected_share": 0.1})).staged.rejected_rows == 1
 
