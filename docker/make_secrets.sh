@@ -8,5 +8,5 @@ for name in postgres_password airflow_password catalog_password reader_password 
     session_secret; do
     test -s "secrets/$name" || od -An -N32 -tx1 /dev/urandom | tr -d ' \n' > "secrets/$name"
 done
-test -s secrets/fernet_key || head -c 32 /dev/urandom | base64 | tr '+/' '-_' > secrets/fernet_key
+test -s secrets/fernet_key || head -c 32 /dev/urandom | base64 | tr '+/' '-_' | tr -d '\n' > secrets/fernet_key
 chmod 0444 secrets/*

@@ -226,12 +226,17 @@ def test_no_secret_is_in_the_environment(services: dict[str, Any]) -> None:
 
 def test_airflow_reads_its_secrets_from_files(services: dict[str, Any], tmp_path: Path) -> None:
     secrets = make_secrets(tmp_path)
+    (secrets / "jwt_secret").unlink()
+    (secrets / "jwt_secret").write_text("written by an editor\n")
     own = {
         name: value.replace("/run/secrets", str(secrets)).replace("$$", "$")
         for name, value in services["scheduler"]["environment"].items()
         if name.endswith("_CMD")
     }
-    asked = "from airflow.configuration import conf\nimport sys\nfor o in sys.argv[1:]: print(conf.get(*o.split('.')))"
+    asked = (
+        "import sys; from airflow.configuration import conf\n"
+        "for option in sys.argv[1:]: print(repr(conf.get(*option.split('.'))))"
+    )
     options = ["core.fernet_key", "api.secret_key", "api_auth.jwt_secret", "database.sql_alchemy_conn"]
     environment = {"PATH": os.environ["PATH"], "AIRFLOW_HOME": str(tmp_path / "airflow"), **own}
     done = subprocess.run(
@@ -239,7 +244,9 @@ def test_airflow_reads_its_secrets_from_files(services: dict[str, Any], tmp_path
     )
     made = {name: (secrets / name).read_text().strip() for name in SECRETS}
     address = f"postgresql+psycopg2://airflow:{made['airflow_password']}@postgres/airflow"
-    assert done.stdout.split() == [made["fernet_key"], made["session_secret"], made["jwt_secret"], address]
+    assert done.stdout.splitlines() == [
+        repr(one) for one in (made["fernet_key"], made["session_secret"], made["jwt_secret"], address)
+    ]
 
 
 def test_spark_has_no_volume_of_airflow(services: dict[str, Any]) -> None:
@@ -393,7 +400,7 @@ def test_secrets_are_made_once_and_are_their_owners_alone(tmp_path: Path) -> Non
     made = {name: (secrets / name).read_text() for name in SECRETS}
     assert len(set(made.values())) == len(SECRETS)
     for name, secret in made.items():
-        assert re.fullmatch(r"[\w=-]{44}\n" if name == "fernet_key" else r"[0-9a-f]{64}", secret)
+        assert re.fullmatch(r"[\w=-]{44}" if name == "fernet_key" else r"[0-9a-f]{64}", secret)
     make_secrets(tmp_path)
     assert made == {name: (secrets / name).read_text() for name in SECRETS}
     declared = yaml.safe_load(COMPOSE.read_text())["secrets"]

@@ -128,6 +128,8 @@ def test_a_day_through_all_services(
     assert api(composition, "/importErrors")["import_errors"] == []
     assert matches(composition.folder / "warehouse", catalog).equals(of_the_cluster)
     assert not (composition.folder / "warehouse" / "catalog.db").exists()
+    seen = composition.run("cep", "status", "--stream", STREAM, service="api-server")
+    assert seen.returncode == 0 and str(DAY) in seen.stdout, seen.stdout + seen.stderr  # with the role that reads only
     check_metrics(collector, of_the_cluster)
     check_lineage(composition.folder, of_the_cluster.num_rows)
     (log,) = (composition.folder / "airflow" / "logs" / "cep" / STREAM).glob("backfill__*")
