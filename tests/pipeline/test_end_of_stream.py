@@ -91,7 +91,7 @@ def test_a_scheduled_day_ends_the_stream_too(project: Project) -> None:
     assert closed(project) == [MONDAY]
     assert by_name(kept(project)) == by_name(over_all_days(project))
     (record,) = project.tables().runs()
-    assert record.details == {"end_of_stream": True}
+    assert record.details["end_of_stream"]
     run_day(project, TUESDAY)
     (record,) = [run for run in project.tables().runs() if run.day == TUESDAY]
     assert record.details["pending"]
