@@ -148,14 +148,21 @@ def _kind(root: Schema, setting: Schema, anchors: Mapping[int, str]) -> str:
         options = [_kind(root, option, anchors) for option in setting["anyOf"] if option.get("type") != "null"]
         return " or ".join(dict.fromkeys(options))
     if "enum" in setting:
-        return _listed([f"`{name}`" for name in setting["enum"]])
+        names = [f"`{name}`" for name in setting["enum"]]
+        return _listed(names) if len(names) <= _MOST_LISTED else f"one of {len(names)} names"
     if setting["type"] == "array":
         return f"list of {_one(_kind(root, setting['items'], anchors))}"
     if setting["type"] == "object":
-        return f"names, each with {_one(_kind(root, setting['additionalProperties'], anchors))}"
+        of_names = setting["additionalProperties"]
+        return (
+            "names, each with a value"
+            if of_names is True
+            else f"names, each with {_one(_kind(root, of_names, anchors))}"
+        )
     return _WORDS[setting["type"]] + _bounds(setting)
 
 
+_MOST_LISTED = 30
 _WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true` or `false`"}
 
 

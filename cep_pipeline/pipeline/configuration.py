@@ -568,7 +568,8 @@ class LogSettings(Document):
 
     folder: str | None = setting(
         "A local folder. Each run writes what it logs to `STREAM/RUN.jsonl` there, one JSON object a line "
-        "with run, stream, day and step; the record of the run names the file. Without a folder nothing is kept.",
+        "with run, stream, day and step; the record of the run names the file. The Data Docs of its data checks are "
+        "in `STREAM/RUN-checks`. Without a folder nothing is kept.",
         None,
         example="var/log",
     )
