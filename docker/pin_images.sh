@@ -7,7 +7,7 @@
 # Needs docker and a registry. Run it again to take newer images of the same tags, and build.
 set -eu
 cd "$(dirname "$0")/.."
-test -f .env || { echo "there is no .env: cp docker/example.env .env, and fill in the secrets" >&2; exit 2; }
+test -f .env || { echo "there is no .env: cp docker/example.env .env" >&2; exit 2; }
 for name in PYTHON_IMAGE POSTGRES_IMAGE; do
     image=$(sed -n "s/^$name=//p" .env)
     image=${image:-$(sed -n "s/^$name=//p" docker/example.env)}

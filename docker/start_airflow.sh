@@ -1,13 +1,16 @@
 #!/bin/sh
-# Migrate Airflow's database and write the password of its user; run to its end before anything else starts.
+# Start a part of Airflow that has to make something first:
+#
+#   docker/start_airflow.sh database                # migrate the database, make the pool; before anything else starts
+#   docker/start_airflow.sh api-server ARGUMENTS    # write the password of the pages' user for this process alone
 set -eu
-umask 077
-python - <<'PYTHON'
-import json, os, pathlib
-
-passwords = {"admin": os.environ["CEP_ADMIN_PASSWORD"]}
-pathlib.Path(os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"]).write_text(json.dumps(passwords))
-PYTHON
-airflow db migrate
-# The tasks that work on Spark wait for its slots.
-exec airflow pools set cep_spark 4 "Spark jobs at a time"
+if test "$1" = database; then
+    airflow db migrate
+    # The tasks that work on Spark wait for its slots.
+    exec airflow pools set cep_spark 4 "Spark jobs at a time"
+fi
+(
+    umask 077
+    printf '{"admin": "%s"}' "$(cat "$CEP_SECRETS/admin_password")" > "$AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"
+)
+exec airflow "$@"

@@ -329,11 +329,13 @@ def start_import() -> Future[Any]:
 
 
 def _great_expectations() -> Any:
+    log = logging.getLogger("great_expectations")
+    log.setLevel(logging.WARNING)  # it tells of its own functions while it is imported
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with without_collecting():
         import great_expectations
 
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    log.setLevel(logging.WARNING)
     return great_expectations
 
 

@@ -84,9 +84,9 @@ def spark_session(
     settings = {**SETTINGS, **DAEMON, **given} if submitted else classic_settings(master or "local[*]", given)
     from pyspark.sql import SparkSession
 
+    if SparkSession.getActiveSession() is not None:  # its master stays, and so does what is said of it
+        settings.pop("spark.master", None)
     builder = SparkSession.builder.appName(app_name).config(map=settings)
-    if not submitted:
-        builder = builder.master(settings["spark.master"])
     try:
         with interruptions_held():
             session = builder.getOrCreate()

@@ -148,7 +148,6 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "backup": [(f"backup {FILE}",), (f"backup {FILE}", "--check"), (f"{WRONG} nothing", "--check")],
     "restore": [(f"backup {FILE}", "--to", f"restored {FILE}"), (WRONG,), (f"backup {FILE}", "--moment", WRONG)],
     "rollback": [("--day", str(DAYS[0]), "--run", WRONG), ("--day", WRONG)],
-    "package": [("--out", f"{FILE}/none/x.tar.gz")],
     "forget": [
         ("--where", "symbol = '[/b]'", "--dry-run"),
         ("--where", f"{WRONG}"),

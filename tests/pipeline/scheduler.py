@@ -48,3 +48,8 @@ class Scheduler:
                 done = self.do(day, step, **asked)
             if done["done"]:
                 return
+
+
+def run_day(project: Project, day: date, *, end_of_stream: bool = False) -> None:
+    """All steps of a day, each once."""
+    Scheduler(project).day(day, end_of_stream=end_of_stream)

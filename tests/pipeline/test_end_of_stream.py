@@ -6,8 +6,8 @@ import pytest
 
 import cep_pipeline as cep
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project
+from tests.pipeline.scheduler import run_day
 from tests.pipeline.test_output_policy import kept, over_all_days
-from tests.pipeline.test_tasks import run_day
 
 PATTERNS = """\
 NAME quiet PATTERN SEQ(Tick a, ~C n) WITHIN 2 hours;
@@ -91,7 +91,7 @@ def test_a_scheduled_day_ends_the_stream_too(project: Project) -> None:
     assert closed(project) == [MONDAY]
     assert by_name(kept(project)) == by_name(over_all_days(project))
     (record,) = project.tables().runs()
-    assert record.details == {"end_of_stream": True}
+    assert record.details["end_of_stream"]
     run_day(project, TUESDAY)
     (record,) = [run for run in project.tables().runs() if run.day == TUESDAY]
     assert record.details["pending"]

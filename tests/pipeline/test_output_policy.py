@@ -10,7 +10,7 @@ import cep_pipeline as cep
 from cep_pipeline.pipeline.detection import independent_days
 from cep_pipeline.spark import keeping
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, WEDNESDAY, Project, published
-from tests.pipeline.test_tasks import run_day
+from tests.pipeline.scheduler import run_day
 
 PATTERNS = """\
 NAME apart    PATTERN SEQ(Tick a, Tick b) WITHIN 1 hour OUTPUT NON_OVERLAP RETURN b.x AS x;

@@ -15,6 +15,7 @@ from cep_pipeline.errors import BusyError, DataError, InputError, UnsupportedPat
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.pipeline.day_work import SilentObserver
 from cep_pipeline.spark import detection
+from spark_jobs import detect as job
 from tests.pipeline.project import (
     DAYS,
     MONDAY,
@@ -80,13 +81,13 @@ def statistics_of(tables: StreamTables) -> list[tuple[object, ...]]:
 def together(monkeypatch: pytest.MonkeyPatch) -> list[list[date]]:
     """The days of each Spark job that detects."""
     jobs: list[list[date]] = []
-    detect_together = detection.detect_together
+    detect_together = job.detect_together
 
     def watched(spark: Any, sliced: Sequence[detection.SlicedJob], progress: Any = None) -> Any:
         jobs.append([one.job.final_day for one in sliced])
         return detect_together(spark, sliced, progress)
 
-    monkeypatch.setattr(detection, "detect_together", watched)
+    monkeypatch.setattr(job, "detect_together", watched)
     return jobs
 
 
@@ -113,7 +114,7 @@ def test_days_are_detected_side_by_side_once_there_is_a_plan(project: Project, t
 def test_days_before_one_whose_detection_fails_are_done_all_the_same(
     project: Project, together: list[list[date]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = detection.detect_together
+    watched = job.detect_together
 
     def fails(spark: Any, sliced: Sequence[detection.SlicedJob], progress: Any = None) -> Any:
         found = watched(spark, sliced, progress)
@@ -121,7 +122,7 @@ def test_days_before_one_whose_detection_fails_are_done_all_the_same(
             raise DataError(f"{WEDNESDAY} cannot be detected")
         return found
 
-    monkeypatch.setattr(detection, "detect_together", fails)
+    monkeypatch.setattr(job, "detect_together", fails)
     with pytest.raises(DataError, match="2024-03-06 cannot be detected"):
         project.run(run_id="failing").run_days(DAYS)
     assert together == [[MONDAY], [TUESDAY, WEDNESDAY], [TUESDAY], [WEDNESDAY]]

@@ -151,7 +151,7 @@ def test_a_process_makes_the_check_of_a_plan_once(project: DriftingStream) -> No
     assert first.invariants and checked().state(fresh).check is first.check
     later = replace(checked(), distances=Distances(0.3), since={"far": fresh}).state(fresh)
     assert later.check is first.check and (later.minimal, dict(later.since)) == (0.3, {"far": fresh})
-    assert first.minimal == 0.0 and not first.since
+    assert first.minimal == 0.05 and not first.since
     every = first.check.checked(fresh, to_the_end=True)
     for one, other in zip(every, verify(first.invariants, project.pattern_set.patterns, fresh), strict=True):
         alike(one, other)

@@ -43,7 +43,7 @@ def test_scheduled_days_give_the_tables_of_one_run(
         assert records[day].matches == by_run[day].matches
         assert records[day].validation == by_run[day].validation
         assert "detect all" in [step.name for step in records[day].steps]
-        assert records[day].details["spark"].startswith("Spark, local[2")
+        assert records[day].details["spark"].startswith("Spark, local[")
     assert list((project.folder / "warehouse" / "scratch").glob("*")) == []
 
 
