@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -206,8 +208,6 @@ def test_the_digest_changes_with_what_events_follow_from(tmp_path: Path) -> None
 
 def test_a_schema_with_its_source_can_be_shipped(tmp_path: Path) -> None:
     import pickle
-import subprocess
-import sys
 
     schema = trades(tmp_path)
     shipped = pickle.loads(pickle.dumps(schema))
