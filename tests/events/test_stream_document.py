@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -176,6 +178,17 @@ def test_errors_name_file_line_and_rule(tmp_path: Path, changes: dict[str, Any],
 def test_a_missing_schema_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.yaml: no such stream schema"):
         StreamSchema.load(tmp_path / "none.yaml")
+
+
+def test_expectations_are_checked_without_great_expectations(tmp_path: Path) -> None:
+    path = write_schema(tmp_path, **of_profile())
+    script = (
+        "import sys; from cep_pipeline.events.schema import StreamSchema; "
+        f"schema = StreamSchema.load({str(path)!r}); assert schema.quality.great_expectations; "
+        "sys.exit('great_expectations' in sys.modules or 'pandas' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert trades(tmp_path, **of_profile()).digest == trades(tmp_path, quality={}).digest
 
 
 def test_the_digest_changes_with_what_events_follow_from(tmp_path: Path) -> None:
