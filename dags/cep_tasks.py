@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from airflow.sdk import Asset, ExceptionRetryPolicy, Param, RetryAction, RetryRule, get_current_context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 from cep_signals import tell
 
-from cep_pipeline.errors import NOT_RETRIED, CepError, LimitExceeded
+from cep_pipeline.errors import NOT_RETRIED, CepError, InputError, LimitExceeded
 from cep_pipeline.guarded import read_yaml, values_of
 
 if TYPE_CHECKING:
@@ -205,8 +205,8 @@ def business_day(context: Mapping[str, Any], timezone: str) -> date:
     """The day that a run is for, by the context of a task.
 
     Runs of the schedule and of backfills have a day of their own: their logical date is its first instant. A run by
-    hand is for its parameter `day`, or for the day that its logical date is in. An AirflowFailException says that a run
-    has neither, that `day` is no date, or that it is another day than the run's own.
+    hand is for its parameter `day`, or for the day that its logical date is in. An InputError says that a run has
+    neither, that `day` is no date, or that it is another day than the run's own.
     """
     run, asked = context["dag_run"], context["params"].get("day")
     own = None
@@ -214,9 +214,9 @@ def business_day(context: Mapping[str, Any], timezone: str) -> date:
         own = run.logical_date.astimezone(ZoneInfo(timezone)).date()
     chosen = _day_of(asked) if asked else own
     if chosen is None:
-        raise AirflowFailException("this run has no day: trigger it with the parameter day, as in 2013-10-07")
+        raise InputError("this run has no day: trigger it with the parameter day, as in 2013-10-07")
     if own is not None and chosen != own:
-        raise AirflowFailException(
+        raise InputError(
             f"this run is for {own}, and its parameter day is {chosen}: leave `day` empty in a backfill, each of whose "
             "runs has a day of its own"
         )
@@ -227,7 +227,7 @@ def _day_of(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError as error:
-        raise AirflowFailException(f"{text!r} is no day; write it as 2013-10-07") from error
+        raise InputError(f"{text!r} is no day; write it as 2013-10-07") from error
 
 
 @contextmanager
@@ -252,9 +252,9 @@ def file_or_deadline(stream: str, timezone: str, wait_hours: float) -> bool:
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.stream_days import has_files
 
-    day = business_day(get_current_context(), timezone)
-    over = datetime.combine(day + timedelta(days=1), time(), ZoneInfo(timezone)) + timedelta(hours=wait_hours)
     with failures_explained():
+        day = business_day(get_current_context(), timezone)
+        over = datetime.combine(day + timedelta(days=1), time(), ZoneInfo(timezone)) + timedelta(hours=wait_hours)
         return datetime.now(UTC) >= over or has_files(Configuration.load(configuration_path()).stream(stream), day)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import re
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -211,7 +210,7 @@ class CepSparkOperator(_Step, PySparkOperator):
         self.step, self.stream, self.timezone = step, stream, timezone
         self.handed, self.pattern_set = handed, pattern_set
         self._spark: Any = None
-        self._run_id = ""
+        self._instance = ""
         self._properties: Mapping[str, str] = {}
         self.spark_page = ""
         kwargs.setdefault("pool", POOL)
@@ -230,14 +229,15 @@ class CepSparkOperator(_Step, PySparkOperator):
             if not look_ahead(self.step, task):
                 return self.do(context, before)
             self._find_spark()
-        self._run_id = context["run_id"]
+        own = context["ti"]
+        self._instance = f"{own.dag_id}.{own.run_id}.{own.task_id}.{own.map_index}"
         self.op_kwargs = {"operator": self, "context": context, "before": before}
         return super().execute(context)
 
     def _find_spark(self) -> None:
         """Set the properties by which the provider opens the session."""
         from cep_pipeline.pipeline.configuration import Configuration
-        from cep_pipeline.spark.session import classic_settings, require_server
+        from cep_pipeline.spark.session import classic_settings, shared_session
 
         settings = Configuration.load(configuration_path()).settings.spark
         try:
@@ -250,24 +250,11 @@ class CepSparkOperator(_Step, PySparkOperator):
             remote = SparkConnectHook(SPARK_CONNECTION).get_connection_url() if connects else None
             master = f"{connection.host}:{connection.port}" if connection.port else connection.host or settings.master
         if remote:
-            require_server(remote)
-            session = uuid.uuid5(uuid.NAMESPACE_URL, f"cep/{self.stream}")
             # The provider would set properties of applications too, which a server refuses.
             self._properties = settings.properties
-            self.config_kwargs = {"spark.remote": _with_session(remote, session)}
+            self.config_kwargs = {"spark.remote": shared_session(remote, f"cep/{self.stream}")}
         else:
             self.config_kwargs = classic_settings(master, settings.properties)
-
-    def execute_callable(self) -> Any:
-        """Do the step on the session of the stream; on a new one where the server has closed that."""
-        try:
-            return super().execute_callable()
-        except Exception as error:
-            if self._spark is not None or "INVALID_HANDLE.SESSION" not in str(error):
-                raise
-            logger.info("the session of the stream has been closed on the server; this task opens another one")
-            self.config_kwargs["spark.remote"] = _with_session(self.config_kwargs["spark.remote"], uuid.uuid4())
-            return super().execute_callable()
 
     def on_kill(self) -> None:
         """Interrupt what the task does on a Connect server; a classic session ends with its task."""
@@ -277,7 +264,7 @@ class CepSparkOperator(_Step, PySparkOperator):
             self._spark.interruptTag(self._tag())
 
     def _tag(self) -> str:
-        return re.sub(r"\W+", "_", f"{self.dag_id}.{self.task_id}.{self._run_id}")
+        return re.sub(r"\W+", "_", self._instance)
 
     def work_on(self, spark: Any, context: Any, before: Any) -> Any:
         """Do the step on a session."""
@@ -350,16 +337,10 @@ def _arguments(task: Any, given: str, result: str) -> list[str]:
     if task.pattern_set:
         named["--pattern-set"] = task.pattern_set
     arguments = [part for name, value in named.items() for part in (name, str(value))]
-    return [*arguments, "--end-of-stream"] if task.end_of_stream else arguments
+    asked = {"--end-of-stream": task.end_of_stream, "--detection-only": task.detection_only}
+    return [*arguments, *(name for name, value in asked.items() if value)]
 
 
 def _with_spark(operator: CepSparkOperator, context: Any, before: Any, spark: Any = None) -> Any:
     """What the provider calls with the session."""
     return operator.work_on(spark, context, before)
-
-
-def _with_session(remote: str, session: uuid.UUID) -> str:
-    """The address of a Connect server with the id of a session, which others may share."""
-    address = re.sub(r";session_id=[^;]*", "", remote)
-    place, _, parameters = address.removeprefix("sc://").partition("/")
-    return f"sc://{place}/{parameters};session_id={session}"

@@ -47,8 +47,9 @@ from cep_pipeline.events.validate import (
     start_import,
     validate,
 )
-from cep_pipeline.spark.frames import Batches, accepted_rows, collect, of_partitions, rejected_rows
+from cep_pipeline.spark.frames import Batches, accepted_rows, of_partitions, rejected_rows
 from cep_pipeline.spark.reading import RawFiles, ReadDay
+from cep_pipeline.spark.tasks import collect
 from cep_pipeline.storage import DataDirectory, rows_of
 
 if TYPE_CHECKING:

@@ -43,7 +43,8 @@ from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, d
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.events.type_spells import footer_of
-from cep_pipeline.spark.frames import Batches, accepted_rows, collect, of_partitions, rejected_rows
+from cep_pipeline.spark.frames import Batches, accepted_rows, of_partitions, rejected_rows
+from cep_pipeline.spark.tasks import collect
 from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, conform, open_data_file, write_data_file, written
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 

@@ -40,12 +40,14 @@ def main(step: str, about: str | None) -> None:
     parser.add_argument("--run-id", default="", help="the id to record the run under, the same for all of its steps")
     parser.add_argument("--pattern-set", help="only this pattern set")
     parser.add_argument("--end-of-stream", action="store_true", help="the stream ends with the day")
+    parser.add_argument("--detection-only", action="store_true", help="the events stay as they are published")
     parser.add_argument("--given", action="append", default=[], help="what a step before has written to --result")
     parser.add_argument("--result", help="where to write what the step hands on; without it, it is printed")
     asked = parser.parse_args()
     end_in_order()
     run_id = asked.run_id or new_run_id()
-    task = DayTask(asked.config.resolve(), asked.stream, asked.day, run_id, asked.pattern_set, asked.end_of_stream)
+    chosen = asked.pattern_set, asked.end_of_stream, asked.detection_only
+    task = DayTask(asked.config.resolve(), asked.stream, asked.day, run_id, *chosen)
     try:
         from cep_pipeline.spark.session import spark_session
 

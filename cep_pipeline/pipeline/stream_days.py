@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import SourceFile, files_of_day, fingerprint_file, periods_of
-from cep_pipeline.foreign_text import listed
 from cep_pipeline.pipeline.configuration import Stream
 from cep_pipeline.storage import folder_exists
 
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile
-    from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.events.source import SourceLayout
     from cep_pipeline.pipeline.day_work import DayWork
     from cep_pipeline.warehouse.records import StaleDay
@@ -63,23 +61,15 @@ def look_at_files(stream: Stream, day: date) -> None:
     as a header that lacks a column.
     """
     from cep_pipeline.events.readers import open_rows
+    from cep_pipeline.spark.reading import say_missing
 
     source = _source(stream)
     files, missing = files_of_day(source.paths, stream.data, day)
-    if missing and stream.schema.on_missing == "error":
-        raise missing_files(stream.schema, day, stream.data, missing)
+    if missing:
+        say_missing(stream.schema, day, stream.data, missing)
     for file in files:
         with open_rows(file, source) as rows:
             next(iter(rows), None)
-
-
-def missing_files(schema: StreamSchema, day: date, data: str, missing: Sequence[str]) -> InputError:
-    """The error of a day without all of its files, where the stream schema says `on_missing: error`."""
-    where = listed([f"{data.rstrip('/')}/{path}" for path in missing])
-    return InputError(
-        f"stream {schema.name!r}, day {day}: no file {where}; deliver it, or set on_missing: empty or skip in the "
-        "stream schema for days without files"
-    )
 
 
 def days_without_files(stream: Stream, tables: StreamTables, days: Iterable[date]) -> list[str]:

@@ -8,25 +8,19 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cep_pipeline.errors import CepError, NoRoom
 from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import RAW, REASON, staged_columns
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, day_number
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.staged_day import StagedDay
-from cep_pipeline.spark.session import explain_failures, is_local
-from cep_pipeline.spark.tasks import TaskSteps, task_steps
-from cep_pipeline.spark.workers import Installation, check_worker, installation
-from cep_pipeline.storage import keep_free, kept_free, object_store_properties, open_filesystem, reach_object_stores
+from cep_pipeline.spark.tasks import Worker, collect, task_steps
+from cep_pipeline.storage import object_store_properties, open_filesystem, reach_object_stores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,35 +31,6 @@ Result = TypeVar("Result")
 Batches = Iterable[pa.RecordBatch]
 OfPartition = Callable[[Batches, int, int], Result]
 """A function of the rows of a partition, the number of the partition, and that of the attempt."""
-
-
-def collect(spark: SparkSession, frame: DataFrame, what: str, steps: TaskSteps | None = None) -> pa.Table:
-    """Return the rows of a DataFrame; Ctrl-C ends the job.
-
-    Parameters
-    ----------
-    what
-        What is being done, for errors: a failure of the job is a CepError.
-    steps
-        Where tasks in Python look whether they are still wanted; None: they do not.
-    """
-    tag = f"cep-{uuid4().hex}"
-
-    def collected() -> pa.Table:
-        spark.addTag(tag)  # tags are those of a thread
-        return frame.toArrow()
-
-    # PySpark lets an interruption of its own call pass only when the job has ended.
-    with explain_failures(what), ThreadPoolExecutor(1, thread_name_prefix="spark-job") as waiting:
-        collecting = waiting.submit(collected)
-        try:
-            return collecting.result()
-        except BaseException:
-            if steps is not None:
-                steps.stop()
-            with suppress(Exception):  # the job may have failed because Spark has
-                spark.interruptTag(tag)
-            raise
 
 
 def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[Result], what: str) -> list[Result]:
@@ -84,44 +49,28 @@ def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[R
         One that the function raised, which is not retried; or that the job failed, and why.
     """
     with task_steps(spark, 1, 1) as steps:
-        call = _worker_call(function, what, steps, None if is_local(spark) else installation())
+        call = _worker_call(function, Worker.of(spark, what, steps))
         outcomes = collect(spark, frame.mapInArrow(call, "result binary, refusal binary"), what, steps).to_pydict()
     for refusal in filter(None, outcomes["refusal"]):
         raise pickle.loads(refusal)
     return [pickle.loads(result) for result in outcomes["result"]]
 
 
-def _worker_call(
-    function: OfPartition[Result], what: str, steps: TaskSteps | None, driver: Installation | None
-) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def _worker_call(function: OfPartition[Result], worker: Worker) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """The function of `mapInArrow`: calls the given one with the rows, and makes a row of what it gives."""
-    properties, free = object_store_properties(), kept_free()
 
     def call(batches: Batches) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        check_worker(driver)
-        reach_object_stores(properties)
-        keep_free(free)
+        place = worker.begin()
         rows = (batch for batch in batches if batch.num_rows)
         first = next(rows, None)
         if first is None:
             return
-        running = TaskContext.get()
-        place = (running.partitionId(), running.attemptNumber()) if running is not None else (0, 0)
-        result = refusal = None
-        try:
-            with steps.while_wanted() if steps is not None else nullcontext():
-                result = pickle.dumps(function(_with(first, rows), *place), protocol=pickle.HIGHEST_PROTOCOL)
-        except CepError as error:  # explained, and the same at every attempt: not for Spark to retry
-            refusal = pickle.dumps(error)
-        except MemoryError:
-            refusal = pickle.dumps(NoRoom(f"{what}: a task has not enough memory; give the workers more"))
+        result, refusal = worker.answer(lambda: function(_with(first, rows), *place))
         for _ in rows:  # what is left of a refused partition
             pass
         yield pa.record_batch([[result], [refusal]], schema=_OUTCOME)
 
-    call.__name__ = re.sub(r"\W+", "_", what)  # the name of the operator on Spark's own page
+    call.__name__ = worker.name
     return call
 
 

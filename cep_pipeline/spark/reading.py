@@ -233,13 +233,7 @@ class RawFiles:
         for state in self.days:
             if not state.missing:
                 continue
-            where = listed([f"{self.data_root.rstrip('/')}/{path}" for path in state.missing])
-            if self.schema.on_missing == "error":
-                raise InputError(
-                    f"stream {self.schema.name!r}, day {state.day}: no file {where}; deliver it, or set on_missing: "
-                    "empty or skip in the stream schema for days without files"
-                )
-            state.note(f"no file {where}")
+            state.note(say_missing(self.schema, state.day, self.data_root, state.missing))
             state.know(skipped=not state.files and self.schema.on_missing == "skip")
 
     def _check_missing_rows(self) -> None:
@@ -257,6 +251,17 @@ class RawFiles:
                 )
             state.note(f"no row of this day in {where}")
             state.know(skipped=self.schema.on_missing == "skip")
+
+
+def say_missing(schema: StreamSchema, day: date, data_root: str, missing: Sequence[str]) -> str:
+    """Say which files of a day are missing; an InputError where the stream schema says `on_missing: error`."""
+    where = listed([f"{data_root.rstrip('/')}/{path}" for path in missing])
+    if schema.on_missing == "error":
+        raise InputError(
+            f"stream {schema.name!r}, day {day}: no file {where}; deliver it, or set on_missing: empty or skip in the "
+            "stream schema for days without files"
+        )
+    return f"no file {where}"
 
 
 def _numbered(function: Callable[[Task, int, int], Outcome], numbered: tuple[int, Task], attempt: int) -> Outcome:

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -167,18 +168,57 @@ def require_server(remote: str) -> str:
     return f"{place.hostname}:{port}"
 
 
+def shared_session(remote: str, name: str) -> str:
+    """Return the address of a session of a Connect server that all who give this name share, open or not yet.
+
+    Its Python workers stay warm from one process to the next. A server does not take the id of a session again that it
+    has closed: then it is the address of a new session.
+
+    Raises
+    ------
+    InputError, CepError
+        As `require_server`.
+    """
+    place = require_server(remote)
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    address = re.sub(r";session_id=[^;]*", "", remote)
+    address = f"{address};" if "/;" in address else f"{address.rstrip('/')}/;"
+    shared = f"{address}session_id={uuid.uuid5(uuid.NAMESPACE_URL, name)}"
+    with explain_failures(f"asking {place} for its sessions"):
+        session = _impatient(ConnectSession.builder.remote(shared).create())
+        session.release_session_on_close = False
+        try:
+            session.conf.get("spark.app.id")
+        except PySparkException as error:
+            if "INVALID_HANDLE.SESSION" not in str(error):
+                raise
+            logger.info("%s has closed the session %s; another one is opened", place, name)
+            return f"{address}session_id={uuid.uuid4()}"
+        finally:
+            session.stop()
+    return shared
+
+
 def prepare_session(session: SparkSession, remote: str | None, properties: Mapping[str, str] = {}) -> None:
     """Give a session of a Connect server, which may be shared, what all of ours have; a classic one has it."""
     if not is_connect(session) or remote is None:
         return
-    from pyspark.sql.connect.client.retries import DefaultPolicy
-
-    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_WAIT_MS)])
+    _impatient(session)
     near = urlsplit(remote).hostname in ("localhost", _LOOPBACK)
     local = near and _WITHIN_THIS_MACHINE.match(session.conf.get("spark.master") or "")
     for name, value in {**SETTINGS, **properties, _HERE: "true" if local else "false"}.items():
         if session.conf.isModifiable(name) or name == _HERE:
             session.conf.set(name, value)
+
+
+def _impatient(session: SparkSession) -> SparkSession:
+    """Let a session of a Connect server give up in half a minute where the server has gone."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_WAIT_MS)])
+    return session
 
 
 def spark_page(session: SparkSession) -> str:

@@ -10,10 +10,11 @@ import os
 import pickle
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -27,6 +28,7 @@ from cep_pipeline.storage import keep_free, kept_free, object_store_properties, 
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from cep_pipeline.spark.session import SparkSession
 
@@ -102,7 +104,7 @@ def run_tasks(
     with ExitStack() as stack:
         if steps is None:
             steps = stack.enter_context(task_steps(spark, len(tasks), 1))
-        call = _worker_call(function, tasks, what, steps, None if is_local(spark) else installation())
+        call = _worker_call(function, tasks, Worker.of(spark, what, steps))
         frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(call, _OUTCOME)
         total = len(tasks) if steps is None else steps.total
         if progress is not None:
@@ -111,7 +113,7 @@ def run_tasks(
         outcomes: list[tuple[int, bytes | None, bytes | None]] = []
         try:
             with explain_failures(what):
-                outcomes.extend(_outcomes(spark, frame, steps))
+                outcomes.extend(_outcomes(spark, frame, what, steps))
         except CepError:
             if steps is None or not steps.refusals():
                 raise
@@ -125,59 +127,104 @@ def run_tasks(
     return [cast(Result, results[number]) for number in range(len(tasks))]
 
 
+@dataclass(frozen=True)
+class Worker:
+    """What a worker needs to know before it calls a function of the pipeline, and how it answers.
+
+    Attributes
+    ----------
+    what
+        What is being done, for errors.
+    steps
+        Where tasks look whether they are still wanted; None: they do not.
+    driver
+        What the driver runs; None: the worker is of the same installation.
+    properties, free
+        How object stores are reached, and what the disk must keep free.
+    """
+
+    what: str
+    steps: TaskSteps | None
+    driver: Installation | None
+    properties: Mapping[str, str]
+    free: Any
+
+    @classmethod
+    def of(cls, spark: SparkSession, what: str, steps: TaskSteps | None) -> Worker:
+        """What workers of a session need to know."""
+        driver = None if is_local(spark) else installation()
+        return cls(what, steps, driver, object_store_properties(), kept_free())
+
+    def begin(self) -> tuple[int, int]:
+        """Get ready on a worker; returns the number of the partition and of the attempt."""
+        from pyspark import TaskContext
+
+        check_worker(self.driver)
+        reach_object_stores(self.properties)
+        keep_free(self.free)
+        running = TaskContext.get()
+        return (running.partitionId(), running.attemptNumber()) if running is not None else (0, 0)
+
+    def answer(self, function: Callable[[], Any]) -> tuple[bytes | None, bytes | None]:
+        """Call a function, and return its pickled result, or the pickled error that it explains.
+
+        Such an error is the same at every attempt: it is not for Spark to retry.
+        """
+        try:
+            with self.steps.while_wanted() if self.steps is not None else nullcontext():
+                result = function()
+            return pickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL), None
+        except CepError as error:
+            return None, pickle.dumps(error)
+        except MemoryError:
+            reason = f"{self.what}: a task has not enough memory; give it fewer or smaller slices"
+            return None, pickle.dumps(NoRoom(reason))
+
+    @property
+    def name(self) -> str:
+        """The name of the operator on Spark's own page."""
+        return re.sub(r"\W+", "_", self.what)
+
+
 def _worker_call(
-    function: Callable[[Task, int], Result],
-    tasks: Sequence[Task],
-    what: str,
-    steps: TaskSteps | None,
-    driver: Installation | None,
+    function: Callable[[Task, int], Result], tasks: Sequence[Task], worker: Worker
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function of `mapInArrow`: calls the given one with the tasks of its rows, and makes rows of what it gives."""
     packed = [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks]
-    properties, free = object_store_properties(), kept_free()
+    steps = worker.steps
 
     def call(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
-        from pyspark import TaskContext
 
-        check_worker(driver)
-        reach_object_stores(properties)
-        keep_free(free)
-        running = TaskContext.get()
-        attempt = running.attemptNumber() if running is not None else 0
+        _, attempt = worker.begin()
         schema = pa.schema([("task", pa.int64()), ("result", pa.binary()), ("refusal", pa.binary())])
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             if steps is not None and steps.over():
                 continue
-            result = refusal = None
-            try:
-                with steps.while_wanted() if steps is not None else nullcontext():
-                    done = function(pickle.loads(packed[number]), attempt)
-                result = pickle.dumps(done, protocol=pickle.HIGHEST_PROTOCOL)
-            except CepError as error:  # explained, and the same at every attempt: not for Spark to retry
-                refusal = pickle.dumps(error)
-            except MemoryError:
-                reason = f"{what}: a task has not enough memory; give it fewer or smaller slices"
-                refusal = pickle.dumps(NoRoom(reason))
+            result, refusal = worker.answer(partial(_called, function, packed[number], attempt))
             if steps is not None and refusal is not None:
                 steps.refuse(number, refusal)
             elif steps is not None:
                 steps.tell(number, steps.each)
             yield pa.record_batch([[number], [result], [refusal]], schema=schema)
 
-    call.__name__ = re.sub(r"\W+", "_", what)  # the name of the operator on Spark's own page
+    call.__name__ = worker.name
     return call
 
 
+def _called(function: Callable[[Any, int], Result], task: bytes, attempt: int) -> Result:
+    return function(pickle.loads(task), attempt)
+
+
 def _outcomes(
-    spark: SparkSession, frame: Any, steps: TaskSteps | None
+    spark: SparkSession, frame: DataFrame, what: str, steps: TaskSteps | None
 ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
     """The rows of tasks. Connect gives them as tasks end, in their order: after a refusal the others are interrupted.
 
     Ctrl-C and SIGTERM end the job.
     """
     if not is_connect(spark):
-        yield from zip(*_collected(spark, frame, steps).to_pydict().values(), strict=True)
+        yield from zip(*collect(spark, frame, what, steps).to_pydict().values(), strict=True)
         return
     tag = f"cep-{uuid4().hex}"
     spark.addTag(tag)
@@ -196,17 +243,36 @@ def _outcomes(
                 spark.interruptTag(tag)
 
 
-def _collected(spark: SparkSession, frame: Any, steps: TaskSteps | None) -> pa.Table:
-    """Collect a frame of a classic session. Before PySpark lets an interruption pass it waits for the job's end.
+def collect(spark: SparkSession, frame: DataFrame, what: str, steps: TaskSteps | None = None) -> pa.Table:
+    """Return the rows of a DataFrame. Ctrl-C and SIGTERM end the job.
 
-    So it waits in a thread. The tasks end themselves where they share a folder; elsewhere the session is stopped.
+    PySpark lets an interruption of its own call pass only when the job has ended, so it is waited for in a thread.
+    Tasks in Python end themselves where they have steps. On a cluster of a classic session only its end does.
+
+    Parameters
+    ----------
+    what
+        What is being done, for errors: a failure of the job is a CepError.
+    steps
+        Where tasks in Python look whether they are still wanted; None: they do not.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="spark-job") as waiting:
-        collecting = waiting.submit(frame.toArrow)
+    tag = f"cep-{uuid4().hex}"
+
+    def collected() -> pa.Table:
+        spark.addTag(tag)  # tags are those of a thread
+        return frame.toArrow()
+
+    with explain_failures(what), ThreadPoolExecutor(1, thread_name_prefix="spark-job") as waiting:
+        collecting = waiting.submit(collected)
         try:
             return collecting.result()
-        except KeyboardInterrupt:
-            steps.stop() if steps is not None else spark.stop()
+        except BaseException as error:
+            if steps is not None:
+                steps.stop()
+            elif isinstance(error, KeyboardInterrupt) and not (is_connect(spark) or is_local(spark)):
+                spark.stop()
+            with suppress(Exception):  # the job may have failed because Spark has
+                spark.interruptTag(tag)
             raise
 
 

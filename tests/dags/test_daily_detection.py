@@ -116,19 +116,17 @@ def test_the_business_day_comes_from_parameter_or_logical_date(
 
 @pytest.mark.parametrize("given", [{}, {"day": "yesterday"}])
 def test_a_run_without_a_day_fails_for_good(airflow_home: Path, given: dict[str, Any]) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
     from cep_tasks import business_day
 
-    with pytest.raises(AirflowFailException, match="2013-10-07"):
+    with pytest.raises(InputError, match="2013-10-07"):
         business_day(context(**given), "UTC")
 
 
 @pytest.mark.parametrize("run_type", ["backfill", "scheduled"])
 def test_a_run_whose_parameter_names_another_day_fails_for_good(airflow_home: Path, run_type: str) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
     from cep_tasks import business_day
 
-    with pytest.raises(AirflowFailException, match=r"2013-10-09.*2013-10-11: leave `day` empty in a backfill"):
+    with pytest.raises(InputError, match=r"2013-10-09.*2013-10-11: leave `day` empty in a backfill"):
         business_day(context(day="2013-10-11", logical_date=MIDNIGHT_UTC, run_type=run_type), "UTC")
 
 
@@ -265,7 +263,7 @@ def test_a_step_waits_in_no_slot_for_the_day_before(asked: list[Asked]) -> None:
         ('{"conn_type": "spark", "host": "local[2]"}', ("master", "local[2,2]")),
         (
             '{"conn_type": "spark_connect", "host": "localhost", "port": 15002, "password": "secret"}',
-            ("remote", "sc://localhost:15002/;token=secret;session_id="),
+            ("remote", "sc://localhost:15002/;token=secret cep/trades"),
         ),
         (None, ("master", "local[3,2]")),
     ],
@@ -286,7 +284,7 @@ def test_the_connection_says_where_spark_is(
     settings = yaml.safe_load((tmp_path / "pipeline.yaml").read_text())
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump({**settings, "spark": {"master": "local[3]"}}))
     monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
-    monkeypatch.setattr(session, "require_server", lambda remote: remote)
+    monkeypatch.setattr(session, "shared_session", lambda remote, name: f"{remote} {name}")
     if connection is None:
 
         def missing(conn_id: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.signals import Terminated
 from cep_pipeline.spark import session
-from cep_pipeline.spark.session import explain_failures, interruptions_held, reason_of, spark_session
+from cep_pipeline.spark.session import explain_failures, interruptions_held, reason_of, shared_session, spark_session
 from cep_pipeline.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -87,3 +87,19 @@ def test_an_interruption_waits_until_the_block_is_done() -> None:
         done = True
     assert done
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_shared_session_is_one_until_the_server_has_closed_it(
+    connect: SparkSession, connect_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # what opens a session sets it for the process
+    first = shared_session(connect_address, "cep/trades")
+    assert shared_session(f"{connect_address}/", "cep/trades") == first
+    assert shared_session(connect_address, "cep/bars") != first
+    closing = spark_session(remote=first)
+    closing.stop()  # releases it
+    again = shared_session(connect_address, "cep/trades")
+    assert again != first
+    opened = spark_session(remote=again)
+    assert opened.conf.get("spark.app.id") == connect.conf.get("spark.app.id")
+    opened.stop()
