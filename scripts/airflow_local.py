@@ -55,6 +55,8 @@ USER = "admin"
 READY_AFTER_S = 240.0
 STOPPED_AFTER_S = 20.0
 WRONG_INPUT = 2
+DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
+"""The setting of the address, and the beginning of those that tell another way to it, `…_CMD` and `…_SECRET`."""
 OF_COMPONENTS = tuple(
     f"AIRFLOW__{name}"
     for name in (
@@ -139,6 +141,7 @@ class LocalAirflow:
         return {
             **os.environ,
             **java_environment(),
+            **self._database(),
             "PATH": os.pathsep.join([str(bin_folder), os.environ.get("PATH", os.defpath)]),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")])),
             "PYSPARK_PYTHON": sys.executable,
@@ -167,6 +170,17 @@ class LocalAirflow:
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(self._spark_connection()),
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(_free_port()),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(_free_port()),
+        }
+
+    def _database(self) -> dict[str, str]:
+        """The settings of the database: a file of its own, unless the environment names another database."""
+        if any(name.startswith(DATABASE) for name in os.environ):
+            return {}
+        arguments = "scripts.airflow_sqlite.CONNECT_ARGUMENTS"
+        return {
+            DATABASE: f"sqlite:///{self.home.absolute()}/airflow.db",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": arguments,
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS_ASYNC": arguments,
         }
 
     def write_environment_file(self) -> None:
