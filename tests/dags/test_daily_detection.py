@@ -25,6 +25,10 @@ def test_each_configured_stream_has_its_dag(dags: dict[str, Any]) -> None:
     ]
 
 
+def test_each_task_says_what_it_does(dags: dict[str, Any]) -> None:
+    assert [task.task_id for dag in dags.values() for task in dag.tasks if not task.doc_md] == []
+
+
 @pytest.mark.parametrize("stream", STREAMS)
 def test_the_chain_of_a_day_is_that_of_its_steps(dags: dict[str, Any], stream: str) -> None:
     """Each step follows all before it, is described, and is a Spark operator where it needs Spark."""
