@@ -29,6 +29,7 @@ from typing import Any, Self
 import psutil
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.spark.session import DAEMON, java_environment, quick_start
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -254,6 +255,9 @@ class LocalAirflow:
         }
 
     def _spark_connection(self) -> dict[str, Any]:
+        if Configuration.load(self.configuration).settings.spark.airflow == "submit":
+            told = "The master of the programs that `spark-submit` runs."
+            return {"conn_type": "spark", "host": self.spark_master, "description": told}
         # With a token PySpark asks any host but localhost for TLS.
         place = {"host": "localhost", "port": self.ports[CONNECT], "password": self._keys()["spark"]}
         return {"conn_type": "spark_connect", **place, "description": "The Spark Connect server of make airflow."}
