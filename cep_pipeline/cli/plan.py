@@ -156,13 +156,7 @@ def plan(
     """
     from cep_pipeline.detection import MECHANISMS
     from cep_pipeline.detection.mechanisms import choose_mechanisms
-    from cep_pipeline.detection.planned import (
-        expected_lines,
-        expected_seconds,
-        expected_seconds_of_set,
-        explained_choice,
-        plan_for,
-    )
+    from cep_pipeline.detection.planned import explained_choice, plan_for
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
 
@@ -194,20 +188,10 @@ def plan(
             own = replace(own, cost=cost or own.cost, alpha=alpha or own.alpha, mechanism=mechanism, search=search)
             made, anew = _as_the_next_day(asked, own, snapshot)
     if as_json:
-        seconds = expected_seconds(patterns, made, chosen)
-        together = expected_seconds_of_set(patterns, made, chosen)
-        say_json(
-            {
-                "plan": made.to_json(),
-                "mechanisms": chosen,
-                "expected_s": seconds,
-                "expected_set_s": together,
-                "anew": anew or None,
-            }
-        )
+        say_json({"plan": made.to_json(), "mechanisms": chosen, "anew": anew or None})
     else:
-        reasons, expected = explained_choice(patterns, mechanism, made), expected_lines(patterns, made, chosen)
-        say(complete(made.explain(reasons, _names(made) if full else None, expected)))
+        reasons = explained_choice(patterns, mechanism, made)
+        say(complete(made.explain(reasons, _names(made) if full else None)))
         if anew:
             say(anew)
     if _nothing_to_search(made, patterns):
@@ -423,10 +407,9 @@ def _explain_recorded(
     if as_json:
         from cep_pipeline.planning import Plan
 
-        plan, own = Plan.from_json(record.plan, f"plan {record.version} of {chosen}"), configuration.stream(name)
-        seconds, together = _expected_of(own.pattern_set(chosen), record, plan, only)
+        plan = Plan.from_json(record.plan, f"plan {record.version} of {chosen}")
         made = {"version": record.version, "current": is_current, "created_at": record.created_at}
-        made |= {"plan": _some_of(plan, only), "expected_s": seconds, "expected_set_s": together}
+        made |= {"plan": _some_of(plan, only)}
         say_json({"stream": name, "pattern_set": chosen, "run": record.run_id, "reason": record.reason, **made})
         return
     text = _in_full(configuration.stream(name).pattern_set(chosen), record, only) if only or full else record.explain
@@ -437,35 +420,16 @@ def _explain_recorded(
     say(complete(text))
 
 
-def _expected_of(
-    pattern_set: PatternSet, record: PlanRecord, plan: Plan, only: tuple[str, ...]
-) -> tuple[dict[str, dict[str, float]] | None, dict[str, dict[str, float]] | None]:
-    """The seconds of each mechanism for each pattern, and of each way for all patterns of the set.
-
-    None where the patterns are not those of the plan any more.
-    """
-    from cep_pipeline.detection.mechanisms import choose_mechanisms
-    from cep_pipeline.detection.planned import expected_seconds, expected_seconds_of_set
-
-    if record.pattern_set_version != pattern_set.version:
-        return None, None
-    patterns, chosen = pattern_set.patterns, choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
-    wanted = [one for one in patterns if not only or one.name in only]
-    return expected_seconds(wanted, plan, chosen), expected_seconds_of_set(patterns, plan, chosen)
-
-
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:
     """Some patterns of a recorded plan, or all, and what runs them as long as they are the configured ones."""
-    from cep_pipeline.detection.mechanisms import choose_mechanisms
-    from cep_pipeline.detection.planned import expected_lines, explained_choice
+    from cep_pipeline.detection.planned import explained_choice
     from cep_pipeline.planning import Plan
 
     plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
     if record.pattern_set_version != pattern_set.version:
         return plan.explain(patterns=only or _names(plan))
     patterns, mechanism = pattern_set.patterns, pattern_set.mechanism
-    expected = expected_lines(patterns, plan, choose_mechanisms(patterns, mechanism))
-    return plan.explain(explained_choice(patterns, mechanism, plan), only or _names(plan), expected)
+    return plan.explain(explained_choice(patterns, mechanism, plan), only or _names(plan))
 
 
 def read_plan(path: Path) -> Plan:

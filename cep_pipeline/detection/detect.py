@@ -19,7 +19,7 @@ from cep_pipeline.detection.composition import WrittenMatches, events_read, long
 from cep_pipeline.detection.compressed.compressing import compress_merged
 from cep_pipeline.detection.counting.owned import count_owned
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.known_events import Planned, Streams, keep, known_events, new_events
+from cep_pipeline.detection.known_events import Streams, keep, known_events, new_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import are_few, batches_of_few, matches_schema, write_matches
@@ -340,7 +340,7 @@ class DetectionRun:
         chosen = choose_mechanisms(patterns, self._mechanism_of(patterns))
         table = events_for(patterns, events)
         prepared = _prepare(patterns, table)
-        plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan).plan
+        plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan)
         return _detections(patterns, chosen, prepared, plan, self._counters, self.limit, prune=True)
 
     def _together(
@@ -349,17 +349,13 @@ class DetectionRun:
         """The output of patterns that compose nothing, over a table that may be asked about `again`."""
         options, limit = (self.options, self.limit) if self._are_asked(patterns) else ((), None)
         mechanism = self._mechanism_of(patterns)
-        known, fastest = known_events(patterns, events, mechanism) if again else new_events(patterns, events, mechanism)
-        check_options(fastest, options)
-        # What is counted, and how much is listed before it is too much, is told of the fastest mechanism.
-        any_mechanism = known.mechanism is None and not (options or self._counters.wanted or limit is not None)
-        make = partial(_plan_for, make_plan=self.make_plan, output=output, any_mechanism=any_mechanism)
+        known, chosen = known_events(patterns, events, mechanism) if again else new_events(patterns, events, mechanism)
+        check_options(chosen, options)
+        make = partial(_plan_for, make_plan=self.make_plan, output=output)
         found: Tables = {}
         with explained():
             _prepare(patterns, known.table, known.prepared)
-            plan, chosen, _ = known.plan(
-                given, (output, any_mechanism), lambda: make(patterns, known.table, known.prepared, given, fastest)
-            )
+            plan = known.plan(given, output, lambda: make(patterns, known.table, known.prepared, given, chosen))
             self._chosen |= chosen
             logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
             detections = _detections(patterns, chosen, known.prepared, plan, self._counters, limit, options, prune=True)
@@ -518,7 +514,7 @@ def detect_batches(
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
     prepared = _prepare(patterns, table)
-    plan = _plan_for(patterns, table, prepared, plan, chosen).plan
+    plan = _plan_for(patterns, table, prepared, plan, chosen)
     detections = _detections(patterns, chosen, prepared, plan, Counters(wanted=False), limit, prune=True)
     for run in run_together(detections, plan):
         summarized = [one for one in run if one.pattern.summary is not None]
@@ -656,7 +652,7 @@ def detect_slice(
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events, "events of the slice")
     prepared = _prepare(patterns, table)
-    plan = _plan_for(patterns, table, prepared, plan, chosen).plan
+    plan = _plan_for(patterns, table, prepared, plan, chosen)
     counters = Counters(evaluated=False)
     detections = _detections(patterns, chosen, prepared, plan, counters)
     limits = limits or SliceLimits({})
@@ -1160,28 +1156,27 @@ def _plan_for(
     make_plan: MakePlan | None = None,
     *,
     output: str = "verbose",
-    any_mechanism: bool = False,
-) -> Planned:
-    """The given plan, if it fits; else one of the events' statistics, made where it pays; and the mechanisms."""
+) -> Plan:
+    """The given plan, if it fits; else one of the events' statistics, made where it pays."""
     if plan is None and make_plan is not None:
         plan = make_plan(patterns, table, chosen)
     if plan is not None:
         _check_plan(patterns, plan)
-        return Planned(plan, chosen)
-    from cep_pipeline.detection.choice import choose, own_order_plan
+        return plan
+    from cep_pipeline.detection.own_order import own_order_plan, worth_planning
 
-    choice = choose(patterns, prepared, chosen, output, any_mechanism=any_mechanism)
-    if not choice.planned:
-        return Planned(own_order_plan(patterns), choice.mechanisms)
+    planned = worth_planning(patterns, prepared, chosen, output)
+    if not planned:
+        return own_order_plan(patterns)
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.statistics.estimate import rough_statistics
 
-    first = choice.planned[0]
-    snapshot = rough_statistics(choice.planned, prepared[first.type_attribute, first.base_type])
-    plan = plan_for(choice.planned, snapshot, choice.mechanisms, compare=False)
-    names = {pattern.name for pattern in choice.planned}
+    first = planned[0]
+    snapshot = rough_statistics(planned, prepared[first.type_attribute, first.base_type])
+    plan = plan_for(planned, snapshot, chosen, compare=False)
+    names = {pattern.name for pattern in planned}
     unplanned = own_order_plan([pattern for pattern in patterns if pattern.name not in names])
-    return Planned(replace(plan, patterns=(*plan.patterns, *unplanned.patterns)), choice.mechanisms)
+    return replace(plan, patterns=(*plan.patterns, *unplanned.patterns))
 
 
 def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | None = None) -> Streams:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
-from cep_pipeline.detection.choice import may_have_another
 from cep_pipeline.detection.counting.list_parts import counted_by_parts
 from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechanisms, in_pattern_order
@@ -24,9 +22,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.patterns.rewriting import TimeSpan
 from cep_pipeline.planning import Plan, plan_by_strategy
-from cep_pipeline.planning.clause_plans import ClausePlan
-from cep_pipeline.planning.costs.mechanisms import WORK, expected_work, mechanism_costs
-from cep_pipeline.planning.explain.text import in_columns
+from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, StatisticsSummary
 from cep_pipeline.planning.make_plan import planner_for
 from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
@@ -39,8 +35,6 @@ from cep_pipeline.statistics.terms import format_conjunct
 
 MOST_FACTS = 4
 """The most facts that are listed of those that follow from a pattern's conditions; of more, their number is told."""
-OUTPUTS = ("verbose", "compressed", "count")
-"""Forms of output, in the order of the table of a whole set."""
 MOST_COMPARED = 100
 """Patterns whose other plans are made beside the chosen ones, for people to compare, unless that is asked for: it takes
 ten times as long as planning."""
@@ -141,8 +135,7 @@ def explained_choice(
     It also says how matches are counted where that is not by finding them; of a pattern with Kleene variables whether
     they are listed to be counted or compressed; which equalities are used as keys, and which conditions no events
     fulfil; and of one that `fused` runs what follows from its conditions and is used beside them. With a plan it says
-    which share of the events is expected to be removed before any are combined, and how long the mechanism, and the
-    others that run it, are expected to take by that plan.
+    which share of the events is expected to be removed before any are combined.
 
     Raises
     ------
@@ -167,8 +160,7 @@ def explained_choice(
             explained[pattern.name] = f"{name}, {reason}; it has no matches: {no_events_text(pattern, implied)}"
             continue
         rewritten = f"{_keys(pattern, name)}{_implied(pattern, name)}{_removed(pattern, name, plan)}"
-        told = f"{_on_counts(pattern, name)}{rewritten}{_expected(pattern, name, plan)}"
-        explained[pattern.name] = f"{name}, {reason}{told}"
+        explained[pattern.name] = f"{name}, {reason}{_on_counts(pattern, name)}{rewritten}"
     return explained
 
 
@@ -232,9 +224,8 @@ def _removed(pattern: Pattern, mechanism: str, plan: Plan | None) -> str:
     from cep_pipeline.detection.fused import reduction
 
     planned = plan.for_pattern(pattern.name)
-    work = dict(zip(WORK, expected_work(planned, plan.statistics), strict=True))
-    candidates = work["candidate"]
-    if candidates < max(reduction.FEWEST_CANDIDATES, 2 * reduction.CANDIDATES_AN_EVENT * work["event"]):
+    events, candidates = _expected_work(planned, plan.statistics)
+    if candidates < max(reduction.FEWEST_CANDIDATES, 2 * reduction.CANDIDATES_AN_EVENT * events):
         return ""
     for clause, by in zip(pattern.clauses, planned.clauses, strict=True):
         if len(by.steps) > 1 and by.tree is None:
@@ -246,6 +237,22 @@ def _removed(pattern: Pattern, mechanism: str, plan: Plan | None) -> str:
                 f"selectivities alone, {going or 'hardly an event'} would go)"
             )
     return ""
+
+
+def _expected_work(planned: PatternPlan, statistics: StatisticsSummary) -> tuple[float, float]:
+    """The events that are read, and the candidates that are tested, over the events of the statistics by orders."""
+    windows = statistics.events / planned.events_in_window if planned.events_in_window else 1.0
+    filled = min(windows, 1.0)  # the share of a window that events fill, 1 but where they end sooner
+    span_s = max((statistics.end_us or 0) - (statistics.start_us or 0), 1) / 1e6
+    events = candidates = 0.0
+    for clause in planned.clauses:
+        events += sum(span_s * step.rate_per_s for step in clause.steps)
+        for place, (before, step) in enumerate(pairwise(clause.steps if clause.tree is None else ()), 1):
+            # No others are tested than combinations that agree on attributes.
+            looked_up = math.prod(one.selectivity.value for one in step.conditions if one.agreement)
+            found = before.ln_made + step.ln_instances + math.log(step.order_share * max(looked_up, 1e-12))
+            candidates += math.exp(min(found, 100.0)) * filled**place
+    return events, candidates * windows
 
 
 def _kept(clause: Clause, plan: ClausePlan) -> dict[str, float]:
@@ -289,136 +296,6 @@ def _on_counts(pattern: Pattern, mechanism: str) -> str:
     if all(len(clause.positive) > 1 and has_free_variable(clause) for clause in pattern.clauses):
         return "; many matches are counted without binding the last variable"
     return ""
-
-
-def expected_seconds(patterns: Sequence[Pattern], plan: Plan, chosen: Mapping[str, str]) -> dict[str, dict[str, float]]:
-    """The seconds of one core that mechanisms are expected to take to list each pattern's matches by a plan.
-
-    Parameters
-    ----------
-    chosen
-        Pattern name -> its mechanism.
-
-    Returns
-    -------
-    dict
-        Pattern name -> mechanism -> seconds over the events of the plan's statistics: the chosen mechanism, and the
-        others that run the pattern and its order or tree, the fastest first. Empty where the chosen one was not
-        measured, or the plan was made without statistics.
-    """
-    costs, found = mechanism_costs(), {}
-    for pattern in map(plain_pattern, patterns) if plan.statistics.events else ():
-        work = expected_work(plan.for_pattern(pattern.name), plan.statistics)
-        seconds = {name: costs.expected_s(name, work) for name in _measured_for(pattern, plan, chosen[pattern.name])}
-        if chosen[pattern.name] in seconds:
-            able = {name: took for name, took in seconds.items() if took is not None}
-            found[pattern.name] = dict(sorted(able.items(), key=lambda one: one[1]))
-    return found
-
-
-def _measured_for(pattern: Pattern, plan: Plan, chosen: str) -> list[str]:
-    """The mechanisms that run a pattern by its order or tree and were measured, the chosen one among them."""
-    orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
-    return [
-        name
-        for name in mechanism_costs().by_mechanism
-        if not plan_refusal(name, pattern, orders)
-        and (name == chosen or MECHANISMS[name].unsupported_feature(pattern) is None)
-    ]
-
-
-def expected_seconds_of_set(
-    patterns: Sequence[Pattern], plan: Plan, chosen: Mapping[str, str]
-) -> dict[str, dict[str, float]]:
-    """The seconds of one core that a whole set is expected to take in each way that `choose` compares, by a plan.
-
-    Parameters
-    ----------
-    chosen
-        Pattern name -> its mechanism.
-
-    Returns
-    -------
-    dict
-        Way -> form of output -> seconds over the events of the plan's statistics; first the chosen mechanisms, then one
-        mechanism for all patterns that it runs, and for each pattern the mechanism that is cheapest for it. A mechanism
-        is called and reads the events once, whatever the number of its patterns. Patterns whose costs the model does
-        not describe keep their mechanisms. Empty for a single pattern, where a chosen mechanism was not measured, or
-        where the plan was made without statistics.
-    """
-    plain, costs = [plain_pattern(pattern) for pattern in patterns], mechanism_costs()
-    own = tuple(chosen[pattern.name] for pattern in plain)
-    if len(plain) < 2 or not plan.statistics.events or not set(own) <= costs.by_mechanism.keys():
-        return {}
-    works = [expected_work(plan.for_pattern(pattern.name), plan.statistics) for pattern in plain]
-    able = [
-        set(_measured_for(pattern, plan, name)) if may_have_another(pattern) else {name}
-        for pattern, name in zip(plain, own, strict=True)
-    ]
-    ways = {f"as it is run: {_on(own)}": own}
-
-    def add(names: tuple[str, ...]) -> None:
-        if names not in ways.values():
-            ways[_on(names)] = names
-
-    for one in costs.by_mechanism:
-        add(tuple(one if one in ables else name for name, ables in zip(own, able, strict=True)))
-    own_works = [(0.0, 0.0, *work[2:]) for work in works]
-    add(
-        tuple(
-            min(ables, key=lambda name: (costs.seconds(name, work), name))
-            for ables, work in zip(able, own_works, strict=True)
-        )
-    )
-    once = (*works[0][:2], *[0.0] * (len(WORK) - 2))
-    return {
-        way: {
-            output: sum(costs.seconds(name, once, output) for name in set(names))
-            + sum(costs.seconds(name, work, output) for name, work in zip(names, own_works, strict=True))
-            for output in OUTPUTS
-        }
-        for way, names in ways.items()
-    }
-
-
-def _on(names: Sequence[str]) -> str:
-    """The mechanisms of a set's patterns, in words."""
-    counted = Counter(names).most_common()
-    return counted[0][0] if len(counted) == 1 else ", ".join(f"{name} for {number:,}" for name, number in counted)
-
-
-def expected_lines(patterns: Sequence[Pattern], plan: Plan, chosen: Mapping[str, str]) -> list[str]:
-    """The table of `expected_seconds_of_set` for people, the chosen way first; empty where there is no other."""
-    ways = expected_seconds_of_set(patterns, plan, chosen)
-    if len(ways) < 2:
-        return []
-    own, *others = ways.items()
-    rows: list[tuple[str, ...]] = [("mechanisms", "listing", "compressed", "count")]
-    for way, seconds in (own, *sorted(others, key=lambda one: one[1]["verbose"])):
-        rows.append((way, *(_rounded(seconds[output]) for output in OUTPUTS)))
-    return [
-        f"  expected time of all {len(patterns):,} patterns together, by the form of output:",
-        *in_columns(rows, "    "),
-    ]
-
-
-def _expected(pattern: Pattern, chosen: str, plan: Plan | None) -> str:
-    """The seconds that the mechanisms which run a plan are expected to take, in words."""
-    if plan is None:
-        return ""
-    seconds = expected_seconds([pattern], plan, {pattern.name: chosen}).get(pattern.name)
-    if seconds is None:
-        return ""
-    own = _rounded(seconds.pop(chosen))
-    others = ", ".join(f"{name} {_rounded(took)}" for name, took in seconds.items())
-    lists = " beside its lists" if binds_lists(pattern) else ""
-    return f"; expected to take {own}{lists}" + (f" ({others})" if others else "")
-
-
-def _rounded(seconds: float) -> str:
-    if seconds < 1:
-        return f"{seconds * 1e3:.2g} ms" if seconds < 0.1 else f"{seconds * 1e3:.0f} ms"
-    return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
 def _kept_apart(pattern: Pattern, columnar: bool) -> str:

@@ -159,7 +159,6 @@ class Plan:
         self,
         mechanism: str | Mapping[str, str] | None = None,
         patterns: Collection[str] | None = None,
-        expected: Sequence[str] = (),
     ) -> str:
         """The plan as text for people.
 
@@ -169,8 +168,6 @@ class Plan:
             The mechanism that will run it, or for each pattern by name, and why it does where that is known.
         patterns
             The names of those that are explained; None: all, of more than 20 what they do together, and a list.
-        expected
-            Lines that say how long all patterns are expected to take together (`planned.expected_lines`).
 
         Raises
         ------
@@ -179,7 +176,7 @@ class Plan:
         """
         from cep_pipeline.planning.explain.text import explain_plan
 
-        return explain_plan(self, mechanism, patterns, expected)
+        return explain_plan(self, mechanism, patterns)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON values, with its version and id."""

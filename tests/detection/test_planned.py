@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.fused import reduction
 from cep_pipeline.detection.planned import (
-    OUTPUTS,
-    expected_lines,
-    expected_seconds,
-    expected_seconds_of_set,
     explained_choice,
     plan_for,
     runs_on,
 )
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.mechanisms import expected_work, mechanism_costs
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import TreeOrdering
 from tests.planning.given_planners import give
@@ -121,62 +114,6 @@ def test_what_follows_from_conditions_is_explained() -> None:
     text = "PATTERN SEQ(A? a, B b) WHERE a.x < b.x AND b.x < a.x WITHIN 1 hour"
     explained = explained_choice(cep.parse_patterns(text, schema))["pattern_1"]
     assert "; clause 1 has no matches, since no events fulfil a.x < b.x and b.x < a.x" in explained
-
-
-SET = parse(
-    "NAME one PATTERN SEQ(A a, B b, C c) WHERE a.diff < b.diff WITHIN 2 seconds;"
-    "NAME two PATTERN SEQ(B b, C c, A a) WHERE b.diff < c.diff WITHIN 1 second;"
-    "NAME list PATTERN SEQ(A a, B+ b[], C c) WHERE b.diff > 1 WITHIN 300 ms"
-)
-SET_SNAPSHOT = cep.estimate_statistics(SET, EVENTS)
-
-
-def test_a_set_is_expected_to_take_what_its_patterns_take_and_one_call_of_each_mechanism() -> None:
-    chosen = dict.fromkeys(("one", "two", "list"), "fused")
-    made = plan_for(SET, SET_SNAPSHOT, chosen)
-    ways = expected_seconds_of_set(SET, made, chosen)
-    assert next(iter(ways)) == "as it is run: fused"
-    assert "multitree for 2, fused for 1" in ways  # costs do not describe lists: such a pattern keeps its mechanism
-    costs, works = mechanism_costs(), [expected_work(one, made.statistics) for one in made.patterns]
-    together = (1.0, EVENTS.num_rows, *(sum(work[place] for work in works) for place in range(2, 7)))
-    for output in OUTPUTS:
-        assert ways["as it is run: fused"][output] == pytest.approx(costs.seconds("fused", together, output))
-    alone = expected_seconds(SET, made, chosen)
-    once = costs.seconds("fused", (1.0, EVENTS.num_rows, *[0.0] * 5))
-    own = sum(alone[name]["fused"] for name in chosen) - 2 * once
-    assert ways["as it is run: fused"]["verbose"] == pytest.approx(own)
-
-
-def test_the_ways_of_a_set_are_a_table_of_forms_of_output() -> None:
-    chosen = dict.fromkeys(("one", "two", "list"), "fused")
-    made = plan_for(SET, SET_SNAPSHOT, chosen)
-    lines = expected_lines(SET, made, chosen)
-    assert lines[0] == "  expected time of all 3 patterns together, by the form of output:"
-    assert lines[1].split() == ["mechanisms", "listing", "compressed", "count"]
-    assert lines[2].strip().startswith("as it is run: fused") and any("multitree for 2" in line for line in lines)
-    assert "\n".join(lines) in made.explain(expected=lines)
-    assert all(len(line) <= 118 for line in lines)
-    assert expected_lines(SET[:1], made, chosen) == []
-    other = {**chosen, "one": "multi_pattern_nfa"}
-    assert expected_lines(SET, made, other) == []  # which was not measured
-
-
-@given(st.lists(st.sampled_from(["fused", "multitree", "lazy_chain_nfa", "evaluation_tree"]), min_size=3, max_size=3))
-def test_whatever_runs_a_set_is_its_first_way_and_each_way_is_told_once(names: list[str]) -> None:
-    chosen = dict(zip(("one", "two", "list"), names, strict=True))
-    made = plan_for(SET, SET_SNAPSHOT, chosen)
-    ways = expected_seconds_of_set(SET, made, chosen)
-    first, *others = ways
-    assert first.startswith("as it is run: ")
-    assert all(name in first for name in names)
-    assert first.removeprefix("as it is run: ") not in others or len(set(names)) > 1
-    assert all(seconds[output] > 0 for seconds in ways.values() for output in OUTPUTS)
-
-
-def test_a_pattern_with_lists_is_expected_to_take_so_long_beside_them() -> None:
-    made = plan_for(SET, SET_SNAPSHOT, dict.fromkeys(("one", "two", "list"), "fused"))
-    said = explained_choice(SET, None, made)
-    assert " beside its lists (" in said["list"] and "beside its lists" not in said["one"]
 
 
 def test_events_that_are_removed_first_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.planned import explained_choice
-from cep_pipeline.planning.costs.mechanisms import WORK, expected_work, mechanism_costs
 from cep_pipeline.planning.multi_pattern import kernel_orders
 from cep_pipeline.planning.plans import Plan, has_kernel_orders
 from tests.answers import comparable, from_tables
@@ -79,17 +77,3 @@ def test_the_choice_changes_no_answer(stream_rows: list[Row], sharing: str) -> N
         for mechanism in ("fused", "multitree"):
             found = cep.detect(PATTERNS, table, plan=plan, mechanism=mechanism)
             assert comparable(from_tables(PATTERNS, found)) == expected
-
-
-def test_explain_says_how_long_mechanisms_would_take() -> None:
-    plan = cep.plan(PATTERNS[:1], cep.estimate_statistics(PATTERNS[:1], EVENTS))
-    reason = explained_choice(PATTERNS[:1], None, plan)["one"]
-    assert reason.startswith("fused, the fastest mechanism; ") and "; expected to take " in reason
-    assert "lazy_chain_nfa" in reason and "eager_nfa" not in explained_choice(PATTERNS[:1])["one"]
-    work = expected_work(plan.patterns[0], plan.statistics)
-    costs = mechanism_costs()
-    assert len(work) == len(WORK) and work[0] == 1 and min(work) > 0 and work[1] == EVENTS.num_rows
-    twice = costs.expected_s("fused", tuple(2 * amount for amount in work))
-    once = costs.expected_s("fused", work)
-    assert once is not None and twice is not None and abs(twice - 2 * once) < 1e-12 and once > 0
-    assert costs.expected_s("none", work) is None
