@@ -46,11 +46,11 @@ from cep_pipeline.guarded import read_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cep_pipeline.detection.compare_plans import ComparedPlan, PlanComparison
     from cep_pipeline.detection.mechanisms import Metrics
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.planning import Plan
+    from cep_pipeline.questions.compare_plans import ComparedPlan, PlanComparison
     from cep_pipeline.statistics import StatisticsSnapshot
     from cep_pipeline.warehouse.records import PlanRecord
 
@@ -67,8 +67,8 @@ class _Asked(Asked):
         return self._from_files() if self.over_files else self._from_warehouse()
 
     def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
-        from cep_pipeline.detection.composed_statistics import estimate_statistics
         from cep_pipeline.events.event_files import load_events
+        from cep_pipeline.questions.composed_statistics import estimate_statistics
 
         stream, parsed = self.over_these_files()
         with Terminal(stderr=True).status("reading events"):
@@ -156,9 +156,10 @@ def plan(
     """
     from cep_pipeline.detection import MECHANISMS
     from cep_pipeline.detection.mechanisms import choose_mechanisms
-    from cep_pipeline.detection.planned import explained_choice, plan_for
+    from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
+    from cep_pipeline.questions.explained_mechanisms import explained_choice
 
     check_planner(planner)  # a wrong name is told before anything is read
     cost_named(cost or "throughput")
@@ -345,13 +346,13 @@ def _analyzed(
     mechanism: str | None,
 ) -> tuple[Plan, Metrics, int]:
     """A plan, what was counted when it ran over events, and the number of these events."""
-    from cep_pipeline.detection.composed_statistics import estimate_statistics
     from cep_pipeline.detection.detect import detect
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.output_policy import has_output_policy
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.events.event_files import load_events
     from cep_pipeline.planning.plans import validate
+    from cep_pipeline.questions.composed_statistics import estimate_statistics
 
     stream, parsed = patterns_over_files(patterns, schema, parameters)
     chosen = choose_mechanisms(parsed, mechanism)
@@ -422,8 +423,8 @@ def _explain_recorded(
 
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:
     """Some patterns of a recorded plan, or all, and what runs them as long as they are the configured ones."""
-    from cep_pipeline.detection.planned import explained_choice
     from cep_pipeline.planning import Plan
+    from cep_pipeline.questions.explained_mechanisms import explained_choice
 
     plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
     if record.pattern_set_version != pattern_set.version:
@@ -450,8 +451,8 @@ def _show_comparisons(
     as_json: bool,
 ) -> None:
     """Compare the planners on each pattern, and print tables or JSON."""
-    from cep_pipeline.detection.compare_plans import compare_plans
     from cep_pipeline.detection.detect import as_run
+    from cep_pipeline.questions.compare_plans import compare_plans
 
     if not sample.num_rows:
         raise InputError("there are no events to run plans over: --compare needs some")
