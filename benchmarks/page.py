@@ -120,8 +120,7 @@ def _detection(run: _Run) -> list[str]:
         "events (columns, split by type) is part of the time, making the plan is not; peers find the events in their "
         "own tables or memory. `fused` lists "
         "all matches, `fused, counting` counts lists without making them. W6 is a hundred patterns, one after "
-        "another over events that are split, sorted and ranged once for all; in `fused, one plan` they run by a plan "
-        "of shared prefixes, and what several begin with is stored where that pays. C++ adds the matches up, SQL "
+        "another over events that are split, sorted and ranged once for all. C++ adds the matches up, SQL "
         f"engines count them. {missing_peers()} {run.streams.traffic.description}\n\n{detection_table(comparisons)}",
     ]
     if slower:

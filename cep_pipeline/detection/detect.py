@@ -66,7 +66,7 @@ from cep_pipeline.patterns.expressions import Aggregate, Call, Expression, Refer
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.pattern import Output, Pattern, once_a_set, with_composed
 from cep_pipeline.patterns.structure import EventType, type_alternatives, types_of
-from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
+from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
@@ -557,21 +557,7 @@ def _detections(
         mechanism = MECHANISMS[chosen[pattern.name]]
         asked = (*options, PRUNE) if prune and mechanism.prunes and pattern.output is Output.NON_OVERLAP else options
         found.append(Detection(pattern, mechanism.with_options(asked), orders, of_stream, counters, limit))
-    if plan.sharing != "none":
-        _share([one for one in found if not (one.mechanism.is_columnar and has_kernel_orders(plan, one.pattern))])
     return found
-
-
-def _share(detections: Sequence[Detection]) -> None:
-    """Tell mechanisms that run patterns one by one which ones they will run."""
-    groups: dict[Hashable, list[Detection]] = {}
-    for detection in detections:
-        groups.setdefault((detection.mechanism.share, id(detection.events)), []).append(detection)
-    for together in groups.values():
-        share = together[0].mechanism.share
-        if share is not None and len(together) > 1:
-            patterns = [detection.pattern for detection in together]
-            share(patterns, [detection.orders for detection in together], together[0].events)
 
 
 def run_together(detections: Sequence[Detection], plan: Plan) -> list[list[Detection]]:

@@ -248,11 +248,6 @@ def _form() -> Any:
     return form_of(Plan, {"version": int, "plan_id": str}, forms_of_clauses())
 
 
-def has_kernel_orders(plan: Plan, pattern: Pattern) -> bool:
-    """Return whether columnar mechanisms run orders of their own in place of what a plan shares."""
-    return any(clause.kernel_orders for clause in plan.for_pattern(pattern.name).clauses)
-
-
 def validate(plan: Plan, patterns: Iterable[Pattern]) -> None:
     """Check that a plan can run these patterns.
 

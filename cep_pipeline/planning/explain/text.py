@@ -342,8 +342,8 @@ def _against(pattern: PatternPlan, clause: ClausePlan) -> Iterator[str]:
     alternatives = [other for other in clause.alternatives if other.planner != ON_KERNEL]
     for other in clause.kernel_orders:
         yield (
-            f"columnar mechanisms run the order {written(other.order)} instead: it takes {format_ln(other.ln_cost)} ns "
-            "a window there, and what is shared takes all patterns more time"
+            f"columnar mechanisms run the order {written(other.order)} instead, which stores nothing to be shared: it "
+            f"takes {format_ln(other.ln_cost)} ns a window there"
         )
     same = [other.planner for other in alternatives if shape_of(other.order_or_tree) == own]
     if same:
