@@ -355,15 +355,6 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
         ),
         *(
             Corner(
-                "W6, 100 patterns, by one plan for all, counting",
-                events,
-                "by a plan for each",
-                partial(_shared_plan, events, streams),
-            )
-            for events in (stock // 1_000, stock // 100, stock // 10)
-        ),
-        *(
-            Corner(
                 f"one of {together} patterns{one.kind}, in a call over new events: {one.work}",
                 min(events, size(events)),
                 one.peer,
@@ -1051,17 +1042,6 @@ def _composition(events: int, streams: Streams) -> tuple[Work, Work]:
         _timed(lambda: detect(composing, table)["then"].num_rows),
         _timed(lambda: detect(together, table, plan)["whole"].num_rows),
     )
-
-
-def _shared_plan(events: int, streams: Streams) -> tuple[Work, Work]:
-    from cep_pipeline.planning.make_plan import plan
-    from cep_pipeline.statistics import estimate_statistics
-
-    table, patterns = streams.stock(events).table(), WORKLOADS["W6"].patterns()
-    snapshot = estimate_statistics(patterns, table)
-    shared = plan(patterns, snapshot, planner="simulated_annealing", steps=20_000, time_limit_s=None)
-    own = _plan(patterns, table)
-    return _detection(patterns, table, shared, "count"), _detection(patterns, table, own, "count")
 
 
 @dataclass(frozen=True)
