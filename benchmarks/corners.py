@@ -680,19 +680,6 @@ def _short_and_long(window: _Window) -> int:
     return _sum_of_powers(free, np.where(passes, 1 + between + between * (between - 1) // 2, 0))
 
 
-def _joined_at_both_ends(window: _Window) -> int:
-    """The lists between each two elements, twice: within 61 events a word holds their number."""
-
-    def between(size: int) -> Numbers:
-        apart = np.arange(size) - np.arange(size)[:, np.newaxis]
-        return np.where(apart >= 0, 1 << np.maximum(apart - 1, 0), 0)
-
-    values = window.of_elements[:, np.newaxis]
-    lasts = (values > window.of_ends) @ between(len(window.ends)).T  # for a last element, and the first behind it
-    lasts[window.elements[:, np.newaxis] > window.ends] = 0
-    return int(((between(len(values)) @ lasts) * (values < window.of_ends)).sum())
-
-
 def _without_gaps(window: _Window) -> int:
     total, first, sums = 0, 0, [0]
     ends = (len(window.ends) - np.searchsorted(window.ends, window.elements)).tolist()
@@ -754,13 +741,6 @@ LISTS: tuple[tuple[Any, ...], ...] = (
         _short_and_long,
     ),
     (
-        "count two lists whose first and last elements are compared, within 60 ms",
-        "NumPy, products of matrices for each start",
-        "SEQ(A a, B+ b[], C+ c[]) WHERE b[1].x < c[1].x AND b[b.LEN].x > c[c.LEN].x",
-        _joined_at_both_ends,
-        60_000,
-    ),
-    (
         "count lists without a gap of 30 ms, within 300 ms",
         "a loop in Python",
         "SEQ(A a, B+ b[], C c) WHERE b[i].timestamp - b[i-1].timestamp < 30 ms",
@@ -771,13 +751,6 @@ LISTS: tuple[tuple[Any, ...], ...] = (
         "NumPy, the pairs of ends of each start",
         "SEQ(A a, B+ b[], C c) WHERE b[1].x < c.x AND b[b.LEN].x > a.x",
         _crossed,
-    ),
-    (
-        "count lists above their first element, within 1 second",
-        "NumPy, the elements above each first one of each start",
-        "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[1].x",
-        _above_first,
-        1_000_000,
     ),
     (
         "lists above their first element, within 100 ms, counted by the second",

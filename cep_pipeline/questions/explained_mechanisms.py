@@ -192,12 +192,9 @@ def _on_counts(pattern: Pattern, mechanism: str) -> str:
     if not MECHANISMS[mechanism].is_columnar or has_output_policy(pattern):
         return ""
     from cep_pipeline.detection.counting.choice import sweeps_over
-    from cep_pipeline.detection.counting.last_variable import has_free_variable
 
     if sweeps_over(pattern):
         return "; many matches are counted by a sweep over the events, without being found"
-    if all(len(clause.positive) > 1 and has_free_variable(clause) for clause in pattern.clauses):
-        return "; many matches are counted without binding the last variable"
     return ""
 
 

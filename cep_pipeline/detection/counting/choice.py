@@ -35,7 +35,7 @@ from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import Key, agreement_codes, keyed_leaf, keys_of, shared_attributes
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import ANY_EVENT, View, without_name
+from cep_pipeline.slices.views import ANY_EVENT, View, leaf_of, view_of_leaf, without_name
 
 MOST_STATES = 64
 """States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
@@ -58,18 +58,15 @@ leaves a much smaller part of the combinations than a sample of pairs tells.
 """
 CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
 """Time to find matches, a candidate, without and with negation, which rejects most of them; fixed time of a sweep."""
+LONG_NS = 50e6
+"""Time to find partial matches that is worth another try to do without."""
 SUMMARIZED_NS = 40.0
 """Time to list a match and to add what SUMMARIZE reads of it, in ns."""
-STAR_NS = 100.0
-"""Time of a sweep of a star for each event and pair of its states behind the hub, in ns."""
 ELEMENT_NS = 3.5
 """Time to count lists of compared neighbours for each element between two single events, in ns."""
-STEP_NS, STATE_NS, JOINING_NS, AROUND_NS, BEHIND_NS = 60.0, 4.0, 350.0, 1200.0, 600.0
-"""Times of a sweep for each event: without a comparison, and for each pair of its states; with one comparison; with
-two; and behind 64 first events.
-
-With two the sweep has to be that much faster, since the first one leaves candidates out early where matches are found.
-"""
+STEP_NS, STATE_NS, JOINING_NS, BEHIND_NS = 60.0, 4.0, 350.0, 600.0
+"""Times of a sweep for each event: without a comparison, and for each pair of its states; with one comparison; and
+behind 64 first events."""
 
 
 @dataclass(frozen=True)
@@ -200,18 +197,8 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
     if apart is None or len(found) < len(joining) or not orders_of(clause):
         return None
     known = _together_joined([*found, *apart])
-    if any(one.of_each for one in known):
-        is_swept = pair is None and (star_of(clause, known) is not None or fixed_of(clause, known) is not None)
-        return Sweep(key, known, False) if is_swept else None
-    if pair is not None:
-        return Sweep(key, known, False) if counted_behind(clause, known, pair) else None
-    if any(one.neighbours for one in known):
-        return Sweep(key, known, False) if counted_behind(clause, known) else None
-    if counted_as_chain(clause, known) or center_of(clause, known) is not None or counted_behind(clause, known):
-        return Sweep(key, known, False)
-    if star_of(clause, known) is not None or (binds_lists(pattern) and fixed_of(clause, known) is not None):
-        return Sweep(key, known, False)
-    return None
+    is_swept = (pair is None and counted_as_chain(clause, known)) or counted_behind(clause, known, pair)
+    return Sweep(key, known, False) if is_swept else None
 
 
 def binds_lists(pattern: Pattern) -> bool:
@@ -264,6 +251,8 @@ def counted_behind(clause: Clause, joining: Sequence[Joining], pair: frozenset[s
     """
     if len(clause.positive) < 3 or (pair is not None and any(variable.kleene for variable in clause.positive)):
         return False
+    if any(one.of_each and any(clause.by_name[name].minimum == 0 for name in one.variables) for one in joining):
+        return False
     return all(
         _follow_each_other(order, joining) and any(True for _ in ways_behind(order, joining, pair))
         for order in orders_of(clause)
@@ -295,123 +284,12 @@ def counted_as_chain(clause: Clause, joining: Sequence[Joining]) -> bool:
 
 
 def joins_neighbours(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
-    """Return whether each comparison joins two variables that follow each other, and no two the same ones."""
+    """Return whether each comparison joins two events that follow each other, and no two the same variables."""
+    if any(each.of_each for each in joining):
+        return False
     neighbours = {frozenset((one.name, other.name)) for one, other in pairwise(order)}
-    pairs = {frozenset(each.variables) for each in joining}
-    return len(pairs) == len(joining) and pairs <= neighbours
-
-
-def center_of(clause: Clause, joining: tuple[Joining, ...]) -> str | None:
-    """The one of three single variables that two comparisons join with the others, by one and the same expression."""
-    if len(joining) != 2 or len(clause.positive) != 3 or any(variable.kleene for variable in clause.positive):
-        return None
-    if not all(each.is_plain for each in joining):
-        return None
-    one, other = (dict(zip(each.variables, each.sides or (), strict=True)) for each in joining)
-    shared = [name for name in one if name in other]
-    return shared[0] if len(shared) == 1 and one[shared[0]] == other[shared[0]] else None
-
-
-@dataclass(frozen=True)
-class Star:
-    """Comparisons that all join one single variable, the hub, with variables that come after it, or all before it.
-
-    Attributes
-    ----------
-    order
-        The variables from the first one to the last, or the other way round: the hub comes before what it is compared
-        with.
-    hub
-        The variable that is compared with others.
-    backwards
-        Whether `order` is that from the last one to the first.
-    """
-
-    order: tuple[Variable, ...]
-    hub: Variable
-    backwards: bool
-
-
-def star_of(clause: Clause, joining: Sequence[Joining], hub: str | None = None) -> Star | None:
-    """The star that conditions make of the variables of a clause; None where they make none.
-
-    One and the same expression of the hub is compared, so that the events which pass beside it come and go as it rises.
-
-    Parameters
-    ----------
-    hub
-        The variable that is to be the hub; without conditions any single one can be.
-    """
-    orders = orders_of(clause)
-    if len(orders) != 1 or any(one.neighbours or one.negated for one in joining):
-        return None
-    hubs = {variable.name for variable in clause.positive if not variable.kleene} if joining or hub else set()
-    hubs = hubs.intersection(*(one.variables for one in joining)) & ({hub} if hub is not None else hubs)
-    for name in sorted(hubs):
-        sides = {one.all_of(one.variables.index(name))[0] for one in joining}
-        if len(sides) > 1 or (len(joining) > 1 and any(one.equal for one in joining)):
-            continue
-        for backwards in (False, True):
-            order = orders[0][::-1] if backwards else orders[0]
-            places = {variable.name: place for place, variable in enumerate(order)}
-            is_ahead = all(places[other] >= places[name] for one in joining for other in one.variables)
-            if is_ahead and growing_lists(order) is not None:
-                return Star(order, clause.by_name[name], backwards)
-    return None
-
-
-@dataclass(frozen=True)
-class FixedVariable:
-    """A single variable each event of which is taken by itself; a sweep counts the rest.
-
-    Attributes
-    ----------
-    compared, rest
-        The conditions that join it with others, and those that do not.
-    """
-
-    variable: Variable
-    compared: tuple[Joining, ...]
-    rest: tuple[Joining, ...]
-
-
-def fixed_of(clause: Clause, joining: Sequence[Joining]) -> FixedVariable | None:
-    """The variable whose events are taken one by one, such that the rest takes least; None where there is none."""
-    if len(orders_of(clause)) != 1 or clause.negated or states_of(clause) is None:
-        return None
-    if any(one.neighbours for one in joining):
-        return None
-    may_be_empty = any(variable.minimum == 0 for variable in clause.positive)
-    found = []
-    for variable in clause.positive:
-        rest = tuple(one for one in joining if variable.name not in one.variables)
-        if variable.kleene or len(rest) == len(joining):
-            continue
-        is_free = not rest and not may_be_empty
-        if is_free or counted_as_chain(clause, rest) or star_of(clause, rest) is not None:
-            compared = tuple(one for one in joining if variable.name in one.variables)
-            found.append(FixedVariable(variable, compared, rest))
-    return min(found, key=lambda one: len(one.rest), default=None)
-
-
-def swept_as_star(clause: Clause, joining: Sequence[Joining]) -> Star | None:
-    """The star as which the matches of a clause that is swept are counted; None where another sweep counts them."""
-    if any(one.of_each for one in joining):
-        return star_of(clause, joining)
-    if len(joining) < 2 or center_of(clause, tuple(joining)) is not None or counted_behind(clause, joining):
-        return None
-    return star_of(clause, joining)
-
-
-def swept_by_event(clause: Clause, joining: Sequence[Joining]) -> FixedVariable | None:
-    """The variable whose events a sweep of a clause takes one by one; None where it does not, or has no need to."""
-    if len(joining) < 2 or swept_as_star(clause, joining) is not None:
-        return None
-    if not any(one.of_each for one in joining) and (
-        center_of(clause, tuple(joining)) is not None or counted_behind(clause, joining)
-    ):
-        return None
-    return fixed_of(clause, joining)
+    pairs = [frozenset(each.variables) for each in joining if not each.is_of_list]
+    return len(set(pairs)) == len(pairs) and neighbours.issuperset(pairs)
 
 
 def sweeps_over(pattern: Pattern) -> bool:
@@ -588,36 +466,22 @@ def orders_of(clause: Clause) -> list[tuple[Variable, ...]]:
 def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool = False, match_ns: float = 0.0) -> bool:
     """Return whether a sweep takes less time than to find the matches, and to use each for so many nanoseconds.
 
-    With `behind` a chain that has a center is asked about, which is counted as one that has none.
+    With `behind` pairs of events are asked for, which are counted behind first events.
     """
     clause = of.clause
     sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
     groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
-    orders, several = len(orders_of(clause)), len(sweep.joining) > 1
+    orders = len(orders_of(clause))
     candidates = candidates_of(of, groups, sizes)
     finding_ns = candidates * (REJECTED_NS if clause.negated else CANDIDATE_NS)
     using_ns = candidates * match_ns
     if finding_ns + using_ns <= FIXED_NS:
         return False
-    star = None if behind else swept_as_star(clause, sweep.joining)
-    fixed = None if behind else swept_by_event(clause, sweep.joining)
-    neighbours = any(one.neighbours for one in sweep.joining)
-    if star is None and (neighbours or (several and center_of(clause, sweep.joining) is None)):
-        behind = True
-    elements = sum(len(views[one.name]) for one in clause.positive if one.kleene) * _share_of_window(of)
-    words = 1 + elements / (groups or 1) / 61
-    if fixed is not None:
-        behind = False
-        around = 2 * len(views[fixed.variable.name]) * _share_of_window(of) / (groups or 1)
-        event_ns = (JOINING_NS if fixed.rest else STEP_NS) * around * words
-        if len(sizes) == len(clause.positive):
-            finding_ns /= math.factorial(len(sizes) - 1)
-    elif star is not None:
-        event_ns = STAR_NS * (len(star.order) - star.order.index(star.hub)) ** 2 * words
-    elif not (sweep.joining or behind):
+    behind = behind or (bool(sweep.joining) and not counted_as_chain(clause, sweep.joining))
+    if not (sweep.joining or behind):
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
     elif not behind:
-        event_ns = (AROUND_NS if several else JOINING_NS) * orders
+        event_ns = JOINING_NS * orders
     else:
         order, share = orders_of(clause)[0], _share_of_window(of)
         if joins_neighbours(order, sweep.joining):
@@ -628,11 +492,12 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
         if any(one.is_of_list for one in sweep.joining):
             finding_ns *= 1 + ELEMENT_NS / CANDIDATE_NS * elements / 2
         if len(order) == len(sizes):  # elements of lists are not left out early
-            finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if len(sizes) == 3 else 1.0)
+            finding_ns *= orders / math.factorial(len(sizes) - 1)
     sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
     if behind and finding_ns + using_ns > sweeping_ns and len(sizes) == len(clause.positive):
         passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
-        finding_ns *= math.prod(passing[:-1])
+        share = math.prod(passing[:-1]) / (CLEARLY if len(sizes) == 3 else 1.0)
+        finding_ns *= max(share, math.prod(passing))
         using_ns *= math.prod(passing)
     return finding_ns + using_ns > sweeping_ns
 
@@ -681,6 +546,15 @@ def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) ->
         groups = agreement_codes(of.events, of.clause.agree_on)[1] if of.clause.agree_on else 1
     ascending, share = sorted(sizes.values()), _share_of_window(of)
     return math.prod((*ascending[:1], *(size * share / groups for size in ascending[1:])))
+
+
+def finding_takes_long(of: ClauseSlice) -> bool:
+    """Return whether it takes `LONG_NS` and more to find the events of the single variables of matches."""
+    clause, events = of.clause, of.events
+    single = [one for one in clause.positive if not one.kleene]
+    events.split(one.event_type for one in single)
+    sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in single}
+    return candidates_of(of, None, sizes) * CANDIDATE_NS >= LONG_NS
 
 
 def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
@@ -802,12 +676,15 @@ class WayBehind:
         Whether the others are bound from the far end of the anchor's window on.
     skipped
         The variables that come directly behind each of the others but the last one, and are not in `order`.
+    beside_list
+        Whether the anchor is compared with the element of a list next to it, and with nothing else.
     """
 
     order: tuple[Variable, ...]
     from_last: bool
     inwards: bool
     skipped: tuple[Skipped, ...]
+    beside_list: bool = False
 
     @property
     def backwards(self) -> bool:
@@ -833,7 +710,10 @@ def ways_behind(
         if order[0].kleene or order[-1].kleene:
             return
         anchor, *others = tuple(order)[::-1] if from_last else order
-        if any(each.neighbours is not None and anchor.name in each.variables for each in joining):
+        beside_list = any(each.neighbours is not None and anchor.name in each.variables for each in joining)
+        if beside_list and not joins_neighbours(order, joining):
+            continue
+        if any(each.of_each and anchor.name not in each.variables for each in joining):
             continue
         among = [each for each in joining if not each.is_of_list]
         between = [frozenset(each.variables) for each in among if anchor.name not in each.variables]
@@ -846,8 +726,8 @@ def ways_behind(
             if kept is None or (pair is not None and not pair <= {anchor.name, behind[-1].name}):
                 continue
             bound, skipped = kept
-            way = WayBehind((anchor, *bound), from_last, inwards, skipped)
-            if pair is None or not way.skips:
+            way = WayBehind((anchor, *bound), from_last, inwards, skipped, beside_list)
+            if not way.skips or (pair is None and not beside_list):
                 yield way
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 
-from cep_pipeline.detection.counting.choice import of_elements, sweep_of, swept_by_event
+from cep_pipeline.detection.counting.choice import of_elements, sweep_of
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct, expressions_of
@@ -82,6 +82,30 @@ def parts_of_lists(
     )
     key = "parts of lists", known, pattern.strategy, written_out
     return cache.once(key, lambda: _parts_of_all(pattern, clause, lists, known, always=written_out))
+
+
+def parts_of_neighbours(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] | None:
+    """The parts of a clause with one list whose neighbours are compared, which sweeps count however long lists are.
+
+    Both ends of the list are single variables; a list of limited length is written out, element by element. None where
+    sweeps do not count the parts, or count the clause as it is.
+    """
+
+    def make() -> tuple[Clause, ...] | None:
+        lists = [variable for variable in clause.positive if variable.kleene]
+        if pattern.ties is not Ties.ARRIVAL or clause.negations or len(lists) != 1 or sweep_of(pattern, clause):
+            return None
+        if not any(Uses.of(one).kinds.get(lists[0].name) == _ADJACENT for one in clause.conjuncts):
+            return None
+        limited = bool(lists[0].limits)
+        ends = {} if limited else {lists[0].name: _Ends(first=True, last=True)}
+        parts = _split(clause, lists, frozenset(), ends, written_out=limited)
+        if parts is None or len(parts) > MOST_PARTS:
+            return None
+        to_sweep = [one for one in parts if len(one.positive) > 1]
+        return parts if all(sweep_of(pattern, one) for one in to_sweep) else None
+
+    return clause_cache_of(clause).once(("parts of neighbours", pattern.strategy), make)
 
 
 def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
@@ -173,26 +197,18 @@ def _parts_of_all(
     begin, end = clause.positive[0].name, clause.positive[-1].name
     outermost = {begin: _Ends(first=True, last=False), end: _Ends(first=False, last=True)}
     unswept = None
-    for by_event, written_out, ends in product(
-        (False, True), (False, True), [{}, outermost] if len(lists) > 1 else [{}]
-    ):
+    for written_out, ends in product((False, True), [{}, outermost] if len(lists) > 1 else [{}]):
         parts = _split(clause, lists, known, ends, written_out=written_out)
         if parts is None or parts == (clause,) or len(parts) > MOST_PARTS:
             return None
         for joined in dict.fromkeys((_joined(parts), parts)):
             to_sweep = (part for part in joined if written_out or any(one.kleene for one in part.positive))
-            if all(_is_swept(pattern, part, by_event=by_event) for part in to_sweep):
+            if all(sweep_of(pattern, part) is not None for part in to_sweep):
                 return joined
         unswept = unswept or parts
         if not any(_has_to_be_swept(clause, lists, part) for part in unswept):
             return unswept
     return None
-
-
-def _is_swept(pattern: Pattern, part: Clause, *, by_event: bool) -> bool:
-    """Return whether a sweep counts a part, one around each event of a variable only if that is allowed."""
-    sweep = sweep_of(pattern, part)
-    return sweep is not None and (by_event or swept_by_event(part, sweep.joining) is None)
 
 
 def _joined(parts: Sequence[Clause]) -> tuple[Clause, ...]:

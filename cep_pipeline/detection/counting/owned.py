@@ -7,11 +7,9 @@ from typing import Protocol
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import binds_lists, signed_clauses, sweeps_over
-from cep_pipeline.detection.counting.last_variable import count_without_last
-from cep_pipeline.detection.counting.list_parts import apart, counted_by_parts, parts_of_lists
-from cep_pipeline.detection.counting.sweep import count_swept
+from cep_pipeline.detection.counting.list_parts import apart, counted_by_parts, parts_of_lists, parts_of_neighbours
+from cep_pipeline.detection.counting.sweep import count_swept, has_long_lists
 from cep_pipeline.detection.fused.clause import run_clause
-from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.clause import KleeneRun, count_matches, counts_at_once
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
@@ -165,13 +163,16 @@ def count_by_clause(
     while clauses:
         of, plan = clauses.pop(0)
         # Nothing else counts the parts of several lists.
-        count = None if counters.wanted else _count_unfound(of, plan, always=several and has_kleene(of.clause))
-        if count is not None:
-            total = count + (total or 0)
-        elif len(parts := apart(of.clause)) == 1:
+        in_turn = several and has_kleene(of.clause)
+        count = None if counters.wanted else count_swept(of, always=in_turn or has_long_lists(of))
+        parts = apart(of.clause) if count is None else ()
+        if len(parts) > 1:
+            clauses += [(of._replace(clause=part), _order_of_part(plan, part)) for part in parts]
+            continue
+        if count is None:
             left.append((of, plan))
         else:
-            clauses += [(of._replace(clause=part), _order_of_part(plan, part)) for part in parts]
+            total = count + (total or 0)
     if not finding and total is None and not any(map(has_kleene, pattern.clauses)):
         return None
     runs = [start(of, plan) for of, plan in left]
@@ -189,6 +190,13 @@ def _parts_of(
 ) -> Iterator[tuple[Clause, OrderOrTree]]:
     """The clauses that are counted in place of one, each with its plan."""
     parts = None if counters.wanted else parts_of_lists(pattern, clause, events)
+    if parts is None and not counters.wanted:
+        of_neighbours = parts_of_neighbours(pattern, clause)
+        limited = any(variable.limits for variable in clause.positive)
+        if of_neighbours is not None and (
+            limited or any(has_long_lists(ClauseSlice(pattern, one, events, EVERYTHING)) for one in of_neighbours)
+        ):
+            parts = of_neighbours
     if parts is None:
         yield clause, plan
         return
@@ -201,13 +209,6 @@ def _order_of_part(plan: OrderOrTree, part: Clause) -> tuple[str, ...]:
     names = plan.leaves if isinstance(plan, Join) else plan
     known = [name for name in names if name in part.by_name and not part.by_name[name].kleene]
     return (*known, *(variable.name for variable in part.positive if variable.name not in known))
-
-
-def _count_unfound(of: ClauseSlice, plan: OrderOrTree, *, always: bool) -> int | None:
-    """The number of matches of a clause, where they need not be found and that pays, or is done `always`."""
-    count = count_swept(of, always=always)
-    order = None if count is not None or has_kleene(of.clause) else order_of(plan)
-    return count if order is None else count_without_last(of, order)
 
 
 def _count_by_sweeps(pattern: Pattern, events: PreparedEvents, owned: Owned, *, always: bool) -> int | None:

@@ -8,10 +8,7 @@ its events. So a count takes some steps an event; 10^12 matches cost what 10^6 c
 | --- | --- | --- |
 | none | a queue of two stacks of matrices (`count_states`) | N S^2 |
 | one comparison | products of inverse matrices, in trees of sums (`count_joined`) | N S^2 log N |
-| two, of one of three variables with the others | a tree of sums in which ranges grow (`count_around`) | N log N |
 | of neighbours, or with the first or last one | trees of sums behind each first event (`count_chain`) | N W log W |
-| of one with later ones, or with each element of lists | a tree of products of matrices (`count_star`) | N S^3 log W |
-| others, one of the above without one variable | that one around each event of the variable | as that, W times |
 
 W are the events of a window. All take equalities that all variables share. All take lists whose elements are chosen one
 by one, the one behind first events such lists between the first and the last variable, and the first one any order of
@@ -45,27 +42,19 @@ from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import (
     LANES,
     SUMMARIZED_NS,
-    FixedVariable,
     Joining,
     Sides,
-    Star,
     StateSpace,
     Sweep,
     WayBehind,
-    binds_lists,
-    center_of,
     counted_as_chain,
-    counted_behind,
     growing_lists,
     joins_neighbours,
     of_elements,
     orders_of,
     pays,
-    star_of,
     states_of,
     sweep_of,
-    swept_as_star,
-    swept_by_event,
     ways_behind,
 )
 from cep_pipeline.detection.limits import go_on
@@ -87,10 +76,14 @@ from cep_pipeline.slices.views import ANY_EVENT, View, clause_cache_of, leaf_vie
 
 _FEW = 8
 """Rows are sorted where all events are so many times as many."""
+LONG_LISTS = 48
+"""Candidates from which on lists are swept in any case: their number may exceed a word, which finding cannot count."""
 MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
 MOST_BITS = 4096
 """Bits of the largest number that is put together of primes."""
+MOST_ESTIMATED = 2.0**1000
+"""Numbers below this are estimated in float64, to tell by how many primes they have to be counted."""
 _KERNELS = "cep_pipeline.detection.counting.sweep_kernel"
 _OF_STEPS = ("int64", "int64", "int64*", "int32*", "int32*", "uint8*")
 """The first arguments of most sweeps: `_head_of` gives them."""
@@ -112,30 +105,20 @@ _count_joined = NativeKernel(
         *("int32*", "int32*", "int64", *("uint64*",) * 5, *_TOTAL),
     ),
 )
-_count_around_center = NativeKernel(
-    _KERNELS, "count_around", (*_OF_STEPS, *("int64",) * 3, "int32*", "int32*", *("uint64*",) * 4)
-)
-_count_star_joined = NativeKernel(
-    _KERNELS,
-    "count_star",
-    (
-        *(*_OF_STEPS, *("int64",) * 2, "int64*", *("int64",) * 2),
-        *("int32*", "int32*", "int64*", "int32*", "int32*", "int64*", *("int64",) * 3, *("uint64*",) * 4, *_TOTAL),
-    ),
-)
-_count_chain_behind = NativeKernel(
-    _KERNELS,
-    "count_chain",
-    (
-        *(*("int64",) * 3, *("int64*",) * 3, *("int64",) * 2, "int32*", "int64", "int64*", *("int32*",) * 2),
-        *("int64", *("int32*",) * 3, *("int64",) * 2, "int32*", *("uint64*",) * 2),
-        *("int64", "uint64*", "int64*", "uint64*", "int64", *("uint64*",) * 2),
-    ),
+_count_chain_behind, _estimate_chain_behind = (
+    NativeKernel(
+        _KERNELS,
+        name,
+        (
+            *(*("int64",) * 3, *("int64*",) * 3, *("int64",) * 2, "int32*", "int64", "int64*", *("int32*",) * 2),
+            *("int64", *("int32*",) * 3, *("int64",) * 2, "int32*", "uint64*", number),
+            *("int64", number, "int64*", number, "int64", number, number),
+        ),
+    )
+    for name, number in (("count_chain", "uint64*"), ("estimate_chain", "float64*"))
 )
 ANCHORED_AT_ONCE = 1 << 10
 """Events, at least, whose values are sorted together."""
-STEPS_AT_ONCE = 1 << 15
-"""Events around those of one variable that are swept together."""
 MOST_TREE_BYTES = 1 << 28
 """Largest size of trees over the values in a window."""
 FEW_LANES = 8
@@ -161,8 +144,8 @@ def count_swept(
     pair, take
         Variables, at most two: `take` gets the numbers of matches for pairs of their events.
     ends, take
-        A variable of a sequence, at one end of it, or one with which comparisons join the others: `take` gets the
-        number of matches with each of its events. None where these cannot be told apart, or a number may exceed a word.
+        A variable at one end of a sequence with one comparison or none: `take` gets the number of matches with each of
+        its events. None where these cannot be told apart, or a number may exceed a word.
     """
     _, clause, events, _, _ = of
     sweep = _sweep_over(of, pair, ends)
@@ -194,7 +177,22 @@ def count_swept(
     steps = steps.with_negated(clause)
     if pair is not None:
         return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
-    return _count_by_comparisons(of, sweep, steps, bits, views, always=always)
+    if counted_as_chain(clause, sweep.joining):
+        return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in orders_of(clause))
+    return _count_all_behind(clause, sweep.joining, steps, events, bits)
+
+
+def has_long_lists(of: ClauseSlice) -> bool:
+    """Return whether a sweep counts lists of compared neighbours of which a window may have more than `LONG_LISTS`."""
+    sweep = _sweep_over(of, None, None)
+    if sweep is None or not any(one.is_of_list for one in sweep.joining):
+        return False
+    views = _views(of)
+    steps = None if views is None else _steps(of, sweep, views)
+    if steps is None:
+        return False
+    most = steps.most(of.clause)
+    return any(most[one.name] > LONG_LISTS for one in of.clause.positive if one.kleene)
 
 
 def sums_by_size(
@@ -310,30 +308,6 @@ def _bits(clause: Clause, most: Mapping[str, int]) -> float:
     return sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
 
 
-def _count_by_comparisons(
-    of: ClauseSlice, sweep: Sweep, steps: Steps, bits: float, views: dict[str, View], *, always: bool
-) -> int | None:
-    """The number of matches of a clause in which comparisons join variables."""
-    _, clause, events, owned, _ = of
-    star = swept_as_star(clause, sweep.joining)
-    if star is not None:
-        return _count_star(star, clause, sweep.joining, steps, events, bits)
-    fixed = swept_by_event(clause, sweep.joining)
-    if fixed is not None:
-        return _count_by_event(fixed, clause, sweep, steps, events, bits)
-    if counted_as_chain(clause, sweep.joining):
-        return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in orders_of(clause))
-    center = center_of(clause, sweep.joining)
-    behind = any(order[-1].name == center for order in orders_of(clause))
-    if center is None or bits > MOST_BITS_OF_A_WORD or (behind and owned != EVERYTHING):
-        if not counted_behind(clause, sweep.joining):
-            return None
-        if center is not None and not always and not pays(of, sweep, views, behind=True):
-            return None
-        return _count_all_behind(clause, sweep.joining, steps, events, bits)
-    return sum(_count_around(order, clause, sweep.joining, steps, events) for order in orders_of(clause))
-
-
 def _are_known(sweep: Sweep, views: dict[str, View], events: PreparedEvents) -> bool:
     """Return whether the comparisons that mix two events are true or false for all events that may be compared."""
     return all(
@@ -345,7 +319,7 @@ def _are_known(sweep: Sweep, views: dict[str, View], events: PreparedEvents) -> 
 def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) -> Sweep | None:
     """The sweep that counts the matches of a clause of a slice as `count_swept` is asked; None where none does."""
     pattern, clause, _, owned, finality = of
-    kind = ("sweep", pattern.strategy, binds_lists(pattern), pair)
+    kind = ("sweep", pattern.strategy, pair)
     sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause, pair))
     if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
         return None
@@ -353,19 +327,18 @@ def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) 
         return sweep
     if len(orders_of(clause)) != 1 or clause.negated or clause.by_name[ends].kleene:
         return None
-    if _is_end(clause, sweep, ends):
-        is_last = orders_of(clause)[0][-1].name == ends
-        if is_last or owned == EVERYTHING:
-            return replace(sweep, backwards=not is_last)
-    return sweep if star_of(clause, sweep.joining, ends) is not None else None
+    is_last = orders_of(clause)[0][-1].name == ends
+    if _is_end(clause, sweep, ends) and (is_last or owned == EVERYTHING):
+        return replace(sweep, backwards=not is_last)
+    return None
 
 
 def _is_end(clause: Clause, sweep: Sweep, name: str) -> bool:
     """Return whether a variable is the first or the last one of a sequence that one sweep goes over event by event."""
     [order] = orders_of(clause)
-    if any(one.neighbours or one.of_each for one in sweep.joining) or any(not one.minimum for one in order):
+    if any(not one.minimum for one in order) or (sweep.joining and not counted_as_chain(clause, sweep.joining)):
         return False
-    return len(sweep.joining) < 2 and name in (order[0].name, order[-1].name)
+    return name in (order[0].name, order[-1].name)
 
 
 def _count_by_end(
@@ -377,16 +350,12 @@ def _count_by_end(
     ends: str,
     take: Callable[[Pairs], None] | None,
 ) -> int | None:
-    """The number of matches of a sequence, by the events of the variable that a sweep binds last, or of a hub."""
+    """The number of matches of a sequence, by the events of the variable that a sweep binds last."""
     if bits >= _MERSENNE_BITS or steps.weights is not None:
         return None
     ended = np.zeros(len(steps.rows), np.uint64)
     [order] = orders_of(clause)
-    if not _is_end(clause, sweep, ends) or (order[0].name == ends and not sweep.backwards):
-        star = star_of(clause, sweep.joining, ends)
-        assert star is not None, "`_sweep_over` has looked"
-        total = _count_star(star, clause, sweep.joining, steps, events, bits, ended)
-    elif sweep.joining:
+    if sweep.joining:
         order = order[:: -1 if sweep.backwards else 1]
         total = _count_chain(order, clause, sweep.joining[0], steps, events, bits, ended)
     else:
@@ -880,7 +849,10 @@ def _compared(
     elif joining.sides is not None:
         compared.append(columns(joining.sides))
     if len(compared) == 1:
-        return SortedValues(compared[0][0]), SortedValues(compared[0][1]), comparator
+        one, other = compared[0]
+        if comparator in (Comparator.GT, Comparator.GE):
+            return SortedValues(-one), SortedValues(-other), comparator.mirror
+        return SortedValues(one), SortedValues(other), comparator
     codes: Array = np.zeros(sum(map(len, members)))
     unknown, size, width = codes > 0, len(members[0]), 1
     for both in map(np.concatenate, compared):
@@ -890,215 +862,6 @@ def _compared(
         codes = np.unique(codes, return_inverse=True)[1].reshape(-1) * float(width) + own.reshape(-1)
     codes[unknown] = np.nan
     return SortedValues(codes[:size], width), SortedValues(codes[size:], width), comparator
-
-
-def _count_around(
-    order: Sequence[Variable], clause: Clause, joining: tuple[Joining, ...], steps: Steps, events: PreparedEvents
-) -> int:
-    """The number of matches of three variables in an order, of which one is compared with both others."""
-    center = center_of(clause, joining)
-    if order[-1].name == center:
-        order, steps = order[::-1], steps.mirrored()
-    first = order[0].name == center
-    center_place, other_place = (0, 1) if first else (1, 0)
-    fits: Array = np.zeros(len(steps.fits), np.int32)
-    for place, variable in enumerate(order):
-        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
-    sides = {name: side for each in joining for name, side in zip(each.variables, each.sides or (), strict=True)}
-    with_center = {}  # for each of the others the comparator between the center, on the left, and it
-    for each in joining:
-        turned = each.variables[0] != center
-        with_center[each.variables[0] if turned else each.variables[1]] = (
-            each.comparator.mirror if turned else each.comparator
-        )
-    members = [np.flatnonzero(fits >> place & 1) for place in range(3)]
-    columns = [
-        expression_values(without_name(sides[one.name], one.name), events, {ANY_EVENT: steps.rows[own]})
-        for one, own in zip(order, members, strict=True)
-    ]
-    values = [SortedValues(own) for own in comparable(columns)]
-    if not all(len(own.known) for own in values):
-        return 0
-    known = values[center_place].known
-    places, ranges = np.full((2, len(fits)), -1, np.int32), np.zeros((3, len(fits), 2), np.int32)
-    places[0, members[center_place]] = values[center_place].places()
-    for number, place in enumerate((other_place, 2)):
-        comparator = with_center[order[place].name]
-        ranges[number, members[place]] = values[place].ranges_in(known, comparator)
-    if not first:
-        comparator = with_center[order[0].name].mirror
-        places[1, members[0]] = values[0].places()
-        ranges[2, members[1]] = values[1].ranges_in(values[0].known, comparator)
-    leaves = 1 << (len(known) + 1).bit_length()
-    size = 1 if first else len(values[0].known)
-    total = np.zeros(2, np.uint64)
-    ask_for(16 * len(fits) + 48 * leaves, f"{len(fits):,} events have some numbers each")
-    go_on()
-    _count_around_center(
-        *_head_of(steps, fits),
-        int(first),
-        leaves,
-        size,
-        places,
-        ranges,
-        np.empty((3, 2 * leaves), np.uint64),
-        np.empty(size + 1, np.uint64),
-        np.empty(len(fits) + 2, np.uint64),
-        total,
-    )
-    return _in_two_words(total)
-
-
-def _count_star(
-    star: Star,
-    clause: Clause,
-    joining: Sequence[Joining],
-    steps: Steps,
-    events: PreparedEvents,
-    bits: float,
-    ended: Array | None = None,
-) -> int:
-    """The number of matches of a sequence of which one variable, the hub, is compared with later ones, or with none.
-
-    Events of the hub are taken in the order of their values. An event that passes beside some of these comes in at the
-    first of them and goes out behind the last one. A tree over the steps has the ways through the events that are in.
-
-    Parameters
-    ----------
-    ended
-        Gets the number of matches with each event of the hub, where they need less than `_MERSENNE_BITS`.
-    """
-    steps = steps.mirrored() if star.backwards else steps
-    order, fits, loops = _with_loops(star.order, clause, steps)
-    hub = order.index(star.hub)
-    counted = steps.counted
-    if star.backwards:
-        fits &= ~(1 - counted.astype(np.int32))
-        counted = np.ones(len(counted), np.uint8)
-    names = [variable.name for variable in order]
-    members = {place: np.flatnonzero(fits >> place & 1) for place in range(hub, len(order))}
-    ranges: dict[int, Array] = {}
-    hubs = members[hub]
-    for one in joining:
-        place = next(names.index(name) for name in one.variables if name != names[hub])
-        both = ((names[hub], names[place]), (members[hub], members[place]))
-        first, second, comparator = _compared(one, *both, clause, steps, events)
-        hubs = members[hub][first.order]
-        passing = second.ranges_in(first.known, comparator)
-        known = ranges.get(place, passing)
-        ranges[place] = np.stack(
-            (np.maximum(known[:, 0], passing[:, 0]), np.minimum(known[:, 1], passing[:, 1])), axis=1
-        )
-    changes = [np.zeros((3, 0), np.int64)]
-    for place, passing in ranges.items():
-        bit, own = np.int32(1 << place), members[place]
-        fits[own] &= ~bit
-        some = passing[:, 0] < passing[:, 1]
-        for at in (passing[some, 0], passing[some, 1]):
-            changes.append(np.stack((at, own[some], np.full(len(at), bit))))
-    together = np.concatenate(changes, axis=1)
-    together = together[:, np.argsort(together[0], kind="stable")]
-    until = np.searchsorted(together[0], np.arange(len(hubs)), "right").astype(np.int64)
-    stops = np.searchsorted(steps.lefts, hubs, "right").astype(np.int32)
-    span = int((stops - hubs).max(initial=1))
-    states = len(order) - hub - 1 + int(order[-1].kleene)
-    leaves = 1 << max(len(fits) - 1, 1).bit_length()
-    height, before = min(span.bit_length(), leaves.bit_length() - 1), hub + 1
-    entry = states * (states + before)
-    ask_for(16 * entry * leaves + 16 * before * len(fits), f"{len(fits):,} events have some numbers each")
-    tree, kept = np.empty((2 * leaves, entry), np.uint64), np.empty((2, len(fits), before), np.uint64)
-    matrices, right_nodes = np.empty((3, before, before), np.uint64), np.empty(64, np.int64)
-    room, total = np.empty((2, max(states, before)), np.uint64), np.zeros(2, np.uint64)
-    number = np.zeros(1 if ended is None else len(fits), np.uint64)
-
-    def run(modulus: int) -> int:
-        go_on()
-        _count_star_joined(
-            *_head_of(replace(steps, counted=counted), fits.copy()),
-            len(order),
-            states,
-            loops,
-            hub,
-            len(hubs),
-            hubs.astype(np.int32),
-            stops,
-            until,
-            together[1].astype(np.int32),
-            together[2].astype(np.int32),
-            right_nodes,
-            leaves,
-            height,
-            modulus,
-            tree,
-            kept,
-            matrices,
-            room,
-            int(ended is not None),
-            number,
-            total,
-        )
-        if ended is not None:
-            ended[:] = number[:: -1 if star.backwards else 1]
-        return _in_two_words(total)
-
-    return run(_MERSENNE) if bits < _MERSENNE_BITS else _by_moduli(run, _moduli(), bits, steps)
-
-
-def _count_by_event(
-    fixed: FixedVariable, clause: Clause, sweep: Sweep, steps: Steps, events: PreparedEvents, bits: float
-) -> int:
-    """The number of matches of a sequence, by a sweep for each event of one variable over the windows that have it.
-
-    Of these events those are left out that do not pass beside it; many such sweeps are one, of as many keys.
-    """
-    [order] = orders_of(clause)
-    bit = np.int32(1 << clause.positive.index(fixed.variable))
-    place = order.index(fixed.variable)
-    ahead, behind = (
-        np.int32(sum(1 << clause.positive.index(one) for one in some)) for some in (order[:place], order[place + 1 :])
-    )
-    centers = np.flatnonzero(steps.fits & bit)
-    lows, highs = steps.lefts[centers].astype(np.int64), np.searchsorted(steps.lefts, centers, "right")
-    tests = []
-    for one in fixed.compared:
-        other = next(name for name in one.variables if name != fixed.variable.name)
-        tested = np.int32(1 << clause.positive.index(clause.by_name[other]))
-        both = ((fixed.variable.name, other), (centers, np.flatnonzero(steps.fits & tested)))
-        if order.index(clause.by_name[other]) < place:
-            second, first, comparator = _compared(one, both[0][::-1], both[1][::-1], clause, steps, events)
-            comparator = comparator.mirror
-        else:
-            first, second, comparator = _compared(one, *both, clause, steps, events)
-        ranges = np.zeros((len(steps.fits), 2), np.int32)
-        ranges[both[1][1]] = second.ranges_in(first.known, comparator)
-        tests.append((tested, first.places(), ranges))
-    star = star_of(clause, fixed.rest) if len(fixed.rest) > 1 or any(one.of_each for one in fixed.rest) else None
-    total, begin, sizes = 0, 0, np.cumsum(highs - lows)
-    while begin < len(centers):
-        before = int(sizes[begin - 1]) if begin else 0
-        end = max(int(np.searchsorted(sizes, before + STEPS_AT_ONCE, "right")), begin + 1)
-        some = slice(begin, end)
-        widths = highs[some] - lows[some]
-        which = np.repeat(np.arange(begin, end), widths)
-        at = np.arange(len(which)) - np.repeat(np.cumsum(widths) - widths - lows[some], widths)
-        fits, center = steps.fits[at], centers[which]
-        fits = np.where(at < center, fits & ahead, np.where(at > center, fits & behind, bit))
-        for tested, standing, ranges in tests:
-            own = standing[which]
-            passes = (ranges[at, 0] <= own) & (own < ranges[at, 1]) & (own >= 0)
-            fits &= np.where(passes, np.int32(-1), ~tested)
-        left = np.flatnonzero(fits)
-        starts = np.searchsorted(which[left], np.arange(begin, end + 1))
-        at = at[left]
-        part = _in_windows(starts, steps.rows[at], fits[left], steps.clock[at], steps.counted[at], None, steps.width)
-        if star is not None:
-            total += _count_star(star, clause, fixed.rest, part, events, bits)
-        elif fixed.rest:
-            total += _count_chain(order, clause, fixed.rest[0], part, events, bits)
-        else:
-            total += _count_of_states(clause, sweep, part, bits)
-        begin = end
-    return total
 
 
 @dataclass(frozen=True)
@@ -1143,7 +906,7 @@ class _Lanes:
             groups = np.searchsorted(steps.starts, anchors, "right")
             ends = (lasts[1:] != lasts[:-1]) | (groups[1:] != groups[:-1])
             begins = np.flatnonzero(np.append(True, ends)[: len(anchors)])
-            if 2 * len(begins) <= len(anchors):
+            if way.beside_list or 2 * len(begins) <= len(anchors):
                 behind = np.append(begins[1:], len(anchors)) - 1
                 anchors, until = anchors[begins], anchors[behind] + 1
                 return cls(way, steps, True, anchors, anchors - 1, until, stops[behind])
@@ -1205,13 +968,17 @@ def _count_behind(
     if trees * 16 * width * span > MOST_TREE_BYTES:
         return None
     lists = sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene)
-    room, found = np.empty((2, width), np.uint64), np.zeros(2, np.uint64)
-    kept = np.zeros((1, 1, width), np.uint64)
 
     def run(modulus: int) -> int:
-        nonlocal kept
+        return int(swept(modulus))
+
+    def swept(modulus: int | None) -> float:
+        """Count by a modulus; without one in float64."""
+        kernel, kind = (_estimate_chain_behind, np.float64) if modulus is None else (_count_chain_behind, np.uint64)
         begin, total = 0, 0
-        scales = skipped.scales(modulus)
+        scales = skipped.scales(modulus or 0)
+        room, found = np.empty((2, width), kind), np.zeros(2, kind)
+        kept = np.zeros((1, 1, width), kind)
         while begin < len(anchors):
             go_on()
             end = int(np.searchsorted(lanes.starts, lanes.starts[begin] + span))
@@ -1233,8 +1000,8 @@ def _count_behind(
             if take is not None:
                 furthest = np.maximum.reduceat(lanes.stops[begin:end], batches - begin)
                 most_kept = max(int((furthest - lanes.starts[batches] - 1).max()), 1)
-                kept = np.zeros((len(batches), most_kept, width), np.uint64)
-            _count_chain_behind(
+                kept = np.zeros((len(batches), most_kept, width), kind)
+            kernel(
                 max(last - first, 0),
                 width,
                 end - begin + idle,
@@ -1256,16 +1023,16 @@ def _count_behind(
                 skipped.passed,
                 np.ascontiguousarray(skipped.passing[own]),
                 np.ascontiguousarray(scales[:, own]),
-                np.empty((joints + 1, width), np.uint64),
-                modulus % 2**64,
-                np.empty((trees, size + 1, width), np.uint64),
+                np.empty((joints + 1, width), kind),
+                (modulus or 0) % 2**64,
+                np.empty((trees, size + 1, width), kind),
                 np.empty((joints, size + 1), np.int64),
                 room,
                 most_kept,
                 kept,
                 found,
             )
-            total += _in_two_words(found)
+            total += found[0] if modulus is None else _in_two_words(found)
             if take is not None:
                 flat = kept.reshape(-1)
                 some = np.flatnonzero(flat)
@@ -1283,6 +1050,10 @@ def _count_behind(
         return run(0)
     if take is not None:
         return None
+    estimate = swept(None) if joined.only_adds else math.inf
+    if estimate < MOST_ESTIMATED:
+        bits = math.log2(estimate + 1) + 0.01
+        return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, large_moduli(), bits)
     return _by_moduli(run, large_moduli(), bits, steps)
 
 
@@ -1358,6 +1129,11 @@ class _JoinedBehind:
     tested: tuple[int, ...]
     anchors: Array
     passing: Array
+
+    @property
+    def only_adds(self) -> bool:
+        """True where ranges begin with the first value, so that sums over them are differences of no others."""
+        return not (self.ranges[..., 0].any() or self.lists[..., 0].any())
 
 
 def _joined_behind(

@@ -2,7 +2,7 @@
 
 Numbers are of a ring, by `modulus`: 0 stands for arithmetic modulo 2^64, `MERSENNE` for the prime 2^61 - 1; any other
 modulus is a prime from 2^54 - 1023 to 2^54, or one below 2^31. In lanes whose numbers are only added, behind first
-events, it is any number below 2^63; 0 stands for 2^64, or for none of floats.
+events, it is any number below 2^63; 0 stands for 2^64. None stands for float64, which tells about how large a count is.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -26,6 +26,8 @@ LANES = 64
 @njit
 def plus(one: Any, other: Any, modulus: Any) -> Any:
     """The sum in the ring."""
+    if modulus is None:
+        return one + other
     total = one + other
     if modulus != _0 and total >= modulus:
         total -= modulus
@@ -35,6 +37,8 @@ def plus(one: Any, other: Any, modulus: Any) -> Any:
 @njit
 def minus(one: Any, other: Any, modulus: Any) -> Any:
     """The difference in the ring."""
+    if modulus is None:
+        return one - other
     if modulus != _0 and one < other:
         return one + (modulus - other)
     return one - other
@@ -55,6 +59,8 @@ def high_product(typing_context: Any, one: Any, other: Any) -> Any:
 @njit
 def times(one: Any, other: Any, modulus: Any) -> Any:
     """The product in the ring."""
+    if modulus is None:
+        return one * other
     if modulus == _0:
         return one * other
     if modulus < _LOW_32:
@@ -420,335 +426,9 @@ def count_joined(
 
 
 @njit
-def change_point(tree: Any, counts: Any, marks: Any, leaf: int, own: Any, sign: Any) -> None:
-    """Add an event at a leaf, with its own part of its value, or take it away (a sign of 2^64 - 1)."""
-    value, node = own, leaf
-    while node > 0:
-        value += marks[node]
-        tree[node] += sign * value
-        counts[node] += sign
-        node >>= 1
-
-
-@njit
-def add_to_all(tree: Any, counts: Any, marks: Any, first: int, stop: int, change: Any) -> None:
-    """Add to the value of each event at the leaves [first, stop)."""
-    left, right = first - 1, stop
-    while left ^ right ^ 1:
-        if not left & 1:
-            marks[left + 1] += change
-            tree[left + 1] += change * counts[left + 1]
-        if right & 1:
-            marks[right - 1] += change
-            tree[right - 1] += change * counts[right - 1]
-        left >>= 1
-        right >>= 1
-        tree[left] = tree[2 * left] + tree[2 * left + 1] + marks[left] * counts[left]
-        tree[right] = tree[2 * right] + tree[2 * right + 1] + marks[right] * counts[right]
-    left >>= 1
-    while left > 0:
-        tree[left] = tree[2 * left] + tree[2 * left + 1] + marks[left] * counts[left]
-        left >>= 1
-
-
-@njit
-def sum_of_all(tree: Any, counts: Any, marks: Any, first: int, stop: int) -> Any:
-    """The sum of the values of the events at the leaves [first, stop)."""
-    left, right = first - 1, stop
-    total, on_left, on_right = _0, _0, _0
-    while left ^ right ^ 1:
-        if not left & 1:
-            total += tree[left + 1]
-            on_left += counts[left + 1]
-        if right & 1:
-            total += tree[right - 1]
-            on_right += counts[right - 1]
-        left >>= 1
-        right >>= 1
-        total += marks[left] * on_left + marks[right] * on_right
-    left >>= 1
-    while left > 0:
-        total += marks[left] * (on_left + on_right)
-        left >>= 1
-    return total
-
-
-def count_around(
-    steps: int,
-    groups: int,
-    group_starts_at: Any,
-    lefts_at: Any,
-    fits_at: Any,
-    counted_at: Any,
-    center_first: int,
-    leaves: int,
-    earlier_size: int,
-    places_at: Any,
-    ranges_at: Any,
-    numbers_at: Any,
-    earlier_at: Any,
-    own_at: Any,
-    total_at: Any,
-) -> int:
-    """Count the matches of a sequence of three variables, one of which, the center, is compared with both others.
-
-    Each event of the center in the window has a value, the number of its pairs with the variable that comes next in
-    time order, or before it; events at the leaves of a tree are ordered by what is compared. An event of one of the
-    others adds 1 to the values of a range of them, or takes 1 away as it leaves the window, and one of the last
-    variable sums a range. Sums are modulo 2^64.
-
-    The center comes first, or second: then a second tree counts the first variable. `places` are those of events of
-    the center among the leaves, and of the first variable in the other tree; `ranges` those of the others in the tree
-    of the center (the first one, then the last one in time order), and of the center in the other tree.
-    """
-    group_starts = carray(group_starts_at, groups + 1)
-    lefts = carray(lefts_at, steps)
-    fits = carray(fits_at, steps)
-    counted = carray(counted_at, steps)
-    places = carray(places_at, (2, steps))
-    ranges = carray(ranges_at, (3, steps, 2))
-    numbers = carray(numbers_at, (3, 2 * leaves))
-    earlier = carray(earlier_at, (earlier_size + 1, 1))
-    own = carray(own_at, steps + 2)
-    total = carray(total_at, 2)
-    tree, counts, marks = numbers[0], numbers[1], numbers[2]
-    numbers[:] = _0
-    earlier[:] = _0
-    sums, one = own[steps : steps + 1], own[steps + 1 : steps + 2]
-    one[0] = _1
-    less = _0 - _1
-    low, high = _0, _0
-    center = 1 if center_first else 2
-    for group in range(groups):
-        first, stop = group_starts[group], group_starts[group + 1]
-        out = first
-        for step in range(first, stop + 1):
-            left = stop if step == stop else lefts[step]
-            while out < left:
-                event = fits[out]
-                if event & center and places[0, out] >= 0:
-                    change_point(tree, counts, marks, leaves + 1 + places[0, out], own[out], less)
-                if not center_first and event & 1 and places[1, out] >= 0:
-                    begin, end = ranges[0, out, 0], ranges[0, out, 1]
-                    if end > begin:
-                        add_to_all(tree, counts, marks, leaves + 1 + begin, leaves + 1 + end, less)
-                    add_at(earlier, earlier_size, places[1, out], one, 1, True, _0)
-                out += 1
-            if step == stop:
-                break
-            event = fits[step]
-            if event & 4 and counted[step]:
-                begin, end = ranges[1, step, 0], ranges[1, step, 1]
-                if end > begin:
-                    found = sum_of_all(tree, counts, marks, leaves + 1 + begin, leaves + 1 + end)
-                    low += found
-                    if low < found:
-                        high += _1
-            if center_first:
-                if event & 2:
-                    begin, end = ranges[0, step, 0], ranges[0, step, 1]
-                    if end > begin:
-                        add_to_all(tree, counts, marks, leaves + 1 + begin, leaves + 1 + end, _1)
-                value = _0
-            elif event & 2:
-                sum_between(earlier, ranges[2, step, 0], ranges[2, step, 1], sums, 1, _0)
-                value = sums[0]
-            if event & center and places[0, step] >= 0:
-                node = leaves + 1 + places[0, step]
-                while node > 0:
-                    value -= marks[node]
-                    node >>= 1
-                own[step] = value
-                change_point(tree, counts, marks, leaves + 1 + places[0, step], value, _1)
-            if not center_first and event & 1 and places[1, step] >= 0:
-                add_at(earlier, earlier_size, places[1, step], one, 1, False, _0)
-    total[0], total[1] = low, high
-    return 0
-
-
-@njit
-def set_leaf(leaf: Any, fits: int, ends: Any, hub: int, variables: int, states: int, before: int, loops: Any) -> None:
-    """The ways through one event: from each state behind the hub to each, and from each to the end of a match."""
-    leaf[:] = _0
-    width = states + before
-    for state in range(states):
-        at = state * width
-        leaf[at + state] = _1
-        if fits & loops[before + state]:
-            leaf[at + state] += _1
-        if state + 1 < states and (fits >> (before + state)) & 1:
-            leaf[at + state + 1] = _1
-        if (fits >> (variables - 1)) & 1 and before + state >= variables - 1:
-            for source in range(before):
-                leaf[at + states + source] = ends[source]
-
-
-@njit
-def join_nodes(node: Any, one: Any, other: Any, states: int, before: int, modulus: Any) -> None:
-    """The ways through the events of one node, then through those of another one."""
-    width = states + before
-    for state in range(states):
-        at = state * width
-        for column in range(state, width):
-            number = one[at + column] if column >= states else _0
-            last = min(column, states - 1)
-            for middle in range(state, last + 1):
-                more = times(one[at + middle], other[middle * width + column], modulus)
-                number = plus(number, more, modulus)
-            node[at + column] = number
-
-
-@njit
-def go_through(node: Any, ways: Any, found: Any, states: int, before: int, modulus: Any) -> None:
-    """Multiply the ways to each state by those through the events of a node, and add those that end there."""
-    width = states + before
-    for source in range(before):
-        number = found[source]
-        for state in range(states):
-            number = plus(number, times(ways[state], node[state * width + states + source], modulus), modulus)
-        found[source] = number
-    for target in range(states - 1, -1, -1):
-        number = _0
-        for state in range(target + 1):
-            number = plus(number, times(ways[state], node[state * width + target], modulus), modulus)
-        ways[target] = number
-
-
-def count_star(
-    steps: int,
-    groups: int,
-    group_starts_at: Any,
-    lefts_at: Any,
-    fits_at: Any,
-    counted_at: Any,
-    variables: int,
-    states: int,
-    loops_at: Any,
-    hub: int,
-    hub_count: int,
-    hubs_at: Any,
-    stops_at: Any,
-    until_at: Any,
-    changed_at: Any,
-    bits_at: Any,
-    right_nodes_at: Any,
-    leaves: int,
-    height: int,
-    modulus_number: int,
-    tree_at: Any,
-    kept_at: Any,
-    matrices_at: Any,
-    room_at: Any,
-    keep: int,
-    ended_at: Any,
-    total_at: Any,
-) -> int:
-    """Count the matches of a sequence in which one variable, the hub, is compared with later ones.
-
-    A tree over the steps has the ways from state to state through the events below each node, up to nodes of
-    2^`height` steps. The hubs come in the order of what is compared of them. Before the hub `k` is asked for, the first
-    `until[k]` changes are made: each lets an event stand for one more variable, or for one less. The ways behind a hub
-    are those through the nodes up to the end of its window, `stops[k]`.
-
-    The ways ahead of the hub, from the first event in the window on, are the product of two factors, as in
-    `count_joined`: one of the event that ends the match, which the tree has, and one of the hub. With `keep` the
-    numbers of matches with each event of the hub are kept, too.
-    """
-    ended = carray(ended_at, steps if keep else 1)
-    group_starts = carray(group_starts_at, groups + 1)
-    lefts = carray(lefts_at, steps)
-    fits = carray(fits_at, steps)
-    counted = carray(counted_at, steps)
-    hubs = carray(hubs_at, hub_count)
-    stops = carray(stops_at, hub_count)
-    until = carray(until_at, hub_count)
-    before = hub + 1
-    loops = carray(loops_at, before + states)
-    entry = states * (states + before)
-    tree = carray(tree_at, (2 * leaves, entry))
-    kept = carray(kept_at, (2, steps, before))
-    to_hub, from_left = kept[0], kept[1]
-    matrices = carray(matrices_at, (3, before, before))
-    ways, gone, spare = matrices[0], matrices[1], matrices[2]
-    right_nodes = carray(right_nodes_at, 64)
-    room = carray(room_at, (2, max(states, before)))
-    reached, found = room[0], room[1]
-    total = carray(total_at, 2)
-    modulus = np.uint64(modulus_number)
-    for group in range(groups):
-        first, stop = group_starts[group], group_starts[group + 1]
-        ways[:] = _0
-        gone[:] = _0
-        spare[:] = _0
-        for state in range(before):
-            ways[state, state] = gone[state, state] = _1
-        out = first
-        for step in range(first, stop):
-            if hub > 0:
-                while out < lefts[step]:
-                    bind(ways, gone, fits[out], False, loops, before, modulus)
-                    out += 1
-            for state in range(before):
-                from_left[step, state] = gone[0, state] if counted[step] else _0
-                to_hub[step, state] = ways[state, hub]
-            if hub > 0:
-                bind(ways, spare, fits[step], True, loops, before, modulus)
-    tree[leaves + steps :] = _0
-    for step in range(steps):
-        set_leaf(tree[leaves + step], fits[step], from_left[step], hub, variables, states, before, loops)
-    for step in range(steps, leaves):
-        set_leaf(tree[leaves + step], 0, from_left[0], hub, variables, states, before, loops)
-    for level in range(1, height + 1):
-        for node in range(leaves >> level, (leaves >> level) * 2):
-            join_nodes(tree[node], tree[2 * node], tree[2 * node + 1], states, before, modulus)
-    change_count = until[hub_count - 1] if hub_count else 0
-    changed = carray(changed_at, max(change_count, 1))
-    bits = carray(bits_at, max(change_count, 1))
-    change = 0
-    low, high = _0, _0
-    for place in range(hub_count):
-        while change < until[place]:
-            step = changed[change]
-            fits[step] ^= bits[change]
-            node = leaves + step
-            set_leaf(tree[node], fits[step], from_left[step], hub, variables, states, before, loops)
-            for _ in range(height):
-                node >>= 1
-                join_nodes(tree[node], tree[2 * node], tree[2 * node + 1], states, before, modulus)
-            change += 1
-        reached[:] = _0
-        found[:] = _0
-        reached[0] = _1
-        left, right, waiting = leaves + hubs[place] + 1, leaves + stops[place], 0
-        while left < right:
-            if left & 1:
-                go_through(tree[left], reached, found, states, before, modulus)
-                left += 1
-            if right & 1:
-                right -= 1
-                right_nodes[waiting] = right
-                waiting += 1
-            left >>= 1
-            right >>= 1
-        while waiting > 0:
-            waiting -= 1
-            go_through(tree[right_nodes[waiting]], reached, found, states, before, modulus)
-        number = _0
-        for source in range(before):
-            number = plus(number, times(to_hub[hubs[place], source], found[source], modulus), modulus)
-        if keep:
-            ended[hubs[place]] = number
-        low += number
-        if low < number:
-            high += _1
-    total[0], total[1] = low, high
-    return 0
-
-
-@njit
 def add_lanes(one: Any, other: Any, modulus: Any) -> None:
     """Add the numbers of each lane to others."""
-    if modulus:
+    if modulus is not None and modulus != _0:
         for lane in range(len(one)):
             total = one[lane] + other[lane]
             one[lane] = total - modulus if total >= modulus else total
@@ -764,10 +444,7 @@ def add_lanes(one: Any, other: Any, modulus: Any) -> None:
 def take_lanes(one: Any, other: Any, modulus: Any) -> None:
     """Take the numbers of each lane away from others."""
     for lane in range(len(one)):
-        less = one[lane] < other[lane]
-        one[lane] -= other[lane]
-        if modulus and less:
-            one[lane] += modulus
+        one[lane] = minus(one[lane], other[lane], modulus)
 
 
 @njit
@@ -784,7 +461,8 @@ def ranked(used: Any, places: Any, begin: int, end: int) -> int:
     return number
 
 
-def count_chain(
+@njit
+def chain(
     steps: int,
     width: int,
     anchors: int,
@@ -807,14 +485,14 @@ def count_chain(
     passing_at: Any,
     scales_at: Any,
     sums_at: Any,
-    modulus_number: int,
+    modulus: Any,
     trees_at: Any,
     used_at: Any,
     lanes_at: Any,
     most_kept: int,
     kept_at: Any,
     total_at: Any,
-) -> int:
+) -> None:
     """Count the matches of a sequence behind its anchors, as `sweep._count_behind` says.
 
     There are as many anchors as fill the lanes, `width` at a time; one whose window is empty stands for none. An event
@@ -849,7 +527,6 @@ def count_chain(
     lanes = carray(lanes_at, (2, width))
     kept = carray(kept_at, (anchors // width if most_kept else 1, max(most_kept, 1), width))
     total = carray(total_at, 2)
-    modulus = np.uint64(modulus_number)
     totals, ways = lanes[0], lanes[1]
     last = variables - 1
     low, high = _0, _0
@@ -962,9 +639,141 @@ def count_chain(
                             node += node & -node
         for lane in range(width):
             low += totals[lane]
-            if modulus and low >= modulus:
-                low -= modulus
-            elif low < totals[lane]:
-                high += _1
+            if modulus is not None:
+                if modulus != _0 and low >= modulus:
+                    low -= modulus
+                elif low < totals[lane]:
+                    high += _1
     total[0], total[1] = low, high
+
+
+def count_chain(
+    steps: int,
+    width: int,
+    anchors: int,
+    starts_at: Any,
+    untils_at: Any,
+    stops_at: Any,
+    variables: int,
+    lists: int,
+    fits_at: Any,
+    test_count: int,
+    test_variables_at: Any,
+    anchor_places_at: Any,
+    test_ranges_at: Any,
+    size: int,
+    places_at: Any,
+    ranges_at: Any,
+    own_ranges_at: Any,
+    scaled: int,
+    passed: int,
+    passing_at: Any,
+    scales_at: Any,
+    sums_at: Any,
+    modulus_number: int,
+    trees_at: Any,
+    used_at: Any,
+    lanes_at: Any,
+    most_kept: int,
+    kept_at: Any,
+    total_at: Any,
+) -> int:
+    """Count the matches of a sequence by a modulus, as `chain` says."""
+    chain(
+        steps,
+        width,
+        anchors,
+        starts_at,
+        untils_at,
+        stops_at,
+        variables,
+        lists,
+        fits_at,
+        test_count,
+        test_variables_at,
+        anchor_places_at,
+        test_ranges_at,
+        size,
+        places_at,
+        ranges_at,
+        own_ranges_at,
+        scaled,
+        passed,
+        passing_at,
+        scales_at,
+        sums_at,
+        np.uint64(modulus_number),
+        trees_at,
+        used_at,
+        lanes_at,
+        most_kept,
+        kept_at,
+        total_at,
+    )
+    return 0
+
+
+def estimate_chain(
+    steps: int,
+    width: int,
+    anchors: int,
+    starts_at: Any,
+    untils_at: Any,
+    stops_at: Any,
+    variables: int,
+    lists: int,
+    fits_at: Any,
+    test_count: int,
+    test_variables_at: Any,
+    anchor_places_at: Any,
+    test_ranges_at: Any,
+    size: int,
+    places_at: Any,
+    ranges_at: Any,
+    own_ranges_at: Any,
+    scaled: int,
+    passed: int,
+    passing_at: Any,
+    scales_at: Any,
+    sums_at: Any,
+    modulus_number: int,
+    trees_at: Any,
+    used_at: Any,
+    lanes_at: Any,
+    most_kept: int,
+    kept_at: Any,
+    total_at: Any,
+) -> int:
+    """Count the matches of a sequence in float64: as `chain` says, rounded."""
+    chain(
+        steps,
+        width,
+        anchors,
+        starts_at,
+        untils_at,
+        stops_at,
+        variables,
+        lists,
+        fits_at,
+        test_count,
+        test_variables_at,
+        anchor_places_at,
+        test_ranges_at,
+        size,
+        places_at,
+        ranges_at,
+        own_ranges_at,
+        scaled,
+        passed,
+        passing_at,
+        scales_at,
+        sums_at,
+        None,
+        trees_at,
+        used_at,
+        lanes_at,
+        most_kept,
+        kept_at,
+        total_at,
+    )
     return 0

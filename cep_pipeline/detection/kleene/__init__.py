@@ -10,6 +10,5 @@ modules in the order in which data flows:
   many at once, with the rules of order, window and agreement between two events, and the negated variables that are
   asked of complete matches;
 - `extension`: all lists of one Kleene variable behind each partial match, element by element;
-- `compiled_lists`: the same for one Kleene variable in compiled code (`listing_kernel`), where conditions allow it;
-  lists of many candidates, compared with their neighbours, are counted by `long_lists_kernel`.
+- `compiled_lists`: the same for one Kleene variable in compiled code (`listing_kernel`), where conditions allow it.
 """

@@ -189,16 +189,12 @@ INT64_ELEMENTS = 62
 def counts_at_once(run: KleeneRun) -> bool:
     """Return whether the matches of a run can be counted without listing them.
 
-    Lists of so many elements, of which each depends on the one before by more than one comparison, are left to merged
-    runs: they note how many.
+    Lists of so many elements, of which each depends on the one before, are left to merged runs: they note how many.
     """
     if run.owned != (None, None) or not lists_at_once(run.clause):
         return False
     [extension] = run.extensions
-    if not (extension.variable.limits and extension.conditions.adjacent):
-        return True
-    lists = run.compiled_lists()
-    return lists is not None and lists.counts_all
+    return not (extension.variable.limits and extension.conditions.adjacent)
 
 
 def count_matches(run: KleeneRun) -> int:
@@ -224,7 +220,7 @@ def _compiled(extension: Extension, counted: CompiledLists) -> int:
             found = np.maximum(found, 0)
             total += _behind(extension, *counted.bindings(places[:, large]))
         total += exact_sum(found)
-    return total + counted.of_long_lists
+    return total
 
 
 def _behind(extension: Extension, bindings: Bindings, anchors: Array | None) -> int:

@@ -17,11 +17,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from cep_pipeline.compiled.native import NativeKernel, address
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.counting.choice import LANES
-from cep_pipeline.detection.counting.mixed import MixedComparison
-from cep_pipeline.detection.counting.sweep import SortedValues, large_moduli, number_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import (
     Bound,
@@ -47,14 +44,14 @@ from cep_pipeline.detection.fused.levels import (
 )
 from cep_pipeline.detection.fused.programs import argument_places, program_of
 from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
-from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
+from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over, kleene_order, skeleton_order
 from cep_pipeline.detection.kleene.extension import Extension, ListConditions
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Uses
-from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
@@ -101,106 +98,6 @@ _join_lists = NativeKernel(
         *("int64*", "int32*", "int64", "int64*", "int32*", "int32*"),
     ),
 )
-_LONG = "cep_pipeline.detection.kleene.long_lists_kernel"
-_LONG_SOURCES = ("cep_pipeline.compiled.pointers", "cep_pipeline.detection.counting.sweep_kernel")
-_count_roughly = NativeKernel(_LONG, "count_lists_roughly", ("int64*", *["float64*"] * 3), _LONG_SOURCES)
-_count_modulo = NativeKernel(_LONG, "count_lists_modulo", ("int64*", "int64", *["uint64*"] * 3), _LONG_SOURCES)
-MOST_LENGTHS = 64
-"""Lengths of lists that are counted apart, each with a tree of its own."""
-LONG_LISTS = 48
-"""Candidates from which on lists are counted by sums in a tree, not by pairs of candidates."""
-SPAN_AT_ONCE = 1 << 8
-"""First candidates of the partial matches whose candidates are sorted together, at least."""
-_EXACT = 2.0**52
-
-
-@dataclass(frozen=True, eq=False)
-class ComparedElements:
-    """A comparison of each element of a list with the one before it: `before < value` or `before <= value`.
-
-    Attributes
-    ----------
-    before, values
-        float64: of each candidate, what is compared where it is the earlier and the later one; NaN is unknown.
-    comparator
-        `<` or `<=`.
-    """
-
-    before: Array
-    values: Array
-    comparator: Comparator
-
-    @classmethod
-    def of(cls, test: Test, earlier: int, columns: Sequence[Array]) -> ComparedElements | None:
-        """The comparison that a test of two levels makes, of which `earlier` is the element before; None for others."""
-        if not isinstance(test.left, Slot) or not isinstance(test.right, Slot):
-            return None
-        if {test.left.level, test.right.level} != {earlier, earlier + 1}:
-            return None
-        comparator, before, values = test.comparator, columns[test.left.slot], columns[test.right.slot]
-        if test.right.level == earlier:
-            comparator, before, values = comparator.mirror, values, before
-        if comparator in (Comparator.GT, Comparator.GE):
-            comparator, before, values = comparator.mirror, -before, -values
-        return cls(before, values, comparator) if comparator in (Comparator.LT, Comparator.LE) else None
-
-    @classmethod
-    def of_mixed(cls, mixed: MixedComparison, events: PreparedEvents, rows: tuple[Array, Array]) -> ComparedElements:
-        """A comparison whose first event is the element before, over the rows of the candidates as either."""
-        comparator, (before, values) = mixed.ranked(events, rows)
-        if comparator is Comparator.GE:
-            return cls(-before, -values, Comparator.LE)
-        return cls(before, values, comparator)
-
-    def count(self, variable: Variable, lows: Array, widths: Array, *, anchored: bool) -> int:
-        """The number of lists of candidates `lows[m]` to `lows[m] + widths[m]`, of all m together.
-
-        Parameters
-        ----------
-        variable
-            The variable, which says how many elements lists have.
-        anchored
-            Whether each list begins with the first candidate.
-        """
-        longest = int(widths.max(initial=0))
-        if longest < variable.minimum:
-            return 0
-        unbounded = variable.maximum is None or variable.maximum >= longest
-        lengths = variable.minimum, variable.minimum if unbounded else variable.maximum or 1, int(unbounded)
-        order = np.argsort(lows, kind="stable")
-        lows, widths = lows[order].astype(np.int32), widths[order].astype(np.int32)
-        span = max(SPAN_AT_ONCE, int(widths.max()) // 4)
-        total, start = 0, 0
-        while start < len(lows):
-            go_on()
-            stop = int(np.searchsorted(lows, lows[start] + span))
-            total += self._count_together(lows[start:stop], widths[start:stop], anchored, lengths)
-            start = stop
-        return total
-
-    def _count_together(self, lows: Array, widths: Array, anchored: bool, lengths: tuple[int, int, int]) -> int:
-        first, end = int(lows[0]), int((lows + widths).max())
-        before, later = SortedValues(self.before[first:end]), SortedValues(self.values[first:end])
-        ends = np.ascontiguousarray(later.ranges_in(before.known, self.comparator)[:, 1])
-        size = len(before.known)
-        trees, work = (lengths[1], size + 1, LANES), (3, LANES)
-        places, rough = before.places(), np.zeros(2)
-        bounds, used = np.empty((2, LANES), np.int64), np.empty(size + 1, np.int64)
-        of_matches = len(lows), address(lows), address(widths), int(anchored)
-        of_values = first, end - first, size, address(places), address(ends)
-        of_candidates = np.array([*of_matches, *of_values, *lengths, address(bounds), address(used)], np.int64)
-        _count_roughly(of_candidates, np.empty(trees), np.empty(work), rough)
-        if rough[1] < _EXACT:  # and so were all numbers on the way
-            return int(rough[0])
-        tree, sums, rest = np.empty(trees, np.uint64), np.empty(work, np.uint64), np.zeros(1, np.uint64)
-
-        def remainder(modulus: int) -> int:
-            go_on()
-            _count_modulo(of_candidates, modulus % 2**64, tree, sums, rest)
-            return int(rest[0])
-
-        bits = np.log2(rough[0]) if np.isfinite(rough[0]) else int(widths.max()) + np.log2(len(lows))
-        return number_of(remainder, large_moduli(), float(bits) + 0.1)
 
 
 def has_one_list(clause: Clause) -> bool:
@@ -233,15 +130,12 @@ class _Searches:
 
     Attributes
     ----------
-    compared
-        The test that is all that is asked of elements, if it is one of two adjacent ones.
     columns, constants
         By slot, as they are made over a slice, and by number.
     """
 
     shape: Shape
     listing: Shape
-    compared: Test | None
     columns: tuple[RemadeColumn, ...]
     constants: tuple[float, ...]
 
@@ -758,8 +652,6 @@ class CompiledLists:
         What holds for every slice.
     evaluations
         Tests of a conjunct on a candidate, or on a pair of them, before lists were written.
-    of_long_lists
-        The number of the lists that `counted` has counted by itself, since they may be more than an int64 holds.
     """
 
     def __init__(
@@ -777,8 +669,7 @@ class CompiledLists:
         bound = known.bound_clause, known.bound_order
         self._run = KernelRun(pattern, *bound, events, owned, BLOCK_ROWS, as_places=True)
         self.compiled = True
-        self.evaluations = self.of_long_lists = 0
-        self._compared: ComparedElements | None = None
+        self.evaluations = 0
         levels = self._run.levels
         if levels is not None:
             known.looked = True
@@ -799,35 +690,10 @@ class CompiledLists:
             return
         for places in self._run.places():
             go_on()
-            if self._compared is not None:
-                places = self._without_long_lists(self._compared, places)
-            if self.known.counts_lengths:  # what is left has no candidates, or is in no partition: a list of one
-                found = np.zeros(places.shape[1], np.int64)
-                if self.anchored and not self.singles and self.variable.minimum == 1:
-                    found[self._first_places[places[-1]] < 0] = 1
-                yield places, found
-                continue
             found = count_lists(self._shape, self._arguments, places)
             if self.anchored and not self.singles:
                 found[self._first_places[places[-1]] < 0] = 1  # in no partition: a list of one
             yield places, found
-
-    @property
-    def counts_all(self) -> bool:
-        """True if `counted` knows the numbers of elements that lists have, as far as these are limited."""
-        most = self.variable.maximum or self.variable.minimum
-        return not self.known.counts_lengths or (self._compared is not None and most <= MOST_LENGTHS)
-
-    def _without_long_lists(self, compared: ComparedElements, places: Array) -> Array:
-        """Count the lists behind partial matches with many candidates; the places of the others."""
-        lows, widths = self._ranges(places)
-        long = widths > (0 if self.variable.limits else LONG_LISTS)
-        if self.anchored and not self.singles:
-            long &= self._first_places[places[-1]] >= 0
-        if not long.any():
-            return places
-        self.of_long_lists += compared.count(self.variable, lows[long], widths[long], anchored=self.anchored)
-        return places[:, ~long]
 
     def listed(self) -> Iterator[ListBlock | Array]:
         """Blocks of the matches; and the places of partial matches with so many candidates that it leaves them."""
@@ -931,25 +797,9 @@ class CompiledLists:
                 self.compiled = False
                 return
             made, arrays = compiled
-        if made.compared is not None:
-            self._compared = ComparedElements.of(made.compared, last, arrays) or self._compared_mixed(view)
         self._shape, self._listing = made.shape, made.listing
         self._candidates, self._levels_views = view.rows, levels.views
         self._arguments = arguments_over(views, last, lows, highs, arrays, made.constants)
-
-    def _compared_mixed(self, view: View) -> ComparedElements | None:
-        """The one comparison of adjacent elements that mixes both on one side, of many candidates; None for others."""
-        if len(view) <= LONG_LISTS and not self.variable.limits:
-            return None
-        (conjunct,) = self.conditions.adjacent
-        (atom,) = conjunct.atoms
-        mixed = MixedComparison.of(atom) if isinstance(atom, Comparison) else None
-        if mixed is None:
-            return None
-        if mixed.events[0] != (self.variable.name, Element.PREVIOUS):
-            mixed = mixed.turned()
-        rows = np.asarray(view.rows), np.asarray(view.rows)
-        return ComparedElements.of_mixed(mixed, self.events, rows) if mixed.is_known(self.events, rows) else None
 
     def _searches(
         self, known: ListsBehind, views: Sequence[View], last: int, ends: tuple[tuple[int, ...], tuple[int, ...]]
@@ -971,11 +821,6 @@ class CompiledLists:
         elements = self._compiled(known.tested, {Element.EACH: earlier}, scope)
         if adjacent is None or elements is None:
             return None
-        compared: Test | None = None
-        if len(adjacent) == 1 and not elements and not tests:
-            match adjacent[0]:
-                case ((test,),):
-                    compared = test
         search = RangeResult.LISTS_FROM_FIRST if self.anchored else RangeResult.LISTS
         levels_of_list = (Level(*ends, (*tests, *elements)), Level(tests=tuple(adjacent)))
         behind = levels_of_list if adjacent else levels_of_list[:1]
@@ -983,7 +828,6 @@ class CompiledLists:
         made = _Searches(
             searching_shape(last, behind, columns, search if adjacent else RangeResult.SIZES),
             searching_shape(last, levels_of_list, columns, RangeResult.FOLLOWERS),
-            compared,
             again,
             tuple(columns.constants),
         )

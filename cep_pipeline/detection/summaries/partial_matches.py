@@ -22,10 +22,13 @@ import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import sweep_of
-from cep_pipeline.detection.counting.last_variable import last_level
 from cep_pipeline.detection.counting.sweep import Pairs, count_swept
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun, last_variable
-from cep_pipeline.detection.fused.kernel import count_lists
+from cep_pipeline.detection.fused.constraints import TestColumns, bounds_of, ends_by_level, other_event
+from cep_pipeline.detection.fused.kernel import Arguments, count_lists
+from cep_pipeline.detection.fused.levels import LaidOutLevels, Levels
+from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
+from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape
 from cep_pipeline.detection.kleene.bindings import clause_over
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.matches import column_to_arrow
@@ -38,9 +41,11 @@ from cep_pipeline.patterns.expressions import Element, Expression, Reference, va
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.slices.keys import keyed_leaf, keys_of
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import leaf_of, view_of_leaf
 
 
 def bound_variables(pattern: Pattern, owned: Owned, *, all_of_them: bool = False) -> tuple[str, ...] | None:
@@ -180,7 +185,7 @@ def add_partial_matches(
         return
     free = [one for one in clause.positive if one.name not in bound]
     counted = [
-        last_level(pattern, _with_single(clause, bound, one), (*bound, one.name), levels, events) for one in free
+        _last_level(pattern, _with_single(clause, bound, one), (*bound, one.name), levels, events) for one in free
     ]
     for places in run.places():
         go_on()
@@ -192,6 +197,30 @@ def add_partial_matches(
         ends_us = events.timestamps[np.maximum.reduce(list(rows.values()))]
         items = [column_to_arrow(expression_values(one.expression, events, rows)) for one in pattern.items]
         summary.add_matches(ends_us, items, ways, kinds[possible])
+
+
+def _last_level(
+    pattern: Pattern, clause: Clause, order: tuple[str, ...], levels: Levels | LaidOutLevels, events: PreparedEvents
+) -> tuple[Shape, Arguments]:
+    """The shape that counts the candidates of the last variable, with its data."""
+    last, name = len(order) - 1, order[-1]
+    around = replace(levels.around, clause=clause)
+    leaf = view_of_leaf(events, leaf_of(clause, name), 0, len(events))
+    leaves = {**dict(zip(order[:-1], levels.leaves, strict=True)), name: leaf}
+    key = next((one for one in keys_of(clause, around.types) if set(order) <= set(one.variables)), None)
+    alike = leaves if key is None else {other: keyed_leaf(events, key, other, leaves) for other in leaves}
+    view = alike[name]
+    bounds = bounds_of(clause, order, last, pattern.ties, around.reach)
+    lows, highs = ends_by_level(events, bounds, levels.views, [alike[other] for other in order[:-1]], view)
+    columns = TestColumns()
+    tests = tuple(
+        other_event(events, columns, (last, view), (level, levels.views[level]))
+        for level, other in enumerate(order[:-1])
+        if around.overlap(name, other)
+    )
+    shape = searching_shape(last, [Level(tuple(lows), tuple(highs), tests)], columns, RangeResult.SIZES)
+    views = (*levels.views, view)
+    return shape, arguments_over(views, last, lows, highs, columns.arrays, columns.constants)
 
 
 def _ways(variable: Variable, candidates: int) -> int:

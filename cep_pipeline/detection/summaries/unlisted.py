@@ -26,8 +26,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.counting.choice import signed_clauses
-from cep_pipeline.detection.counting.last_variable import finding_takes_long
+from cep_pipeline.detection.counting.choice import finding_takes_long, signed_clauses
 from cep_pipeline.detection.counting.owned import count_owned, not_counted_because
 from cep_pipeline.detection.counting.sweep import count_swept
 from cep_pipeline.detection.kleene.bindings import clause_over

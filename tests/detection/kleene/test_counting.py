@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from benchmarks.stock_stream import generate_stock_stream
 from benchmarks.workloads import stock_schema
+from cep_pipeline.detection.counting import sweep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import kernel
 from cep_pipeline.detection.kleene import clause, compiled_lists
@@ -81,9 +82,9 @@ def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows
     with (
         patch.object(clause, "INT64_ELEMENTS", data.draw(st.sampled_from([62, 2, 1]))),
         patch.object(kernel, "MOST_LISTS", data.draw(st.sampled_from([1 << 60, 3]))),
-        patch.object(compiled_lists, "LONG_LISTS", data.draw(st.sampled_from([48, 1, 0]))),
-        patch.object(compiled_lists, "_EXACT", data.draw(st.sampled_from([2.0**52, 0.0]))),
-        patch.object(compiled_lists, "SPAN_AT_ONCE", data.draw(st.sampled_from([1 << 8, 1]))),
+        patch.object(sweep, "LONG_LISTS", data.draw(st.sampled_from([48, 1, 0]))),
+        patch.object(sweep, "MOST_ESTIMATED", data.draw(st.sampled_from([2.0**1000, 0.0]))),
+        patch.object(sweep, "MOST_BITS_OF_A_WORD", data.draw(st.sampled_from([64.0, -1.0]))),
         patch.object(clause, "CANDIDATES_AT_ONCE", data.draw(st.sampled_from([1 << 18, 3]))),
         patch.object(Extension, "extended", side_effect=AssertionError("lists are made")),
     ):
