@@ -114,7 +114,6 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
                 doc_md="Spark detects the matches of one pattern set that become final on the day, slice by slice.",
                 handed=handed,
                 pool=POOL,
-                show_return_value_in_logs=False,
                 map_index_template="{{ task.pattern_set.pattern_set }}",
                 **given,
             ).expand(pattern_set=plan.output)

@@ -297,7 +297,6 @@ class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
     ) -> None:
         self.step, self.stream, self.timezone = step, stream, timezone
         self.handed, self.pattern_set = handed, pattern_set
-        kwargs.pop("show_return_value_in_logs", None)
         kwargs.setdefault("pool", POOL)
         super().__init__(
             task_id=kwargs.pop("task_id", step),

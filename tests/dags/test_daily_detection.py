@@ -327,6 +327,23 @@ def test_a_stream_sets_how_long_its_tasks_may_take(
         assert stream.task_arguments["retries"] > 0
 
 
+def test_programs_are_submitted_where_the_configuration_says_so(
+    airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    (tmp_path / "market.sase").write_text("PATTERN SEQ(INTC a, MSFT b) WITHIN 1 minute")
+    write_stream(tmp_path, pattern_sets={"market": {"file": "market.sase"}})
+    document = yaml.safe_load((tmp_path / "pipeline.yaml").read_text())
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump({**document, "spark": {"airflow": "submit"}}))
+    monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
+    bag = DagBag(str(CHECKOUT / "dags" / "daily_detection.py"), bundle_name="dags-folder")
+    assert bag.import_errors == {}
+    tasks = bag.dags["daily_detection_generated_trades"].tasks
+    of_spark = {one.task_id for one in tasks if one.operator_class.__name__ == "CepSparkSubmitOperator"}
+    assert of_spark == {"ingest", "preprocess", "estimate_statistics", "detect"}
+
+
 def test_a_day_that_waits_for_its_file_looks_for_it_until_the_deadline(
     airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
