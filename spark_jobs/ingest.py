@@ -47,16 +47,16 @@ from cep_pipeline.events.validate import (
     start_import,
     validate,
 )
-from cep_pipeline.spark.frames import Batches, accepted_rows, of_partitions, rejected_rows
+from cep_pipeline.spark.frames import accepted_rows, rejected_rows
 from cep_pipeline.spark.reading import RawFiles, ReadDay
-from cep_pipeline.spark.tasks import collect
+from cep_pipeline.spark.tasks import Batches, collect, of_partitions
 from cep_pipeline.storage import DataDirectory, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from cep_pipeline.spark.session import SparkSession
-    from cep_pipeline.spark.tasks import Progress
+    from cep_pipeline.spark.tasks import Batches, Progress, of_partitions
 
 TASK_ROWS = 1_000_000
 """Rows that one task reads, and events of a day that one task puts in order, about."""

@@ -43,8 +43,8 @@ from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, d
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.events.type_spells import footer_of
-from cep_pipeline.spark.frames import Batches, accepted_rows, of_partitions, rejected_rows
-from cep_pipeline.spark.tasks import collect
+from cep_pipeline.spark.frames import accepted_rows, rejected_rows
+from cep_pipeline.spark.tasks import Batches, collect, of_partitions
 from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, conform, open_data_file, write_data_file, written
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cep_pipeline.spark.session import SparkSession
-    from cep_pipeline.spark.tasks import Progress
+    from cep_pipeline.spark.tasks import Batches, Progress, of_partitions
 
 ORDER = (TIMESTAMP, FINER, FILE, LINE)
 _RANGE = "_range"

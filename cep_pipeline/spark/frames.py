@@ -1,15 +1,14 @@
-"""DataFrames of the pipeline's steps: staged rows are read; what comes of them is collected, or handed to a function.
+"""DataFrames of the pipeline's steps: the rows of staged files, those that are accepted, and those that are rejected.
 
-As with `tasks`, only what Spark Connect has too is used, and what a task refuses comes back as it is.
+As with `tasks`, only what Spark Connect has too is used.
 """
 
 from __future__ import annotations
 
-import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,67 +18,13 @@ from cep_pipeline.events.parse import RAW, REASON, staged_columns
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, day_number
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.staged_day import StagedDay
-from cep_pipeline.spark.tasks import Worker, collect, task_steps
+from cep_pipeline.spark.tasks import Batches
 from cep_pipeline.storage import object_store_properties, open_filesystem, reach_object_stores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cep_pipeline.spark.session import SparkSession
-
-Result = TypeVar("Result")
-Batches = Iterable[pa.RecordBatch]
-OfPartition = Callable[[Batches, int, int], Result]
-"""A function of the rows of a partition, the number of the partition, and that of the attempt."""
-
-
-def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[Result], what: str) -> list[Result]:
-    """Call a function with the rows of each partition of a DataFrame, and return what it gives, in any order.
-
-    Parameters
-    ----------
-    function
-        Only what a successful attempt returns counts. It is not called for a partition without rows.
-    what
-        What is being done, for Spark's own page and for errors.
-
-    Raises
-    ------
-    CepError
-        One that the function raised, which is not retried; or that the job failed, and why.
-    """
-    with task_steps(spark, 1, 1) as steps:
-        call = _worker_call(function, Worker.of(spark, what, steps))
-        outcomes = collect(spark, frame.mapInArrow(call, "result binary, refusal binary"), what, steps).to_pydict()
-    for refusal in filter(None, outcomes["refusal"]):
-        raise pickle.loads(refusal)
-    return [pickle.loads(result) for result in outcomes["result"]]
-
-
-def _worker_call(function: OfPartition[Result], worker: Worker) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """The function of `mapInArrow`: calls the given one with the rows, and makes a row of what it gives."""
-
-    def call(batches: Batches) -> Iterator[pa.RecordBatch]:
-        place = worker.begin()
-        rows = (batch for batch in batches if batch.num_rows)
-        first = next(rows, None)
-        if first is None:
-            return
-        result, refusal = worker.answer(lambda: function(_with(first, rows), *place))
-        for _ in rows:  # what is left of a refused partition
-            pass
-        yield pa.record_batch([[result], [refusal]], schema=_OUTCOME)
-
-    call.__name__ = worker.name
-    return call
-
-
-_OUTCOME = pa.schema([("result", pa.binary()), ("refusal", pa.binary())])
-
-
-def _with(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
 
 
 def staged_rows(spark: SparkSession, paths: Iterable[str], schema: StreamSchema) -> DataFrame:

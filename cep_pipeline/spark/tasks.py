@@ -1,7 +1,7 @@
-"""Running a function over task descriptions on Spark, classic or Connect, with progress to watch.
+"""Running a function over the partitions of a DataFrame, or over task descriptions, on Spark, classic or Connect.
 
-Each description is a row of `spark.range`, and `mapInArrow` calls the function where Spark runs the task. Results and
-refusals come back as rows. Only what Spark Connect has too is used: no RDD, no Spark context.
+`mapInArrow` calls the function where Spark runs the task. Results and refusals come back as rows. A description is a
+row of `spark.range`. Only what Spark Connect has too is used: no RDD, no Spark context.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -38,9 +39,11 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 """Called with the number of tasks done and of all tasks."""
+Batches = Iterable["pa.RecordBatch"]
+OfPartition = Callable[[Batches, int, int], Result]
+"""A function of the rows of a partition, the number of the partition, and that of the attempt."""
 
 _POLL_S = 0.2
-_OUTCOME = "task long, result binary, refusal binary"
 
 
 def described(spark: SparkSession) -> str:
@@ -127,27 +130,71 @@ def run_tasks(
     with ExitStack() as stack:
         if steps is None:
             steps = stack.enter_context(task_steps(spark, len(tasks), 1))
-        call = _worker_call(function, tasks, Worker.of(spark, what, steps))
-        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(call, _OUTCOME)
+        packed = [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks]
         total = len(tasks) if steps is None else steps.total
         if progress is not None:
             progress(0, total)
             stack.enter_context(_watched(spark, steps, total, progress))
-        outcomes: list[tuple[int, bytes | None, bytes | None]] = []
-        try:
-            with explain_failures(what):
-                outcomes.extend(_outcomes(spark, frame, what, steps))
-        except CepError:
-            if steps is None or not steps.refusals():
-                raise
-        refused = {number: refusal for number, _, refusal in outcomes if refusal is not None}
-        refused |= steps.refusals() if steps is not None else {}
-    if refused:
-        raise pickle.loads(refused[min(refused)])
-    results = {number: pickle.loads(result) for number, result, _ in outcomes if result is not None}
+        frame = spark.range(0, len(tasks), 1, len(tasks))
+        results = _results(spark, frame, partial(_call, function, packed, steps), what, steps)
     if progress is not None:
         progress(total, total)
-    return [cast(Result, results[number]) for number in range(len(tasks))]
+    return [results[number] for number in range(len(tasks))]
+
+
+def _call(
+    function: Callable[[Task, int], Result],
+    packed: Sequence[bytes],
+    steps: TaskSteps | None,
+    rows: Batches,
+    number: int,
+    attempt: int,
+) -> Result:
+    """Call a function with the task of this number, of which the partition has one row."""
+    result = function(pickle.loads(packed[number]), attempt)
+    if steps is not None:
+        steps.tell(number, steps.each)
+    return result
+
+
+def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[Result], what: str) -> list[Result]:
+    """Call a function with the rows of each partition of a DataFrame, and return what it gives, by partition.
+
+    Parameters
+    ----------
+    function
+        Only what a successful attempt returns counts. It is not called for a partition without rows.
+    what
+        What is being done, for Spark's own page and for errors.
+
+    Raises
+    ------
+    CepError
+        One that the function raised, which is not retried, and after which it is called for no further partition; or
+        that the job failed, and why.
+    """
+    with task_steps(spark, 1, 1) as steps:
+        return list(_results(spark, frame, function, what, steps).values())
+
+
+def _results(
+    spark: SparkSession, frame: DataFrame, function: OfPartition[Result], what: str, steps: TaskSteps | None
+) -> dict[int, Result]:
+    """The number of each partition that has rows -> what the function gives for it, in the order of the numbers."""
+    call = _worker_call(function, Worker.of(spark, what, steps))
+    called = frame.mapInArrow(call, "part long, result binary, refusal binary")
+    outcomes: list[tuple[int, bytes | None, bytes | None]] = []
+    try:
+        with explain_failures(what):
+            outcomes.extend(_outcomes(spark, called, what, steps))
+    except CepError:
+        if steps is None or not steps.refusals():
+            raise
+    refused = {number: refusal for number, _, refusal in outcomes if refusal is not None}
+    refused |= steps.refusals() if steps is not None else {}
+    if refused:
+        raise pickle.loads(refused[min(refused)])
+    return {number: pickle.loads(result) for number, result, _ in sorted(outcomes) if result is not None}
 
 
 @dataclass(frozen=True)
@@ -209,40 +256,33 @@ class Worker:
         return re.sub(r"\W+", "_", self.what)
 
 
-def _worker_call(
-    function: Callable[[Task, int], Result], tasks: Sequence[Task], worker: Worker
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function of `mapInArrow`: calls the given one with the tasks of its rows, and makes rows of what it gives."""
-    packed = [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks]
+def _worker_call(function: OfPartition[Result], worker: Worker) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """The function of `mapInArrow`: calls the given one with the rows, and makes a row of what it gives."""
     steps = worker.steps
 
-    def call(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def call(batches: Batches) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        _, attempt = worker.begin()
-        schema = pa.schema([("task", pa.int64()), ("result", pa.binary()), ("refusal", pa.binary())])
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            if steps is not None and steps.over():
-                continue
-            result, refusal = worker.answer(partial(_called, function, packed[number], attempt))
+        number, attempt = worker.begin()
+        rows = (batch for batch in batches if batch.num_rows)
+        first = next(rows, None)
+        if first is not None and not (steps is not None and steps.over()):
+            result, refusal = worker.answer(lambda: function(chain([first], rows), number, attempt))
             if steps is not None and refusal is not None:
                 steps.refuse(number, refusal)
-            elif steps is not None:
-                steps.tell(number, steps.each)
+            schema = pa.schema([("part", pa.int64()), ("result", pa.binary()), ("refusal", pa.binary())])
             yield pa.record_batch([[number], [result], [refusal]], schema=schema)
+        for _ in rows:  # what is left of a refused partition
+            pass
 
     call.__name__ = worker.name
     return call
 
 
-def _called(function: Callable[[Any, int], Result], task: bytes, attempt: int) -> Result:
-    return function(pickle.loads(task), attempt)
-
-
 def _outcomes(
     spark: SparkSession, frame: DataFrame, what: str, steps: TaskSteps | None
 ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """The rows of tasks. Connect gives them as tasks end, in their order: after a refusal the others are interrupted.
+    """The rows of partitions. Connect gives them as they end, in their order: after a refusal it interrupts the others.
 
     Ctrl-C and SIGTERM end the job.
     """

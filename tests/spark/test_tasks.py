@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.errors import CepError, NoRoom
+from cep_pipeline.errors import CepError, InputError, NoRoom
 from cep_pipeline.spark import tasks
 from cep_pipeline.spark.session import is_connect, spark_session
-from cep_pipeline.spark.tasks import cores_of, described, logged_stages, run_tasks
+from cep_pipeline.spark.tasks import Batches, cores_of, described, logged_stages, of_partitions, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,3 +167,32 @@ def test_a_connect_server_tells_of_its_stages(either: SparkSession, caplog: pyte
         run_tasks(either, lambda task, _: task, [1, 2, 3], what="copying")
     told = re.findall(r"Spark did (\d+) jobs in (\d+) stages of (\d+) tasks", caplog.text)
     assert told == ([("1", "1", "3")] if is_connect(either) else [])
+
+
+def test_functions_of_partitions_give_refuse_fail_and_are_interrupted(either: SparkSession) -> None:
+    frame = either.range(0, 10, 1, 3)
+
+    def count(rows: Batches, number: int, attempt: int) -> tuple[int, int]:
+        return number, sum(batch.num_rows for batch in rows)
+
+    def refuse(rows: Batches, number: int, attempt: int) -> None:
+        raise InputError("one line\nand another")
+
+    def fail(rows: Batches, number: int, attempt: int) -> None:
+        raise OSError("the worker is lost")
+
+    def sleep(rows: Batches, number: int, attempt: int) -> None:
+        time.sleep(300)
+
+    assert sorted(of_partitions(either, frame, count, "counting")) == [(0, 3), (1, 3), (2, 4)]
+    assert of_partitions(either, frame.where("id < 0"), count, "counting nothing") == []
+    with pytest.raises(InputError, match=r"^one line\nand another$"):
+        of_partitions(either, frame, refuse, "refusing")
+    with pytest.raises(CepError, match=r"^failing: OSError: the worker is lost$"):
+        of_partitions(either, frame, fail, "failing")
+    begin = time.monotonic()
+    threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        of_partitions(either, frame, sleep, "sleeping")
+    assert time.monotonic() - begin < 200
+    assert len(of_partitions(either, frame, count, "counting again")) == 3
