@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array, rows_of_many
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, OrderedTogether, order_matches, order_together
-from cep_pipeline.detection.output_policy import Candidates, KeptMatches, kept_together
+from cep_pipeline.detection.output_policy import Candidates, KeptMatches, kept_together, partition_keys
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Bound, Lists, values_over_lists
@@ -156,10 +156,10 @@ def match_batches(
             *returned,
         ]
         if candidates:
-            undecided = Candidates.of(pattern, part, events)
+            elements_at, bound, _ = part.elements()
             offsets = pa.array(rows.offsets.astype(np.int32))
-            instants = pa.ListArray.from_arrays(offsets, pa.array(undecided.instants))
-            columns += [instants, undecided.partitions.cast(pa.string())]
+            instants = pa.ListArray.from_arrays(offsets, pa.array(events.timestamps[bound]))
+            columns += [instants, partition_keys(pattern, events, bound[elements_at[:-1]]).cast(pa.string())]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

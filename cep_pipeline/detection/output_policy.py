@@ -69,6 +69,33 @@ def policy_text(pattern: Pattern) -> str:
 
 
 @dataclass(frozen=True, eq=False)
+class PartitionsOfEvents:
+    """The partitions of some events of a table, by codes; the texts of many would take longer than to find matches.
+
+    Attributes
+    ----------
+    rows
+        int, shape (n,): the events.
+    """
+
+    pattern: Pattern
+    events: PreparedEvents
+    rows: Array
+
+    def codes(self) -> tuple[Array, int]:
+        """The code of each event's partition, shape (n,), -1 where it is alone; and the number of codes."""
+        if not self.pattern.partition_by:
+            return np.zeros(len(self.rows), np.int64), 1
+        codes, groups = agreement_codes(self.events, self.pattern.partition_by)
+        return codes[self.rows], groups
+
+    def texts(self, rows: Array) -> list[str]:
+        """The partitions of events of the table as text; that of an event that is alone is empty."""
+        texts = partition_keys(self.pattern, self.events, rows).cast(pa.string())
+        return list(texts.fill_null(_ALONE).to_pylist())
+
+
+@dataclass(frozen=True, eq=False)
 class Candidates:
     """Matches of one pattern in the page's order, before OUTPUT and CONSUME; their widths may differ.
 
@@ -80,13 +107,14 @@ class Candidates:
         int64, shape (events,): a number of each event that grows with the stream (seq, or the row in a table), and
         its timestamp in microseconds.
     partitions
-        Dictionary array of text, shape (n,): the values of PARTITION BY, null where the match is alone.
+        The values of PARTITION BY. Text, a dictionary array of shape (n,), null where the match is alone; or the events
+        of one table that say them.
     """
 
     offsets: Array
     positions: Array
     instants: Array
-    partitions: pa.DictionaryArray
+    partitions: pa.DictionaryArray | PartitionsOfEvents
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -95,9 +123,8 @@ class Candidates:
     def of(cls, pattern: Pattern, matches: OrderedMatches | OrderedLists, events: PreparedEvents) -> Candidates:
         """The candidates that ordered matches are; positions are row numbers."""
         offsets, rows, _ = matches.elements()
-        return cls(
-            offsets, rows.astype(np.int64), events.timestamps[rows], partition_keys(pattern, events, rows[offsets[:-1]])
-        )
+        partitions = PartitionsOfEvents(pattern, events, rows[offsets[:-1]])
+        return cls(offsets, rows.astype(np.int64), events.timestamps[rows], partitions)
 
 
 class KeptMatches:
@@ -120,6 +147,10 @@ class KeptMatches:
         self._non_overlap = pattern.output is Output.NON_OVERLAP
         self._consume = pattern.consume is Consume.MATCHED
         self._window_us = pattern.window.time_us
+        # Partitions of the first table are numbered by its codes, and named when something else needs their texts.
+        self._coded: PartitionsOfEvents | None = None
+        self._number_of_code = np.empty(0, np.int64)
+        self._unnamed: list[Array] = []
         ends: Mapping[str, list[int]] = state.get("ends", {})
         self._numbers = {key: number for number, key in enumerate(ends)}
         self._ends = np.array([end[0] for end in ends.values()], np.int64)
@@ -217,6 +248,7 @@ class KeptMatches:
             Partition (None: that of events which are alone) -> the position of its first event that a match may hold.
             Of other partitions everything stays.
         """
+        self._name_coded()
         first = {key if key is not None else _ALONE: position for key, position in reachable.items()}
         limits = np.array([first.get(key, _BEFORE_ALL) for key in self._numbers], np.int64)
         self._forget_consumed(self._consumed >= limits[self._consumed_in])
@@ -228,6 +260,7 @@ class KeptMatches:
         `ends`: partition -> [position, instant] of its last kept event; `consumed`: the same of each consumed event,
         with its partition where the window counts the events of one.
         """
+        self._name_coded()
         state: dict[str, Any] = {}
         if self._non_overlap:
             ends = {
@@ -250,20 +283,49 @@ class KeptMatches:
         self._consumed, self._consumed_instants = self._consumed[remembered], self._consumed_instants[remembered]
         self._consumed_in = self._consumed_in[remembered]
 
-    def _partition_numbers(self, partitions: pa.DictionaryArray) -> Array:
+    def _partition_numbers(self, partitions: pa.DictionaryArray | PartitionsOfEvents) -> Array:
         """The number of each candidate's partition; partitions that are new get the next numbers."""
+        if isinstance(partitions, PartitionsOfEvents):
+            return self._numbers_of_events(partitions)
+        self._name_coded()
         keys = partitions.dictionary.to_pylist()
         known = [*keys, _ALONE] if partitions.null_count else keys
         numbers = self._numbered(known)
         chosen: Array = numbers[partitions.indices.fill_null(len(keys)).to_numpy().astype(np.int64)]
         return chosen
 
+    def _numbers_of_events(self, partitions: PartitionsOfEvents) -> Array:
+        codes, groups = partitions.codes()
+        if self._coded is None or self._coded.events is not partitions.events:
+            self._name_coded()
+            self._coded, self._number_of_code = partitions, np.full(groups + 1, -1)
+        unknown = np.flatnonzero(self._number_of_code[codes] < 0)  # the last place is that of -1
+        new, first = np.unique(codes[unknown], return_index=True)
+        rows = partitions.rows[unknown[first]]
+        if self._numbers:
+            self._number_of_code[new] = self._numbered(partitions.texts(rows))
+        else:
+            self._number_of_code[new] = len(self._ends) + np.arange(len(new))
+            self._unnamed.append(rows)
+            self._add_ends(len(new))
+        numbers: Array = self._number_of_code[codes]
+        return numbers
+
+    def _name_coded(self) -> None:
+        """Give their texts to the partitions that are numbered by the codes of a table so far."""
+        if self._coded is not None and self._unnamed:
+            texts = self._coded.texts(np.concatenate(self._unnamed))
+            self._numbers = {text: number for number, text in enumerate(texts)}
+            self._unnamed = []
+
     def _numbered(self, keys: Sequence[str]) -> Array:
         numbers = np.array([self._numbers.setdefault(key, len(self._numbers)) for key in keys], np.int64)
-        new = len(self._numbers) - len(self._ends)
+        self._add_ends(len(self._numbers) - len(self._ends))
+        return numbers
+
+    def _add_ends(self, new: int) -> None:
         self._ends = np.append(self._ends, np.full(new, _BEFORE_ALL))
         self._end_instants = np.append(self._end_instants, np.full(new, _BEFORE_ALL))
-        return numbers
 
 
 def kept_together(patterns: Sequence[Pattern], found: OrderedTogether, events: PreparedEvents) -> OrderedTogether:
@@ -363,7 +425,7 @@ def partition_texts(columns: Sequence[Column]) -> pa.DictionaryArray:
         distinct, code = np.unique(
             np.where(absent, np.zeros(1, column.values.dtype), column.values), return_inverse=True
         )
-        values = [json.dumps(_value(column, value), ensure_ascii=False) for value in distinct]
+        values = _json_texts(column, distinct)
         pairs, codes = np.unique(codes * len(values) + code.reshape(-1), return_inverse=True)
         codes = codes.reshape(-1)
         texts = [f"{texts[pair // len(values)]}{',' if texts[0] else ''}{values[pair % len(values)]}" for pair in pairs]
@@ -376,7 +438,12 @@ def _absent(column: Column) -> Array:
     return absent | np.isnan(column.values) if column.type is ValueType.FLOAT64 else absent
 
 
-def _value(column: Column, value: Any) -> Any:
+def _json_texts(column: Column, distinct: Array) -> list[str]:
     if column.dictionary is not None:
-        return column.dictionary[value] if len(column.dictionary) else ""
-    return value.item() + 0.0 if column.type is ValueType.FLOAT64 else value.item()  # -0.0 is 0.0
+        return [
+            json.dumps(column.dictionary[code] if len(column.dictionary) else "", ensure_ascii=False)
+            for code in distinct
+        ]
+    if column.type is ValueType.FLOAT64:
+        distinct = distinct + 0.0  # -0.0 is 0.0
+    return json.dumps(distinct.tolist(), separators=(",", ":"))[1:-1].split(",") if len(distinct) else []
