@@ -143,11 +143,6 @@ class Joining:
         """The expressions of the first or the second variable that are compared."""
         return [own[place] for own in (*self.equal, *([self.sides] if self.sides is not None else []))]
 
-    @property
-    def is_plain(self) -> bool:
-        """True where the condition is a single comparison."""
-        return self.sides is not None and not self.equal and not self.negated and self.mixed is None
-
     def sides_of(self, variables: tuple[str, str]) -> Sides | None:
         """The sides for its variables in this order."""
         return self.sides if self.sides is None or self.variables == variables else self.sides[::-1]

@@ -325,11 +325,25 @@ def has_long_lists(of: ClauseSlice) -> bool:
     if sweep is None or not any(one.is_of_list for one in sweep.joining):
         return False
     views = _views(of)
-    steps = None if views is None else _steps(of, sweep, views)
+    lists = [one.name for one in of.clause.positive if one.kleene]
+    if views is None or not any(_may_be_long(of, views[name]) for name in lists):
+        return False
+    steps = _steps(of, sweep, views)
     if steps is None:
         return False
     most = steps.most(of.clause)
     return any(most[one.name] > LONG_LISTS for one in of.clause.positive if one.kleene)
+
+
+def _may_be_long(of: ClauseSlice, view: View) -> bool:
+    """Return whether some window has more than `LONG_LISTS` events of a view, whatever their keys."""
+    if len(view) <= LONG_LISTS:
+        return False
+    width = of.pattern.window.time_us
+    if width is None:
+        return (of.pattern.window.events or 0) > LONG_LISTS
+    times = of.events.timestamps[view.rows]
+    return bool((times[LONG_LISTS:] - times[:-LONG_LISTS] <= width).any())
 
 
 def sums_by_size(

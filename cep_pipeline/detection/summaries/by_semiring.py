@@ -95,8 +95,6 @@ _COMPARED: dict[Comparator, Callable[[Array, int], Array]] = {
 _OF_ONE_EVENT = (Element.ONLY, Element.FIRST, Element.LAST)
 _FEW_VALUES = 3
 """Values of elements, null among them, below which one count for each of them takes less than to tell the elements."""
-_MOST_WRITTEN_OUT = 6
-"""Variables of a clause whose lists are written out, up to which a sweep that tells events takes less than counts."""
 _UNSWEPT = "no sweep goes over the matches"
 _SOONER, _TOO_MANY = "the matches are listed sooner", f"more than {MOST_COUNTS:,} counts are needed"
 
