@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 COLUMNS = (SpinnerColumn(), Description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
-KERNEL_COSTS, CHOICE, CORNERS = "kernel-costs", "choice", "corners"
+KERNEL_COSTS, CORNERS = "kernel-costs", "corners"
 WORKLOAD, SKIPPING, SWITCHES, SCALE = "workload", "skipping", "switches", "scale"
-ON_DEMAND = KERNEL_COSTS, CHOICE, CORNERS, WORKLOAD, SKIPPING, SWITCHES, SCALE
+ON_DEMAND = KERNEL_COSTS, CORNERS, WORKLOAD, SKIPPING, SWITCHES, SCALE
 WORKLOADS = ("trades", "traffic")
 
 
@@ -54,8 +54,7 @@ WORKLOADS = ("trades", "traffic")
 @click.option(
     "--constants",
     type=click.Path(path_type=Path),
-    help="Write what kernel-costs measured to this JSON file, which plans use where CEP_KERNEL_COSTS names it; or let "
-    "choice measure each mechanism first, choose by that, and write it.",
+    help="Write what kernel-costs measured to this JSON file, which plans use where CEP_KERNEL_COSTS names it.",
 )
 @click.option(
     "--stream",
@@ -86,8 +85,7 @@ WORKLOADS = ("trades", "traffic")
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
     show_default=True,
-    help="Of scale and corners: this share of each size is measured. Of choice: cells of up to this share of its "
-    "million events.",
+    help="Of scale and corners: this share of each size is measured.",
 )
 @click.option(
     "--out",
@@ -126,9 +124,6 @@ def bench(
       kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
                   `kernel`), and how well cost models rank orders and trees by time
       corners     only when asked for: jobs at which a database or a short program could be ahead of us, beside it
-      choice      only when asked for, in some ten minutes: what detect chooses by itself (mechanism, plan, form of
-                  output) beside other ways, over 1 to 1,000 patterns, 1,000 to a million events, rare to dense matches,
-                  listed, counted, compressed and with SUMMARIZE; and compressed beside listed
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
@@ -148,7 +143,6 @@ def bench(
       cep bench --out docs/benchmarks.md
       cep bench detection --events 1000000 --events 5000000 --repetitions 3 --out docs/benchmarks.md
       cep bench workload --stream traffic --patterns 200 --days 3
-      cep bench choice --share 0.03
       cep bench scale --share 0.01
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
@@ -156,8 +150,8 @@ def bench(
     from benchmarks import measure
     from benchmarks.page import Settings, make_page, with_other_sections
 
-    if constants is not None and len({KERNEL_COSTS, CHOICE}.intersection(names)) != 1:
-        raise InputError("--constants is for kernel-costs or choice: name one of them")
+    if constants is not None and KERNEL_COSTS not in names:
+        raise InputError("--constants is for kernel-costs: name it")
     if out is not None:
         if out.suffix != ".md":
             raise InputError(f"{out}: the page is Markdown: name it .md")

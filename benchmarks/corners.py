@@ -64,11 +64,6 @@ NEGATIONS = {
     "sum of two others": "b.x > a.x + c.x",
     "sum of two others, and an equality": "b.x > a.x + c.x AND b.k = a.k",
     "product": "b.x * a.x > c.x",
-    "pair of comparisons": "b.x > a.x AND b.y < c.y",
-}
-NEAR_NEGATIONS = {
-    "product and a comparison": "b.x * a.x > c.x AND b.y < c.y",
-    "sum of two others within a margin": "abs(b.x - a.x - c.x) < 0.00001",
 }
 EVENT_US = 1_000
 """Drawn events are so many microseconds apart."""
@@ -332,15 +327,6 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             )
             for name, condition in NEGATIONS.items()
         ),
-        *(
-            Corner(
-                f"negation by a {name}, 20 seconds",
-                size(20_000),
-                "NumPy, events near in value of each start",
-                partial(_negated_near, size(20_000), condition),
-            )
-            for name, condition in NEAR_NEGATIONS.items()
-        ),
         Corner(
             "pairs of trades around a negated sequence, 60 seconds",
             size(200_000),
@@ -352,15 +338,6 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             size(200_000),
             "the same three trades as one pattern",
             partial(_composition, size(200_000), streams),
-        ),
-        *(
-            Corner(
-                "W6, 100 patterns, by one plan for all, counting",
-                events,
-                "by a plan for each",
-                partial(_shared_plan, events, streams),
-            )
-            for events in (stock // 1_000, stock // 100, stock // 10)
         ),
         *(
             Corner(
@@ -932,8 +909,8 @@ def _negated(events: int, condition: str) -> tuple[Work, Work]:
     table = drawn_events(events, keys=20)
     pattern = _drawn_pattern(f"SEQ(A a, ~B b, C c) WHERE {condition} WITHIN 20 seconds")
     plan = _plan([pattern], table)
-    times, values, keys, others = (table[name].to_numpy() for name in ("timestamp", "x", "k", "y"))
-    is_product, is_keyed, is_pair = "*" in condition, "b.k" in condition, "b.y" in condition
+    times, values, keys = (table[name].to_numpy() for name in ("timestamp", "x", "k"))
+    is_product, is_keyed = "*" in condition, "b.k" in condition
     kinds = table["kind"].combine_chunks().indices.to_numpy()
 
     def peer() -> int:
@@ -943,47 +920,8 @@ def _negated(events: int, condition: str) -> tuple[Work, Work]:
             seen, value = kinds[start + 1 : end], values[start + 1 : end]
             rejecting = (seen == 1) & (keys[start + 1 : end] == keys[start]) if is_keyed else seen == 1
             own, limit = (value * values[start], value) if is_product else (value, values[start] + value)
-            if is_pair:  # the least y of those above a.x, by the greatest negative
-                rejecting &= value > values[start]
-                own = limit = -others[start + 1 : end]
             largest = np.maximum.accumulate(np.where(rejecting, own, -np.inf))
             total += int(np.count_nonzero((seen == 2) & ~(largest > limit)))
-        return total
-
-    return _detection([pattern], table, plan, "count"), _timed(peer)
-
-
-def _negated_near(events: int, condition: str) -> tuple[Work, Work]:
-    """Few events can reject a partial match: those whose value lies between two that the match gives."""
-    table = drawn_events(events, keys=20)
-    pattern = _drawn_pattern(f"SEQ(A a, ~B b, C c) WHERE {condition} WITHIN 20 seconds")
-    plan = _plan([pattern], table)
-    times, values, others = (table[name].to_numpy() for name in ("timestamp", "x", "y"))
-    is_product, apart = "*" in condition, float((values - others).max())
-    kinds = table["kind"].combine_chunks().indices.to_numpy()
-
-    def peer() -> int:
-        total = 0
-        for start in np.flatnonzero(kinds == 0).tolist():
-            end = int(np.searchsorted(times, times[start] + 20_000_000, "right"))
-            negated, last = (start + 1 + np.flatnonzero(kinds[start + 1 : end] == kind) for kind in (1, 2))
-            negated = negated[np.argsort(values[negated])]
-            if is_product:
-                low, high = values[last] / values[start] - 1e-9, others[last] + apart + 1e-9
-            else:
-                low, high = values[start] + values[last] - 2e-5, values[start] + values[last] + 2e-5
-            first, behind = (np.searchsorted(values[negated], limit) for limit in (low, high))
-            widths = np.maximum(behind - first, 0)
-            which = np.repeat(np.arange(len(last)), widths)
-            near = np.repeat(first - np.cumsum(widths) + widths, widths) + np.arange(len(which))
-            one, other = negated[near], last[which]
-            if is_product:
-                rejects = (values[one] * values[start] > values[other]) & (others[one] < others[other])
-            else:
-                rejects = np.abs(values[one] - values[start] - values[other]) < 0.00001
-            rejected = np.zeros(len(last), np.bool_)
-            rejected[which[rejects & (one < other)]] = True
-            total += len(last) - int(rejected.sum())
         return total
 
     return _detection([pattern], table, plan, "count"), _timed(peer)
@@ -1024,17 +962,6 @@ def _composition(events: int, streams: Streams) -> tuple[Work, Work]:
         _timed(lambda: detect(composing, table)["then"].num_rows),
         _timed(lambda: detect(together, table, plan)["whole"].num_rows),
     )
-
-
-def _shared_plan(events: int, streams: Streams) -> tuple[Work, Work]:
-    from cep_pipeline.planning.make_plan import plan
-    from cep_pipeline.statistics import estimate_statistics
-
-    table, patterns = streams.stock(events).table(), WORKLOADS["W6"].patterns()
-    snapshot = estimate_statistics(patterns, table)
-    shared = plan(patterns, snapshot, planner="simulated_annealing", steps=20_000, time_limit_s=None)
-    own = _plan(patterns, table)
-    return _detection(patterns, table, shared, "count"), _detection(patterns, table, own, "count")
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,9 @@ from benchmarks.streams import Streams
 from benchmarks.workloads import STOCK, WORKLOADS
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.detection.detect import detect
-from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.slices.events_input import columns_needed
 
-LISTING, COUNTING, TOGETHER = "fused", "fused, counting", "fused, one plan"
+LISTING, COUNTING = "fused", "fused, counting"
 BARS: dict[tuple[str, str], float] = {
     **{(workload, CPP): 1.0 for workload in ("W1", "W2", "W3", "W4", "W4b", "W6")},
     ("W1", DUCKDB): 8.0,
@@ -146,16 +145,12 @@ def _kernel(workload: str, path: Path) -> dict[str, Callable[[], Engine]]:
     starts = {mechanism: partial(_start_mechanism, mechanism, workload, path)}
     if workload in COUNTED:
         starts[COUNTING] = partial(_start_mechanism, mechanism, workload, path, counting=True)
-    if workload == "W6":
-        starts[TOGETHER] = partial(_start_mechanism, mechanism, workload, path, sharing="prefix")
     return dict(starts)
 
 
-def _start_mechanism(
-    mechanism: str, workload: str, path: Path, *, counting: bool = False, sharing: Sharing | None = None
-) -> Engine:
+def _start_mechanism(mechanism: str, workload: str, path: Path, *, counting: bool = False) -> Engine:
     patterns = WORKLOADS[workload].patterns()
-    return mechanism_runner(mechanism, patterns, read_events(path), counting=counting, sharing=sharing)
+    return mechanism_runner(mechanism, patterns, read_events(path), counting=counting)
 
 
 def _start_call(call: str, workload: str, path: Path) -> Engine:
@@ -267,7 +262,7 @@ def detection_table(comparisons: Sequence[Comparison]) -> str:
     for comparison in comparisons:
         timings = {timing.engine: timing for timing in (comparison.ours, *comparison.peers)}
         for timing in (timings[name] for name in timings if name not in CALLS):
-            own = timing is comparison.ours or timing.engine in (LISTING, COUNTING, TOGETHER)
+            own = timing is comparison.ours or timing.engine in (LISTING, COUNTING)
             beside = timings[LISTING] if timing.engine in BUILDERS and LISTING in timings else comparison.ours
             ratio = beside.ratio(timing)
             judged = comparison.events >= SHORTEST_JUDGED

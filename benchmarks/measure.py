@@ -130,28 +130,22 @@ def mechanism_runner(
     events: pa.Table,
     *,
     counting: bool = False,
-    sharing: Sharing | None = None,
     counters: Counters | None = None,
 ) -> Callable[[], Measurement]:
     """A function that prepares the events and finds all matches of all patterns, in seconds of the processor.
 
-    They are found one pattern after another, or together by a mechanism that runs many patterns at once. `sharing` is
-    the rule by which they are planned, None for that of the mechanism.
+    They are found one pattern after another, or together by a mechanism that runs many patterns at once.
 
     Making the plan comes before: it is done once for a plan, not once a day; what a mechanism compiles is kept from its
     first run on. With `counting` matches are counted without being listed, where the mechanism can. What a run counts
     is added to `counters`.
     """
-    if sharing is None:
-        sharing = SHARING_OF.get(mechanism, "none")
-    orders = planned_orders(patterns, events, mechanism, sharing)
+    orders = planned_orders(patterns, events, mechanism, SHARING_OF.get(mechanism, "none"))
     first = patterns[0]
-    find_many, share = MECHANISMS[mechanism].find_many, MECHANISMS[mechanism].share
+    find_many = MECHANISMS[mechanism].find_many
     compiled = False
 
     def find(prepared: PreparedEvents, counted: Counters) -> int:
-        if share is not None and sharing != "none":
-            share(patterns, orders, prepared)
         if find_many is not None:
             return sum(len(block) for _, block in find_many(patterns, orders, prepared, EVERYTHING, counted))
         matches = 0

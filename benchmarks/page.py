@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 from benchmarks.measure import Progress
 from benchmarks.published import machine_gain, peers_of, reference_of
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 """The benchmarks that run by default, in the order of the page."""
-KERNEL_COSTS, CHOICE, CORNERS = "kernel-costs", "choice", "corners"
+KERNEL_COSTS, CORNERS = "kernel-costs", "corners"
 WORKLOAD, SKIPPING, SWITCHES, SCALE = "workload", "skipping", "switches", "scale"
 """The benchmarks that run only when they are asked for."""
 
@@ -30,15 +29,15 @@ WORKLOAD, SKIPPING, SWITCHES, SCALE = "workload", "skipping", "switches", "scale
 class Settings:
     """The choice of what is measured.
 
-    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `CHOICE`, `CORNERS`, `WORKLOAD`, `SKIPPING`, `SWITCHES` or `SCALE`.
+    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `CORNERS`, `WORKLOAD`, `SKIPPING`, `SWITCHES` or `SCALE`.
     - `lengths`: of the stock stream for the columnar kernel; the longest is that of the strategies, too.
     - `mechanism_length`: of the stock stream and of W5's for the mechanisms that read event by event; None takes
       theirs.
     - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
-    - `constants`: file to which the constants of the kernel's costs, or of the mechanisms', are written.
+    - `constants`: file to which the constants of the kernel's costs are written.
     - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
-    - `scale`, `scale_folder`: the share of each size that `SCALE` and `CORNERS` measure, of `CHOICE` that of the most
-      events; and the folder of the projects.
+    - `scale`, `scale_folder`: the share of each size that `SCALE` and `CORNERS` measure, and the folder of
+      the projects.
     """
 
     names: Sequence[str] = BENCHMARKS
@@ -86,8 +85,6 @@ def with_other_sections(page: str, made: str) -> str:
 def _head(settings: Settings) -> str:
     if tuple(settings.names) == (WORKLOAD,):
         return f"# Many patterns in one job\n\nMade by `cep bench workload` on {machine()}."
-    if tuple(settings.names) == (CHOICE,):
-        return f"# What is chosen, and the best in hindsight\n\nMade by `cep bench choice` on {machine()}."
     if tuple(settings.names) == (SCALE,):
         return f"# Scale\n\nMade by `cep bench scale` on {machine()}."
     if tuple(settings.names) == (CORNERS,):
@@ -123,8 +120,7 @@ def _detection(run: _Run) -> list[str]:
         "events (columns, split by type) is part of the time, making the plan is not; peers find the events in their "
         "own tables or memory. `fused` lists "
         "all matches, `fused, counting` counts lists without making them. W6 is a hundred patterns, one after "
-        "another over events that are split, sorted and ranged once for all; in `fused, one plan` they run by a plan "
-        "of shared prefixes, and what several begin with is stored where that pays. C++ adds the matches up, SQL "
+        "another over events that are split, sorted and ranged once for all. C++ adds the matches up, SQL "
         f"engines count them. {missing_peers()} {run.streams.traffic.description}\n\n{detection_table(comparisons)}",
     ]
     if slower:
@@ -266,30 +262,6 @@ def _kernel_costs(run: _Run) -> list[str]:
     ]
 
 
-def _choice(run: _Run) -> list[str]:
-    from benchmarks.choice import EVENTS, SUMMARY, calibrated, cells, choice_page, measure_cells, write_constants
-    from cep_pipeline.detection import choice
-    from cep_pipeline.planning.costs.mechanisms import mechanism_costs
-
-    settings = run.settings
-    stream, repetitions = run.streams.stock(EVENTS[-1]), min(settings.repetitions, 3)
-    costs = mechanism_costs()
-    if settings.constants is not None:
-        costs = calibrated(stream, settings.repetitions, run.progress)
-        write_constants(costs, settings.constants)
-    with patch.object(choice, "mechanism_costs", lambda: costs):
-        found = measure_cells(stream, cells(int(EVENTS[-1] * settings.scale)), repetitions, run.progress)
-    return [
-        "Patterns of three types, `SEQ(A a, B b, C c) WHERE a.diff < b.diff AND b.diff < c.diff`, within 20 ms (rare), "
-        "300 ms (some) or 2 s (dense). Late ones, within 30 s, have two frequent types and a rare last one, with "
-        "`b.diff + 2.5 < c.diff`: in their own order most work is in vain. Seconds of the processor on one core, the "
-        "least of several runs in drawn orders on events that nobody has asked about before; to estimate statistics "
-        "and to make a plan counts. `chosen` is `cep.detect(patterns, events, output=…)`; the others name a mechanism "
-        f"and a planner, or an order. Patterns with SUMMARIZE end with `{SUMMARY}`; beside them their matches are "
-        "listed with what is read of them, and grouped by Arrow.\n\n" + choice_page(found, costs)
-    ]
-
-
 def _workload(run: _Run) -> list[str]:
     from benchmarks.workload_page import measure_workloads, workload_sections
 
@@ -356,7 +328,6 @@ _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "statistics": _statistics,
     KERNEL_COSTS: _kernel_costs,
     CORNERS: _corners,
-    CHOICE: _choice,
     WORKLOAD: _workload,
     SKIPPING: _skipping,
     SWITCHES: _switches,

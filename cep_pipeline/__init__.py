@@ -30,16 +30,10 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.scanning import ScannedDistance as ScannedDistance
     from cep_pipeline.adaptation.scanning import scan_distance as scan_distance
     from cep_pipeline.detection import MECHANISMS as MECHANISMS
-    from cep_pipeline.detection.composed_statistics import estimate_statistics as estimate_statistics
     from cep_pipeline.detection.compressed.expansion import expand as expand
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.detection.detect import detect_batches as detect_batches
-    from cep_pipeline.detection.match_checks import Explanation as Explanation
-    from cep_pipeline.detection.match_checks import RuleCheck as RuleCheck
-    from cep_pipeline.detection.match_checks import why as why
     from cep_pipeline.detection.mechanisms import Metrics as Metrics
-    from cep_pipeline.detection.near_misses import WhyNot as WhyNot
-    from cep_pipeline.detection.near_misses import why_not as why_not
     from cep_pipeline.detection.results import Matches as Matches
     from cep_pipeline.events.event_files import read as read
     from cep_pipeline.events.schema import DataWarning as DataWarning
@@ -57,6 +51,12 @@ if TYPE_CHECKING:
     from cep_pipeline.planning.make_plan import plan as plan
     from cep_pipeline.planning.planners import PLANNERS as PLANNERS
     from cep_pipeline.planning.plans import Plan as Plan
+    from cep_pipeline.questions.composed_statistics import estimate_statistics as estimate_statistics
+    from cep_pipeline.questions.match_checks import Explanation as Explanation
+    from cep_pipeline.questions.match_checks import RuleCheck as RuleCheck
+    from cep_pipeline.questions.match_checks import why as why
+    from cep_pipeline.questions.near_misses import WhyNot as WhyNot
+    from cep_pipeline.questions.near_misses import why_not as why_not
     from cep_pipeline.statistics.node_counts import NodeCounts as NodeCounts
     from cep_pipeline.statistics.snapshot import StatisticsSnapshot as StatisticsSnapshot
 

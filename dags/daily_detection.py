@@ -114,7 +114,6 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
                 doc_md="Spark detects the matches of one pattern set that become final on the day, slice by slice.",
                 handed=handed,
                 pool=POOL,
-                show_return_value_in_logs=False,
                 map_index_template="{{ task.pattern_set.pattern_set }}",
                 **given,
             ).expand(pattern_set=plan.output)
@@ -131,7 +130,11 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
         if stream.wait_hours:
             # Rescheduled, it holds no slot; it gives up by its own, later than any deadline that can be set.
             waiting = task.sensor(
-                task_id="wait_for_file", mode="reschedule", poke_interval=LOOKS, timeout=timedelta(days=9)
+                task_id="wait_for_file",
+                doc_md="Looks for a file of the day until there is one, or until `wait_hours` are over.",
+                mode="reschedule",
+                poke_interval=LOOKS,
+                timeout=timedelta(days=9),
             )
             waiting(file_or_deadline)(stream.name, stream.timezone, stream.wait_hours) >> ingest
     return dag

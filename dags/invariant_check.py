@@ -43,9 +43,15 @@ def invariant_check(stream: ConfiguredStream) -> DAG:
         },
         default_args=RETRIES,
     ) as dag:
-        violations = task(task_id="check")(check_plans)(stream.name)
+        check = task(
+            task_id="check",
+            doc_md="Compares the invariants of the current plans with the statistics of the latest days. A violation "
+            "is recorded, and is dealt with once.",
+        )
+        violations = check(check_plans)(stream.name)
         TriggerDagRunOperator.partial(
             task_id="replan",
+            doc_md="Starts a run of `replanning` for each plan that is violated.",
             trigger_dag_id=replanning_dag(stream.name),
             logical_date=None,
             skip_when_already_exists=True,

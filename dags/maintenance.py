@@ -27,7 +27,9 @@ with DAG(
     },
     default_args=RETRIES,
 ):
-    task(task_id="maintain")(maintain_warehouse)()
+    task(task_id="maintain", doc_md="Expires old snapshots, and removes files that no table names.")(
+        maintain_warehouse
+    )()
 
 with DAG(
     dag_id="verify",
@@ -40,4 +42,4 @@ with DAG(
     params={"deep": Param(False, type="boolean", description="Read all data, and compare it with its checksums.")},
     default_args=RETRIES,
 ):
-    task(task_id="verify")(verify_warehouse)()
+    task(task_id="verify", doc_md="Reads what is published, and names what is missing or damaged.")(verify_warehouse)()

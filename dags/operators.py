@@ -269,7 +269,7 @@ class CepSparkOperator(_Step, PySparkOperator):
     def work_on(self, spark: Any, context: Any, before: Any) -> Any:
         """Do the step on a session."""
         from cep_pipeline.spark.session import is_connect, prepare_session, spark_page
-        from cep_pipeline.spark.tasks import described
+        from cep_pipeline.spark.tasks import described, logged_stages
 
         prepare_session(spark, self.config_kwargs.get("spark.remote"), self._properties)
         self._spark = spark
@@ -279,7 +279,8 @@ class CepSparkOperator(_Step, PySparkOperator):
         self.spark_page = spark_page(spark)
         logger.info("%s: %s", described(spark), self.spark_page or "it has no page")
         context["ti"].xcom_push(SparkPageLink().xcom_key, self.spark_page)
-        return self.do(context, before, spark)
+        with logged_stages(spark):
+            return self.do(context, before, spark)
 
 
 class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
@@ -296,7 +297,6 @@ class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
     ) -> None:
         self.step, self.stream, self.timezone = step, stream, timezone
         self.handed, self.pattern_set = handed, pattern_set
-        kwargs.pop("show_return_value_in_logs", None)
         kwargs.setdefault("pool", POOL)
         super().__init__(
             task_id=kwargs.pop("task_id", step),

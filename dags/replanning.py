@@ -57,7 +57,12 @@ def replanning(stream: str, pattern_sets: list[str]) -> DAG:
         },
         default_args=RETRIES,
     ) as dag:
-        task(task_id="replan")(plan_again)(stream)
+        replan = task(
+            task_id="replan",
+            doc_md="Makes a plan by the latest statistics, and puts it in the place of the current one if it is "
+            "better. The decision and its reason are recorded.",
+        )
+        replan(plan_again)(stream)
     return dag
 
 

@@ -29,20 +29,49 @@ from typing import Any, Self
 import psutil
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.spark.session import DAEMON, java_environment, quick_start
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 HOST = "127.0.0.1"
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 CONNECT, HISTORY = "spark-connect", "spark-history"
+PRELOADED = (
+    "airflow.dag_processing.dagbag",
+    "airflow.executors.local_executor",
+    "airflow.sdk.execution_time.task_runner",
+    "airflow.providers.apache.spark.operators.spark_pyspark",
+    "airflow.providers.apache.spark.operators.spark_submit",
+    "airflow.providers.openlineage.plugins.openlineage",
+    "airflow.providers.standard.decorators.python",
+    "airflow.providers.standard.triggers.external_task",
+    "pyspark.sql.connect.session",
+    "great_expectations",
+    "spark_jobs.detect",
+    "spark_jobs.estimate_statistics",
+    "spark_jobs.ingest",
+    "spark_jobs.preprocess",
+)
+"""Modules that the LocalExecutor imports once, not each task anew: Great Expectations alone takes five seconds."""
 SPARK_JOBS = 4
 """Slots of the pool `cep_spark`: Spark jobs at a time. They share the cores fairly."""
 USER = "admin"
 READY_AFTER_S = 240.0
 STOPPED_AFTER_S = 20.0
 WRONG_INPUT = 2
+DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
+"""The setting of the address, and the beginning of those that tell another way to it, `…_CMD` and `…_SECRET`."""
 OF_COMPONENTS = tuple(
-    f"AIRFLOW__{name}" for name in ("API__", "CORE__EXECUT", "CORE__SIMPLE_AUTH", "DAG_PROCESSOR__", "LOGGING__")
+    f"AIRFLOW__{name}"
+    for name in (
+        "API__",
+        "CORE__EXECUT",
+        "CORE__MP_",
+        "CORE__SIMPLE_AUTH",
+        "DAG_PROCESSOR__",
+        "LOGGING__",
+        "SCHEDULER__",
+    )
 )
 """Beginnings of the settings that commands can do without: they only need the database, the DAGs and the keys."""
 
@@ -116,6 +145,7 @@ class LocalAirflow:
         return {
             **os.environ,
             **java_environment(),
+            **self._database(),
             "PATH": os.pathsep.join([str(bin_folder), os.environ.get("PATH", os.defpath)]),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")])),
             "PYSPARK_PYTHON": sys.executable,
@@ -128,6 +158,8 @@ class LocalAirflow:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__SCHEDULER__MP_START_METHOD": "forkserver",
+            "AIRFLOW__CORE__MP_FORKSERVER_PRELOAD": ",".join(PRELOADED),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.passwords),
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.address}/execution/",
@@ -142,6 +174,17 @@ class LocalAirflow:
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(self._spark_connection()),
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(_free_port()),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(_free_port()),
+        }
+
+    def _database(self) -> dict[str, str]:
+        """The settings of the database: a file of its own, unless the environment names another database."""
+        if any(name.startswith(DATABASE) for name in os.environ):
+            return {}
+        arguments = "scripts.airflow_sqlite.CONNECT_ARGUMENTS"
+        return {
+            DATABASE: f"sqlite:///{self.home.absolute()}/airflow.db",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": arguments,
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS_ASYNC": arguments,
         }
 
     def write_environment_file(self) -> None:
@@ -215,6 +258,9 @@ class LocalAirflow:
         }
 
     def _spark_connection(self) -> dict[str, Any]:
+        if Configuration.load(self.configuration).settings.spark.airflow == "submit":
+            told = "The master of the programs that `spark-submit` runs."
+            return {"conn_type": "spark", "host": self.spark_master, "description": told}
         # With a token PySpark asks any host but localhost for TLS.
         place = {"host": "localhost", "port": self.ports[CONNECT], "password": self._keys()["spark"]}
         return {"conn_type": "spark_connect", **place, "description": "The Spark Connect server of make airflow."}

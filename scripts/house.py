@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import re
 import sys
+import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +27,20 @@ NO_SUBJECT = re.compile(r"(What|Whether|How|Where|Of|Which|As|By|That|Those|When
 SMALL = 150
 """Lines up to which a module that only its neighbour imports may as well be part of that one."""
 
+SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
+NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
 Graph = Mapping[str, set[str]]
+
+
+@dataclass(frozen=True)
+class PackageSize:
+    """The size of one package, and what makes it hard to follow."""
+
+    code_lines: int
+    thresholds: int
+    kernels: int
+    choosers: int
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,32 @@ class Module:
     @property
     def lines(self) -> int:
         return self.text.count("\n")
+
+    @property
+    def code_lines(self) -> int:
+        """Lines that hold code: no docstring, comment or blank line."""
+        texts, used = set[int](), set[int]()
+        for node in ast.walk(self.tree):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                texts.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.type not in NO_CODE:
+                used.update(range(token.start[0], token.end[0] + 1))
+        return len(used - texts)
+
+    def thresholds(self) -> list[str]:
+        """Numbers that have a name at the top of the module: limits, measured costs, codes."""
+        assigned = (node for node in self.tree.body if isinstance(node, ast.Assign | ast.AnnAssign))
+        return [ast.unparse(node) for node in assigned if node.value is not None and _is_number(node.value)]
+
+    def choosers(self) -> list[str]:
+        """Functions that may answer None: among them all that decline a case, for the next way to be asked."""
+        functions = (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef) and node.returns)
+        return [node.name for node in functions if "None" in (ast.unparse(node.returns or node)).split(" | ")[1:]]
 
     def docstrings(self) -> Iterator[tuple[str, str]]:
         """(name, docstring) of each class and function."""
@@ -62,6 +103,17 @@ class House:
         for file in sorted((checkout / PACKAGE).rglob("*.py")):
             name = ".".join(file.relative_to(checkout).with_suffix("").parts).removesuffix(".__init__")
             self.modules[name] = Module(name, file, file.read_text(encoding="utf-8"))
+
+    def size_of(self, package: str) -> PackageSize:
+        """The size of a package right below the top."""
+        start = f"{PACKAGE}.{package}"
+        own = [one for one in self.modules.values() if f"{one.name}.".startswith(f"{start}.")]
+        return PackageSize(
+            code_lines=sum(one.code_lines for one in own),
+            thresholds=sum(len(one.thresholds()) for one in own),
+            kernels=len(list((self.checkout / SHIPPED_CODE).glob(f"{package}.*"))),
+            choosers=sum(len(one.choosers()) for one in own),
+        )
 
     @cached_property
     def imports(self) -> Graph:
@@ -134,6 +186,16 @@ class House:
         return missing
 
 
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _is_number(node.left) and _is_number(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return _is_number(node.operand)
+    if isinstance(node, ast.Tuple):
+        return bool(node.elts) and all(map(_is_number, node.elts))
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
 def circles(graph: Graph) -> list[list[str]]:
     """The sets of nodes that reach each other, largest first.
 
@@ -165,10 +227,15 @@ def figures(house: House) -> list[tuple[str, str, str, Iterable[str]]]:
     of_packages = circles(house.package_imports())
     subjectless, small, homonyms = house.subjectless_docstrings(), house.small_neighbours(), house.homonyms()
     missing = house.missing_pages()
+    detection = house.size_of("detection")
     readme = len((house.checkout / "README.md").read_bytes())
     return [
         ("lines of the package", f"{sum(module.lines for module in modules):,}", "72,000", ()),
         ("files of the package", f"{len(house.modules)}", "380", ()),
+        ("lines of code of detection", f"{detection.code_lines:,}", "16,500", ()),
+        ("numbers named at the top of its modules", f"{detection.thresholds}", "150", ()),
+        ("kernels of detection", f"{detection.kernels}", "25", ()),
+        ("functions of detection that may answer None", f"{detection.choosers}", "100", ()),
         ("small modules with one importer beside them", f"{len(small)}", "10", small),
         ("class names that mean several things", f"{len(homonyms)}", "8", homonyms),
         ("docstrings without a subject", f"{len(subjectless)}", "40", subjectless),

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from scripts import audit
-from scripts.house import House, circles
+from scripts.house import House, Module, circles
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 TARGETS = ["run", "test", "test-all", "check", "docs", "bench", "airflow"]
@@ -157,6 +157,23 @@ def test_what_was_made_small_stays_small(house: House) -> None:
     assert len(house.modules) < 400
     assert len(house.homonyms()) < 8
     assert len((CHECKOUT / "README.md").read_bytes()) < 10_000
+
+
+def test_detection_only_becomes_smaller(house: House) -> None:
+    """The bounds are what the package has come to: whoever takes something away lowers them."""
+    size = house.size_of("detection")
+    assert size.code_lines <= 28_142
+    assert size.thresholds <= 252
+    assert size.kernels <= 30
+    assert size.choosers <= 166
+
+
+def test_sizes_are_those_of_the_code_alone() -> None:
+    text = (
+        '"""What it is."""\nMOST, LEAST = 1 << 4, (-2, 3)\nFEW = 7  # few\n\n\ndef of(a: int) -> int | None:\n    ...\n'
+    )
+    module = Module("of", CHECKOUT / "of.py", text)
+    assert (module.code_lines, len(module.thresholds()), module.choosers()) == (4, 2, ["of"])
 
 
 PIP_AUDIT = """

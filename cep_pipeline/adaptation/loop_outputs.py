@@ -335,8 +335,6 @@ def work_over(outputs: Sequence[LoopOutput], stretch: Stretch) -> int:
         first, patterns = group[0].finding, [output.finding.pattern for output in group]
         events = first.slices.prepared(first.pattern, (stretch.first, stretch.stop))
         orders = [stretch.orders[pattern.name] for pattern in patterns]
-        if stretch.shares and first.mechanism.share is not None and len(patterns) > 1:
-            first.mechanism.share(patterns, orders, events)
         most = [MOST_SAMPLED] * len(patterns)
         for _ in JointRun(patterns, first.mechanism, orders, events, EVERYTHING, counters, most).parts():
             pass

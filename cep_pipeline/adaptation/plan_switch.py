@@ -338,8 +338,6 @@ def matches_of_stretch(
     events.split(operand.event_type for pattern in patterns for operand in pattern.operands)
     orders = [stretch.orders[pattern.name] for pattern in patterns]
     begin, end = stretch.first - slices.first, stretch.stop - slices.first
-    if stretch.shares and mechanism.share is not None and len(patterns) > 1:
-        mechanism.share(patterns, orders, events)
 
     def own(block: Block) -> Block:
         first = first_rows(_renumbered(block, rows, slices.first))

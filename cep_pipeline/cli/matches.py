@@ -105,7 +105,7 @@ def matches(
     as_json: bool,
     out: Path | None,
 ) -> None:
-    """Show published matches of each pattern, in the order of their last events.
+    """Show published matches of each pattern, day by day as they became final.
 
     \b
     Examples:

@@ -46,11 +46,11 @@ from cep_pipeline.guarded import read_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cep_pipeline.detection.compare_plans import ComparedPlan, PlanComparison
     from cep_pipeline.detection.mechanisms import Metrics
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.planning import Plan
+    from cep_pipeline.questions.compare_plans import ComparedPlan, PlanComparison
     from cep_pipeline.statistics import StatisticsSnapshot
     from cep_pipeline.warehouse.records import PlanRecord
 
@@ -67,8 +67,8 @@ class _Asked(Asked):
         return self._from_files() if self.over_files else self._from_warehouse()
 
     def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
-        from cep_pipeline.detection.composed_statistics import estimate_statistics
         from cep_pipeline.events.event_files import load_events
+        from cep_pipeline.questions.composed_statistics import estimate_statistics
 
         stream, parsed = self.over_these_files()
         with Terminal(stderr=True).status("reading events"):
@@ -156,15 +156,10 @@ def plan(
     """
     from cep_pipeline.detection import MECHANISMS
     from cep_pipeline.detection.mechanisms import choose_mechanisms
-    from cep_pipeline.detection.planned import (
-        expected_lines,
-        expected_seconds,
-        expected_seconds_of_set,
-        explained_choice,
-        plan_for,
-    )
+    from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
+    from cep_pipeline.questions.explained_mechanisms import explained_choice
 
     check_planner(planner)  # a wrong name is told before anything is read
     cost_named(cost or "throughput")
@@ -194,20 +189,10 @@ def plan(
             own = replace(own, cost=cost or own.cost, alpha=alpha or own.alpha, mechanism=mechanism, search=search)
             made, anew = _as_the_next_day(asked, own, snapshot)
     if as_json:
-        seconds = expected_seconds(patterns, made, chosen)
-        together = expected_seconds_of_set(patterns, made, chosen)
-        say_json(
-            {
-                "plan": made.to_json(),
-                "mechanisms": chosen,
-                "expected_s": seconds,
-                "expected_set_s": together,
-                "anew": anew or None,
-            }
-        )
+        say_json({"plan": made.to_json(), "mechanisms": chosen, "anew": anew or None})
     else:
-        reasons, expected = explained_choice(patterns, mechanism, made), expected_lines(patterns, made, chosen)
-        say(complete(made.explain(reasons, _names(made) if full else None, expected)))
+        reasons = explained_choice(patterns, mechanism, made)
+        say(complete(made.explain(reasons, _names(made) if full else None)))
         if anew:
             say(anew)
     if _nothing_to_search(made, patterns):
@@ -361,13 +346,13 @@ def _analyzed(
     mechanism: str | None,
 ) -> tuple[Plan, Metrics, int]:
     """A plan, what was counted when it ran over events, and the number of these events."""
-    from cep_pipeline.detection.composed_statistics import estimate_statistics
     from cep_pipeline.detection.detect import detect
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.output_policy import has_output_policy
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.events.event_files import load_events
     from cep_pipeline.planning.plans import validate
+    from cep_pipeline.questions.composed_statistics import estimate_statistics
 
     stream, parsed = patterns_over_files(patterns, schema, parameters)
     chosen = choose_mechanisms(parsed, mechanism)
@@ -423,10 +408,9 @@ def _explain_recorded(
     if as_json:
         from cep_pipeline.planning import Plan
 
-        plan, own = Plan.from_json(record.plan, f"plan {record.version} of {chosen}"), configuration.stream(name)
-        seconds, together = _expected_of(own.pattern_set(chosen), record, plan, only)
+        plan = Plan.from_json(record.plan, f"plan {record.version} of {chosen}")
         made = {"version": record.version, "current": is_current, "created_at": record.created_at}
-        made |= {"plan": _some_of(plan, only), "expected_s": seconds, "expected_set_s": together}
+        made |= {"plan": _some_of(plan, only)}
         say_json({"stream": name, "pattern_set": chosen, "run": record.run_id, "reason": record.reason, **made})
         return
     text = _in_full(configuration.stream(name).pattern_set(chosen), record, only) if only or full else record.explain
@@ -437,35 +421,16 @@ def _explain_recorded(
     say(complete(text))
 
 
-def _expected_of(
-    pattern_set: PatternSet, record: PlanRecord, plan: Plan, only: tuple[str, ...]
-) -> tuple[dict[str, dict[str, float]] | None, dict[str, dict[str, float]] | None]:
-    """The seconds of each mechanism for each pattern, and of each way for all patterns of the set.
-
-    None where the patterns are not those of the plan any more.
-    """
-    from cep_pipeline.detection.mechanisms import choose_mechanisms
-    from cep_pipeline.detection.planned import expected_seconds, expected_seconds_of_set
-
-    if record.pattern_set_version != pattern_set.version:
-        return None, None
-    patterns, chosen = pattern_set.patterns, choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
-    wanted = [one for one in patterns if not only or one.name in only]
-    return expected_seconds(wanted, plan, chosen), expected_seconds_of_set(patterns, plan, chosen)
-
-
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:
     """Some patterns of a recorded plan, or all, and what runs them as long as they are the configured ones."""
-    from cep_pipeline.detection.mechanisms import choose_mechanisms
-    from cep_pipeline.detection.planned import expected_lines, explained_choice
     from cep_pipeline.planning import Plan
+    from cep_pipeline.questions.explained_mechanisms import explained_choice
 
     plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
     if record.pattern_set_version != pattern_set.version:
         return plan.explain(patterns=only or _names(plan))
     patterns, mechanism = pattern_set.patterns, pattern_set.mechanism
-    expected = expected_lines(patterns, plan, choose_mechanisms(patterns, mechanism))
-    return plan.explain(explained_choice(patterns, mechanism, plan), only or _names(plan), expected)
+    return plan.explain(explained_choice(patterns, mechanism, plan), only or _names(plan))
 
 
 def read_plan(path: Path) -> Plan:
@@ -486,8 +451,8 @@ def _show_comparisons(
     as_json: bool,
 ) -> None:
     """Compare the planners on each pattern, and print tables or JSON."""
-    from cep_pipeline.detection.compare_plans import compare_plans
     from cep_pipeline.detection.detect import as_run
+    from cep_pipeline.questions.compare_plans import compare_plans
 
     if not sample.num_rows:
         raise InputError("there are no events to run plans over: --compare needs some")

@@ -34,9 +34,9 @@ from cep_pipeline.patterns.structure import EventType, type_alternatives, types_
 from cep_pipeline.storage import place_of_id
 
 if TYPE_CHECKING:
-    from cep_pipeline.detection.match_checks import Explanation
     from cep_pipeline.events.event_files import EventPlaces
     from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.questions.match_checks import Explanation
 
 MOST_LISTED = 1_000_000
 """Matches over files among which the one of an id is looked for."""
@@ -82,8 +82,8 @@ def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> No
 def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
     """The match of an id among those that the patterns have over files."""
     from cep_pipeline.detection.detect import detect
-    from cep_pipeline.detection.match_checks import why_match
     from cep_pipeline.events.event_files import load_events
+    from cep_pipeline.questions.match_checks import why_match
 
     schema, patterns = asked.over_these_files()
     loaded = load_events(schema, asked.event_paths(schema), places=True)
@@ -196,8 +196,8 @@ def why_not(
       cep why-not --pattern v_reversal --event high=57 --event low=09:30:12.5 --event back=120
       cep why-not --patterns my.sase --schema streams/trades.yaml --events trades.csv --event a=trades.csv:57
     """
-    from cep_pipeline.detection.near_misses import why_not as explain
     from cep_pipeline.events.timestamps import parse_moment
+    from cep_pipeline.questions.near_misses import why_not as explain
 
     asked = Asked(**options)
     if expected and at:
@@ -325,8 +325,8 @@ def _seq_at(
     text: str, time: str, pattern: Pattern, event_type: EventType, events: pa.Table, timezone: str, days: Sequence[date]
 ) -> int:
     """The seq of the one event of a type at a time."""
-    from cep_pipeline.detection.match_checks import event_name, local_time
     from cep_pipeline.events.timestamps import parse_moment
+    from cep_pipeline.questions.match_checks import event_name, local_time
 
     moment = parse_moment(time, timezone, days[0] if len(days) == 1 else None)
     names, kind = types_of(event_type), type_alternatives(event_type)
@@ -351,7 +351,7 @@ def _seq_at(
 
 
 def _print_explanation(console: Terminal, explained: Explanation) -> None:
-    from cep_pipeline.detection.match_checks import CHECK_COLUMNS, INSIDE_COLUMNS
+    from cep_pipeline.questions.match_checks import CHECK_COLUMNS, INSIDE_COLUMNS
 
     console.print(explained.summary(), soft_wrap=True)
     _print_table(console, f"{explained.pattern}: the events", explained.event_columns, explained.event_rows())

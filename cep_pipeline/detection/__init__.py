@@ -5,13 +5,12 @@ The modules in the order in which a call of `cep.detect` meets them:
 - `detect`: the public functions `detect` and `detect_batches`, and `detect_slice` for tasks;
 - `mechanisms`: the registry of mechanisms, which of them runs a pattern, their record and functions, and the counters
   they fill; `clause_runs`: a pattern clause after clause, as all mechanisms run it;
-- `planned`: plans that suit the mechanisms chosen, and why these were;
+- `planned`: plans that suit the mechanisms chosen; `own_order`: whether one is worth making;
 - `parts`: a stream in parts, so that memory is bounded; `room`: memory for what is held at a time; `limits`: limits of
   one pattern's matches and time;
 - `outputs`: one pattern over one slice in each form of output; `output_policy`: OUTPUT and CONSUME;
 - `ordering`: matches in the order of the table; `matches`: their rows, with the columns of RETURN; `match_ids`: their
-  identities; `decimal_text`: counts of any size;
-- `compare_plans`: plans run over a sample, side by side.
+  identities; `decimal_text`: counts of any size.
 
 The mechanisms:
 

@@ -19,7 +19,7 @@ from cep_pipeline.detection.composition import WrittenMatches, events_read, long
 from cep_pipeline.detection.compressed.compressing import compress_merged
 from cep_pipeline.detection.counting.owned import count_owned
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.known_events import Planned, Streams, keep, known_events, new_events
+from cep_pipeline.detection.known_events import Streams, keep, known_events, new_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import are_few, batches_of_few, matches_schema, write_matches
@@ -66,7 +66,7 @@ from cep_pipeline.patterns.expressions import Aggregate, Call, Expression, Refer
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.pattern import Output, Pattern, once_a_set, with_composed
 from cep_pipeline.patterns.structure import EventType, type_alternatives, types_of
-from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
+from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
@@ -340,7 +340,7 @@ class DetectionRun:
         chosen = choose_mechanisms(patterns, self._mechanism_of(patterns))
         table = events_for(patterns, events)
         prepared = _prepare(patterns, table)
-        plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan).plan
+        plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan)
         return _detections(patterns, chosen, prepared, plan, self._counters, self.limit, prune=True)
 
     def _together(
@@ -349,17 +349,13 @@ class DetectionRun:
         """The output of patterns that compose nothing, over a table that may be asked about `again`."""
         options, limit = (self.options, self.limit) if self._are_asked(patterns) else ((), None)
         mechanism = self._mechanism_of(patterns)
-        known, fastest = known_events(patterns, events, mechanism) if again else new_events(patterns, events, mechanism)
-        check_options(fastest, options)
-        # What is counted, and how much is listed before it is too much, is told of the fastest mechanism.
-        any_mechanism = known.mechanism is None and not (options or self._counters.wanted or limit is not None)
-        make = partial(_plan_for, make_plan=self.make_plan, output=output, any_mechanism=any_mechanism)
+        known, chosen = known_events(patterns, events, mechanism) if again else new_events(patterns, events, mechanism)
+        check_options(chosen, options)
+        make = partial(_plan_for, make_plan=self.make_plan, output=output)
         found: Tables = {}
         with explained():
             _prepare(patterns, known.table, known.prepared)
-            plan, chosen, _ = known.plan(
-                given, (output, any_mechanism), lambda: make(patterns, known.table, known.prepared, given, fastest)
-            )
+            plan = known.plan(given, output, lambda: make(patterns, known.table, known.prepared, given, chosen))
             self._chosen |= chosen
             logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
             detections = _detections(patterns, chosen, known.prepared, plan, self._counters, limit, options, prune=True)
@@ -518,7 +514,7 @@ def detect_batches(
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
     prepared = _prepare(patterns, table)
-    plan = _plan_for(patterns, table, prepared, plan, chosen).plan
+    plan = _plan_for(patterns, table, prepared, plan, chosen)
     detections = _detections(patterns, chosen, prepared, plan, Counters(wanted=False), limit, prune=True)
     for run in run_together(detections, plan):
         summarized = [one for one in run if one.pattern.summary is not None]
@@ -561,21 +557,7 @@ def _detections(
         mechanism = MECHANISMS[chosen[pattern.name]]
         asked = (*options, PRUNE) if prune and mechanism.prunes and pattern.output is Output.NON_OVERLAP else options
         found.append(Detection(pattern, mechanism.with_options(asked), orders, of_stream, counters, limit))
-    if plan.sharing != "none":
-        _share([one for one in found if not (one.mechanism.is_columnar and has_kernel_orders(plan, one.pattern))])
     return found
-
-
-def _share(detections: Sequence[Detection]) -> None:
-    """Tell mechanisms that run patterns one by one which ones they will run."""
-    groups: dict[Hashable, list[Detection]] = {}
-    for detection in detections:
-        groups.setdefault((detection.mechanism.share, id(detection.events)), []).append(detection)
-    for together in groups.values():
-        share = together[0].mechanism.share
-        if share is not None and len(together) > 1:
-            patterns = [detection.pattern for detection in together]
-            share(patterns, [detection.orders for detection in together], together[0].events)
 
 
 def run_together(detections: Sequence[Detection], plan: Plan) -> list[list[Detection]]:
@@ -656,7 +638,7 @@ def detect_slice(
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events, "events of the slice")
     prepared = _prepare(patterns, table)
-    plan = _plan_for(patterns, table, prepared, plan, chosen).plan
+    plan = _plan_for(patterns, table, prepared, plan, chosen)
     counters = Counters(evaluated=False)
     detections = _detections(patterns, chosen, prepared, plan, counters)
     limits = limits or SliceLimits({})
@@ -1160,28 +1142,27 @@ def _plan_for(
     make_plan: MakePlan | None = None,
     *,
     output: str = "verbose",
-    any_mechanism: bool = False,
-) -> Planned:
-    """The given plan, if it fits; else one of the events' statistics, made where it pays; and the mechanisms."""
+) -> Plan:
+    """The given plan, if it fits; else one of the events' statistics, made where it pays."""
     if plan is None and make_plan is not None:
         plan = make_plan(patterns, table, chosen)
     if plan is not None:
         _check_plan(patterns, plan)
-        return Planned(plan, chosen)
-    from cep_pipeline.detection.choice import choose, own_order_plan
+        return plan
+    from cep_pipeline.detection.own_order import own_order_plan, worth_planning
 
-    choice = choose(patterns, prepared, chosen, output, any_mechanism=any_mechanism)
-    if not choice.planned:
-        return Planned(own_order_plan(patterns), choice.mechanisms)
+    planned = worth_planning(patterns, prepared, chosen, output)
+    if not planned:
+        return own_order_plan(patterns)
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.statistics.estimate import rough_statistics
 
-    first = choice.planned[0]
-    snapshot = rough_statistics(choice.planned, prepared[first.type_attribute, first.base_type])
-    plan = plan_for(choice.planned, snapshot, choice.mechanisms, compare=False)
-    names = {pattern.name for pattern in choice.planned}
+    first = planned[0]
+    snapshot = rough_statistics(planned, prepared[first.type_attribute, first.base_type])
+    plan = plan_for(planned, snapshot, chosen, compare=False)
+    names = {pattern.name for pattern in planned}
     unplanned = own_order_plan([pattern for pattern in patterns if pattern.name not in names])
-    return Planned(replace(plan, patterns=(*plan.patterns, *unplanned.patterns)), choice.mechanisms)
+    return replace(plan, patterns=(*plan.patterns, *unplanned.patterns))
 
 
 def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | None = None) -> Streams:

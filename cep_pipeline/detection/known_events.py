@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -28,14 +27,6 @@ Streams = dict[tuple[str, str | None], PreparedEvents]
 """Prepared events by the type attribute and the base type."""
 
 
-class Planned(NamedTuple):
-    """A plan, the mechanism of each pattern by its name, and the question for which they were chosen."""
-
-    plan: Plan
-    mechanisms: Mapping[str, str]
-    question: Hashable = None
-
-
 @dataclass(eq=False)
 class KnownEvents:
     """A table that was checked and prepared, and the last patterns that were run over it.
@@ -48,8 +39,9 @@ class KnownEvents:
         The columns, split by type, and what was derived of them.
     patterns, mechanism, chosen
         The last patterns, the mechanism that was asked for, and the fastest one of each, or that which was asked for.
-    made, fitting
-        The plan and the mechanisms that were chosen for the last patterns, and a given plan that was found to fit.
+    made, made_for, fitting
+        The plan that was made for the last patterns, the form of output for which it was, and a given plan that was
+        found to fit.
     """
 
     table: pa.Table
@@ -57,7 +49,8 @@ class KnownEvents:
     patterns: tuple[Pattern, ...] = ()
     mechanism: str | None = None
     chosen: Mapping[str, str] = field(default_factory=dict)
-    made: Planned | None = None
+    made: Plan | None = None
+    made_for: str = ""
     fitting: Plan | None = None
 
     def are(self, patterns: Sequence[Pattern], mechanism: str | None) -> bool:
@@ -73,22 +66,17 @@ class KnownEvents:
         self.patterns, self.mechanism, self.chosen = tuple(patterns), mechanism, chosen
         self.made = self.fitting = None
 
-    def plan(self, given: Plan | None, question: Hashable, find: Callable[[], Planned]) -> Planned:
+    def plan(self, given: Plan | None, output: str, find: Callable[[], Plan]) -> Plan:
         """A plan for the last patterns: the given one, or one that was or is made; `find` checks and makes plans.
 
-        What was chosen in answer to one question, a form of output, is not the best answer to another one. But where
-        orders were planned for the fastest mechanisms, they are as good for any.
+        Whether planning pays depends on the form of output. But orders that were planned for one are as good for any.
         """
         if given is not None:
             if self.fitting is not given:
-                self.fitting = find().plan
-            return Planned(given, self.chosen)
-        made = self.made
-        if made is not None:
-            planned = made.plan.statistics.events and made.mechanisms == self.chosen
-            if planned or made.question == question:
-                return made
-        self.made = find()._replace(question=question)
+                self.fitting = find()
+            return given
+        if self.made is None or not (self.made.statistics.events or self.made_for == output):
+            self.made, self.made_for = find(), output
         return self.made
 
     def let_go(self) -> None:

@@ -1,7 +1,7 @@
 """The evaluation mechanisms: their registry, the record and functions of each, and the counters they fill.
 
 `MECHANISMS` says where the record of each mechanism is; `Mechanism` is the record; `Finder`, `MatchCounter`,
-`ManyFinder` and `PlanSharer` are the functions in it. They work on the events of a slice (`PreparedEvents`), by the
+`ManyFinder` and `FinderAtOnce` are the functions in it. They work on the events of a slice (`PreparedEvents`), by the
 orders or trees of a plan (`Orders`), find the matches that the slice owns (`Owned`), and count in `Counters`.
 """
 
@@ -335,13 +335,6 @@ class FinderAtOnce(Protocol):
         """
 
 
-class PlanSharer(Protocol):
-    """Prepares for patterns that will be run one by one over the same events."""
-
-    def __call__(self, patterns: Sequence[Pattern], orders: Sequence[Orders], events: PreparedEvents, /) -> None:
-        """Learn which plans will be run, so that the first one to compute a common part keeps it for the others."""
-
-
 def beyond_any_match(pattern: Pattern) -> str | None:
     """The strategy of a pattern in words, if it is another one than skip_till_any_match; otherwise None."""
     if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
@@ -371,10 +364,9 @@ class Mechanism:
     ----------
     name
         The public name, as `mechanism="fused"` gives it.
-    find, count, find_many, find_at_once, share
-        The functions; see `Finder`, `MatchCounter`, `ManyFinder`, `FinderAtOnce` and `PlanSharer`. Without a `count` of
-        its own the blocks of `find` are counted; without `find_many` patterns are run one by one; without `share`
-        nothing is kept between them.
+    find, count, find_many, find_at_once
+        The functions; see `Finder`, `MatchCounter`, `ManyFinder` and `FinderAtOnce`. Without a `count` of its own the
+        blocks of `find` are counted; without `find_many` patterns are run one by one.
     unsupported_feature
         Returns the first feature of a pattern that the mechanism does not run, in words, or None. The default is that
         of a mechanism that runs the whole language under skip_till_any_match and no other strategy.
@@ -404,7 +396,6 @@ class Mechanism:
     count: MatchCounter = lambda *_: None
     find_many: ManyFinder | None = None
     find_at_once: FinderAtOnce | None = None
-    share: PlanSharer | None = None
     unsupported_feature: Callable[[Pattern], str | None] = beyond_any_match
     describe: Callable[[Pattern], str] | None = None
     always_shares: bool = False

@@ -439,9 +439,9 @@ def _own_check(place: int, schema: StreamSchema) -> _Check:
 
 
 def _configuration(check: _Check) -> Any:
+    _great_expectations()
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-    _great_expectations()
     kwargs, severity = dict(check.kwargs), check.severity
     return ExpectationConfiguration(type=check.type, kwargs=kwargs, severity=severity, **check.also).to_domain_obj()
 

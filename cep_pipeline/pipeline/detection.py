@@ -145,8 +145,13 @@ class DayInputs:
                 and was.carried.get(name) == carried.get(name)
                 and name not in published.limited
                 and (was.end_of_stream == self.end_of_stream or not can_pend(pattern))
-                # What becomes final on days that are not published belongs to the day.
-                and (before is None or before in was.events or not waits_for_later_events(pattern))
+                # What becomes final on days that are not published belongs to the day; in one event nothing waits.
+                and (
+                    before is None
+                    or before in was.events
+                    or not waits_for_later_events(pattern)
+                    or pattern.window.events == 1
+                )
             )
 
         return frozenset(pattern.name for pattern in self.pattern_set.patterns if unchanged(pattern))

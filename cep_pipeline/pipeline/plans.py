@@ -20,7 +20,7 @@ from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.compiled.object_code import code_key, read_cached, write_cached
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
-from cep_pipeline.detection.planned import expected_lines, explained_choice, plan_for, runs_on
+from cep_pipeline.detection.planned import plan_for, runs_on
 from cep_pipeline.errors import BusyError, InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
@@ -30,6 +30,7 @@ from cep_pipeline.planning.clause_plans import Sharing, WorkloadPlan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.planning.replanning import LazyPlan
+from cep_pipeline.questions.explained_mechanisms import explained_choice
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.snapshot import leaves_of
 from cep_pipeline.version import code_digest
@@ -352,11 +353,10 @@ def append_plan(
     The check of its invariants is made now, while its patterns are at hand, so that `cep invariants` only reads it.
     """
     patterns, mechanism = pattern_set.patterns, pattern_set.mechanism
-    expected = expected_lines(patterns, plan, choose_mechanisms(patterns, mechanism))
     made = tables.record_plan(
         pattern_set.name,
         plan.to_json(),
-        explain=plan.explain(explained_choice(patterns, mechanism, plan), expected=expected),
+        explain=plan.explain(explained_choice(patterns, mechanism, plan)),
         pattern_set_version=pattern_set.version,
         statistics=snapshot.to_json(),
         statements=statements_of(patterns),

@@ -239,7 +239,7 @@ class ClausePlan:
 
     @property
     def kernel_orders(self) -> tuple[Alternative, ...]:
-        """The order of its own that a columnar mechanism runs, where the plan is shared and that takes less time."""
+        """The order of its own that a columnar mechanism runs, where the plan is shared."""
         return tuple(other for other in self.alternatives if other.planner == ON_KERNEL)
 
     @cached_property

@@ -159,7 +159,6 @@ class Plan:
         self,
         mechanism: str | Mapping[str, str] | None = None,
         patterns: Collection[str] | None = None,
-        expected: Sequence[str] = (),
     ) -> str:
         """The plan as text for people.
 
@@ -169,8 +168,6 @@ class Plan:
             The mechanism that will run it, or for each pattern by name, and why it does where that is known.
         patterns
             The names of those that are explained; None: all, of more than 20 what they do together, and a list.
-        expected
-            Lines that say how long all patterns are expected to take together (`planned.expected_lines`).
 
         Raises
         ------
@@ -179,7 +176,7 @@ class Plan:
         """
         from cep_pipeline.planning.explain.text import explain_plan
 
-        return explain_plan(self, mechanism, patterns, expected)
+        return explain_plan(self, mechanism, patterns)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON values, with its version and id."""
@@ -249,11 +246,6 @@ def _form() -> Any:
     from cep_pipeline.documents import form_of
 
     return form_of(Plan, {"version": int, "plan_id": str}, forms_of_clauses())
-
-
-def has_kernel_orders(plan: Plan, pattern: Pattern) -> bool:
-    """Return whether columnar mechanisms run orders of their own in place of what a plan shares."""
-    return any(clause.kernel_orders for clause in plan.for_pattern(pattern.name).clauses)
 
 
 def validate(plan: Plan, patterns: Iterable[Pattern]) -> None:

@@ -157,9 +157,6 @@ class View:
         The view of the same leaf in stream order; None where this is it.
     places
         int32, for a keyed view: the place in `base` of each of its rows.
-    whole, offset
-        The rows of all events of the leaf, whatever part of the slice the view is over, and the place in them of the
-        view's first one. None where there are no others; for a keyed view `base` has them.
     """
 
     identity: Hashable
@@ -167,20 +164,9 @@ class View:
     starts: Array
     base: View | None = None
     places: Array | None = None
-    whole: Array | None = None
-    offset: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    @property
-    def whole_rows(self) -> Array:
-        """The rows of all events of the leaf."""
-        return self.rows if self.whole is None else self.whole
-
-    def in_leaf(self, places: Array) -> Array:
-        """Places in the view as places in the leaf in stream order."""
-        return places if self.places is None else self.places[places]
 
     @property
     def in_stream_order(self) -> View:
@@ -269,7 +255,7 @@ def _make_view(events: PreparedEvents, leaf: EventLeaf, first_row: int, end_row:
     if end_row < len(events):
         end = int(np.searchsorted(rows, end_row))
     identity = events.number_of(("leaf", event_type, what[1] if filters else None, first, end))
-    return View(identity, rows[first:end], np.array([0, end - first], np.int64), whole=rows, offset=first)
+    return View(identity, rows[first:end], np.array([0, end - first], np.int64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,8 +45,14 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 """Properties of every session, classic or Connect."""
-DAEMON = {"spark.python.daemon.module": "cep_pipeline.spark.daemon"}
-"""The property, of an application, by which its Python workers are forked with all loaded that tasks use."""
+DAEMON = {
+    "spark.python.daemon.module": "cep_pipeline.spark.daemon",
+    "spark.connect.progress.reportInterval": "200ms",
+}
+"""Properties of an application: its Python workers are forked with all loaded that tasks use.
+
+A Connect server tells of the stages of short jobs too.
+"""
 _HERE = "spark.cep.here"
 """Property of a Connect session whose tasks run on this machine, so that they can tell something by a file."""
 

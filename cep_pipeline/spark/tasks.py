@@ -6,6 +6,7 @@ refusals come back as rows. Only what Spark Connect has too is used: no RDD, no 
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import re
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from cep_pipeline.spark.session import SparkSession
 
+logger = logging.getLogger(__name__)
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -44,6 +46,27 @@ _OUTCOME = "task long, result binary, refusal binary"
 def described(spark: SparkSession) -> str:
     """What a run records of where its tasks ran: the master, and the Spark application by its id."""
     return f"Spark, {spark.conf.get('spark.master')}, application {spark.conf.get('spark.app.id')}"
+
+
+@contextmanager
+def logged_stages(spark: SparkSession) -> Iterator[None]:
+    """Log, after the block, what Spark did in it: jobs, stages, tasks. A classic session does not tell of them."""
+    if not is_connect(spark):
+        yield
+        return
+    done: dict[str, dict[int, int]] = {}
+
+    def tell(stages: Iterable[Any] | None, *, operation_id: str, **_: object) -> None:
+        known = done.setdefault(operation_id, {})
+        known.update({one.stage_id: one.num_completed_tasks for one in stages or () if one.num_completed_tasks})
+
+    spark.registerProgressHandler(tell)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(tell)
+        counts = [len(done), sum(map(len, done.values())), sum(sum(one.values()) for one in done.values())]
+        logger.info("Spark did %d jobs in %d stages of %d tasks", *counts)
 
 
 def cores_of(spark: SparkSession) -> int:

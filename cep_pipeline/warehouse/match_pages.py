@@ -19,8 +19,8 @@ from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
 from cep_pipeline.storage import id_texts, open_parquet, place_of_id, read_data_file, read_group, rows_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.detection.match_checks import Explanation
     from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.questions.match_checks import Explanation
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
 MOST_LOOKED_AT = 2_000_000
@@ -196,8 +196,8 @@ def explain_match(
     An InputError says that the pattern binds other variables, or that an event is not published any more.
     """
     from cep_pipeline.detection.composition import with_typed_returns
-    from cep_pipeline.detection.match_checks import why_match
     from cep_pipeline.patterns.pattern import Strategy, with_composed
+    from cep_pipeline.questions.match_checks import why_match
     from cep_pipeline.slices.events_input import columns_needed
 
     width = pattern.window.time_us

@@ -19,7 +19,6 @@ from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.loop_outputs import Finding, find_together, output_of
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch, reading_of
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.fused import shared_work
 from cep_pipeline.detection.matches import matches_schema
 from cep_pipeline.detection.mechanisms import Counters, Orders
 from cep_pipeline.patterns.pattern import Pattern
@@ -42,13 +41,6 @@ SHARING = (
 )
 """The mechanisms that run shared plans, and what the plans share."""
 WITHOUT_POLICY = replace(ANY_MATCH_LANGUAGE, output=False, consume=False)
-
-
-@pytest.fixture(autouse=True)
-def _stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Storing what is shared pays on the kernel for nothing that is as small as the streams of tests."""
-    monkeypatch.setattr(shared_work, "RUN_NS", -1.0)
-    monkeypatch.setattr(shared_work, "STORED_NS", 0.0)
 
 
 def alike_orders(pattern: Pattern, sharing: str, seed: int) -> Orders:

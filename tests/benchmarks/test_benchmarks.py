@@ -14,7 +14,6 @@ from benchmarks.detection import (
     COUNTING,
     FILE_TO_FILE,
     LISTING,
-    TOGETHER,
     WRITING,
     calls_table,
     compare_detection,
@@ -78,9 +77,8 @@ def test_all_engines_run_side_by_side(comparisons: list[Comparison]) -> None:
     for comparison in comparisons:
         engines = {timing.engine for timing in (comparison.ours, *comparison.peers)}
         peers = {peer.name for peer in there if comparison.workload in peer.longest}
-        many = {TOGETHER} if comparison.workload == "W6" else set()
         lists = {COUNTING} if comparison.workload in ("W4", "W4b") else set()
-        assert engines == {LISTING, *CALLS} | peers | many | lists
+        assert engines == {LISTING, *CALLS} | peers | lists
         assert comparison.matches == WORKLOADS[comparison.workload].matches.get(comparison.events, comparison.matches)
     rows = cells(detection_table(comparisons))
     assert len(rows) == sum(1 + len(comparison.peers) - len(CALLS) for comparison in comparisons)

@@ -324,14 +324,6 @@ def test_a_plan_for_machines_is_one_document(project: Project) -> None:
     planned = document(project, "plan", "--planner", "trivial", "--day", "2024-03-04", "--out", "trivial.json")
     assert planned["plan"] == json.loads((project.folder / "trivial.json").read_text())
     assert planned["mechanisms"]["rising"] == "fused" and planned["anew"] is None
-    for found in (explained, planned):
-        seconds = found["expected_s"]["rising"]
-        assert seconds["fused"] > 0 and seconds["multitree"] > 0 and list(seconds.values()) == sorted(seconds.values())
-        assert next(iter(found["expected_set_s"])) == "as it is run: fused"
-    assert some["expected_s"].keys() == {"rising", "jumps"}
-    assert explained["expected_set_s"] == some["expected_set_s"]
-    assert "patterns together, by the form of output:\n    mechanisms" in recorded.explain
-    assert "expected to take" in recorded.explain and "multitree" in recorded.explain
     assert document(project, "explain", "--plan", "trivial.json")["plan"] == planned["plan"]
     assert not cep("explain", "--pattern", "rising", "--pattern", "falling", "--json", folder=project.folder).output
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -100,3 +101,48 @@ def test_spark_is_a_connect_server_on_the_master_asked_for(local) -> None:  # ty
     assert "spark.connect.grpc.binding.address=127.0.0.1" in command
     token = local.spark_environment()["SPARK_CONNECT_AUTHENTICATE_TOKEN"]
     assert connection["password"] == token and not any(token in part for part in command)
+
+
+def test_a_process_that_has_read_may_write_behind_others(local, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """So it is with each run of a backfill that is created; the others are the scheduler and the api-server."""
+    environment = {"PATH": "/bin", **{name: text for name, text in local.environment().items() if "AIRFLOW" in name}}
+    environment["PYTHONPATH"] = str(CHECKOUT)
+    database = tmp_path / "home" / "airflow.db"
+    sqlite3.connect(database).execute("CREATE TABLE run (day INTEGER)").connection.close()
+    command = [sys.executable, "-c", CREATES_RUNS, str(database)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "60000 ms, runs [1, 2]"
+
+
+CREATES_RUNS = """
+import sqlite3, sys, threading, time
+from sqlalchemy import text
+from airflow import settings
+
+def write(held_s):
+    other = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    begun.set()
+    time.sleep(held_s)
+    other.execute("INSERT INTO run VALUES (1)")
+    other.execute("COMMIT")
+
+with settings.Session() as session:
+    waits = session.scalar(text("PRAGMA busy_timeout"))
+    begun = threading.Event()
+    with session.begin_nested():
+        session.execute(text("SELECT * FROM run")).all()
+        other = threading.Thread(target=write, args=(0.2,))
+        other.start()
+        begun.wait(1)
+        session.execute(text("INSERT INTO run VALUES (2)"))
+    session.commit()
+    other.join()
+    print(f"{waits} ms, runs", sorted(session.scalars(text("SELECT day FROM run"))))
+"""
+
+
+def test_another_database_has_no_arguments_of_sqlite(local, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_CMD", "echo postgresql+psycopg2://host/airflow")
+    assert not any("CONNECT_ARGS" in name for name in local.environment())

@@ -25,6 +25,10 @@ def test_each_configured_stream_has_its_dag(dags: dict[str, Any]) -> None:
     ]
 
 
+def test_each_task_says_what_it_does(dags: dict[str, Any]) -> None:
+    assert [task.task_id for dag in dags.values() for task in dag.tasks if not task.doc_md] == []
+
+
 @pytest.mark.parametrize("stream", STREAMS)
 def test_the_chain_of_a_day_is_that_of_its_steps(dags: dict[str, Any], stream: str) -> None:
     """Each step follows all before it, is described, and is a Spark operator where it needs Spark."""
@@ -321,6 +325,23 @@ def test_a_stream_sets_how_long_its_tasks_may_take(
         [stream] = cep_tasks.configured_streams()
         assert stream.task_arguments["execution_timeout"] == timedelta(hours=hours)
         assert stream.task_arguments["retries"] > 0
+
+
+def test_programs_are_submitted_where_the_configuration_says_so(
+    airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    (tmp_path / "market.sase").write_text("PATTERN SEQ(INTC a, MSFT b) WITHIN 1 minute")
+    write_stream(tmp_path, pattern_sets={"market": {"file": "market.sase"}})
+    document = yaml.safe_load((tmp_path / "pipeline.yaml").read_text())
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump({**document, "spark": {"airflow": "submit"}}))
+    monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
+    bag = DagBag(str(CHECKOUT / "dags" / "daily_detection.py"), bundle_name="dags-folder")
+    assert bag.import_errors == {}
+    tasks = bag.dags["daily_detection_generated_trades"].tasks
+    of_spark = {one.task_id for one in tasks if one.operator_class.__name__ == "CepSparkSubmitOperator"}
+    assert of_spark == {"ingest", "preprocess", "estimate_statistics", "detect"}
 
 
 def test_a_day_that_waits_for_its_file_looks_for_it_until_the_deadline(

@@ -265,7 +265,8 @@ def test_a_user_without_the_right_to_plugin_pages_is_refused(
 
 def test_every_page_is_tried_with_hostile_values(viewer: Any, match_id: str) -> None:
     """Names, reasons, errors and arguments are shown as text, in values and addresses; nothing of them is hidden."""
-    from cep_plugin import PREFIX, app
+    from cep_pages import app
+    from cep_plugin import PREFIX
 
     # The pages of data checks have their own test: their address names a file.
     plain = {f"{PREFIX}{route.path}" for route in app.routes if not route.path.startswith("/checks/")}
@@ -296,7 +297,8 @@ class Rights:
 
 def addresses(match_id: str) -> list[str]:
     """An address of each page that the plugin has: all of them show something of a stream."""
-    from cep_plugin import PREFIX, app
+    from cep_pages import app
+    from cep_plugin import PREFIX
 
     known = [*PAGES, "/cep/decisions?stream=trades"]
     # The pages of data checks are shown to whoever sees the stream (`tables_of`); their address names a file.
@@ -388,7 +390,7 @@ def test_a_violation_that_waits_leads_to_its_replanning(
     address = f"/dags/replanning_trades/runs/{violation.run_id}"
     trigger = '<a href="/dags/replanning_trades">Trigger the replanning</a>'
     for failed in (False, True):
-        monkeypatch.setattr("cep_plugin.last_attempt", lambda *_, failed=failed: (address, failed))
+        monkeypatch.setattr("cep_pages.last_attempt", lambda *_, failed=failed: (address, failed))
         for path in pages:
             shown = viewer.get(path).text
             assert f'<a href="{address}">The replanning run</a>' in shown
@@ -499,7 +501,7 @@ def test_pages_of_a_thousand_patterns_show_a_bounded_part(
     viewer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Published records as the runs of six days would leave them, with as many rates as patterns."""
-    import cep_plugin
+    import cep_pages
 
     names = [f"p{number}" for number in range(1_000)]
     write_project(tmp_path)
@@ -532,23 +534,23 @@ def test_pages_of_a_thousand_patterns_show_a_bounded_part(
     }
     overview, statistics, run = shown.values()
     assert [len(page) < 200_000 for page in shown.values()] == [True] * 3
-    assert overview.count('"numbers of matches of the latest days"') == cep_plugin.SHOWN_PATTERNS
+    assert overview.count('"numbers of matches of the latest days"') == cep_pages.SHOWN_PATTERNS
     assert "all.p999" in overview and ">all.p9<" not in overview, "the most frequent ones are shown"
-    assert rows_of(statistics) == 1 + cep_plugin.SHOWN_RUNS
-    assert statistics.count("<polyline") == cep_plugin.DRAWN_PANELS
+    assert rows_of(statistics) == 1 + cep_pages.SHOWN_RUNS
+    assert statistics.count("<polyline") == cep_pages.DRAWN_PANELS
     assert "12 of 1,000 numbers, those that move most over the latest 6 days" in text(statistics)
     assert text(statistics).count("200 of 1,000 are shown") == 1 and text(run).count("200 of 1,000 are shown") == 2
-    assert rows_of(run) < 2 * cep_plugin.SHOWN_RUNS + 20 and "all.p999" in run and "all.p799<" not in run
+    assert rows_of(run) < 2 * cep_pages.SHOWN_RUNS + 20 and "all.p999" in run and "all.p799<" not in run
     chosen = viewer.get(f"/cep/run?stream=ticks&run_id=publish&day={days[-1]}&match=p77").text
     assert set(re.findall(r">all\.(p\d+)<", chosen)) == {name for name in names if "p77" in name}
-    monkeypatch.setattr(cep_plugin, "READ_NUMBERS", 3_999)
+    monkeypatch.setattr(cep_pages, "READ_NUMBERS", 3_999)
     assert "over the latest 3 days" in text(viewer.get("/cep/statistics?stream=ticks").text)
-    monkeypatch.setattr(cep_plugin, "READ_NUMBERS", 1)
+    monkeypatch.setattr(cep_pages, "READ_NUMBERS", 1)
     assert "over the latest 1 day;" in text(viewer.get("/cep/statistics?stream=ticks").text)
 
 
 def test_a_stream_is_read_anew_where_one_of_its_files_has_changed(tmp_path: Path) -> None:
-    from cep_plugin import loaded_stream
+    from cep_pages import loaded_stream
 
     write_project(tmp_path)
     configuration = Configuration.load(tmp_path / "pipeline.yaml")
@@ -670,6 +672,16 @@ def test_the_navigation_has_an_entry(airflow_app: Any, viewer: Any) -> None:
     assert (CHECKOUT / "plugins" / "cep_plugin.py").is_file()
 
 
+def test_tasks_load_the_plugin_without_the_web_application(airflow_home: Path) -> None:
+    script = (
+        "import sys, airflow.plugins_manager as manager\n"
+        "plugins, errors = manager._get_plugins()\n"
+        "assert not errors and {'cep', 'cep_days'} <= {plugin.name for plugin in plugins}, (plugins, errors)\n"
+        "assert not {'fastapi', 'cep_pages', 'cep_pictures', 'pyarrow'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
 def test_a_failed_run_says_what_to_do(viewer: Any, configuration: Path) -> None:
     tables = Warehouse.open(configuration.parent / "warehouse").open_stream("trades")
     (record,) = (run for run in tables.runs() if run.run_id == "backfill__1")
@@ -786,7 +798,7 @@ def test_patterns_that_share_work_are_drawn_as_one_network(viewer: Any, configur
 
 @pytest.mark.parametrize("sharing", ["prefix", "subexpression"])
 def test_of_many_patterns_that_share_work_only_those_are_drawn_that_can_be_read(sharing: str) -> None:
-    from cep_plugin import DRAWN_TOGETHER, drawn_plans
+    from cep_pages import DRAWN_TOGETHER, drawn_plans
 
     statements = (f"NAME p{n} PATTERN SEQ(A a, B b, C c) WHERE c.price < {n} WITHIN {n} seconds" for n in range(1, 31))
     patterns = parse("; ".join(statements))
@@ -839,7 +851,7 @@ def test_a_decision_shows_what_it_brought(viewer: Any, configuration: Path) -> N
 
 
 def test_a_violation_that_has_been_dealt_with_is_not_red(viewer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import cep_plugin
+    import cep_pages
 
     answered = "replanned 2025-01-09 16:59, kept: the new plan does more"
 
@@ -850,7 +862,7 @@ def test_a_violation_that_has_been_dealt_with_is_not_red(viewer: Any, monkeypatc
             checks = [replace(one, violated=True) for one in report.verifications]
             return replace(report, verdict=verdict, verifications=checks, answered=answer)
 
-        monkeypatch.setattr(cep_plugin, "show_invariants", violated)
+        monkeypatch.setattr(cep_pages, "show_invariants", violated)
         page: str = viewer.get(f"/cep/invariants?{REAL}&pattern_set=market").text
         return page
 
@@ -862,7 +874,7 @@ def test_a_violation_that_has_been_dealt_with_is_not_red(viewer: Any, monkeypatc
 
 
 def test_the_forecast_of_an_invariant_goes_on_from_its_last_day() -> None:
-    from cep_plugin import with_forecast
+    from cep_pages import with_forecast
 
     trend = {"days": ["2025-01-06", "2025-01-07", "2025-01-10"], "distances": [0.9, 0.7, 0.4], "error": 0.05}
     points = with_forecast({**trend, "per_day": -0.1})

@@ -258,3 +258,11 @@ def test_bad_rows_are_rejected_as_the_page_says(spark: SparkSession, tmp_path: P
     rejected = [[str(row["line"]), row["reason"]] for row in quarantine_of(result)]
     assert rejected == table_after("streams.md", "line | reason")
     assert result.staged.events == 1
+
+
+def test_the_variables_of_the_project_are_named() -> None:
+    named = set(re.findall(r"\$\{(CEP_\w+)", (CHECKOUT / "pipeline.yaml").read_text()))
+    (sentence,) = re.findall(
+        r"The `pipeline.yaml` of the project names (.*?)\.\s", (DOCS / "pipeline_yaml.md").read_text(), re.DOTALL
+    )
+    assert set(re.findall(r"`(\w+)`", sentence)) == named

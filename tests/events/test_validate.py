@@ -6,6 +6,8 @@ import json
 import math
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -231,6 +233,18 @@ def test_arguments_that_great_expectations_does_not_take_together_are_an_error_o
     with pytest.raises(InputError, match=r"quality.great_expectations\[1\](.|\n)*cannot both be None") as caught:
         validated([events()], schema, DAY)
     assert "correct its kwargs" in str(caught.value)
+
+
+def test_great_expectations_does_not_tell_of_its_own_functions() -> None:
+    """A process that begins with an expectation of the schema logs nothing of "Skipping registering function"."""
+    code = """
+import logging
+logging.basicConfig(level=logging.INFO)
+from cep_pipeline.events.validate import _Check, _configuration
+_configuration(_Check("expect_column_to_exist", {"column": "events"}, "critical", "it exists"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_an_expectation_that_cannot_be_evaluated_says_why(tmp_path: Path) -> None:

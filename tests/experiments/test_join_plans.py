@@ -73,10 +73,10 @@ from benchmarks.experiments.join_plans.streams import (
     traffic_join_stream,
 )
 from benchmarks.measure import Progress
-from cep_pipeline.detection.compare_plans import PlanRun
 from cep_pipeline.errors import CepError
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.explain.compare import compare_planners
+from cep_pipeline.questions.compare_plans import PlanRun
 
 TINY = Sizes(
     stocks=12,

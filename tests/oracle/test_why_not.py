@@ -11,10 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.match_checks import part_of
-from cep_pipeline.detection.near_misses import LeftOut, MatchCount
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
 from cep_pipeline.patterns.structure import types_of
+from cep_pipeline.questions.match_checks import part_of
+from cep_pipeline.questions.near_misses import LeftOut, MatchCount
 from tests.oracle import evaluate
 from tests.oracle.answer import kept_matches, read_stream
 from tests.oracle.clauses import Conjunct, conjunctive_normal_form

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.planned import explained_choice
 from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.questions.explained_mechanisms import explained_choice
 from cep_pipeline.statistics.terms import format_conjunct
 from tests.detection.fused.running import expected, pattern_of
 from tests.streams import Row, events_table, rows

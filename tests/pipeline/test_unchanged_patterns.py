@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import LimitSettings, PatternSetLimits
 from cep_pipeline.pipeline.detection import KEPT_PATTERNS
 from cep_pipeline.pipeline.stream_days import find_stale_days
+from cep_pipeline.slices.ownership import waits_for_later_events
 from cep_pipeline.storage import digest_of
 from tests.pipeline.local_days import LocalDays, events_by_day
 from tests.pipeline.project import DAYS, MONDAY, Project
@@ -49,10 +51,18 @@ def set_patterns(days: LocalDays, patterns: tuple[Pattern, ...]) -> None:
 
 
 def tables_of(days: LocalDays) -> dict[date, Any]:
-    """All that is published of each day: the rows of each pattern in their order, and what is recorded beside them."""
+    """All that is published of each day: the rows of each pattern, and what is recorded beside them.
+
+    Where the slices of a day end depends on all patterns of the set, and with it the order of matches that wait: they
+    are compared without an order.
+    """
     return {
         day: (
-            {pattern.name: rows_of(found.files, pattern.name) for pattern in days.patterns},
+            {
+                pattern.name: sorted(rows, key=itemgetter("match_id")) if waits_for_later_events(pattern) else rows
+                for pattern in days.patterns
+                for rows in [rows_of(found.files, pattern.name)]
+            },
             found.matches,
             dict(found.pending),
             dict(found.limited),
@@ -185,6 +195,27 @@ def test_a_pattern_that_waits_is_detected_again_where_an_earlier_day_has_been_pu
     detect_all(fresh, alone.patterns)
     assert tables_of(days) == tables_of(fresh)
     assert days.detected[THIRD].matches["waits"] == 2
+
+
+def test_matches_that_wait_are_the_same_in_another_order_where_a_longer_window_cuts_the_day_otherwise(
+    tmp_path: Path,
+) -> None:
+    text = "NAME waits PATTERN SEQ(A a, A b, ~C c) WITHIN 4 hours; NAME longer PATTERN SEQ(A a, B b) WITHIN 7 hours"
+    days, fresh = (days_of(text, made(tmp_path / name), {"2024-03-04": "AAAABBBBBB"}) for name in "ef")
+    both = days.patterns
+    redo(days, both[:1], last_ends=False)
+    assert redo(days, both, last_ends=False) == {FIRST: ("waits",)}
+    detect_all(fresh, both)
+    assert tables_of(days) == tables_of(fresh)
+    kept, again = (rows_of(one.detected[FIRST].files, "waits") for one in (days, fresh))
+    assert kept != again, "else the order says nothing"
+
+
+def test_a_pattern_whose_window_is_one_event_is_kept_though_it_reads_no_day_before(tmp_path: Path) -> None:
+    kinds = {"2024-03-04": "AA", "2024-03-05": "AB"}
+    days = days_of("NAME alone PATTERN SEQ(Ev a, ~B b) WITHIN 1 EVENTS", made(tmp_path / "e"), kinds)
+    redo(days, days.patterns, last_ends=False)
+    assert redo(days, days.patterns, last_ends=False) == {FIRST: ("alone",), SECOND: ("alone",)}
 
 
 def made(folder: Path) -> Path:

@@ -14,16 +14,20 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.fused import kernel
-from cep_pipeline.errors import CepError
+from cep_pipeline.detection.limits import Limits, Then
+from cep_pipeline.errors import CepError, LimitExceeded
 from cep_pipeline.slices.ownership import look_back
+from cep_pipeline.spark import detection
 from cep_pipeline.spark.detection import (
     DetectionJob,
     DetectionResult,
     SlicedJob,
+    WorkEstimate,
     _packed,
     _unpacked,
     compiled_kernels,
     detect_together,
+    read_pieces,
 )
 from cep_pipeline.spark.slicing import Pieces, Slice, cut, read_row_groups
 from cep_pipeline.spark.tasks import Progress, run_tasks, task_steps
@@ -67,12 +71,17 @@ def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:
     return DetectionJob(PATTERNS, plan, "set", "version", date(2024, 1, 1), directory), table, [str(path)]
 
 
-def test_a_job_over_slices_finds_what_one_detection_finds(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_job_over_slices_of_equal_work_finds_what_one_detection_finds(
+    either: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job, table, paths = make_job(tmp_path)
-    groups = read_row_groups(paths)
-    slices = cut(Pieces.even(groups), start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7)
+    monkeypatch.setattr(detection, "_ROWS_READ_HERE", 0)  # events by time and type are counted by tasks too
+    pieces = read_pieces(either, PATTERNS, read_row_groups(paths))
+    work, again, _ = WorkEstimate(PATTERNS, job.plan)(pieces)
+    slices = cut(pieces, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7, work=work, again=again)
+    assert len(slices) > 3 and all(one.row_groups[0].first < one.start for one in slices[1:]), "they look back"
     seen: list[tuple[int, int]] = []
-    detected = detect_slices(spark, job, slices, lambda done, total: seen.append((done, total)))
+    detected = detect_slices(either, job, slices, lambda done, total: seen.append((done, total)))
     whole = cep.detect(PATTERNS, table)
     assert detected.matches == {name: found.num_rows for name, found in whole.items()}
     assert detected.matches["up"] > 0 and detected.matches["either"] > 0 and detected.matches["none"] == 0
@@ -87,6 +96,23 @@ def test_a_job_over_slices_finds_what_one_detection_finds(spark: SparkSession, t
     assert sorted(seen) == seen
     candidates = {(node.pattern, node.node): node for node in detected.nodes}
     assert candidates["none", ("a",)].passes == 0
+
+
+@pytest.mark.parametrize("then", ["count", "fail"])
+def test_a_limit_holds_for_all_slices_together(either: SparkSession, tmp_path: Path, then: Then) -> None:
+    job, table, paths = make_job(tmp_path)
+    number = cep.detect(PATTERNS, table)["up"].num_rows
+    groups = read_row_groups(paths)
+    slices = cut(Pieces.even(groups), start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=4)
+    job = replace(job, limits={"up": Limits(max_matches=number - 1)}, then={"up": then})
+    if then == "fail":
+        with pytest.raises(LimitExceeded, match=r"2024-01-01: pattern 'up' reached its limit, max_matches"):
+            detect_slices(either, job, slices)
+        return
+    detected = detect_slices(either, job, slices)
+    assert (detected.limited["up"].matches, detected.limited["up"].exact) == (number, True)
+    written = {row for path in detected.files for row in pq.read_table(path, partitioning=None)["pattern"].to_pylist()}
+    assert written == {"either"} and detected.matches["up"] == 0
 
 
 def test_tasks_get_the_kernels_that_the_driver_compiled(

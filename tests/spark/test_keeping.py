@@ -259,7 +259,7 @@ def published(result: KeepingResult) -> dict[str, list[dict[str, Any]]]:
     return {name: [row for row in rows if row["pattern"] == name] for name in {row["pattern"] for row in rows}}
 
 
-def test_a_job_decides_as_one_detection(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_decides_as_one_detection(either: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"timestamp": t * 3 // 2, "kind": "AB"[t % 3 == 0], "x": (t * 7919) % 101} for t in range(24)]
     table = SCHEMA.table(rows)
     pq.write_table(table, tmp_path / "events.parquet", row_group_size=10)
@@ -278,11 +278,11 @@ def test_a_job_decides_as_one_detection(spark: SparkSession, tmp_path: Path, mon
     )
     points = [*zip(table["timestamp"].cast("int64").to_pylist(), table["seq"].to_pylist(), strict=True), (100, 0)]
     slices = slices_between(groups, points, look_back(PATTERNS))
-    at_once = detect_slices(spark, job, slices)
+    at_once = detect_slices(either, job, slices)
     assert rows_of(at_once.files) == {name: found["match_id"].to_pylist() for name, found in whole.items()}
     assert at_once.matches == {name: found.num_rows for name, found in whole.items()}
     monkeypatch.setattr(keeping, "CANDIDATES_OF_A_PART", 1)
-    in_parts = detect_slices(spark, job, slices)
+    in_parts = detect_slices(either, job, slices)
     assert rows_of(in_parts.files) == rows_of(at_once.files) and in_parts.matches == at_once.matches
     assert in_parts.carry_out.to_json() == at_once.carry_out.to_json() and in_parts.pending == at_once.pending
 
@@ -293,7 +293,7 @@ def test_a_job_decides_as_one_detection(spark: SparkSession, tmp_path: Path, mon
         of_day = slices_between(groups, [p for p in points if start <= p <= end], look_back(PATTERNS))
         directory = DataDirectory(str(tmp_path / f"matches-{number}"), "run")
         detected = detect_slices(
-            spark, replace(job, directory=directory, carry_in=state, horizons_us=horizons_us(end[0])), of_day
+            either, replace(job, directory=directory, carry_in=state, horizons_us=horizons_us(end[0])), of_day
         )
         files += detected.files
         state = CarryState.from_json(detected.carry_out.to_json(), "version")

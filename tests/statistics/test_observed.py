@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.fused import shared_work
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan
@@ -112,13 +111,9 @@ NAME other PATTERN AND(A a, B b) WHERE a.x < b.x WITHIN 4 seconds
 """
 
 
-@pytest.mark.parametrize("mechanism", ["multi_pattern_nfa", "multitree", "fused"])
-def test_what_a_shared_node_observed_is_credited_to_all_that_share_it(
-    mechanism: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("mechanism", ["multi_pattern_nfa", "multitree"])
+def test_what_a_shared_node_observed_is_credited_to_all_that_share_it(mechanism: str) -> None:
     """Each in its own conditions and variables; the statistics of either are combined with it."""
-    monkeypatch.setattr(shared_work, "RUN_NS", -1.0)
-    monkeypatch.setattr(shared_work, "STORED_NS", 0.0)
     patterns, events = cep.parse_patterns(SHARED, SCHEMA), correlated(600)
     sampled = cep.estimate_statistics(patterns, events, max_pairs=50)
     plan = cep.plan(patterns, sampled, planner="trivial")

@@ -19,11 +19,11 @@ from benchmarks.experiments.join_plans.patterns import (
 from benchmarks.experiments.join_plans.runs import measure_within
 from benchmarks.experiments.join_plans.streams import STOCKS, TRAFFIC, JoinStream, stock_stream, traffic_join_stream
 from benchmarks.experiments.page import Page
-from cep_pipeline.detection.compare_plans import MeasuredRun, PlanRun
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners
+from cep_pipeline.questions.compare_plans import MeasuredRun, PlanRun
 from cep_pipeline.statistics import estimate_statistics
 
 CHAIN, TREE, FUSED = "lazy_chain_nfa", "evaluation_tree", "fused"

@@ -9,9 +9,9 @@ from multiprocessing.connection import Connection
 
 import pyarrow as pa
 
-from cep_pipeline.detection.compare_plans import MeasuredRun, PlanRun, measure_runs
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.questions.compare_plans import MeasuredRun, PlanRun, measure_runs
 
 FEW_EVENTS = 500
 """Number of events over which plans run first, so that compiling their code does not count against the limit."""

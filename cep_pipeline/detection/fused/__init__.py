@@ -9,8 +9,7 @@ the order in which data flows, from a plan and a slice to blocks of matches:
   stored partial matches of one side to those of the other;
 - `levels`: a plan's levels over a slice, as views, ranges and tests, with what they count; `constraints`: the index
   ranges that order and window give a level, and conjuncts as tests of columns; `negation`: negated variables as early
-  range checks, by searches of ranges, each by itself or many together (`range_search`, `grouped_search`);
-- `shared_work`: partial matches that several patterns have in common, stored once;
+  range checks, by extremes, by hash, or by searches of ranges (`range_search`);
 - `shape`: everything of a plan that code depends on;
 - `kernel`: a shape bound to arrays, run block by block; it is interpreted (`programs` writes the words, and
   `any_shape_kernel` reads them) or has code of its own (`generator` writes its LLVM IR).

@@ -20,7 +20,6 @@ from cep_pipeline.detection.fused.levels import (
 )
 from cep_pipeline.detection.fused.reduction import reduced_leaves
 from cep_pipeline.detection.fused.shape import Shape
-from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, beyond_any_match, refuse
 from cep_pipeline.errors import PlanError
 from cep_pipeline.events.columns import ARROW_TYPES
@@ -175,11 +174,9 @@ class KernelRun:
         levels, alone = self._levels, self.tests_alone()
         if levels is None:
             return Tally(self.order, self._counters, (), (), alone)
-        found = levels.beginning
-        counted_at = () if found is None else tuple(found.counted_at(level) for level in range(found.levels))
         # Of events that are left because they fit, more pass than of others.
         decided = () if self._reduced else levels.decided
-        return Tally(self.order, self._counters, levels.tested, decided, alone, counted_at)
+        return Tally(self.order, self._counters, levels.tested, decided, alone)
 
     def count(self, counters: Counters) -> None:
         """Add the counts of the finished run, once somebody asks for them."""
@@ -209,9 +206,8 @@ class KernelRun:
         self._prepared = True
         asked = self.order, self.first_row, self.end_row, self.finality, self._as_places
         key = ("laid out", id(self._cache), *asked)
-        shared = shared_work_of(self.events)
         ready = self.events.handle(key, lambda: _LaidOut(self._cache))
-        if ready.levels is not None and shared is None and ready.pattern is self.pattern:
+        if ready.levels is not None and ready.pattern is self.pattern:
             self._leaves, self._levels = ready.levels.leaves, ready.levels
             self._read, self._reduced = ready.read, ready.reduced
             return
@@ -220,8 +216,7 @@ class KernelRun:
             self._read = 0 if self._leaves is None else len(self._leaves[0])
         if self._leaves is not None and (len(self.order) > 1 or self.clause.negated or self._as_places):
             planned = self._planned()
-            beginning = None if shared is None else shared.beginning_of
-            if shared is None and not self._as_places:
+            if not self._as_places:
                 reduced = reduced_leaves(planned, self._leaves)
                 self._reduced = reduced is not None
                 self._leaves = reduced or self._leaves
@@ -229,8 +224,8 @@ class KernelRun:
                     self._leaves = None
                     return
             negated = self._negated_views()
-            self._levels = levels_over(planned, self._leaves, negated, beginning, as_places=self._as_places)
-            if isinstance(self._levels, LaidOutLevels) and shared is None:
+            self._levels = levels_over(planned, self._leaves, negated, as_places=self._as_places)
+            if isinstance(self._levels, LaidOutLevels):
                 ready.pattern, ready.levels = self.pattern, self._levels
                 ready.read, ready.reduced = self._read, self._reduced
 
@@ -278,9 +273,6 @@ class KernelRun:
     def _begin_counts(self, leaves: list[View]) -> None:
         """The counts of the levels that are bound before the kernel runs."""
         self._counters[0] = self._read, len(leaves[0])
-        if self._levels is not None and self._levels.beginning is not None:
-            beginning = self._levels.beginning
-            self._counters[: beginning.levels] = beginning.counts
 
     def _single(self, view: View) -> Iterator[MatchBlock]:
         for start in range(0, len(view), self.block_rows):

@@ -11,16 +11,15 @@ where the values of a slice do not fit (integers beyond 2^53).
 
 Both forms of a layout are needed. `plain_runs` writes the words of all patterns of a call in one go, over whole leaves,
 and gives up a run that is not soon over. `LaidOutLevels` is one run that stops and goes on, over leaves that may have
-been reduced, and behind partial matches that others share. Were such runs compiled instead, a hundred patterns over
+been reduced. Were such runs compiled instead, a hundred patterns over
 a million events (W6 of `cep bench detection`) would take 15 % longer, and over 100,000 events 70 %.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -60,9 +59,6 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import CLOCK_LIMIT, View, clause_cache_of, implied_by, times_are_plain
 from cep_pipeline.statistics.node_counts import NodeCounts
 
-Place: TypeAlias = tuple[str, int, tuple[str, ...]]
-"""A node of a plan: the pattern's name, the index of the clause, and the variables bound at it."""
-
 
 @dataclass(frozen=True, slots=True)
 class LevelCount:
@@ -80,9 +76,6 @@ class LevelCount:
         Partial matches stored, all at a time.
     tested
         As `mechanism.NodeCounts` has it.
-    counted_at
-        Where another run has found it, and this one has it from there: the node at which it is counted, whose variables
-        stand for those of `bound` one by one.
     """
 
     bound: tuple[str, ...]
@@ -91,7 +84,6 @@ class LevelCount:
     evaluations: int = 0
     created: int = 0
     tested: tuple[Conjunct, ...] | None = None
-    counted_at: Place | None = None
 
     @property
     def variable(self) -> str:
@@ -106,9 +98,6 @@ def count_levels(pattern: Pattern, clause: Clause, counts: Sequence[LevelCount],
         counters.evaluations += count.evaluations
         stored += count.created
         place = pattern.name, clause.index, count.bound
-        if count.counted_at is not None and count.counted_at != place:
-            counters.count(NodeCounts(*count.counted_at, 0, 0, shared_with=(place,)))
-            continue
         counters.count(NodeCounts(*place, count.candidates, count.passes, count.created, count.created, count.tested))
     counters.count_peak(stored)
 
@@ -128,8 +117,6 @@ class Tally:
         decided which passed; empty where the run had nothing to test.
     alone
         For each level the conjuncts over its variable alone, and how many events they were tested on: a function.
-    counted_at
-        For the levels that another run has found where they are counted; None: here.
     """
 
     order: tuple[str, ...]
@@ -137,7 +124,6 @@ class Tally:
     tested: Sequence[Sequence[Conjunct]]
     decided: Sequence[bool]
     alone: Sequence[tuple[int, Callable[[], int]] | None]
-    counted_at: Sequence[Place | None] = ()
 
     def counts(self) -> tuple[LevelCount, ...]:
         """Counts of each level so far."""
@@ -150,38 +136,8 @@ class Tally:
                 conjuncts, read = own
                 tests += conjuncts * read()
             decided = tuple(tested) if self.decided and self.decided[level] else None
-            counted_at = self.counted_at[level] if level < len(self.counted_at) else None
-            found.append(LevelCount(self.order[: level + 1], candidates, passes, tests, 0, decided, counted_at))
+            found.append(LevelCount(self.order[: level + 1], candidates, passes, tests, 0, decided))
         return tuple(found)
-
-
-@dataclass(frozen=True, eq=False)
-class Beginning:
-    """The partial matches of the first levels of a run.
-
-    Attributes
-    ----------
-    levels
-        How many levels are bound, at least two.
-    places
-        int32, shape (levels, n): places in the run's views.
-    counts
-        int64, shape (levels, 2): candidates and passes in finding them; zeros where another run has found them.
-    found_by
-        That run's node of the last of the levels; None where it is this one.
-    """
-
-    levels: int
-    places: Array
-    counts: Array
-    found_by: Place | None = None
-
-    def counted_at(self, level: int) -> Place | None:
-        """The node at which a level is counted; None: at this run's own."""
-        if self.found_by is None or level >= self.levels:
-            return None
-        pattern, clause, order = self.found_by
-        return pattern, clause, order[: level + 1]
 
 
 def tested_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
@@ -210,8 +166,6 @@ class PlannedClause:
     ----------
     first_owned
         A match must have an event in this row or after it. None: the views see to that.
-    window
-        None: the pattern's.
     """
 
     pattern: Pattern
@@ -219,12 +173,11 @@ class PlannedClause:
     order: tuple[str, ...]
     events: PreparedEvents
     first_owned: int | None = None
-    window: Window | None = None
 
     @cached_property
     def reach(self) -> Reach:
         """The window; no wider than the slice needs it to be, where a sum with it could overflow."""
-        window = self.window or self.pattern.window
+        window = self.pattern.window
         found = reach_of(window, self.clause)
         if max(window.time_us or 0, window.events or 0) < CLOCK_LIMIT:
             return found
@@ -249,7 +202,7 @@ class PlannedClause:
     @cached_property
     def implied(self) -> Implications:
         """The facts that follow from the clause's conditions; none about times where those could overflow."""
-        found = implied_by(self.clause, self.window or self.pattern.window, self.pattern.ties)
+        found = implied_by(self.clause, self.pattern.window, self.pattern.ties)
         return found if times_are_plain(self.events) else Implications({}, comparisons=found.comparisons)
 
 
@@ -257,10 +210,6 @@ def surroundings_of(planned: PlannedClause, leaves: Sequence[View], views: Seque
     """The levels of a clause over its leaves and views, for what stands among them."""
     of = planned.events, planned.clause, planned.order, planned.pattern, planned.reach
     return Surroundings(*of, leaves, views, planned.types)
-
-
-FindBeginning = Callable[[PlannedClause, list[View], list[View]], Beginning | None]
-"""Finds the beginning of a run that is stored, by its leaves and its views."""
 
 
 class Levels:
@@ -272,8 +221,6 @@ class Levels:
         The events of each level, and of each negated variable, in stream order.
     as_places
         Whether matches are given as places in the views, in plan order, not as rows in pattern order.
-    beginning
-        Finds the partial matches of the first levels that are stored; the kernel extends them.
     searching
         Whether all events that may reject are searched for behind partial matches, whatever that takes: of a run that
         is soon over, nothing else is worth to be prepared.
@@ -294,7 +241,6 @@ class Levels:
         negated: Mapping[str, View],
         *,
         as_places: bool = False,
-        beginning: FindBeginning | None = None,
         searching: bool = False,
     ) -> None:
         self.planned = planned
@@ -312,8 +258,6 @@ class Levels:
         names = [variable.name for variable in planned.clause.positive]
         self.output_rows = [names.index(name) for name in planned.order]
         self.around = surroundings_of(planned, leaves, self.views)
-        self.beginning = None if beginning is None else beginning(planned, leaves, self.views)
-        self._bound_levels = 1 if self.beginning is None else self.beginning.levels
         self._compile(negated)
 
     def _choose_keys(self) -> list[Key | None]:
@@ -353,8 +297,7 @@ class Levels:
         if not all(map(len, self.views)):
             return
         if self.stage_ends:
-            prefix = None if self.beginning is None else self.beginning.places
-            yield from self._extend(0, prefix, block_rows, counters)
+            yield from self._extend(0, None, block_rows, counters)
             return
         for start in range(0, len(self.views[0]), block_rows):
             places = np.arange(start, min(start + block_rows, len(self.views[0])), dtype=np.int32)
@@ -365,7 +308,7 @@ class Levels:
     def shapes(self) -> list[Shape]:
         """The shapes of all stages, and those of the searches for events that reject."""
         shapes = list(self.searches)
-        bound = self._bound_levels
+        bound = 1
         for end in self.stage_ends:
             shapes.append(self._shape(end, bound))
             bound = end + 1
@@ -382,7 +325,7 @@ class Levels:
         residual: list[list[Conjunct]] = [[] for _ in self.views]
         self.tested: list[list[Conjunct]] = [[] for _ in self.views]
         narrowed = {max(self.levels[span.first], self.levels[span.second]) for span in self.planned.implied.narrowed}
-        for level in range(self._bound_levels, len(self.views)):
+        for level in range(1, len(self.views)):
             tests[level] += self._bound(level)
             tests[level] += self._distinct(level)
         self._other_tests = [len(level_tests) + (level in narrowed) for level, level_tests in enumerate(tests)]
@@ -393,14 +336,12 @@ class Levels:
                 continue
             level = max(self.levels[name] for name in conjunct.variables)
             self.tested[level].append(conjunct)
-            if level < self._bound_levels:
-                continue
             compiled = compile_conjunct(conjunct, self.scope)
             if compiled is None:
                 residual[level].append(conjunct)
             else:
                 tests[level].append(compiled)
-        for level in range(self._bound_levels, len(self.views)):
+        for level in range(1, len(self.views)):
             for conjunct in self._following(level):
                 compiled = compile_conjunct(conjunct, self.scope)
                 if compiled is not None:
@@ -412,7 +353,6 @@ class Levels:
         rejecting: list[list[Rejecting]] = [[] for _ in self.views]
         for number, (name, leaf) in enumerate(negated.items(), start=len(self.views)):
             negation = LevelNegation(name, leaf, self.around, number)
-            negation.level = max(negation.level, self._bound_levels) if self.beginning is not None else negation.level
             self._other_tests[negation.level] += 1
             test = None if self._searching else negation.as_test(self.columns)
             by_extremes = test is None and not self._searching
@@ -441,8 +381,6 @@ class Levels:
 
     def _candidates(self) -> int:
         """The number of candidates that are tested at the first level by which the kernel extends partial matches."""
-        if self.beginning is not None:
-            return int(self.beginning.places.shape[1])
         if (1, 0) not in self.lows or (1, 0) not in self.highs:
             return 0
         return int(np.maximum(self.highs[1, 0].astype(np.int64) - self.lows[1, 0], 0).sum())
@@ -489,7 +427,7 @@ class Levels:
                 return found
             return tightest((*found, *span_bounds((*said, *implied.narrowed), planned.order, level, members)))
 
-        window = (planned.window or planned.pattern.window).time_us
+        window = planned.pattern.window.time_us
         key = (
             "bounds",
             planned.order,
@@ -765,7 +703,6 @@ class RunLayout:
         leaves: list[View],
         negated: Iterable[View],
         views: list[View],
-        beginning: Beginning | None,
     ) -> LaidOutLevels | None:
         """The run over a slice; None where a column cannot be had there."""
         events, layout = planned.events, self.whole
@@ -794,7 +731,7 @@ class RunLayout:
             if not point(word, events.handle((again.key, *of), _placed_column, events, again, *of)):
                 return None
         words[FIRST_OWNED] = planned.first_owned or 0
-        return LaidOutLevels(self, planned, leaves, views, beginning, words, kept)
+        return LaidOutLevels(self, planned, leaves, views, words, kept)
 
 
 def _placed(array: Array | None) -> Placed:
@@ -822,11 +759,10 @@ class LaidOutLevels:
         planned: PlannedClause,
         leaves: list[View],
         views: list[View],
-        beginning: Beginning | None,
         words: Array,
         arrays: Sequence[Array],
     ) -> None:
-        self.planned, self.leaves, self.views, self.beginning = planned, leaves, views, beginning
+        self.planned, self.leaves, self.views = planned, leaves, views
         self._layout, self._words, self._arrays = layout, words, arrays
 
     @cached_property
@@ -848,78 +784,51 @@ class LaidOutLevels:
         """Run the levels, like `Levels.run`."""
         layout = self._layout.whole
         assert layout is not None
-        prefix = None if self.beginning is None else self.beginning.places
-        if (prefix is not None and not prefix.shape[1]) or not all(map(len, self.views)):
+        if not all(map(len, self.views)):
             return
         code = running_shape(layout.shape, layout.program)
         sizes = [len(view) for view in self.views]
         yield from run_words(
-            code, self._words.copy(), layout.places, sizes, block_rows, counters, prefix, layout.output_rows
+            code, self._words.copy(), layout.places, sizes, block_rows, counters, None, layout.output_rows
         )
 
 
 @dataclass(eq=False)
 class KnownLayouts:
-    """The layouts of the runs of a clause in one order, by the number of levels that are bound before."""
+    """The layout of the runs of a clause in one order, once one has been compiled; `plain`: they may have one."""
 
     plain: bool = True
-    layouts: dict[int, RunLayout] = field(default_factory=dict)
-
-
-def known_layouts(
-    pattern: Pattern, clause: Clause, order: tuple[str, ...], window: Window, facts: tuple[bool, bool, bool]
-) -> KnownLayouts:
-    """The layouts of the runs of a clause, which its runs fill in.
-
-    Parameters
-    ----------
-    facts
-        Whether nothing is asked about owned rows, whether times are plain (`times_are_plain`), and whether matches are
-        given as places.
-    """
-    key = ("layouts", order, pattern.ties, window.time_us, window.events, facts)
-    return clause_cache_of(clause).once(key, KnownLayouts)
+    layout: RunLayout | None = None
 
 
 def levels_over(
-    planned: PlannedClause,
-    leaves: list[View],
-    negated: Mapping[str, View],
-    beginning: FindBeginning | None,
-    *,
-    as_places: bool = False,
+    planned: PlannedClause, leaves: list[View], negated: Mapping[str, View], *, as_places: bool = False
 ) -> Levels | LaidOutLevels:
     """The levels of a run, laid out as those of its clause before it.
 
     Parameters
     ----------
-    planned, leaves, negated, beginning, as_places
+    planned, leaves, negated, as_places
         As `Levels` takes them; no leaf is empty.
     """
-    compiled = partial(Levels, planned, leaves, negated, as_places=as_places)
-    window = planned.window or planned.pattern.window
+    pattern, order = planned.pattern, planned.order
+    window = pattern.window
     size = window.time_us if window.time_us is not None else (window.events or 0) - 1
     if planned.reach.size != size:
-        return compiled(beginning=beginning)
+        return Levels(planned, leaves, negated, as_places=as_places)
     facts = planned.first_owned is None, times_are_plain(planned.events), as_places
-    known = known_layouts(planned.pattern, planned.clause, planned.order, window, facts)
-    if not known.plain:
-        return compiled(beginning=beginning)
-    if known.layouts:
-        views = next(iter(known.layouts.values())).views_of(planned.events, leaves)
-        found = None if beginning is None else beginning(planned, leaves, views)
-        layout = known.layouts.get(1 if found is None else found.levels)
-        laid_out = None if layout is None else layout.over(planned, leaves, negated.values(), views, found)
+    key = ("layouts", order, pattern.ties, window.time_us, window.events, facts)
+    known = clause_cache_of(planned.clause).once(key, KnownLayouts)
+    if known.layout is not None:
+        views = known.layout.views_of(planned.events, leaves)
+        laid_out = known.layout.over(planned, leaves, negated.values(), views)
         if laid_out is not None:
             return laid_out
-        levels = compiled(beginning=lambda *_: found)
-    else:
-        levels = compiled(beginning=beginning)
-    made = _run_layout(levels)
-    whole = None if made is None else made.whole
-    known.plain = whole is not None or bool(known.layouts)
-    if made is not None and whole is not None:
-        known.layouts[whole.shape.prefix] = made
+    levels = Levels(planned, leaves, negated, as_places=as_places)
+    if known.plain and known.layout is None:
+        made = _run_layout(levels)
+        known.plain = made is not None and made.whole is not None
+        known.layout = made if known.plain else None
     return levels
 
 

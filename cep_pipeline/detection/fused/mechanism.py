@@ -12,7 +12,6 @@ from cep_pipeline.detection.fused.clause import KernelRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
 from cep_pipeline.detection.fused.plain_runs import find_at_once
 from cep_pipeline.detection.fused.shape import Shape
-from cep_pipeline.detection.fused.shared_work import share_work
 from cep_pipeline.detection.fused.trees import TreeRun
 from cep_pipeline.detection.kleene.bindings import (
     BindingRules,
@@ -143,7 +142,6 @@ MECHANISM = Mechanism(
     find_matches,
     count=count_pattern,
     find_at_once=find_at_once,
-    share=share_work,
     runs_trees=True,
     is_columnar=True,
 )

@@ -10,8 +10,7 @@ earliest plan level where all that bounds the range or is compared is bound, by 
 - by the least and greatest values of two blocks that make up the range, where one comparison joins the event with
   several others: the kernel tests them with all else, in the same time for any range; or by looking its value up among
   all, where that is an equality;
-- by a search of the range for each partial match, which reads up to the first event that rejects, or for many of them
-  at once, which skips blocks of events (`range_search`);
+- by a search of the range for each partial match, which reads up to the first event that rejects (`range_search`);
 - by evaluating the conditions on all pairs of a partial match and an event of its range, in vectors, where a condition
   cannot be compiled.
 """

@@ -58,7 +58,6 @@ from cep_pipeline.detection.fused.programs import (
     STATE,
 )
 from cep_pipeline.detection.fused.questions import AskedRun, Questions, that_hold
-from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.compiled_lists import (
     CompiledLists,
@@ -1361,8 +1360,6 @@ def find_at_once(
     counted: bool = False,
 ) -> list[FoundAtOnce | None]:
     """Find the matches of the patterns whose runs are plain and short (`mechanisms.FinderAtOnce`)."""
-    if counters.wanted and shared_work_of(events) is not None:  # another pattern's node may have counted the work
-        return [None] * len(patterns)
     at_all = counted and not counters.wanted
     from_start = events.rows_in(owned)[0] == 0
     found: list[FoundAtOnce | None] = []

@@ -1,25 +1,23 @@
-"""Searches of ranges for an event that passes tests, in time that hardly depends on how long the ranges are.
+"""Searches of ranges for an event that passes tests.
 
-The compiled search of a range reads it up to the first event that passes. That is the fastest way to search short
-ranges, and those where many events pass. Where few pass, it reads everything, and the work grows with the window. Then
-the ranges of many partial matches are searched together, by sweeping over the events or by groups (`grouped_search`).
-Whether that takes less is told by a sample of the partial matches.
+The compiled search of a range reads it up to the first event that passes. Where few pass, that takes as long as the
+range is wide. One comparison in whose side the event stands once, in sums, differences, products and quotients, is
+decided by the least and the greatest value of a range. Rounding keeps the order of numbers, so that the extremes decide
+the test for all values between, with the same arithmetic. They are kept of all blocks of 1, 2, 4, ... events (a sparse
+table), of which two make up any range: such a search hardly depends on how wide ranges are.
 
-Here is also which test the least and the greatest value of a range decide: one in whose side the event stands once, in
-sums, differences, products and quotients. Rounding keeps the order of numbers, so that the extremes decide the test for
-all values between, with the same arithmetic.
+Bender and Farach-Colton: The LCA Problem Revisited. LATIN 2000, section 3.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, reduce
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 
 import numpy as np
 
 from cep_pipeline.detection.fused.constraints import TestColumns
-from cep_pipeline.detection.fused.grouped_search import GroupedSearch, SweptSearch, both_move, is_swept, slots_in
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
 from cep_pipeline.detection.fused.programs import ShapeProgram
 from cep_pipeline.detection.fused.shape import (
@@ -34,31 +32,30 @@ from cep_pipeline.detection.fused.shape import (
     TestedConjunct,
     slots_of,
 )
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.slices.views import View
 
-FEWEST_EVENTS = 1 << 9
-"""Number of events up to which ranges are read and not searched."""
-FEWEST_ROWS = 8
-"""Partial matches that differ in their last event alone, for a search of them together to pay."""
+FAR = 1 << 12
+"""Events that are read in the time of a search by blocks."""
 SAMPLED = 256
-"""Partial matches that are searched by reading to see how far that reads."""
-SAMPLED_AGAIN = 1 << 19
-"""Partial matches after which another sample is taken."""
-READ_NS, READ_EVENT_NS = 10.0, 0.06
-"""Nanoseconds of a search by reading: for each range, and each event that is read."""
-RUN_NS, EVENT_NS, MATCH_NS = 800.0, 1.5, 12.0
-"""Nanoseconds of a search by groups: for each run, each event of its range, and each match."""
-SWEPT_RUN_NS, SWEPT_EVENT_NS, SWEPT_MATCH_NS = 100.0, 1.5, 2.0
-"""Nanoseconds of a search by sweeping: for the same."""
-PREPARED_NS, ORDER_NS = 400_000.0, 100.0
-"""Nanoseconds of preparing a search by groups, and of putting one event in order for it."""
+"""Partial matches that are searched by reading to see how far that reads; again when twice as many have come."""
+ROWS_AT_ONCE = 1 << 17
+"""Partial matches that are searched by blocks in one call, which cannot be interrupted."""
 MOST_BYTES = 1 << 28
 """Largest size of what one search notes of events; above it, or where memory is short, ranges are read."""
 _SAFE = 2.0**1000
 """Sums of numbers up to this magnitude do not overflow."""
+_COMPARED: Mapping[Comparator, Callable[[Array, Array], Array]] = {
+    Comparator.LT: np.less,
+    Comparator.LE: np.less_equal,
+    Comparator.GT: np.greater,
+    Comparator.GE: np.greater_equal,
+    Comparator.EQ: np.equal,
+    Comparator.NE: lambda left, right: (left < right) | (left > right),  # false where one is NaN
+}
 
 
 def arguments_over(
@@ -93,14 +90,16 @@ def searching_shape(prefix: int, behind: Sequence[Level], columns: TestColumns, 
     )
 
 
-def _number_of_changes(prefix: Array) -> int:
-    """The number of columns of a table that differ from the one before them."""
-    differ = prefix[:, 1:] != prefix[:, :-1]
-    return int(np.count_nonzero(differ[0] if len(differ) == 1 else differ.any(axis=0)))
+def _ranges(arguments: Arguments, prefix: Array) -> tuple[Array, Array]:
+    """int64: where the ranges of partial matches begin and end."""
+    lows, highs = (
+        [ends.take(prefix[place]) for (_, place), ends in sides.items()] for sides in (arguments.lows, arguments.highs)
+    )
+    return reduce(np.maximum, lows).astype(np.int64), reduce(np.minimum, highs).astype(np.int64)
 
 
 class EventSearch:
-    """A search of the last level's ranges, by reading them or together, whichever takes less.
+    """A search of the last level's ranges, by reading them; by blocks where one comparison decides and few events pass.
 
     Parameters
     ----------
@@ -112,90 +111,146 @@ class EventSearch:
 
     def __init__(self, shape: Shape, arguments: Arguments, program: ShapeProgram | None = None) -> None:
         self.shape, self.arguments, self._program = shape, arguments, program
-        self._asked = 0
-        self._sample: tuple[float, float] | None = None
-        self._to_read_ns = 0.0
-        self._grouped: GroupedSearch | None = None
-        self._swept: SweptSearch | None = None
+        self._asked = self._sampled_at = 0
+        self._blocks: BlockSearch | None = None
 
     def any(self, prefix: Array) -> Array:
         """bool, shape (n,): whether an event of the range passes the tests, for each row of the prefix."""
-        if not self._are_together(prefix, sweeps=self._is_swept):
-            return self._read(prefix) >= 0
-        return self._swept_search().any(prefix) if self._is_swept else self._grouped_search().any(prefix)
+        blocks = self._by_blocks(prefix)
+        return self._read(prefix) >= 0 if blocks is None else blocks.any(prefix)
 
     def places(self, prefix: Array) -> Array:
         """int32, shape (n,): the first or last place that passes the tests for each row of the prefix, or -1."""
-        if not self._are_together(prefix, sweeps=False):
-            return self._read(prefix)
-        return self._grouped_search().places(prefix)
+        blocks = self._by_blocks(prefix)
+        return self._read(prefix) if blocks is None else blocks.places(prefix, self.shape.search)
 
     def _read(self, prefix: Array) -> Array:
         return search_places(self.shape, self.arguments, prefix, self._program)
 
-    def _are_together(self, prefix: Array, *, sweeps: bool) -> bool:
-        """Return whether all ranges are to be searched together, or else read."""
-        count, size = prefix.shape[1], self.arguments.sizes[-1]
-        if size <= FEWEST_EVENTS or not count:
-            return False
-        runs = 1 + _number_of_changes(prefix[:-1])
-        if count < FEWEST_ROWS * runs:
-            return False
-        self._asked += count
-        if self._sample is None or self._asked > SAMPLED_AGAIN:
-            self._asked, self._sample = 0, self._read_sample(prefix)
-        reading_ns, width = self._sample
-        others = self.arguments.sizes[self.shape.prefix - 1]
-        run_ns, event_ns, match_ns = (
-            (SWEPT_RUN_NS, SWEPT_EVENT_NS, SWEPT_MATCH_NS) if sweeps else (RUN_NS, EVENT_NS, MATCH_NS)
-        )
-        in_run = count / runs
-        looked_at = min(width * in_run, width + size * in_run / others) if self._moves else width
-        if reading_ns * in_run < run_ns + event_ns * looked_at + match_ns * in_run:
-            return False
-        if sweeps or self._grouped is not None:
-            return True
-        self._to_read_ns += reading_ns * count
-        if self._to_read_ns < PREPARED_NS + ORDER_NS * (size + others):
-            return False
-        return has_room(2 * (slots_in(self.shape) + 2) * (size + others))
+    def _by_blocks(self, prefix: Array) -> BlockSearch | None:
+        """The search by blocks, once a sample of partial matches has shown that ranges are read far."""
+        tests, count = self.shape.levels[-1].tests, prefix.shape[1]
+        if self._blocks is None and len(tests) == 1 and self.arguments.sizes[-1] > FAR and count:
+            if self._asked >= 2 * self._sampled_at:
+                self._sampled_at = max(self._asked, 1)
+                sample = prefix[:, np.linspace(0, count - 1, min(count, SAMPLED)).astype(np.int64)]
+                if self._mean_read(sample) > FAR:
+                    self._blocks = BlockSearch.of(tests[0], self.arguments)
+            self._asked += count
+        return self._blocks
 
-    def _grouped_search(self) -> GroupedSearch:
-        if self._grouped is None:
-            assert self._sample is not None
-            self._grouped = GroupedSearch(self.shape, self.arguments, self._sample[1])
-        return self._grouped
-
-    def _swept_search(self) -> SweptSearch:
-        if self._swept is None:
-            self._swept = SweptSearch(self.shape, self.arguments)
-        return self._swept
-
-    @cached_property
-    def _is_swept(self) -> bool:
-        return is_swept(self.shape, self.arguments)
-
-    @cached_property
-    def _moves(self) -> bool:
-        return both_move(self.shape, self.arguments)
-
-    def _read_sample(self, prefix: Array) -> tuple[float, float]:
-        """The mean time in ns to read a range up to an event that passes, and its mean width, by a sample."""
-        sample = prefix[:, np.linspace(0, prefix.shape[1] - 1, min(prefix.shape[1], SAMPLED)).astype(np.int64)]
-        lows, highs = self._ranges(sample)
-        places = self._read(sample)
-        widths = np.maximum(highs - lows, 0)
+    def _mean_read(self, prefix: Array) -> float:
+        """The number of events that are read to search a range, on average."""
+        lows, highs = _ranges(self.arguments, prefix)
+        places = self._read(prefix)
         begin = lows if self.shape.search is RangeResult.FIRST else highs - 1
-        read = np.where(places < 0, widths, np.abs(places - begin) + 1)
-        return READ_NS + READ_EVENT_NS * float(read.mean()), float(widths.mean())
+        return float(np.where(places < 0, np.maximum(highs - lows, 0), np.abs(places - begin) + 1).mean())
 
-    def _ranges(self, prefix: Array) -> tuple[Array, Array]:
-        """int64: where the ranges begin and end."""
-        lows, highs = (
-            [ends.take(prefix[place]) for (_, place), ends in sides.items()]
-            for sides in (self.arguments.lows, self.arguments.highs)
-        )
-        return reduce(np.maximum, lows).astype(np.int64), reduce(np.minimum, highs).astype(np.int64)
+
+class BlockSearch:
+    """A search of the last level's ranges by the least and the greatest values of blocks of events.
+
+    Parameters
+    ----------
+    tests
+        As `extreme_tests` has them.
+    """
+
+    def __init__(self, tests: Sequence[tuple[Test, Slot, bool]], arguments: Arguments) -> None:
+        self._tests, self._arguments = tests, arguments
+        size = arguments.sizes[-1]
+        self._blocks = {(own, least): [arguments.columns[own.slot][:size]] for _, own, least in tests}
+
+    @classmethod
+    def of(cls, conjunct: TestedConjunct, arguments: Arguments) -> BlockSearch | None:
+        """The search for an event that passes a conjunct; None where extremes do not decide it, or memory is short."""
+        tests, size = extreme_tests(conjunct, arguments), arguments.sizes[-1]
+        if tests is None or not has_room(len(tests) * size * size.bit_length()):
+            return None
+        return cls(tests, arguments)
+
+    def any(self, prefix: Array) -> Array:
+        """bool, shape (n,): whether an event of the range passes, for each row of the prefix."""
+        found = np.zeros(prefix.shape[1], np.bool_)
+        for begin in range(0, len(found), ROWS_AT_ONCE):
+            go_on()
+            rows = prefix[:, begin : begin + ROWS_AT_ONCE]
+            lows, highs = _ranges(self._arguments, rows)
+            powers = np.frexp(np.maximum(highs - lows, 0))[1] - 1  # of the largest block in each range; -1: it is empty
+            for power in range(int(powers.max(initial=-1)) + 1):
+                asked = np.flatnonzero(powers == power)
+                of = rows[:, asked]
+                passes = self._passes(power, lows[asked], of)
+                passes |= self._passes(power, highs[asked] - (1 << power), of)
+                found[begin + asked[passes]] = True
+        return found
+
+    def places(self, prefix: Array, search: RangeResult | None) -> Array:
+        """int32, shape (n,): the first or last place that passes for each row of the prefix, or -1."""
+        found = np.full(prefix.shape[1], -1, np.int32)
+        backward = search is RangeResult.LAST
+        for begin in range(0, len(found), ROWS_AT_ONCE):
+            go_on()
+            rows = prefix[:, begin : begin + ROWS_AT_ONCE]
+            lows, highs = _ranges(self._arguments, rows)
+            for power in reversed(range(int((highs - lows).max(initial=0)).bit_length())):
+                asked = np.flatnonzero(highs - lows >= 1 << power)
+                at = highs[asked] - (1 << power) if backward else lows[asked]
+                none = asked[~self._passes(power, at, rows[:, asked])]
+                if backward:
+                    highs[none] -= 1 << power
+                else:
+                    lows[none] += 1 << power
+            left = np.flatnonzero(lows < highs)
+            found[begin + left] = highs[left] - 1 if backward else lows[left]
+        return found
+
+    def _passes(self, power: int, at: Array, rows: Array) -> Array:
+        """Return for each partial match whether an event of the block of 2**power from a place on passes."""
+        found = np.zeros(len(at), np.bool_)
+        for test, own, least in self._tests:
+            extremes = self._extremes(own, power, least=least)[at]
+            with np.errstate(all="ignore"):
+                sides = (self._values(side, extremes, rows) for side in (test.left, test.right))
+                found |= _COMPARED[test.comparator](*sides)
+        return found
+
+    def _extremes(self, own: Slot, power: int, *, least: bool) -> Array:
+        blocks = self._blocks[own, least]
+        while len(blocks) <= power:
+            half, before = 1 << (len(blocks) - 1), blocks[-1]
+            blocks.append((np.fmin if least else np.fmax)(before[:-half], before[half:]))
+        return blocks[power]
+
+    def _values(self, term: Term, extremes: Array, rows: Array) -> Array:
+        match term:
+            case Slot(level, slot):
+                return extremes if level == len(rows) else self._arguments.columns[slot][rows[level]]
+            case Constant(index):
+                return np.asarray(self._arguments.constants[index])
+            case Operation(operator, operands):
+                one, *others = (self._values(operand, extremes, rows) for operand in operands)
+                return _computed(operator, one, *others)
+
+
+def _computed(operator: str, one: Array, *others: Array) -> Array:
+    """The results of an operation, as compiled code has them."""
+    match operator:
+        case "+":
+            return one + others[0]
+        case "-":
+            return one - others[0]
+        case "*":
+            return one * others[0]
+        case "/":
+            return np.where(others[0] == 0.0, np.nan, one / others[0])
+        case "negative":
+            return -one
+        case "abs":
+            return np.abs(one)
+        case "sqrt":
+            return np.sqrt(one)
+    raise AssertionError(operator)
 
 
 def extreme_tests(conjunct: TestedConjunct, arguments: Arguments) -> list[tuple[Test, Slot, bool]] | None:

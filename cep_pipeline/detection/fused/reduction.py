@@ -1,11 +1,12 @@
 """Events that are in no match are removed before anything is enumerated (semi-joins, as Yannakakis reduces them).
 
 An event of one variable is kept only if some event of another variable fits it: lies in its range by order, window and
-spans, agrees on the key, and fulfils the comparisons of the two. Whether there is one is a search of the range, which
-is decided by the greatest and least values of blocks (`range_search`), in time that hardly depends on the window. The
-pairs of variables are gone through in the order of the plan, each later one by each earlier one, and back. Where the
-conditions form a tree along the plan, only events of partial matches that can be completed are left; elsewhere some
-others are left, too, which the kernel tests as ever.
+spans, agrees on the key, and fulfils the comparison of the two. Whether there is one is a search of the range, which
+is decided by the greatest and least values of blocks (`range_search`), in time that hardly depends on the window. Of
+several comparisons each is asked by itself, and what blocks do not decide is not asked. The pairs of variables are gone
+through in the order of the plan, each later one by each earlier one, and back. Where single comparisons form a tree
+along the plan, only events of partial matches that can be completed are left; elsewhere some others are left, too,
+which the kernel tests as ever.
 
 Filters that follow from conditions on several events (`b.x > 5` of `a.x > 5 AND a.x < b.x`) are asked before, since one
 look at each event decides them.
@@ -35,7 +36,7 @@ from cep_pipeline.detection.fused.constraints import (
     tightest,
 )
 from cep_pipeline.detection.fused.levels import PlannedClause
-from cep_pipeline.detection.fused.range_search import EventSearch, arguments_over, searching_shape
+from cep_pipeline.detection.fused.range_search import BlockSearch, EventSearch, arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
@@ -209,13 +210,17 @@ def _fitting(
     columns = TestColumns()
     scope = LevelScope(planned.events, {names[1]: 0, names[0]: 1}, (asking, view), columns)
     compiled = [compile_conjunct(conjunct, scope) for conjunct in pair.conjuncts]
-    tests = tuple(test for test in compiled if test is not None)
-    if not tests:
-        return np.asarray(lows < highs) if which is None else np.asarray(lows[which] < highs[which])
-    shape = searching_shape(1, [Level((0,), (0,), tests)], columns, RangeResult.FIRST)
     arguments = arguments_over((asking, view), 1, {0: lows}, {0: highs}, columns.arrays, columns.constants)
+    searches = {test: BlockSearch.of(test, arguments) for test in compiled if test is not None}
+    decided = {test: search for test, search in searches.items() if search is not None}
     places = np.arange(len(asking), dtype=np.int32) if which is None else which
-    return EventSearch(shape, arguments).any(places[np.newaxis])
+    fits = np.asarray(lows[places] < highs[places])
+    if which is not None and decided:  # some are read sooner than blocks are made
+        shape = searching_shape(1, [Level((0,), (0,), tuple(decided))], columns, RangeResult.FIRST)
+        return EventSearch(shape, arguments).any(places[np.newaxis])
+    for search in decided.values():
+        fits[fits] = search.any(places[np.newaxis, fits])
+    return fits
 
 
 def _candidates(planned: PlannedClause, pairs: Sequence[_Pair], leaves: Sequence[View]) -> float:

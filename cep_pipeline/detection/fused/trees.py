@@ -19,9 +19,7 @@ from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, co
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
 from cep_pipeline.detection.fused.levels import LevelCount, order_of, tested_conjuncts
 from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunct
-from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import BindingRules, clause_over
-from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
@@ -117,13 +115,11 @@ class TreeRun:
         self.rules = BindingRules(pattern, clause, events)
         # A variable is the smaller side to hold.
         streamed, held = (tree.right, tree.left) if isinstance(tree.left, str) else (tree.left, tree.right)
-        self._plans = streamed, held
         self._sides = [
-            start_run(pattern, clause_over(clause, leaves_of(side)), side, events, owned) for side in self._plans
+            start_run(pattern, clause_over(clause, leaves_of(side)), side, events, owned) for side in (streamed, held)
         ]
         self._counters = np.zeros((2, 2), np.int64)
         self._held = 0
-        self._taken: dict[int, tuple[LevelCount, ...]] = {}
         self._other_tests = False
         names = [set(leaves_of(side)) for side in (streamed, held)]
         self._conjuncts = [c for c in tested_conjuncts(clause) if not any(c.variables <= side for side in names)]
@@ -131,7 +127,7 @@ class TreeRun:
     @property
     def counts(self) -> tuple[LevelCount, ...]:
         """Counts of each node, once the run is over: those below the left side, below the right one, and this one."""
-        streamed, held = (list(self._taken.get(side, self._sides[side].counts)) for side in (STREAMED, HELD))
+        streamed, held = (list(side.counts) for side in self._sides)
         root = held[-1]
         held[-1] = replace(root, created=self._held)
         candidates, passes = self._counters[1].tolist()
@@ -148,41 +144,14 @@ class TreeRun:
     def __iter__(self) -> Iterator[MatchBlock]:
         if not may_match(self.pattern, self.clause, self.events):
             return
-        right = self._sorted(PartialMatches.of(_names(self._sides[HELD].clause), self._blocks(HELD)))
+        right = self._sorted(PartialMatches.of(_names(self._sides[HELD].clause), self._sides[HELD]))
         self._held = len(right.matches)
         if not self._held:
             return
-        for block in self._blocks(STREAMED):
+        for block in self._sides[STREAMED]:
             left = PartialMatches(_names(block.clause), block.rows)
             for rows in self._joined(left, right):
                 yield MatchBlock(self.clause, rows)
-
-    def _blocks(self, side: int) -> Iterator[MatchBlock]:
-        """The partial matches of a side, of all the slice where patterns share them."""
-        own, plan = self._sides[side], self._plans[side]
-        clause = own.clause
-        shared = shared_work_of(self.events)
-        rows = None
-        if shared is not None:
-            names, found = leaves_of(plan), False
-
-            def find(pattern: Pattern, part: Clause) -> Iterator[MatchBlock]:
-                nonlocal found
-                found = True
-                self._sides[side] = start_run(pattern, part, plan, self.events, EVERYTHING)
-                yield from self._sides[side]
-
-            rows = shared.subtree(self.pattern, clause, names, find)
-            if rows is not None and found:
-                shared.count_subtree(self.pattern, clause, names, self._sides[side].counts)
-            elif rows is not None:
-                self._taken[side] = shared.counts_of_subtree(self.pattern, clause, names)
-        if rows is None:
-            self._sides[side] = own  # what was too large to be shared has been found within another's window
-            yield from own
-            return
-        for start in range(0, rows.shape[1], BLOCK_ROWS):
-            yield MatchBlock(clause, rows[:, start : start + BLOCK_ROWS])
 
     def _sorted(self, matches: PartialMatches) -> _Sorted:
         """Sorted by what all events agree on, and then by the last event; what agrees with nothing goes."""

@@ -106,7 +106,6 @@ def explain_plan(
     plan: ExplainedPlan,
     mechanism: str | Mapping[str, str] | None = None,
     patterns: Collection[str] | None = None,
-    expected: Sequence[str] = (),
 ) -> str:
     """The plan of each pattern, or what they do together and a list, where they are many.
 
@@ -116,8 +115,6 @@ def explain_plan(
         What runs it (and why), for all patterns or by pattern.
     patterns
         The names of those that are explained; None: all, of more than `MOST_EXPLAINED` a list.
-    expected
-        Lines that say how long all patterns are expected to take together; they follow the head.
 
     Raises
     ------
@@ -125,8 +122,8 @@ def explain_plan(
         The plan has no pattern of one of these names.
     """
     if patterns is None and len(plan.patterns) > MOST_EXPLAINED:
-        return "\n".join([*_headed(plan, None), *expected, "", *_list(plan, mechanism)]) + "\n"
-    return _explained(plan, mechanism, {}, patterns, expected)
+        return "\n".join([*_headed(plan, None), "", *_list(plan, mechanism)]) + "\n"
+    return _explained(plan, mechanism, {}, patterns)
 
 
 def explain_analyzed(
@@ -169,9 +166,8 @@ def _explained(
     mechanism: str | Mapping[str, str] | None,
     observed: Mapping[str, Mapping[int, ObservedClause]],
     only: Collection[str] | None,
-    expected: Sequence[str] = (),
 ) -> str:
-    lines = [*_headed(plan, only), *expected]
+    lines = [*_headed(plan, only)]
     for pattern in plan.patterns:
         if only is None or pattern.pattern in only:
             lines += ["", *_pattern(plan, pattern, mechanism, observed.get(pattern.pattern, {}))]
@@ -346,8 +342,8 @@ def _against(pattern: PatternPlan, clause: ClausePlan) -> Iterator[str]:
     alternatives = [other for other in clause.alternatives if other.planner != ON_KERNEL]
     for other in clause.kernel_orders:
         yield (
-            f"columnar mechanisms run the order {written(other.order)} instead: it takes {format_ln(other.ln_cost)} ns "
-            "a window there, and what is shared takes all patterns more time"
+            f"columnar mechanisms run the order {written(other.order)} instead, which stores nothing to be shared: it "
+            f"takes {format_ln(other.ln_cost)} ns a window there"
         )
     same = [other.planner for other in alternatives if shape_of(other.order_or_tree) == own]
     if same:

@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.choice import own_order_plan
 from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.fused import clause, negation, plain_runs
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.fused.levels import LaidOutLevels, Levels
 from cep_pipeline.detection.limits import Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import FoundAtOnce, Owned
+from cep_pipeline.detection.own_order import own_order_plan
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices import views
@@ -103,9 +103,7 @@ def test_slices_of_other_streams_are_run_by_the_layout_of_the_first(text: str, m
 
     laid_out = runs()
     with monkeypatch.context() as patched:
-        patched.setattr(
-            clause, "levels_over", lambda planned, leaves, negated, _, **how: Levels(planned, leaves, negated, **how)
-        )
+        patched.setattr(clause, "levels_over", Levels)
         compiled = runs()
     assert [made[1:] for made in laid_out] == [made[1:] for made in compiled]
     assert sum(len(matches) for _, matches, _ in laid_out) > 20

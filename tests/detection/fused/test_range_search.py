@@ -1,4 +1,4 @@
-"""Events that reject, found by keys and by groups: the same matches as the oracle's, and as a search that reads."""
+"""Events that reject, found by keys, extremes and blocks: the oracle's matches, and those of a search that reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.fused import grouped_search, negation, range_search
+from cep_pipeline.detection.fused import negation, range_search
 from tests.detection.fused.running import expected, found, pattern_of, prepare, written_orders
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -63,13 +63,9 @@ INEQUALITIES = [
 
 
 @pytest.fixture(autouse=True)
-def together_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let partial matches be searched for together, however short their ranges are."""
-    for fewest in ("FEWEST_EVENTS", "FEWEST_ROWS"):
-        monkeypatch.setattr(range_search, fewest, 0)
-    for time in (name for name in vars(range_search) if name.endswith("_NS") and not name.startswith("READ")):
-        monkeypatch.setattr(range_search, time, 0.0)
-    monkeypatch.setattr(grouped_search, "FEWEST_IN_SEGMENT", 1)
+def by_blocks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ranges be searched by blocks, however short they are."""
+    monkeypatch.setattr(range_search, "FAR", 0)
     monkeypatch.setattr(negation, "NUMBERS_A_CANDIDATE", 0)
 
 
@@ -87,7 +83,7 @@ def together_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows(max_size=14),
     st.data(),
 )
-def test_what_rejects_is_found_by_keys_and_groups_as_by_the_oracle(
+def test_what_rejects_is_found_as_by_the_oracle(
     structure: str, equal: list[str], unequal: list[str], ties: str, window: str, stream: list[Row], data: st.DataObject
 ) -> None:
     named = [f"({one})" if " OR " in one else one for one in (*equal, *unequal)]
@@ -97,11 +93,7 @@ def test_what_rejects_is_found_by_keys_and_groups_as_by_the_oracle(
     table = events_table(stream)
     order = data.draw(st.permutations(written_orders(pattern)[0]))
     by_extremes = data.draw(st.sampled_from([-1, 1 << 16]))
-    grouped = data.draw(st.sampled_from([1, 3, 1 << 14]))
-    with (
-        patch.object(grouped_search, "MOST_GROUPED", grouped),
-        patch.object(negation, "FEW_NUMBERS", by_extremes),
-    ):
+    with patch.object(negation, "FEW_NUMBERS", by_extremes):
         assert found(pattern, prepare(pattern, table), [order], block_rows=5) == expected(pattern, table)
 
 
@@ -180,25 +172,23 @@ def drawn_stream(seed: int, count: int, *, edges: bool) -> pa.Table:
     ],
 )
 @pytest.mark.parametrize("edges", [False, True])
-def test_groups_and_reading_find_the_same(
+def test_blocks_and_reading_find_the_same(
     structure: str, condition: str, edges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pattern = pattern_of(f"PATTERN {structure} WHERE {condition} WITHIN 100 us")
     table = drawn_stream(7, 700, edges=edges)
     by_extremes = found(pattern, prepare(pattern, table))
     monkeypatch.setattr(negation, "FEW_NUMBERS", -1)
-    by_groups = found(pattern, prepare(pattern, table))
-    monkeypatch.setattr(grouped_search, "MOST_GROUPED", 50)
-    by_small_groups = found(pattern, prepare(pattern, table), block_rows=1000)
-    monkeypatch.setattr(range_search, "FEWEST_EVENTS", 1 << 30)
+    by_blocks = found(pattern, prepare(pattern, table), block_rows=1000)
+    monkeypatch.setattr(range_search, "FAR", 1 << 30)
     read = found(pattern, prepare(pattern, table))
-    assert by_extremes == by_groups == by_small_groups == read
-    assert by_groups
+    assert by_extremes == by_blocks == read
+    assert by_blocks
 
 
-def test_ranges_are_searched_together_where_that_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long ranges in which nothing rejects are not read."""
+def test_long_ranges_in_which_nothing_rejects_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
+    monkeypatch.setattr(range_search, "FAR", 1 << 9)
     monkeypatch.setattr(negation, "FEW_NUMBERS", -1)
     monkeypatch.setattr(negation, "NUMBERS_A_CANDIDATE", 0)
     read: list[int] = []
@@ -209,4 +199,4 @@ def test_ranges_are_searched_together_where_that_takes_less(monkeypatch: pytest.
     pattern = pattern_of("PATTERN SEQ(A a, ~B n, C c) WHERE n.x > a.x + c.x + 90 WITHIN 1 second")
     table = drawn_stream(3, 6000, edges=False)
     assert found(pattern, prepare(pattern, table), block_rows=100)
-    assert len(read) == 0 or sum(read) < 30_000
+    assert sum(read) < 10_000

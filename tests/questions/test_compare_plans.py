@@ -8,9 +8,9 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.compare_plans import PlanRun, compare_plans, measure_runs
 from cep_pipeline.errors import CepError, InputError, PlanError
 from cep_pipeline.planning import PLANNERS, Join
+from cep_pipeline.questions.compare_plans import PlanRun, compare_plans, measure_runs
 from cep_pipeline.statistics import estimate_statistics
 from tests.statistics.market import market, parse
 
@@ -83,7 +83,7 @@ def test_different_matches_are_no_comparison(monkeypatch: pytest.MonkeyPatch) ->
     from dataclasses import replace
 
     broken = replace(MECHANISMS["fused"], find=lambda *_: iter(()))
-    monkeypatch.setattr("cep_pipeline.detection.compare_plans.MECHANISMS", {**MECHANISMS, "fused": broken})
+    monkeypatch.setattr("cep_pipeline.questions.compare_plans.MECHANISMS", {**MECHANISMS, "fused": broken})
     (pattern,) = parse(RISE)
     runs = {"tree": PlanRun("evaluation_tree", ["abc"]), "kernel": PlanRun("fused", ["abc"])}
     with pytest.raises(CepError, match="kernel on fused finds 0 matches"):

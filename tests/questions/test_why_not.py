@@ -7,9 +7,9 @@ import random
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection import near_misses
-from cep_pipeline.detection.near_misses import MatchCount
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.questions import near_misses
+from cep_pipeline.questions.near_misses import MatchCount
 from tests.language_cases import stream
 from tests.streams import SECOND, events_table, stream_schema
 

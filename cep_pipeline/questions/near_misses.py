@@ -22,17 +22,6 @@ import pyarrow.compute as pc
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.detect import detect, detect_batches, doubts_about
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
-from cep_pipeline.detection.match_checks import (
-    AskedPattern,
-    Bindings,
-    Explanation,
-    RuleCheck,
-    conjunct_text_of,
-    event_name,
-    negation_text,
-    part_of,
-    whole_condition,
-)
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
@@ -47,6 +36,17 @@ from cep_pipeline.patterns.normal_form import NegatedStructure, Variable, negati
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, ReturnItem, Strategy, Window
 from cep_pipeline.patterns.rewriting import with_operands
 from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure, type_alternatives
+from cep_pipeline.questions.match_checks import (
+    AskedPattern,
+    Bindings,
+    Explanation,
+    RuleCheck,
+    conjunct_text_of,
+    event_name,
+    negation_text,
+    part_of,
+    whole_condition,
+)
 from cep_pipeline.storage import place_of_id
 
 TIME_S = 60.0

@@ -1,4 +1,4 @@
-"""Searches of many ranges together find what a plain reading of each range finds."""
+"""Searches of ranges, by reading and by blocks, find what a plain reading of each range finds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.fused import grouped_search
-from cep_pipeline.detection.fused.grouped_search import GroupedSearch, SweptSearch, is_swept
+from cep_pipeline.detection.fused import range_search
 from cep_pipeline.detection.fused.kernel import Arguments
+from cep_pipeline.detection.fused.range_search import BlockSearch, EventSearch
 from cep_pipeline.detection.fused.shape import (
     Constant,
     Level,
@@ -68,11 +68,13 @@ def terms(levels: int) -> st.SearchStrategy[Term]:
 
 
 def conjuncts(levels: int) -> st.SearchStrategy[tuple[TestedConjunct, ...]]:
+    """Up to three conjuncts, mostly one comparison, which blocks may decide."""
     tests = st.builds(Test, st.sampled_from(Comparator), terms(levels), terms(levels)).filter(
         lambda test: slots_of(test.left) | slots_of(test.right)
     )
     alternatives = st.lists(tests, min_size=1, max_size=2).map(tuple)
-    return st.lists(st.lists(alternatives, min_size=1, max_size=2).map(tuple), max_size=3).map(tuple)
+    several = st.lists(st.lists(alternatives, min_size=1, max_size=2).map(tuple), max_size=3).map(tuple)
+    return st.one_of(several, *[tests.map(lambda test: (((test,),),))] * 3)
 
 
 def computed(term: Term, columns: list[Array], places: list[Array | int]) -> Array:
@@ -126,12 +128,11 @@ class Drawn:
 
 
 @st.composite
-def searches(draw_from: st.DrawFn, *, swept: bool) -> Drawn:
-    """Any searches, or such that may be swept: one end depends on the last level, and so does at most one test."""
-    prefix = draw_from(st.integers(2 if swept else 1, 3))
+def searches(draw_from: st.DrawFn) -> Drawn:
+    prefix = draw_from(st.integers(1, 3))
     tests = draw_from(conjuncts(prefix + 1))
     seed = draw_from(st.integers(0, 2**32 - 1))
-    few_values, rows = draw_from(st.booleans()), draw_from(st.integers(1, 300 if swept else 120))
+    few_values, rows = draw_from(st.booleans()), draw_from(st.integers(1, 120))
     draw = np.random.default_rng(seed)
     sizes = (*draw.integers(1, 30, prefix), int(draw_from(st.sampled_from([1, 15, 16, 17, 64, 65, 90, 300]))))
     columns = []
@@ -141,19 +142,6 @@ def searches(draw_from: st.DrawFn, *, swept: bool) -> Drawn:
             columns.append(np.append(values, np.zeros(32)))
     some = st.sets(st.integers(0, prefix - 1), min_size=1).map(sorted).map(tuple)
     bounds = draw_from(st.tuples(some, some))
-    if swept:
-        others = st.sets(st.integers(0, prefix - 2), min_size=1).map(sorted).map(tuple)
-        bounds = draw_from(st.one_of(st.tuples(some, others), st.tuples(others, some)))
-        kept = [test for test in tests if all(slot.level != prefix - 1 for slot in slots_in(test))]
-        size = st.sampled_from([one for one in Comparator if one not in (Comparator.EQ, Comparator.NE)])
-        own, of_match = (
-            terms(prefix + 1).filter(lambda term, which=which: levels_of(term, prefix) in which)  # type: ignore[misc]
-            for which in ([{"own"}, {"own", "other"}], [{"last"}, {"last", "other"}])
-        )
-        moving = draw_from(st.lists(st.builds(Test, size, own, of_match), max_size=1))
-        if draw_from(st.booleans()):
-            moving = [Test(test.comparator.mirror, test.right, test.left) for test in moving]
-        tests = (*kept, *(((test,),) for test in moving))
     ends = [
         {(prefix, of): np.sort(draw.integers(0, sizes[-1] + 1, sizes[of])).astype(np.int32) for of in side}
         for side in bounds
@@ -182,39 +170,36 @@ def searches(draw_from: st.DrawFn, *, swept: bool) -> Drawn:
     return Drawn(tests, bounds, arguments, table, expected)
 
 
-def slots_in(conjunct: TestedConjunct) -> set[Slot]:
-    sides = [side for alternative in conjunct for test in alternative for side in (test.left, test.right)]
-    return {slot for side in sides for slot in slots_of(side)}
-
-
-def levels_of(term: Term, own: int) -> set[str]:
-    """Which levels a term reads: the searched one, the last of the prefix, and others."""
-    return {{own: "own", own - 1: "last"}.get(slot.level, "other") for slot in slots_of(term)}
+@settings(max_examples=examples(400), deadline=None)
+@given(searches(), st.sampled_from([0, 1 << 12]), st.sampled_from([1, 7, 1 << 17]))
+def test_a_search_finds_what_a_plain_reading_finds(drawn: Drawn, far: int, at_once: int) -> None:
+    table, expected = drawn.table, drawn.expected
+    with patch.multiple(range_search, FAR=far, ROWS_AT_ONCE=at_once):
+        for search, end in ((RangeResult.FIRST, 0), (RangeResult.LAST, -1)):
+            found = EventSearch(drawn.shape(search), drawn.arguments)
+            for _ in range(2):
+                assert found.any(table).tolist() == [len(events) > 0 for events in expected]
+                assert found.places(table).tolist() == [int(events[end]) if len(events) else -1 for events in expected]
 
 
 @settings(max_examples=examples(400), deadline=None)
-@given(searches(swept=False), st.data())
-def test_groups_find_what_a_plain_reading_finds(drawn: Drawn, data: st.DataObject) -> None:
-    table, expected = drawn.table, drawn.expected
-    for search in (RangeResult.FIRST, RangeResult.LAST):
-        with (
-            patch.object(grouped_search, "MOST_GROUPED", data.draw(st.sampled_from([1, 20, 1 << 14]))),
-            patch.object(grouped_search, "FEWEST_IN_SEGMENT", data.draw(st.sampled_from([1, 256]))),
-        ):
-            width = data.draw(st.sampled_from([1.0, 20.0, 300.0]))
-            found = GroupedSearch(drawn.shape(search), drawn.arguments, width)
-        end = 0 if search is RangeResult.FIRST else -1
-        assert found.any(table).tolist() == [len(events) > 0 for events in expected]
-        assert found.places(table).tolist() == [int(events[end]) if len(events) else -1 for events in expected]
-        assert found.any(table).tolist() == [len(events) > 0 for events in expected]
-
-
-@settings(max_examples=examples(300), deadline=None)
-@given(searches(swept=True), st.sampled_from([1, 20, 1 << 14]))
-def test_sweeping_finds_what_a_plain_reading_finds(drawn: Drawn, grouped: int) -> None:
-    shape = drawn.shape(RangeResult.FIRST)
-    assert is_swept(shape, drawn.arguments)
-    with patch.object(grouped_search, "MOST_GROUPED", grouped):
-        found = SweptSearch(shape, drawn.arguments)
-    for _ in range(2):
+@given(searches().filter(lambda drawn: len(drawn.tests) == 1))
+def test_blocks_find_what_a_plain_reading_finds(drawn: Drawn) -> None:
+    found = BlockSearch.of(drawn.tests[0], drawn.arguments)
+    if found is not None:
         assert found.any(drawn.table).tolist() == [len(events) > 0 for events in drawn.expected]
+        for search, end in ((RangeResult.FIRST, 0), (RangeResult.LAST, -1)):
+            places = found.places(drawn.table, search).tolist()
+            assert places == [int(events[end]) if len(events) else -1 for events in drawn.expected]
+
+
+def test_one_comparison_is_decided_by_blocks() -> None:
+    columns = tuple(np.append(np.arange(size, dtype=np.float64), np.zeros(32)) for size in (3, 50))
+    rows = (np.arange(3, dtype=np.int32), np.arange(50, dtype=np.int32))
+    ends = {(1, 0): np.zeros(3, np.int32)}, {(1, 0): np.full(3, 50, np.int32)}
+    arguments = Arguments((3, 50), rows, *ends, columns, ())
+    double = Operation("+", (Slot(0, 0), Slot(0, 0)))
+    for comparator in (one for one in Comparator if one is not Comparator.EQ):
+        assert BlockSearch.of(((Test(comparator, Slot(1, 1), double),),), arguments) is not None
+    for conjunct in (((Test(Comparator.EQ, Slot(1, 1), double),),), ((Test(Comparator.LT, Slot(1, 1), double),) * 2,)):
+        assert BlockSearch.of(conjunct, arguments) is None

@@ -1,32 +1,27 @@
-"""The mechanism of each pattern, and whether to plan it, chosen together by the time that all of it takes.
+"""A pattern's own order, and whether a plan is worth making in its place.
 
 To plan a pattern takes a millisecond or more: its statistics are estimated, and orders are compared. Over few events,
-or of rare types, the kernel has read any order by then. To call a mechanism that shares its work between patterns may
-cost less than to prepare the kernel for each of them. So the work of each pattern in its own order is told roughly,
+or of rare types, a mechanism has read any order by then. So the work of each pattern in its own order is told roughly,
 from how many events come within a window of an event and from the share of each type, which are counted in one pass for
-all patterns. `planning.costs.mechanisms` says what that work costs each mechanism.
+all patterns.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from cep_pipeline.detection.known_events import Streams
 from cep_pipeline.detection.mechanisms import MECHANISMS
-from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import binds_lists, listed_because
-from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Window
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, PlanStep, StatisticsSummary
-from cep_pipeline.planning.costs.mechanisms import WORK, MechanismCosts, mechanism_costs
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import clause_cache_of
@@ -40,77 +35,51 @@ PASSING, PASSING_EQUAL = 0.5, 0.1
 events are looked up."""
 SAVED = 0.5
 """The share of what orders decide about that a plan is taken to save."""
-LOADING_S = 0.1
-"""Seconds that it takes to load a mechanism which has not been used yet."""
-RISK = 1.5
-"""Another mechanism than the fastest one may take so many times its time if all conditions were fulfilled."""
+CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 2.6e5
+"""Nanoseconds of planning: to estimate any statistics, to read an event of the table, to plan a pattern."""
+COLUMNAR_NS, STORING_NS, PARTIAL_NS = 0.12, 5.0, 5.5
+"""Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches; to
+make a partial match."""
 _MOST_VARIABLES = 12
-_CALL, _PATTERN, _CANDIDATE, _PARTIAL = map(WORK.index, ("call", "pattern", "candidate", "partial"))
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The mechanism of each pattern by its name, and the patterns that are worth planning."""
-
-    mechanisms: Mapping[str, str]
-    planned: Sequence[Pattern]
-
-
-def choose(
-    patterns: Sequence[Pattern],
-    prepared: Streams,
-    chosen: Mapping[str, str],
-    output: str = "verbose",
-    *,
-    any_mechanism: bool = False,
-) -> Chosen:
-    """Choose whether to plan patterns, and which mechanisms run them.
+def worth_planning(
+    patterns: Sequence[Pattern], prepared: Streams, chosen: Mapping[str, str], output: str = "verbose"
+) -> list[Pattern]:
+    """The patterns whose plans are expected to save more time than it takes to make them.
 
     Parameters
     ----------
     prepared
         The events, by stream.
     chosen
-        The fastest mechanism that runs each pattern, or the one that was asked for.
+        Pattern name -> its mechanism.
     output
         The form of output.
-    any_mechanism
-        Whether other mechanisms may be chosen than these.
     """
-    costs, rows = mechanism_costs(), max(map(len, prepared.values()), default=0)
-    others_may_pay = any_mechanism and _may_pay(chosen, output, costs)
-    if rows <= SOON and not others_may_pay:
-        most = list(map(_Works(prepared, _most_powers).of, patterns))
-        if not _worth_planning(patterns, most, 0, chosen, output, costs):
-            return Chosen(chosen, [])
-    rough = list(map(_Works(prepared, _powers).of, patterns))
-    if others_may_pay:
-        chosen = _mechanisms(patterns, np.array(rough), chosen, output, costs)
-    return Chosen(chosen, _worth_planning(patterns, rough, rows, chosen, output, costs))
+    rows = max(map(len, prepared.values()), default=0)
+    if rows <= SOON and not _worth(patterns, _Works(prepared, _most_powers), 0, chosen, output):
+        return []
+    return _worth(patterns, _Works(prepared, _powers), rows, chosen, output)
 
 
-def _worth_planning(
-    patterns: Sequence[Pattern],
-    rough: Sequence[Sequence[Sequence[float]]],
-    rows: int,
-    chosen: Mapping[str, str],
-    output: str,
-    costs: MechanismCosts,
+def _worth(
+    patterns: Sequence[Pattern], works: _Works, rows: int, chosen: Mapping[str, str], output: str
 ) -> list[Pattern]:
-    """The patterns whose plans are expected to save more time than it takes to make them."""
-    each_s = costs.planning_s(1, 0) - costs.planning_s(0, 0)
-    planned, gained_s = [], 0.0
-    for pattern, (work, _) in zip(patterns, rough, strict=True):
+    planned, gained_ns = [], 0.0
+    for pattern in patterns:
         mechanism = chosen[pattern.name]
-        per_unit = costs.by_mechanism.get(mechanism, {}).get(output)
-        if per_unit is None or (binds_lists(pattern) and not MECHANISMS[mechanism].is_columnar):
-            gain_s = math.inf  # nobody knows
+        columnar = MECHANISMS[mechanism].is_columnar
+        if binds_lists(pattern) and not columnar:
+            gain_ns = math.inf  # nobody knows
         else:
-            gain_s = SAVED * (work[_CANDIDATE] * per_unit[_CANDIDATE] + work[_PARTIAL] * per_unit[_PARTIAL]) * 1e-9
-        if gain_s > each_s and _has_orders(pattern, mechanism, output):
+            candidates, partial_matches = works.of(pattern)
+            each_ns = COLUMNAR_NS if columnar else STORING_NS
+            gain_ns = SAVED * (candidates * each_ns + partial_matches * PARTIAL_NS)
+        if gain_ns > PATTERN_NS and _has_orders(pattern, mechanism, output):
             planned.append(pattern)
-            gained_s += gain_s
-    return planned if gained_s > costs.planning_s(len(planned), rows) else []
+            gained_ns += gain_ns
+    return planned if gained_ns > CALL_NS + ROW_NS * rows + PATTERN_NS * len(planned) else []
 
 
 def _has_orders(pattern: Pattern, mechanism: str, output: str) -> bool:
@@ -120,61 +89,6 @@ def _has_orders(pattern: Pattern, mechanism: str, output: str) -> bool:
     if all(len(clause.positive) == 1 for clause in pattern.clauses):
         return False
     return output != "count" or not binds_lists(pattern) or listed_because(pattern) is not None
-
-
-def _may_pay(chosen: Mapping[str, str], output: str, costs: MechanismCosts) -> bool:
-    """True if another mechanism is called for so many patterns, and prepares them, sooner than their fastest ones."""
-    before_s = {}
-    for name, outputs in costs.by_mechanism.items():
-        call, pattern = (outputs[output][unit] for unit in (_CALL, _PATTERN))
-        loading_s = 0.0 if MECHANISMS.is_loaded(name) else LOADING_S
-        before_s[name] = (call + pattern * len(chosen)) * 1e-9 + loading_s
-    own = {name for name in set(chosen.values()) if name in before_s}
-    return bool(own) and min(before_s.values()) < min(before_s[name] for name in own)
-
-
-def _mechanisms(
-    patterns: Sequence[Pattern], rough: Array, chosen: Mapping[str, str], output: str, costs: MechanismCosts
-) -> Mapping[str, str]:
-    """The mechanisms that take the least time together: one for all patterns, or for each pattern its own.
-
-    Parameters
-    ----------
-    rough
-        Shape (patterns, 2, kinds of work): the work of each pattern as expected, and where all conditions hold.
-    """
-    names = list(costs.by_mechanism)
-    free = [n for n, one in enumerate(patterns) if may_have_another(one) and chosen[one.name] in names]
-    if not free:
-        return chosen
-    per_unit_s = np.array([own[output] for own in costs.by_mechanism.values()]).T * 1e-9
-    expected, at_worst = rough[free, 0] @ per_unit_s, rough[free, 1] @ per_unit_s
-    calls = per_unit_s[_CALL] + [0.0 if MECHANISMS.is_loaded(name) else LOADING_S for name in names]
-    own = np.array([names.index(chosen[patterns[n].name]) for n in free])
-
-    def seconds(places: Array, of: Array) -> float:
-        return float(of[np.arange(len(of)), places].sum() + calls[np.unique(places)].sum())
-
-    together = int((expected.sum(axis=0) + calls).argmin())
-    ways = [own, np.full(len(free), together), expected.argmin(axis=1)]
-    best = min(ways, key=lambda places: seconds(places, expected))
-    # What is stored may be much more than it is taken to be.
-    if seconds(best, at_worst) > RISK * seconds(own, at_worst):
-        return chosen
-    found = dict(chosen)
-    for n, place in zip(free, best.tolist(), strict=True):
-        if MECHANISMS[names[place]].unsupported_feature(patterns[n]) is None:
-            found[patterns[n].name] = names[place]
-    return found
-
-
-def may_have_another(pattern: Pattern) -> bool:
-    """True if the costs describe what mechanisms do for a pattern: it binds single events, and nothing is dropped."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
-        return False
-    if binds_lists(pattern) or pattern.summary is not None:
-        return False
-    return not any(clause.negations for clause in pattern.clauses)
 
 
 def own_order_plan(patterns: Sequence[Pattern]) -> Plan:
@@ -207,33 +121,26 @@ class _Works:
         self._powers: dict[tuple[int, Window, int], list[float]] = {}
         self._counts: dict[tuple[int, EventType], int] = {}
 
-    def of(self, pattern: Pattern) -> list[list[float]]:
-        """The work of a pattern by `WORK`: as it is expected, and where all conditions are fulfilled."""
+    def of(self, pattern: Pattern) -> tuple[float, float]:
+        """The candidates that are tested, and the partial matches that are made."""
         events = self._prepared[pattern.type_attribute, pattern.base_type]
-        read, expected, at_worst = 0, [0.0] * 3, [0.0] * 3
+        candidates = partial_matches = 0.0
         for clause in pattern.clauses:
             levels = clause_cache_of(clause).once("levels", partial(_levels, clause))
             counts = [self._count(events, event_type) for event_type, _, _ in levels]
-            read += sum(counts)
             if not all(counts) or not counts:
                 continue
             if len(levels) > _MOST_VARIABLES:
-                expected[0] = at_worst[0] = math.inf
-                continue
+                return math.inf, 0.0
             powers = self._powers_of(events, pattern.window, len(levels))
-            share = share_at_worst = 1.0
+            share, made = 1.0, [0.0]
             for (_, found, passing), count, power in zip(levels, counts, powers, strict=False):
                 share *= found * count / len(events)
-                share_at_worst *= found * count / len(events)
-                expected[0] += share * power
-                at_worst[0] += share_at_worst * power
+                candidates += share * power
                 share *= passing
-                expected[1] += share * power
-                at_worst[1] += share_at_worst * power
-            for work, matches in ((expected, share * power), (at_worst, share_at_worst * power)):
-                work[1] -= matches
-                work[2] += matches
-        return [[0.0, 0.0, 1.0, read, *expected], [0.0, 0.0, 1.0, read, *at_worst]]
+                made.append(share * power)
+            partial_matches += sum(made[:-1])
+        return candidates, partial_matches
 
     def _count(self, events: PreparedEvents, event_type: EventType) -> int:
         key = id(events), event_type

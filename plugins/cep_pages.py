@@ -1,0 +1,1053 @@
+"""Pages of the pipeline in Airflow's UI: streams, runs, matches, plans, statistics, invariants and decisions.
+
+Every page is for logged-in users who may see plugin pages. Of a stream it shows nothing to those who may not read the
+DAG `daily_detection_STREAM` and its runs: they are answered as if there were no such stream. Nothing of a request
+reaches a path or a query: streams are looked up among the configured ones, runs among the recorded ones; pages are
+rendered with everything escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime, time, timedelta
+from functools import cache, cached_property, lru_cache
+from hashlib import sha256
+from itertools import chain, islice
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import quote, urlencode
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.utils.session import create_session
+from cep_pictures import STATES, DayCell, count_line, day_strip, histogram, plan_network, steps_chart
+from cep_plugin import ADAPTATION_DAGS, DAGS_OF_A_STREAM, PREFIX, REPLANNING_DAG
+from fastapi import Depends, FastAPI, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response, StreamingResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+from sqlalchemy import select
+from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
+
+import cep_pipeline
+from cep_pipeline.band_charts import BandPanel, BandPoint, band_chart
+from cep_pipeline.cli.statistics_view import StatisticsView
+from cep_pipeline.cli.tables import csv_pieces, write_batches
+from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.events.columns import SEQ_PER_DAY
+from cep_pipeline.events.timestamps import day_bounds
+from cep_pipeline.foreign_text import MOST_IN_CELL, shortened, visible
+from cep_pipeline.language.formatter import format_pattern
+from cep_pipeline.match_chart import MatchSeries, draw_match
+from cep_pipeline.pipeline.configuration import Configuration, Stream
+from cep_pipeline.pipeline.invariant_report import show_invariants
+from cep_pipeline.pipeline.plans import of_another_format
+from cep_pipeline.pipeline.run_log import data_docs_folder
+from cep_pipeline.pipeline.signals import usual_band
+from cep_pipeline.pipeline.statistics_history import StatisticsHistory
+from cep_pipeline.pipeline.violations import answer_to, pending_violation
+from cep_pipeline.planning import Plan
+from cep_pipeline.planning.numbers.logarithms import format_ln
+from cep_pipeline.planning.trees import written
+from cep_pipeline.statistics.drift import Number, numbers_of
+from cep_pipeline.statistics.observed import Observed
+from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.storage import folder_name
+from cep_pipeline.warehouse.match_pages import (
+    MatchesQuery,
+    events_around,
+    events_of,
+    explain_match,
+    find_match,
+    matches_in_batches,
+    matches_over_time,
+    matches_page,
+    opened_match,
+)
+from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedMatches, RunRecord
+from cep_pipeline.warehouse.stream_tables import StreamTables
+
+HERE = Path(__file__).resolve().parent
+SHOWN_RUNS = 200
+SHOWN_REASONS = 20
+SHOWN_ROWS, SHOWN_LINES = 60, 200  # of longer tables and texts it is said how long they are, until they are opened
+SHOWN_DAYS = 42
+SHOWN_PATTERNS = 20  # of a stream of more patterns, those of unusual numbers and then the most frequent ones
+SHOWN_MATCHES = 50
+DRAWN_PATTERNS, DRAWN_TOGETHER = 5, 8
+DRAWN_PANELS = 12
+READ_NUMBERS = 30_000  # rates and selectivities of all the days and windows that a page of statistics compares
+COMPARED_DAYS = 7  # before a decision about a plan, and after it
+DOWNLOADED_MATCHES = 1_000_000
+HISTOGRAM_BARS = 48
+# The pages hold no script and load nothing: so a browser need not allow any.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+templates = Environment(
+    loader=FileSystemLoader(HERE / "templates"),
+    autoescape=select_autoescape(default=True),
+    undefined=StrictUndefined,
+    finalize=lambda value: visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value,
+)
+templates.filters["json"] = lambda value: json.dumps(value, indent=2, default=str, ensure_ascii=False)
+templates.filters["figure"] = lambda value: "" if value is None else f"{value:.4g}"
+templates.filters["plan_query"] = lambda plan, stream: urlencode(
+    {"stream": stream, "pattern_set": plan.pattern_set, "version": plan.version}
+)
+templates.filters["address"] = lambda values: urlencode({name: one for name, one in values.items() if one})
+templates.filters["count"] = lambda value: "" if value is None else f"{value:,}"
+
+# No documentation pages: those would be open to everyone.
+app = FastAPI(
+    title="CEP pipeline",
+    dependencies=[Depends(requires_access_view(AccessView.PLUGINS))],
+    docs_url=None,
+    redoc_url=None,
+    openapi_url=None,
+)
+
+
+Name = Annotated[str, Query(max_length=200)]
+NameOrNone = Annotated[str | None, Query(max_length=200)]
+Clock = Annotated[str | None, Query(pattern=r"^(\d\d:\d\d(:\d\d)?)?$")]
+
+
+class Pages:
+    """The configured pipeline as far as a user may see it: no page has another way to the warehouse.
+
+    This class and those derived from it are the heads of the routes. Each takes from the address what its pages are
+    about, and answers 404 where there is no such thing or the user may not see it.
+    """
+
+    def __init__(self, request: Request, user: GetUserDep) -> None:
+        self.request, self.user = request, user
+        self.home, self.airflow = request.scope["root_path"], airflow_root(request)
+        self.configuration = Configuration.load(os.environ.get("CEP_CONFIG") or HERE.parent / "pipeline.yaml")
+        self.warehouse = self.configuration.open_warehouse()
+        self.about: dict[str, Any] = {}
+        """The values that all its pages have."""
+
+    @cached_property
+    def streams(self) -> list[str]:
+        """The configured streams of which something is published, and that the user may see."""
+        published = self.warehouse.streams()
+        return [
+            name
+            for name in self.configuration.stream_names()
+            if name in published and self.may("GET", dag_id(name), None, DagAccessEntity.RUN)
+        ]
+
+    def may(self, method: str, dag: str, *entities: DagAccessEntity | None) -> bool:
+        """True if the user may do this with all of these parts of a DAG; None stands for the DAG itself."""
+        details = DagDetails(id=dag, team_name=DagModel.get_team_name(dag))
+        asked = [{"method": method, "access_entity": entity, "details": details} for entity in entities]
+        return get_auth_manager().batch_is_authorized_dag(asked, user=self.user)
+
+    def tables_of(self, stream: str) -> StreamTables:
+        """The tables of a stream; 404 where there is none of this name, or the user may not see it."""
+        if stream not in self.streams:
+            raise HTTPException(404, "There is no such stream.")
+        return self.warehouse.open_stream(stream)
+
+    def show(self, template: str, **values: Any) -> HTMLResponse:
+        """A rendered page."""
+        return page(template, self.request, **self.about, **values)
+
+    def say(self, title: str, message: str) -> HTMLResponse:
+        """A page with a sentence, in place of one that there is nothing for."""
+        return self.show("message.html", title=title, message=message)
+
+    def lead_to(self, address: str) -> Response:
+        """The answer that sends the browser to another page."""
+        return RedirectResponse(address, 303, HEADERS)
+
+    def run_page(self, stream: str, run: RunRecord) -> str:
+        """The address of the page of one run."""
+        query = {"stream": stream, "run_id": run.run_id} | ({"day": run.day.isoformat()} if run.day else {})
+        return f"{self.home}/run?{urlencode(query)}"
+
+    def dag_page(self, dag: str, run_id: str = "") -> str:
+        """The address of Airflow's page of a DAG, or of one of its runs."""
+        return f"{self.airflow}/dags/{quote(dag, safe='')}" + (f"/runs/{quote(run_id, safe='')}" if run_id else "")
+
+    def dag_runs(self, run_ids: Iterable[str]) -> dict[tuple[str, str], str]:
+        """(DAG, run id) -> page of the DAG run, of those that Airflow has: runs of the command line have none."""
+        chosen = select(DagRun.dag_id, DagRun.run_id).where(DagRun.run_id.in_(sorted(set(run_ids))))
+        with create_session() as session:
+            return {(dag, run): self.dag_page(dag, run) for dag, run in session.execute(chosen)}
+
+
+class StreamsPages(Pages):
+    """Pages about all streams, or about one of them."""
+
+    def __init__(self, request: Request, user: GetUserDep, stream: NameOrNone = None) -> None:
+        super().__init__(request, user)
+        self.tables = {name: self.tables_of(name) for name in ([stream] if stream else self.streams)}
+        self.about = {"stream": stream, "limit": SHOWN_RUNS}
+
+    def latest(self, read: Callable[[StreamTables], Iterable[Any]], moment: Callable[[Any], Any]) -> list[Any]:
+        """The latest records of these streams: pairs of a stream and a record, the latest first."""
+        found = [(name, record) for name, tables in self.tables.items() for record in read(tables)]
+        return sorted(found, key=lambda entry: moment(entry[1]), reverse=True)[:SHOWN_RUNS]
+
+    def pending(self) -> list[dict[str, Any]]:
+        """The violations of current plans that no replanning has answered, each with the run that is at it."""
+        return [one for name, tables in self.tables.items() for one in pending_replannings(self, name, tables)]
+
+
+class StreamPages(Pages):
+    """Pages about a stream."""
+
+    def __init__(self, request: Request, user: GetUserDep, stream: Name) -> None:
+        super().__init__(request, user)
+        self.stream, self.tables = stream, self.tables_of(stream)
+        self.about = {"stream": stream}
+
+    @cached_property
+    def loaded(self) -> Stream:
+        """The stream with its schema and patterns."""
+        return loaded_stream(self.configuration, self.stream)
+
+
+def loaded_stream(configuration: Configuration, stream: str) -> Stream:
+    """A stream with its schema and patterns, which are parsed anew where one of its files has changed."""
+    contents = sha256()
+    for file in configuration.files_of(stream):
+        with suppress(OSError):  # the error that names the file comes when it is read
+            contents.update(sha256(file.read_bytes()).digest())
+    return stream_of_contents(configuration.path, stream, contents.hexdigest())
+
+
+@lru_cache(maxsize=16)
+def stream_of_contents(path: Path, stream: str, contents: str) -> Stream:
+    """The stream that a configuration has as long as the contents of its files are these."""
+    return Configuration.load(path).stream(stream)
+
+
+class PatternSetPages(StreamPages):
+    """Pages about a pattern set of a stream: the one that is asked for, or the first one."""
+
+    def __init__(self, request: Request, user: GetUserDep, stream: Name, pattern_set: NameOrNone = None) -> None:
+        super().__init__(request, user, stream)
+        sets = list(self.configuration.stream_settings(stream).pattern_sets)
+        if not sets or (pattern_set and pattern_set not in sets):
+            raise HTTPException(404, "There is no such pattern set.")
+        self.pattern_set = pattern_set or sets[0]
+        self.about |= {"pattern_set": self.pattern_set, "sets": sets}
+
+
+class ChosenMatches(PatternSetPages):
+    """Pages about the matches of a day that the address chooses."""
+
+    def __init__(
+        self,
+        request: Request,
+        user: GetUserDep,
+        stream: Name,
+        pattern_set: NameOrNone = None,
+        pattern: NameOrNone = None,
+        day: Annotated[str | None, Query(pattern=r"^(\d{4}-\d\d-\d\d)?$")] = None,
+        start: Clock = None,
+        end: Clock = None,
+        value: Annotated[str, Query(max_length=200)] = "",
+    ) -> None:
+        try:
+            chosen = date.fromisoformat(day) if day else None
+            times = [time.fromisoformat(one) if one else None for one in (start, end)]
+        except ValueError as error:
+            raise HTTPException(422, "A day is written as 2013-10-07, a time as 09:30.") from error
+        super().__init__(request, user, stream, pattern_set)
+        self.units = self.tables.matches_days(self.pattern_set)
+        self.query: MatchesQuery | None = None  # while nothing is published
+        if self.units:
+            chosen = chosen or max(unit.final_day for unit in self.units)
+            zone = ZoneInfo(self.loaded.schema.timezone)
+            day_bounds(chosen, zone.key)  # refuses the ends of the calendar
+            bounds = [
+                None if one is None else int(datetime.combine(chosen, one, zone).timestamp() * 1e6) for one in times
+            ]
+            self.query = MatchesQuery(self.pattern_set, chosen, pattern or None, *bounds, value)
+        start, end = (None if one is None else one.isoformat() for one in times)
+        self.again = {"stream": stream, "pattern_set": pattern_set, "pattern": pattern or None, "day": chosen}
+        self.again |= {"start": start, "end": end, "value": value}
+        """The parts of the address that choose the same again."""
+        self.matches = self.tables.pinned(("matches",))
+
+
+@app.exception_handler(CepError)
+def explain(request: Request, error: CepError) -> HTMLResponse:
+    """A page that says what is wrong, in place of one that cannot be shown."""
+    if isinstance(error, InputError):
+        return page("message.html", request, status=422, title="Not shown", message=str(error))
+    return page("message.html", request, status=500, title="The pipeline cannot be read", message=str(error))
+
+
+@app.exception_handler(Exception)
+def fail(request: Request, error: Exception) -> HTMLResponse:
+    """The page of a fault of the program: one line; the server's log has the traceback, which is raised on to it."""
+    message = f"This page cannot be shown: {type(error).__name__}. The log of Airflow's API server has the traceback."
+    return page("message.html", request, status=500, title="A fault of the program", message=message)
+
+
+@app.exception_handler(HTTPException)
+def refuse(request: Request, error: HTTPException) -> HTMLResponse:
+    """The page of an error, those of authentication too."""
+    title = "Log in to Airflow first" if error.status_code == 401 else "Not shown"
+    answer = page("message.html", request, status=error.status_code, title=title, message=str(error.detail))
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def page(template: str, request: Request, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A rendered page; in it `home` is the address of the overview, `airflow` that of Airflow.
+
+    Values whose names end with `_chart` are drawings, in which all text is escaped already.
+    """
+    shown = {
+        "home": f"{request.scope['root_path']}/",
+        "airflow": f"{airflow_root(request)}/",
+        "stream": None,
+        "pattern_set": None,
+        **{
+            name: Markup(f'<div class="scroll">{value}</div>') if name.endswith("_chart") and value else value
+            for name, value in values.items()
+        },
+    }
+    return HTMLResponse(templates.get_template(template).render(**shown), status, HEADERS)
+
+
+def airflow_root(request: Request) -> str:
+    """Return the address at which Airflow is mounted; the pages are below it."""
+    return str(request.scope["root_path"]).removesuffix(PREFIX)
+
+
+@app.get("/")
+def runs(pages: Annotated[StreamsPages, Depends()]) -> HTMLResponse:
+    """The overview of all streams, or of one: their days, numbers of matches, what is at work, and the latest runs."""
+    records = pages.latest(
+        lambda tables: tables.runs(SHOWN_RUNS), moment=lambda run: (run.started_at, run.day or date.min)
+    )
+    links = pages.dag_runs(run.run_id for _, run in records)
+    rows = [
+        {
+            "stream": name,
+            "run": run,
+            "details": pages.run_page(name, run),
+            "dag_run": links.get((dag_id(name), run.run_id)),
+            "matches": sum(run.matches.values()) if run.matches else None,
+        }
+        for name, run in records
+    ]
+    return pages.show(
+        "runs.html",
+        streams=pages.streams,
+        rows=rows,
+        pending=pages.pending(),
+        overviews=[stream_overview(pages, name, tables) for name, tables in pages.tables.items()],
+        states=STATES,
+    )
+
+
+@app.get("/run")
+def run(
+    pages: Annotated[StreamPages, Depends()],
+    run_id: Annotated[str, Query(max_length=300)],
+    day: date | None = None,
+    match: Annotated[str, Query(max_length=200)] = "",
+) -> HTMLResponse:
+    """One run of one day: its steps, matches, plans, rejected rows and validation.
+
+    Of many patterns and numbers those with the text `match` are shown, of these the most frequent and the first ones.
+    """
+    tables = pages.tables
+    record = next((run for run in tables.runs() if run.run_id == run_id and run.day == day), None)
+    if record is None:
+        raise HTTPException(404, "There is no such run.")
+    plans = [plan for plan in tables.plans() if record.plans.get(plan.pattern_set) == plan.version]
+    matches = [(name, number) for name, number in record.matches.items() if match in name]
+    if len(matches) > SHOWN_RUNS:
+        matches.sort(key=lambda one: -one[1])
+    return pages.show(
+        "run.html",
+        run=record,
+        match=match,
+        matches=matches,
+        plans=plans,
+        reasons=rejected_by_reason(tables, record),
+        most_rows=SHOWN_ROWS,
+        most_lines=SHOWN_LINES,
+        limit=SHOWN_RUNS,
+        statistics=statistics_of_day(tables, record, match),
+        rows=rejected_rows(tables, record),
+        steps_chart=steps_chart(record.steps) if record.steps else "",
+        advice=advice_about(record.error) if record.status == "failed" else [],
+        dag_run=pages.dag_runs([run_id]).get((dag_id(pages.stream), run_id)),
+        data_docs=next(
+            (page for page in data_docs_of(pages, pages.stream, record) if f"{day}/validations/" in page), None
+        ),
+    )
+
+
+def data_docs_of(pages: Pages, stream: str, run: RunRecord) -> dict[str, Path]:
+    """Address -> file of Great Expectations' pages about a run of a day; none where a run has no result document."""
+    if not run.validation or run.day is None:
+        return {}
+    folder = data_docs_folder(pages.configuration.log_folder, stream, run.run_id, run.day)
+    files = [] if folder is None else sorted(folder.rglob("*.html"))
+    start = f"{pages.home}/checks/{quote(stream)}/{folder_name(run.run_id)}/{run.day}"
+    return {f"{start}/{quote(file.relative_to(folder).as_posix())}": file for file in files}
+
+
+@app.get("/checks/{stream}/{run}/{day}/{page:path}")
+def data_docs(pages: Annotated[Pages, Depends()], stream: str, run: str, day: date, page: str) -> Response:
+    """One of the pages of Great Expectations about a run of a day.
+
+    They are looked up by their whole address, so that nothing of a request reaches a path. The scripts and styles that
+    they would load from elsewhere are refused by the headers, as on all pages; so they get a style here.
+    """
+    asked = f"{pages.home}/checks/{quote(stream)}/{quote(run)}/{day}/{quote(page)}"
+    records = (one for one in pages.tables_of(stream).runs() if one.day == day)
+    file = next((found[asked] for one in records if asked in (found := data_docs_of(pages, stream, one))), None)
+    if file is None:
+        raise HTTPException(404, "There is no such page of data checks.")
+    style = (HERE / "templates" / "data_docs.css").read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8").replace("</head>", f"<style>{style}</style></head>", 1)
+    return HTMLResponse(text, headers=HEADERS)
+
+
+@app.get("/plan")
+def plan(
+    pages: Annotated[StreamPages, Depends()],
+    pattern_set: Name,
+    version: Annotated[int, Query(ge=1)],
+    pattern: NameOrNone = None,
+    other: Annotated[int | None, Query(ge=1)] = None,
+) -> HTMLResponse:
+    """A recorded plan: drawn, as `cep explain` prints it, one of its patterns in full, or beside another plan."""
+    versions = pages.tables.plans(pattern_set)
+    record = next((one for one in versions if one.version == version), None)
+    compared = next((one for one in versions if one.version == other), None)
+    if record is None or (other is not None and compared is None):
+        raise HTTPException(404, "There is no such plan.")
+    names, text, drawn = [], record.explain, []
+    if of_another_format(record) is None:
+        read = Plan.from_json(record.plan, f"plan {version} of {pattern_set}")
+        names = [one.pattern for one in read.patterns]
+        if pattern is not None and pattern in names:
+            text = read.explain(patterns=[pattern])
+        drawn = drawn_plans(read, pattern, passed_at_nodes(pages.tables, pattern_set))
+    if pattern is not None and pattern not in names:
+        raise HTTPException(404, "There is no such pattern in the plan.")
+    replanning = f"{REPLANNING_DAG}_{pages.stream}"
+    return pages.show(
+        "plan.html",
+        pattern_set=pattern_set,
+        plan=record,
+        pattern=pattern,
+        names=names,
+        most_rows=SHOWN_ROWS,
+        text=text,
+        drawn=drawn,
+        versions=versions,
+        other=other,
+        differences=None if compared is None else plan_differences(record, compared),
+        replan=pages.dag_page(replanning) if pages.may("POST", replanning, DagAccessEntity.RUN) else None,
+    )
+
+
+@app.get("/decisions")
+def decisions(pages: Annotated[StreamsPages, Depends()]) -> HTMLResponse:
+    """The latest checks of current plans and replannings of all streams, or of one."""
+    found = pages.latest(lambda tables: tables.decisions(limit=SHOWN_RUNS), moment=lambda one: one.decided_at)
+    links = pages.dag_runs(decision.run_id for _, decision in found)
+    rows = []
+    for name, decision in found:
+        of_dags = (links.get((f"{kind}_{name}", decision.run_id)) for kind in ADAPTATION_DAGS)
+        now = decision.details.get("current")
+        answer = answer_to(decision, [one for stream, one in found if stream == name])
+        row = {"stream": name, "decision": decision, "now": now, "dag_run": next(filter(None, of_dags), None)}
+        rows.append({**row, "answer": answer})
+    return pages.show("decisions.html", rows=rows, pending=pages.pending())
+
+
+@app.get("/plans")
+def plans(pages: Annotated[PatternSetPages, Depends()]) -> Response:
+    """The current plan of a pattern set."""
+    current = pages.tables.current_plan(pages.pattern_set)
+    if current is None:
+        return pages.say("No plan", "The next run makes the first one.")
+    query = {"stream": pages.stream, "pattern_set": pages.pattern_set, "version": current.version}
+    return pages.lead_to(f"{pages.home}/plan?{urlencode(query)}")
+
+
+@app.get("/dag")
+def dag(
+    pages: Annotated[Pages, Depends()],
+    dag_id: Annotated[str, Query(max_length=300)],
+    run_id: Annotated[str | None, Query(max_length=300)] = None,
+) -> Response:
+    """The page of a DAG or DAG run: that of the stream's run, its decisions, or its overview."""
+    kinds = {f"{kind}_{stream}": (stream, kind) for stream in pages.streams for kind in DAGS_OF_A_STREAM}
+    if dag_id not in kinds:
+        return pages.say("No stream of the pipeline", "This DAG runs nothing of a stream that you may see.")
+    stream, kind = kinds[dag_id]
+    if run_id and kind not in ADAPTATION_DAGS:
+        record = next((one for one in pages.tables_of(stream).runs() if one.run_id == run_id), None)
+        if record is not None:
+            return pages.lead_to(pages.run_page(stream, record))
+    place = "decisions" if kind in ADAPTATION_DAGS else ""
+    return pages.lead_to(f"{pages.home}/{place}?{urlencode({'stream': stream})}")
+
+
+@app.get("/matches")
+def matches(
+    pages: Annotated[ChosenMatches, Depends()], after: Annotated[str, Query(max_length=40)] = ""
+) -> HTMLResponse:
+    """The matches of a day: chosen by pattern, time and values, a page at a time, and over the day."""
+    query, timezone = pages.query, pages.loaded.schema.timezone
+    if query is None:
+        return pages.say("No matches", "None are published.")
+    found = matches_page(pages.matches, query, SHOWN_MATCHES, after)
+    edges = bars_of_day(query, timezone)
+    counts, complete = matches_over_time(pages.matches, query, edges)
+    unit = next((one for one in pages.units if one.final_day == query.day), None)
+    return pages.show(
+        "matches.html",
+        query=query,
+        values=pages.again,
+        days=[one.final_day for one in pages.units],
+        counts={} if unit is None else dict(islice(unit.counts.items(), 2_000)),
+        timezone=timezone,
+        rows=[match_row(row, timezone) for row in found.rows.to_pylist()],
+        following=found.following,
+        total=sum(counts),
+        complete=complete,
+        most=DOWNLOADED_MATCHES,
+        day_chart=histogram(edges, counts, timezone),
+    )
+
+
+@app.get("/download")
+def download(pages: Annotated[ChosenMatches, Depends()], format: Literal["parquet", "csv"] = "parquet") -> Response:
+    """The chosen matches as a file, up to a number of them; CSV, which takes long to write, is sent as it is made."""
+    if pages.query is None:
+        raise HTTPException(404, "No matches are published.")
+    schema, name = pages.matches.matches_schema, f"{pages.stream}_{pages.query.day}.{format}"
+    rows = first_rows(matches_in_batches(pages.matches, pages.query), DOWNLOADED_MATCHES)
+    if format == "csv":
+        read = list(islice(rows, 1))  # what cannot be read is told on a page, not in the middle of the file
+        sent = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
+        return StreamingResponse(csv_pieces(schema, chain(read, rows)), headers=sent, media_type="text/csv")
+    folder = tempfile.TemporaryDirectory(prefix="cep-download-")
+    path = Path(folder.name) / name
+    try:
+        write_batches(schema, rows, path)
+    except BaseException:
+        folder.cleanup()
+        raise
+    return FileResponse(path, headers=HEADERS, filename=path.name, background=BackgroundTask(folder.cleanup))
+
+
+@app.get("/match")
+def match(
+    pages: Annotated[StreamPages, Depends()],
+    pattern_set: Name,
+    day: date,
+    match_id: Annotated[str, Query(max_length=64)],
+    attribute: NameOrNone = None,
+) -> HTMLResponse:
+    """A match: drawn on the series of its events, with its events as rows."""
+    tables = pages.tables.pinned(("matches", "events"))
+    found = find_match(tables, pattern_set, day, match_id)
+    if found is None:
+        raise HTTPException(404, "There is no such match.")
+    loaded = pages.loaded
+    zone = loaded.schema.timezone
+    kinds = {field.name: field.type for field in tables.events_schema if field.name not in ("timestamp", "seq", "day")}
+    numbers = [name for name, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
+    if attribute is not None and attribute not in numbers:
+        raise HTTPException(404, "The events have no such attribute of numbers.")
+    pattern = loaded.pattern_named(pattern_set, found["pattern"])
+    inside = opened_match(tables, found)
+    own = events_of(tables, inside)
+    by_seq = {row["seq"]: row for row in own.to_pylist()}
+    drawn = shown = None
+    if numbers:
+        shown = MatchSeries.of(tables.events_schema, pattern, attribute, loaded.schema.type_attribute)
+        drawn = draw_match(inside, events_around(tables, inside, own, shown), shown, pattern, zone)
+    explained, unexplained = None, ""
+    try:
+        explained = None if pattern is None else explain_match(tables, found, pattern, zone)
+    except InputError as error:  # the pattern has changed since the match was found, or an event is gone
+        unexplained = str(error)
+    return pages.show(
+        "match.html",
+        pattern_set=pattern_set,
+        day=day,
+        match=match_row(found, zone),
+        statement=None if pattern is None else format_pattern(pattern),
+        rules=[] if explained is None else explained.check_rows(),
+        unexplained=unexplained,
+        columns=list(kinds),
+        numbers=numbers,
+        attribute=shown and shown.attribute,
+        timezone=zone,
+        events=[
+            (one["variable"], one["seq"] % SEQ_PER_DAY, event_row(by_seq.get(one["seq"]), zone))
+            for one in inside["bindings"]
+        ],
+        match_chart="" if drawn is None else drawn.svg,
+    )
+
+
+@app.get("/statistics")
+def statistics(
+    pages: Annotated[PatternSetPages, Depends()], match: Annotated[str, Query(max_length=200)] = ""
+) -> HTMLResponse:
+    """Rates and selectivities over the latest days with their bounds, those first that move most."""
+    patterns = pages.loaded.pattern_set(pages.pattern_set)
+    overview = StatisticsHistory(pages.tables, pages.loaded, patterns).of_latest_days(SHOWN_DAYS, READ_NUMBERS)
+    view = StatisticsView(overview, match)
+    panels, of = view.moving_panels(DRAWN_PANELS)
+    level = overview.compared[-1].label if overview.compared else ""
+    return pages.show(
+        "statistics.html",
+        headline=view.headline(),
+        numbers=view.numbers(),
+        limit=SHOWN_RUNS,
+        drawn=len(panels),
+        of=of,
+        days=len(overview.days),
+        match=match,
+        notes=overview.notes,
+        panels_chart=band_chart(panels, level_title=level).decode() if panels else "",
+    )
+
+
+@app.get("/invariants")
+def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
+    """The invariants of the current plan: both sides, the distance to violation over the days, and the forecast."""
+    patterns = pages.loaded.pattern_set(pages.pattern_set)
+    report = show_invariants(
+        pages.tables,
+        pages.loaded,
+        patterns,
+        most_forecasts=DRAWN_PANELS,
+        most_days=SHOWN_DAYS,
+        most_numbers=READ_NUMBERS,
+    )
+    shown = report.to_json(nearest=SHOWN_RUNS)
+    latest = pages.tables.decisions(pages.pattern_set, SHOWN_PATTERNS)
+    panels = [
+        BandPanel(one["says"], with_forecast(one["forecast"]), 0.0) for one in shown["invariants"] if one["forecast"]
+    ]
+    return pages.show(
+        "invariants.html",
+        report=shown,
+        number=len(report.verifications),
+        decisions=[
+            (one, brought, answer_to(one, latest))
+            for one, brought in what_they_brought(pages.tables, pages.pattern_set, latest)
+        ],
+        panels_chart=band_chart(panels[:DRAWN_PANELS], level_title="below it the plan no longer fits").decode()
+        if panels
+        else "",
+    )
+
+
+def with_forecast(trend: Mapping[str, Any]) -> list[BandPoint]:
+    """The distance of an invariant to its violation on each day, and the band of its trend for half as many days on."""
+    days = [datetime.fromisoformat(day) for day in trend["days"]]
+    distances = trend["distances"]
+    points = [BandPoint(day, distance, None, None) for day, distance in zip(days, distances, strict=True)]
+    if trend["per_day"] is None or trend["error"] is None or distances[-1] is None:
+        return points
+    ahead = max((days[-1] - days[0]).days // 2, 1)
+    ends = [distances[-1] + ahead * (trend["per_day"] + side * trend["error"]) for side in (-2, 2)]
+    points[-1] = BandPoint(days[-1], distances[-1], distances[-1], distances[-1])
+    return [*points, BandPoint(days[-1] + timedelta(days=ahead), None, *ends)]
+
+
+def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str, Any]:
+    """The latest days of a stream, its numbers of matches with their usual band, and what is at work."""
+    published = {one.day: one for one in tables.days()}
+    units = tables.matches_days()
+    latest: dict[date, RunRecord] = {}
+    for record in reversed(tables.runs(SHOWN_RUNS)):
+        if record.day is not None:
+            latest[record.day] = record
+    stale: dict[date, str] = {}
+    notes = []
+    try:
+        loaded = loaded_stream(pages.configuration, stream)
+        found = tables.stale_days(
+            schema=loaded.schema.digest,
+            pattern_sets={one.name: one.version for one in loaded.pattern_sets},
+            patterns={one.name: one.patterns for one in loaded.pattern_sets},
+            timezone=loaded.schema.timezone,
+        )
+        stale = {one.day: "; ".join(one.reasons) for one in found}
+    except CepError as error:
+        notes.append(str(error))
+    last = max([*published, *latest], default=None)
+    days = [] if last is None else [last - timedelta(days=back) for back in reversed(range(SHOWN_DAYS))]
+    cells = []
+    for day in days:
+        record = latest.get(day)
+        own = [unit for unit in units if unit.final_day == day]
+        state = state_of_day(record, day in published, own, day in stale)
+        says = f"{state}: {stale[day]}" if state == "stale" else f"{state}, {STATES[state][1]}"
+        cells.append(DayCell(day, state, says, pages.run_page(stream, record) if record else ""))
+    band = pages.configuration.settings.alerts.match_band
+    return {
+        "name": stream,
+        "strip": Markup(day_strip(cells)),
+        "patterns": match_counts(units, band),
+        "notes": notes,
+        "busy": [holder for holder in pages.warehouse.leases() if holder.stream == stream and not holder.expired],
+        "days": len(published),
+    }
+
+
+def state_of_day(record: RunRecord | None, published: bool, units: Sequence[PublishedMatches], stale: bool) -> str:
+    """The state of a day in one word, the one first that asks for something."""
+    if record is not None and record.status in ("failed", "running"):
+        return record.status
+    if stale:
+        return "stale"
+    if any(unit.limited for unit in units):
+        return "limited"
+    if any(sum(unit.pending.values()) for unit in units):
+        return "waiting"
+    return "published" if published else "nothing"
+
+
+def match_counts(units: Sequence[PublishedMatches], settings: Any) -> list[dict[str, Any]]:
+    """The numbers of matches of the latest days of each pattern, unusual ones first."""
+    by_set: dict[str, list[PublishedMatches]] = {}
+    for unit in units:
+        by_set.setdefault(unit.pattern_set, []).append(unit)
+    rows = []
+    for name, own in by_set.items():
+        recent = sorted(own, key=lambda unit: unit.final_day)[-SHOWN_DAYS:]
+        version = recent[-1].fingerprint.pattern_set_version
+        for pattern, count in recent[-1].counts.items():
+            before = [
+                unit.counts[pattern]
+                for unit in recent[:-1]
+                if pattern in unit.counts and unit.fingerprint.pattern_set_version == version
+            ]
+            band = usual_band(before[-settings.days :] if settings.days else [], settings)
+            unusual = band is not None and not band[0] <= count <= band[1]
+            rows.append((not unusual, -count, name, pattern, recent, band))
+    rows.sort(key=lambda row: row[:4])
+    return [
+        {
+            "pattern_set": name,
+            "pattern": pattern,
+            "day": recent[-1].final_day,
+            "matches": -count,
+            "band": band,
+            "unusual": not usual,
+            "drawing": Markup(count_line([unit.counts.get(pattern, 0) for unit in recent], band)),
+        }
+        for usual, count, name, pattern, recent, band in rows[:SHOWN_PATTERNS]
+    ]
+
+
+def bars_of_day(query: MatchesQuery, timezone: str) -> list[int]:
+    """The instants between which the matches of a day are counted."""
+    first, last = day_bounds(query.day, timezone)
+    begin = first if query.from_us is None else query.from_us
+    end = last if query.to_us is None else query.to_us
+    if end <= begin:
+        raise HTTPException(422, "The time at which the matches begin is after the one at which they end.")
+    return [begin + (end - begin) * bar // HISTOGRAM_BARS for bar in range(HISTOGRAM_BARS + 1)]
+
+
+def first_rows(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """The first rows of batches."""
+    for batch in batches:
+        if most <= 0:
+            return
+        yield batch.slice(0, most)
+        most -= batch.num_rows
+
+
+def match_row(row: Mapping[str, Any], timezone: str) -> dict[str, Any]:
+    """A match as a page shows it: local times, returned values, its variables."""
+    zone = ZoneInfo(timezone)
+    variables: dict[str, int] = {}
+    for one in row["bindings"]:
+        variables[one["variable"]] = variables.get(one["variable"], 0) + 1
+    return {
+        "pattern": row["pattern"],
+        "match_id": str(row["match_id"]),
+        "start": clock(row["start_ts"], zone),
+        "end": clock(row["end_ts"], zone),
+        "seconds": (row["end_ts"] - row["start_ts"]).total_seconds(),
+        "variables": ", ".join(name if number == 1 else f"{name} × {number}" for name, number in variables.items()),
+        "returns": {name: short(value) for name, value in json.loads(row["returns"] or "{}").items()},
+    }
+
+
+def event_row(row: Mapping[str, Any] | None, timezone: str) -> dict[str, Any] | None:
+    """An event with its local time; None for one that is not published any more."""
+    if row is None:
+        return None
+    values = {name: float(f"{value:.12g}") if isinstance(value, float) else short(value) for name, value in row.items()}
+    return {**values, "timestamp": clock(row["timestamp"], ZoneInfo(timezone))}
+
+
+def short(value: Any) -> Any:
+    """A value as a page shows it: a long text without its middle."""
+    return shortened(value, MOST_IN_CELL) if isinstance(value, str) else value
+
+
+def clock(at: datetime, zone: ZoneInfo) -> str:
+    """The local date and time of an instant."""
+    local = at.astimezone(zone).replace(tzinfo=None)
+    return local.isoformat(sep=" ", timespec="auto" if local.microsecond % 1000 else "milliseconds")
+
+
+def observed_on(tables: StreamTables, pattern_set: str, first: date, last: date) -> dict[date, Observed]:
+    """Return the counts of detection at the nodes of plans, for each day with a record."""
+    found: dict[date, Observed] = {}
+    for record in tables.statistics(pattern_set, first, last, without=("state", "windows", "snapshot")):
+        with suppress(CepError):  # of another version
+            if record.observed is not None:
+                found[record.day] = Observed.from_json(record.observed)
+    return found
+
+
+def passed_at_nodes(tables: StreamTables, pattern_set: str) -> dict[str, dict[frozenset[str], tuple[int, int]]]:
+    """Pattern -> variables bound at a node -> the candidates and passes that detection counted on the latest day."""
+    days = [unit.final_day for unit in tables.matches_days(pattern_set)]
+    passed: dict[str, dict[frozenset[str], tuple[int, int]]] = {}
+    for observed in observed_on(tables, pattern_set, days[-1], days[-1]).values() if days else ():
+        for one in observed.observations:
+            own = passed.setdefault(one.pattern, {})
+            before = own.get(frozenset(one.variables), (0, 0))
+            own[frozenset(one.variables)] = (before[0] + one.candidates, before[1] + one.passes)
+    return passed
+
+
+def what_they_brought(
+    tables: StreamTables, pattern_set: str, decisions: Sequence[Decision]
+) -> list[tuple[Decision, dict[str, str]]]:
+    """Decisions about plans, each with its cost, its work over a sample, and the days before and after it."""
+    latest: dict[date, RunRecord] = {}
+    for run in tables.runs():
+        if run.day is not None and run.status == "succeeded" and pattern_set in run.plans:
+            latest.setdefault(run.day, run)
+    by_version: dict[int, list[date]] = {}
+    for day in sorted(latest):
+        by_version.setdefault(latest[day].plans[pattern_set], []).append(day)
+    rows, wanted = [], dict[date, None]()
+    for one in decisions:
+        now = one.details.get("current")
+        sides: list[list[date]] = [[], []]
+        if now is not None and now != one.plan_version:  # another plan has become the current one
+            before, after = (by_version.get(version, []) for version in (one.plan_version, now))
+            sides[0] = [day for day in before if latest[day].started_at < one.decided_at][-COMPARED_DAYS:]
+            sides[1] = [day for day in after if latest[day].started_at >= one.decided_at][:COMPARED_DAYS]
+        wanted |= dict.fromkeys(sides[0] + sides[1])
+        rows.append((one, sides))
+    observed = observed_on(tables, pattern_set, min(wanted), max(wanted)) if wanted else {}
+    events = {one.day: one.events for one in tables.days()} if wanted else {}
+    said = []
+    for one, sides in rows:
+        before, after = (work_of_days(days, observed, events) for days in sides)
+        said.append((one, {**compared_plans(one.details.get("comparison") or {}), "before": before, "after": after}))
+    return said
+
+
+def compared_plans(comparison: Mapping[str, Any]) -> dict[str, str]:
+    """The cost of the current plan and of the new one, and what both did over a sample; "" where it is not recorded."""
+    shown = {"cost": "", "sample": ""}
+    if comparison.get("ln_current") is not None and comparison.get("ln_new") is not None:
+        shown["cost"] = " → ".join(format_ln(comparison[side]) for side in ("ln_current", "ln_new"))
+    if comparison.get("current") and comparison.get("new"):
+        trials = [comparison[side] for side in ("current", "new")]
+        texts = [f"{one['seconds']:.3g} s" if comparison["by_clock"] else f"{one['work']:,} tuples" for one in trials]
+        shown["sample"] = " → ".join(texts)
+    return shown
+
+
+def work_of_days(days: Sequence[date], observed: Mapping[date, Observed], events: Mapping[date, int]) -> str:
+    """Tell in words the work of detection for each event on days; "" where nothing is recorded."""
+    counted = [day for day in days if day in observed and events.get(day)]
+    if not counted:
+        return ""
+    total = sum(events[day] for day in counted)
+    nodes = [node for day in counted for node in observed[day].observations]
+    tested, passed = (
+        (sum(numbers) / total for numbers in zip(*((one.candidates, one.passes) for one in nodes), strict=True))
+        if nodes
+        else (0, 0)
+    )
+    span = f"{counted[0]}" if len(counted) == 1 else f"{counted[0]} to {counted[-1]}"
+    return f"{span}: {tested:.3g} tuples tested and {passed:.3g} passed for each event"
+
+
+def drawn_plans(
+    plan: Plan, chosen: str | None, passed: Mapping[str, Mapping[frozenset[str], tuple[int, int]]]
+) -> list[dict[str, Any]]:
+    """The drawings of a plan: patterns that share work as one network, and each other one by itself.
+
+    Of all patterns the first are drawn, or those of which shared work saves most. A chosen one is drawn with those that
+    share work with it, as far as they can be read together.
+    """
+    by_name = {one.pattern: one for one in plan.patterns}
+    shared = () if plan.workload is None else plan.workload.shared
+    # Work that binds several variables says more than events of one type.
+    uses = [
+        [use.pattern for use in node.uses] for node in sorted(shared, key=lambda node: len(node.uses[0].variables) < 2)
+    ]
+    alike = dict.fromkeys(name for of_node in uses if chosen in (None, *of_node) for name in of_node)
+    if chosen in alike:
+        alike = {chosen: None} | alike
+    together, network = list(alike)[:DRAWN_TOGETHER], None
+    while together and network is None:
+        clauses = [(name, clause) for name in together for clause in by_name[name].clauses]
+        network = plan_network(clauses, passed, plan.sharing, shared)
+        together = together if network else together[: len(together) // 2]
+    rows = []
+    if network:
+        left = f", {len(together)} of {len(alike):,}" if len(alike) > len(together) else ""
+        title = f"Patterns that share work{left}: {', '.join(together)}"
+        rows.append({"title": title, "drawing": Markup(network), "others": []})
+    singles = [chosen] if chosen in by_name else [*by_name][:DRAWN_PATTERNS]
+    for one in (by_name[name] for name in singles):
+        for clause in one.clauses:
+            drawing = "" if one.pattern in together else plan_network([(one.pattern, clause)], passed) or ""
+            others = [
+                (rival.planner, written(rival.order_or_tree), format_ln(rival.ln_cost - clause.ln_cost))
+                for rival in clause.alternatives
+            ]
+            title = one.pattern + (f", clause {clause.clause + 1}" if clause.clause else "")
+            if drawing or others:
+                rows.append({"title": title, "drawing": Markup(drawing), "others": others})
+    return rows
+
+
+def plan_differences(record: PlanRecord, other: PlanRecord) -> list[tuple[str, str, str]]:
+    """The patterns that two plans run in different orders or trees: (pattern, in the first, in the second)."""
+    orders = [orders_of(one) for one in (record, other)]
+    names = dict.fromkeys([*orders[0], *orders[1]])
+    shown = [(name, orders[0].get(name, "not in it"), orders[1].get(name, "not in it")) for name in names]
+    return [row for row in shown if row[1] != row[2]]
+
+
+def orders_of(record: PlanRecord) -> dict[str, str]:
+    """Pattern -> its orders or trees."""
+    if of_another_format(record) is not None:
+        return {}
+    read = Plan.from_json(record.plan, f"plan {record.version} of {record.pattern_set}")
+    return {
+        one.pattern: "; ".join(written(c.order if c.tree is None else c.tree) for c in one.clauses)
+        for one in read.patterns
+    }
+
+
+def rejected_rows(tables: StreamTables, run: RunRecord) -> list[dict[str, Any]]:
+    """The first rejected rows of the run's day, as published now."""
+    if run.day is None or not run.rejected:
+        return []
+    found: list[dict[str, Any]] = tables.read_quarantine(run.day, run.day, limit=SHOWN_REASONS).to_pylist()
+    return found
+
+
+@cache
+def runbook() -> list[tuple[str, str]]:
+    """The messages that the runbook knows, and what to do about each."""
+    text = (Path(cep_pipeline.__file__).parent / "docs" / "runbook.md").read_text(encoding="utf-8")
+    rows, known = [], False
+    for one in text.splitlines():
+        cells = [cell.strip() for cell in one.strip("|").split("|")] if one.startswith("|") else []
+        known = cells[0] == "the message says" or (known and len(cells) == 2) if cells else False
+        if known and cells[0] != "the message says" and not cells[0].startswith("---"):
+            rows.append((cells[0], cells[1]))
+    return rows
+
+
+def advice_about(error: str) -> list[str]:
+    """The lines of the runbook that fit an error, and what helps with any."""
+    said = error.lower()
+    fitting = [
+        what
+        for message, what in runbook()
+        if all(part.strip() in said for part in message.lower().split("…") if part.strip())
+    ]
+    return [*fitting, "Correct what the message names, and run the day again: what is published stays as it is."]
+
+
+def pending_replannings(pages: Pages, stream: str, tables: StreamTables) -> list[dict[str, Any]]:
+    """The violations of current plans that no replanning has answered, each with the page of the run that is at it."""
+    found, decisions, dag = [], tables.decisions(), f"{REPLANNING_DAG}_{stream}"
+    for name in pages.configuration.stream_settings(stream).pattern_sets:
+        plan = tables.current_plan(name)
+        own = [one for one in decisions if one.pattern_set == name]
+        violation = None if plan is None else pending_violation(own, plan.version)
+        if violation is not None:
+            run, failed = last_attempt(pages, dag, violation.run_id)
+            found.append(
+                {"stream": stream, "violation": violation, "dag_run": run, "failed": failed, "dag": pages.dag_page(dag)}
+            )
+    return found
+
+
+def last_attempt(pages: Pages, dag: str, run_id: str) -> tuple[str | None, bool]:
+    """The page of the last run that was started under an id (None: there is none), and whether it has failed."""
+    attempts = DagRun.run_id.startswith(f"{run_id}__attempt_", autoescape=True)
+    with create_session() as session:
+        found = session.execute(
+            select(DagRun.run_id, DagRun.state)
+            .where(DagRun.dag_id == dag, (DagRun.run_id == run_id) | attempts)
+            .order_by(DagRun.id.desc())
+        ).first()
+    return (None, False) if found is None else (pages.dag_page(dag, found.run_id), found.state == "failed")
+
+
+def rejected_by_reason(tables: StreamTables, run: RunRecord) -> list[tuple[str, int]]:
+    """Return why rows of the run's day were rejected, as published now: (reason, rows), the most frequent first."""
+    if run.day is None or not run.rejected:
+        return []
+    counted = tables.read_quarantine(run.day, run.day).group_by("reason").aggregate([([], "count_all")])
+    counted = counted.sort_by([("count_all", "descending"), ("reason", "ascending")]).slice(0, SHOWN_REASONS)
+    return list(zip(counted["reason"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
+
+
+def statistics_of_day(
+    tables: StreamTables, run: RunRecord, match: str
+) -> list[tuple[str, StatisticsSnapshot, list[Number]]]:
+    """The statistics of the run's day, as published now: (pattern set, snapshot, its numbers with a text)."""
+    found = []
+    for pattern_set in sorted({name.partition(".")[0] for name in run.matches} if run.day is not None else ()):
+        content = tables.read_statistics(pattern_set, run.day)
+        if content is not None and content.get("version") == SNAPSHOT_VERSION:
+            snapshot = StatisticsSnapshot.from_json(content, f"statistics of {run.day}")
+            numbers = [number for number in numbers_of(snapshot).values() if match in number.key]
+            found.append((pattern_set, snapshot, numbers))
+    return found
+
+
+def dag_id(stream: str) -> str:
+    """The DAG that runs a stream's days."""
+    return f"daily_detection_{stream}"
