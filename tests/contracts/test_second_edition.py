@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.summaries import numbers, unlisted
+from cep_pipeline.detection.summaries import by_semiring, unlisted
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable, from_tables, summaries_from_tables
@@ -138,18 +138,19 @@ def test_summaries(statement: Statement, stream_rows: list[Row]) -> None:
 @given(
     statement=statements(COUNTED),
     stream_rows=rows(edges=False),
-    by_partial_matches=st.booleans(),
+    by_event=st.booleans(),
 )
-def test_summaries_without_listing(statement: Statement, stream_rows: list[Row], by_partial_matches: bool) -> None:
+def test_summaries_without_listing(statement: Statement, stream_rows: list[Row], *, by_event: bool) -> None:
     patterns, table = parsed(statement), events_table(stream_rows)
     assume(patterns[0].summary is not None)
     expected = comparable(oracle(patterns, table))
     count = unlisted.count_owned
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(unlisted, "FEW_MATCHES", -1)
-        patched.setattr(unlisted, "MATCHES_OF_ONE", 0)
-        patched.setattr(numbers, "LEAST_S", 1e9)
-        patched.setattr(numbers, "MOST_COUNTS", -1 if by_partial_matches else 200)
+        patched.setattr(by_semiring, "LEAST_S", 1e9)
+        patched.setattr(by_semiring, "MOST_COUNTS", 200)
+        if not by_event:
+            patched.setattr(unlisted, "_only_variable", lambda _: None)
         patched.setattr(unlisted, "finding_takes_long", lambda _: True)
         patched.setattr(unlisted, "count_owned", lambda *of, always=True, **asked: count(*of, always=True, **asked))
         found = comparable(summaries_from_tables(patterns, cep.detect(patterns, table)))

@@ -60,8 +60,6 @@ CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
 """Time to find matches, a candidate, without and with negation, which rejects most of them; fixed time of a sweep."""
 LONG_NS = 50e6
 """Time to find partial matches that is worth another try to do without."""
-SUMMARIZED_NS = 40.0
-"""Time to list a match and to add what SUMMARIZE reads of it, in ns."""
 ELEMENT_NS = 3.5
 """Time to count lists of compared neighbours for each element between two single events, in ns."""
 STEP_NS, STATE_NS, JOINING_NS, BEHIND_NS = 60.0, 4.0, 350.0, 600.0
@@ -145,23 +143,13 @@ class Joining:
         """The expressions of the first or the second variable that are compared."""
         return [own[place] for own in (*self.equal, *([self.sides] if self.sides is not None else []))]
 
-    @property
-    def is_plain(self) -> bool:
-        """True where the condition is a single comparison."""
-        return self.sides is not None and not self.equal and not self.negated and self.mixed is None
-
     def sides_of(self, variables: tuple[str, str]) -> Sides | None:
         """The sides for its variables in this order."""
         return self.sides if self.sides is None or self.variables == variables else self.sides[::-1]
 
 
-def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = None) -> Sweep | None:
+def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     """The sweep that counts the matches of a clause over most events; None where there is none.
-
-    Parameters
-    ----------
-    pair
-        Variables, at most two, by whose events the matches are counted apart.
 
     Notes
     -----
@@ -190,14 +178,14 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
         return None
     if not joining and may_be_empty:
         return None
-    if not joining and pair is None:
+    if not joining:
         return Sweep(key, (), backwards) if states_of(clause, backwards=backwards) is not None else None
     found = [one for conjunct in joining if (one := _joining(clause, conjunct)) is not None]
     apart = _negations(clause)
     if apart is None or len(found) < len(joining) or not orders_of(clause):
         return None
     known = _together_joined([*found, *apart])
-    is_swept = (pair is None and counted_as_chain(clause, known)) or counted_behind(clause, known, pair)
+    is_swept = counted_as_chain(clause, known) or counted_behind(clause, known)
     return Sweep(key, known, False) if is_swept else None
 
 
@@ -244,17 +232,17 @@ def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
     return tuple(made)
 
 
-def counted_behind(clause: Clause, joining: Sequence[Joining], pair: frozenset[str] | None = None) -> bool:
+def counted_behind(clause: Clause, joining: Sequence[Joining]) -> bool:
     """Return whether conditions join single variables with the one before or the first, or mirrored, in all orders.
 
     A list may stand between the first and the last variable.
     """
-    if len(clause.positive) < 3 or (pair is not None and any(variable.kleene for variable in clause.positive)):
+    if len(clause.positive) < 3:
         return False
     if any(one.of_each and any(clause.by_name[name].minimum == 0 for name in one.variables) for one in joining):
         return False
     return all(
-        _follow_each_other(order, joining) and any(True for _ in ways_behind(order, joining, pair))
+        _follow_each_other(order, joining) and any(True for _ in ways_behind(order, joining))
         for order in orders_of(clause)
     )
 
@@ -463,22 +451,18 @@ def orders_of(clause: Clause) -> list[tuple[Variable, ...]]:
     return found if len(found) <= MOST_ORDERS else []
 
 
-def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool = False, match_ns: float = 0.0) -> bool:
-    """Return whether a sweep takes less time than to find the matches, and to use each for so many nanoseconds.
-
-    With `behind` pairs of events are asked for, which are counted behind first events.
-    """
+def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
+    """Return whether a sweep takes less time than to find the matches."""
     clause = of.clause
     sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
     groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
     orders = len(orders_of(clause))
     candidates = candidates_of(of, groups, sizes)
     finding_ns = candidates * (REJECTED_NS if clause.negated else CANDIDATE_NS)
-    using_ns = candidates * match_ns
-    if finding_ns + using_ns <= FIXED_NS:
+    if finding_ns <= FIXED_NS:
         return False
-    behind = behind or (bool(sweep.joining) and not counted_as_chain(clause, sweep.joining))
-    if not (sweep.joining or behind):
+    behind = bool(sweep.joining) and not counted_as_chain(clause, sweep.joining)
+    if not sweep.joining:
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
     elif not behind:
         event_ns = JOINING_NS * orders
@@ -494,12 +478,11 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
         if len(order) == len(sizes):  # elements of lists are not left out early
             finding_ns *= orders / math.factorial(len(sizes) - 1)
     sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
-    if behind and finding_ns + using_ns > sweeping_ns and len(sizes) == len(clause.positive):
+    if behind and finding_ns > sweeping_ns and len(sizes) == len(clause.positive):
         passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
         share = math.prod(passing[:-1]) / (CLEARLY if len(sizes) == 3 else 1.0)
         finding_ns *= max(share, math.prod(passing))
-        using_ns *= math.prod(passing)
-    return finding_ns + using_ns > sweeping_ns
+    return finding_ns > sweeping_ns
 
 
 def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) -> float:
@@ -672,8 +655,6 @@ class WayBehind:
         the one bound before it.
     from_last
         Whether the anchors are the last events.
-    inwards
-        Whether the others are bound from the far end of the anchor's window on.
     skipped
         The variables that come directly behind each of the others but the last one, and are not in `order`.
     beside_list
@@ -682,19 +663,13 @@ class WayBehind:
 
     order: tuple[Variable, ...]
     from_last: bool
-    inwards: bool
     skipped: tuple[Skipped, ...]
     beside_list: bool = False
 
     @property
-    def backwards(self) -> bool:
-        """True where the variables are bound from later events to earlier ones."""
-        return self.from_last != self.inwards
-
-    @property
     def last_in_time(self) -> int:
         """The place of the variable whose events come last."""
-        return 0 if self.from_last else 1 if self.inwards else len(self.order) - 1
+        return 0 if self.from_last else len(self.order) - 1
 
     @property
     def skips(self) -> bool:
@@ -702,10 +677,8 @@ class WayBehind:
         return any(one != Skipped() for one in self.skipped)
 
 
-def ways_behind(
-    order: Sequence[Variable], joining: Sequence[Joining], pair: frozenset[str] | None = None
-) -> Iterator[WayBehind]:
-    """The ways that the conditions on a sequence allow; with `pair`, those in which these are bound first and last."""
+def ways_behind(order: Sequence[Variable], joining: Sequence[Joining]) -> Iterator[WayBehind]:
+    """The ways that the conditions on a sequence allow."""
     for from_last in (False, True):
         if order[0].kleene or order[-1].kleene:
             return
@@ -720,15 +693,13 @@ def ways_behind(
         joined = {name for each in joining if anchor.name not in each.variables for name in each.variables}
         if len(set(between)) < len(between):
             continue
-        for inwards in (False, True) if pair is not None else (False,):
-            behind = others[::-1] if inwards else others
-            kept = _kept(behind, set(between), joined)
-            if kept is None or (pair is not None and not pair <= {anchor.name, behind[-1].name}):
-                continue
-            bound, skipped = kept
-            way = WayBehind((anchor, *bound), from_last, inwards, skipped, beside_list)
-            if not way.skips or (pair is None and not beside_list):
-                yield way
+        kept = _kept(others, set(between), joined)
+        if kept is None:
+            continue
+        bound, skipped = kept
+        way = WayBehind((anchor, *bound), from_last, skipped, beside_list)
+        if not (way.skips and beside_list):
+            yield way
 
 
 def _kept(

@@ -108,6 +108,18 @@ def parts_of_neighbours(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] 
     return clause_cache_of(clause).once(("parts of neighbours", pattern.strategy), make)
 
 
+def parts_with_single_ends(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] | None:
+    """The parts of a clause whose lists at the beginning and the end of it leave a single variable there."""
+    lists = [variable for variable in clause.positive if variable.kleene]
+    if pattern.ties is not Ties.ARRIVAL or clause.negations or not lists:
+        return None
+    ends = {
+        clause.positive[0].name: _Ends(first=True, last=False),
+        clause.positive[-1].name: _Ends(first=False, last=True),
+    }
+    return _split(clause, lists, frozenset(), ends, written_out=False)
+
+
 def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
     """The greatest value of a list that must be below something, or the least one that must be above something."""
     match conjunct.atoms:

@@ -41,7 +41,6 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import (
     LANES,
-    SUMMARIZED_NS,
     Joining,
     Sides,
     StateSpace,
@@ -65,7 +64,7 @@ from cep_pipeline.expressions.evaluate import constants_hold, expression_values
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.patterns.pattern import Strategy, Ties
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import Key, agreement_codes, comparable, keyed_leaf, shared_attributes
 from cep_pipeline.slices.order import instants_of
@@ -112,7 +111,7 @@ _count_chain_behind, _estimate_chain_behind = (
         (
             *(*("int64",) * 3, *("int64*",) * 3, *("int64",) * 2, "int32*", "int64", "int64*", *("int32*",) * 2),
             *("int64", *("int32*",) * 3, *("int64",) * 2, "int32*", "uint64*", number),
-            *("int64", number, "int64*", number, "int64", number, number),
+            *("int64", number, "int64*", number, "int64", number, number, number),
         ),
     )
     for name, number in (("count_chain", "uint64*"), ("estimate_chain", "float64*"))
@@ -125,39 +124,59 @@ FEW_LANES = 8
 """Number of lanes up to which trees are only as wide as there are lanes."""
 _MERSENNE_BITS = 61
 _MERSENNE = 2**_MERSENNE_BITS - 1
+_GREATEST = 2**64 - 1
 
 
-def count_swept(
-    of: ClauseSlice,
-    *,
-    always: bool = False,
-    pair: frozenset[str] | None = None,
-    ends: str | None = None,
-    take: Callable[[Pairs], None] | None = None,
-) -> int | None:
-    """The number of matches of a clause that a slice owns; None where no sweep counts them, or none pays.
+class Semiring(NamedTuple):
+    """What a sweep adds and multiplies: a sum over the matches of products over their events.
 
-    Parameters
+    Attributes
     ----------
-    always
-        Whether one need not pay.
-    pair, take
-        Variables, at most two: `take` gets the numbers of matches for pairs of their events.
-    ends, take
-        A variable at one end of a sequence with one comparison or none: `take` gets the number of matches with each of
-        its events. None where these cannot be told apart, or a number may exceed a word.
+    moduli
+        What a kernel is told, sweep after sweep: primes by whose remainders the result is told, or one number that
+        stands for another semiring than a ring.
+    is_ring
+        Whether there are differences and numbers as large as one likes; otherwise a sum is one of what is added.
     """
+
+    moduli: Callable[[], Iterator[int]]
+    is_ring: bool
+
+
+def _moduli() -> Iterator[int]:
+    """The primes that the kernels of a sweep know: those first by which they divide without a division."""
+    yield _MERSENNE
+    yield from takewhile(lambda prime: prime > 2**54 - 2**10, primes_below(2**54))
+    yield from primes_below(2**31)
+
+
+SUM = Semiring(_moduli, is_ring=True)
+"""Whole numbers: the sum over all matches of a product of numbers, one of each of some events; the count, of ones."""
+GREATEST = Semiring(lambda: iter((_GREATEST,)), is_ring=False)
+"""Ranks from 1 on: the greatest rank that an event of a match has; 0 where there is no match. The least of other values
+is the greatest of ranks that fall as these rise."""
+Weights = Mapping[str, Array]
+"""Single variable -> a number for each event of the slice, of int64 or of whole numbers of Python."""
+
+
+class _Sweeping(NamedTuple):
+    """The sweep of a clause over the events of a slice, with the bits of the largest number in it."""
+
+    sweep: Sweep
+    steps: Steps
+    bits: float
+
+
+def _sweeping(of: ClauseSlice, ends: str | None = None, *, always: bool = True) -> _Sweeping | int | None:
+    """The sweep over a slice; 0 where there is no match, None where no sweep counts the matches, or none pays."""
     _, clause, events, _, _ = of
-    sweep = _sweep_over(of, pair, ends)
+    sweep = _sweep_over(of, ends)
     if sweep is None:
         return None
     views = _views(of)
     if views is None:
         return 0
-    match_ns = 0.0 if pair is None else SUMMARIZED_NS
-    if not (always or pays(of, sweep, views, behind=pair is not None, match_ns=match_ns)) or not _are_known(
-        sweep, views, events
-    ):
+    if not (always or pays(of, sweep, views)) or not _are_known(sweep, views, events):
         return None
     steps = _steps(of, sweep, views)
     if steps is None:
@@ -168,31 +187,163 @@ def count_swept(
     if not all(most[one.name] or not one.minimum for one in clause.positive):
         return 0
     bits = _bits(clause, most)
+    return None if bits > MOST_BITS else _Sweeping(sweep, steps, bits)
+
+
+def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
+    """The number of matches of a clause that a slice owns; None where no sweep counts them, or none pays.
+
+    Parameters
+    ----------
+    always
+        Whether one need not pay.
+    """
+    found = _sweeping(of, always=always)
+    if not isinstance(found, _Sweeping):
+        return found
+    sweep, steps, bits = found
+    if not sweep.joining:
+        return _count_of_states(of.clause, sweep, steps, bits)
+    steps = steps.with_negated(of.clause)
+    if counted_as_chain(of.clause, sweep.joining):
+        orders = orders_of(of.clause)
+        return sum(_count_chain(order, of.clause, sweep.joining[0], steps, of.events, bits) for order in orders)
+    return _count_all_behind(of.clause, sweep.joining, steps, of.events, bits)
+
+
+def count_by_event(of: ClauseSlice, name: str) -> tuple[Array, Array] | None:
+    """The rows of the events of a variable, at one end of a sequence with one comparison or none, and their matches.
+
+    None where these cannot be told apart, or a number, uint64, may exceed a word.
+    """
+    found = _sweeping(of, name)
+    if not isinstance(found, _Sweeping):
+        return None if found is None else (np.zeros(0, np.int64), np.zeros(0, np.uint64))
+    sweep, steps, bits = found
+    if bits >= _MERSENNE_BITS or steps.weights is not None:
+        return None
+    ended = np.zeros(len(steps.rows), np.uint64)
+    if sweep.joining:
+        [order] = orders_of(of.clause)
+        order = order[:: -1 if sweep.backwards else 1]
+        _count_chain(order, of.clause, sweep.joining[0], steps, of.events, bits, ended)
+    else:
+        _count_of_states(of.clause, sweep, steps, bits, ended)
+    some = np.flatnonzero(ended)
+    return steps.rows[some], ended[some]
+
+
+def swept(of: ClauseSlice, semiring: Semiring, weights: Weights) -> int | None:
+    """The sum over the matches of a clause of the products of the weights of their events, in a semiring.
+
+    None where no sweep tells it, or where a number is too large.
+    """
+    if len(of.clause.positive) == 1:
+        return _swept_events(of, semiring, weights)
+    found = _sweeping(of)
+    if not isinstance(found, _Sweeping):
+        return found
+    sweep, steps, bits = found
+    if steps.weights is not None:
+        return None
+    runs: list[Callable[[int], float]] = _runs_of_states(of.clause, sweep, steps, semiring, weights)
+    if sweep.joining:
+        steps = steps.with_negated(of.clause)
+        behind = [
+            _sweep_behind(ways_behind(order, sweep.joining), of.clause, sweep.joining, steps, of.events, weights)
+            for order in orders_of(of.clause)
+        ]
+        some = [one for one in behind if one is not None and not one.way.skips]
+        if len(some) < len(behind) or not (semiring.is_ring or all(one.only_adds for one in some)):
+            return None
+        runs = [one.run for one in some]
+    if not semiring.is_ring:
+        return max(int(run(modulus)) for run in runs for modulus in semiring.moduli())
+    bits += sum(max(map(abs, own[steps.rows].tolist()), default=0).bit_length() for own in weights.values())
     if bits > MOST_BITS:
         return None
-    if ends is not None:
-        return _count_by_end(clause, sweep, steps, events, bits, ends, take)
-    if not sweep.joining and pair is None:
-        return _count_of_states(clause, sweep, steps, bits)
-    steps = steps.with_negated(clause)
-    if pair is not None:
-        return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
-    if counted_as_chain(clause, sweep.joining):
-        return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in orders_of(clause))
-    return _count_all_behind(clause, sweep.joining, steps, events, bits)
+    bits += math.log2(max(len(steps.rows), 1)) + math.log2(len(runs))
+    offset = 1 << math.ceil(bits)
+
+    def remainder(modulus: int) -> int:
+        return (sum(int(run(modulus)) for run in runs) + offset) % modulus
+
+    return number_of(remainder, semiring.moduli(), bits + 1.0) - offset
+
+
+def _swept_events(of: ClauseSlice, semiring: Semiring, weights: Weights) -> int | None:
+    """The sum over the matches of one single variable, which are its events."""
+    [variable] = of.clause.positive
+    if variable.kleene or of.clause.negations or _sweeps_other_matches(of):
+        return None
+    views = _views(of)
+    if views is None:
+        return 0
+    rows = views[variable.name].rows
+    rows = rows[rows >= of.first_row]
+    numbers = [1] * len(rows)
+    for own in weights.values():
+        numbers = own[rows].tolist()
+    return sum(numbers) if semiring.is_ring else max(numbers, default=0)
+
+
+def _sweeps_other_matches(of: ClauseSlice) -> bool:
+    """Return whether a slice owns other matches than those whose last event lies in it, as sweeps count them."""
+    of_any = of.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
+    return not of_any or (of.finality is not Finality.LAST_EVENT and of.owned != EVERYTHING)
+
+
+def _remainders(numbers: Array, modulus: int | None) -> Array:
+    """The numbers by a modulus; as they are where there is none, and where they are ranks."""
+    return numbers if modulus in (None, 0, _GREATEST) else numbers % modulus
+
+
+def _runs_of_states(
+    clause: Clause, sweep: Sweep, steps: Steps, semiring: Semiring, weights: Weights
+) -> list[Callable[[int], float]]:
+    """The sweep of states with weights, by a modulus; none where comparisons join variables."""
+    if sweep.joining:
+        return []
+    _, _, factors, sweep_once = _states_swept(clause, sweep, steps)
+    if not semiring.is_ring:
+        factors = np.minimum(factors, 1)  # more ways make no rank greater
+    of_steps = np.ones((len(steps.rows), len(clause.positive)), np.int64)
+
+    def run(modulus: int) -> int:
+        go_on()
+        for place, variable in enumerate(clause.positive):
+            if variable.name in weights:
+                of_steps[:, place] = _remainders(weights[variable.name][steps.rows], modulus)
+        return sweep_once(modulus, factors, of_steps)
+
+    return [run]
 
 
 def has_long_lists(of: ClauseSlice) -> bool:
     """Return whether a sweep counts lists of compared neighbours of which a window may have more than `LONG_LISTS`."""
-    sweep = _sweep_over(of, None, None)
+    sweep = _sweep_over(of)
     if sweep is None or not any(one.is_of_list for one in sweep.joining):
         return False
     views = _views(of)
-    steps = None if views is None else _steps(of, sweep, views)
+    lists = [one.name for one in of.clause.positive if one.kleene]
+    if views is None or not any(_may_be_long(of, views[name]) for name in lists):
+        return False
+    steps = _steps(of, sweep, views)
     if steps is None:
         return False
     most = steps.most(of.clause)
     return any(most[one.name] > LONG_LISTS for one in of.clause.positive if one.kleene)
+
+
+def _may_be_long(of: ClauseSlice, view: View) -> bool:
+    """Return whether some window has more than `LONG_LISTS` events of a view, whatever their keys."""
+    if len(view) <= LONG_LISTS:
+        return False
+    width = of.pattern.window.time_us
+    if width is None:
+        return (of.pattern.window.events or 0) > LONG_LISTS
+    times = of.events.timestamps[view.rows]
+    return bool((times[LONG_LISTS:] - times[:-LONG_LISTS] <= width).any())
 
 
 def sums_by_size(
@@ -221,7 +372,7 @@ def sums_by_size(
         By the number of events that these variables bind together, from 0 on. None where no sweep of states counts the
         matches, or where a number is too large.
     """
-    clause, sweep = of.clause, _sweep_over(of, None, None)
+    clause, sweep = of.clause, _sweep_over(of)
     if sweep is None or sweep.joining or clause.negated:
         return None
     views = _views(of)
@@ -316,11 +467,11 @@ def _are_known(sweep: Sweep, views: dict[str, View], events: PreparedEvents) -> 
     )
 
 
-def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) -> Sweep | None:
+def _sweep_over(of: ClauseSlice, ends: str | None = None) -> Sweep | None:
     """The sweep that counts the matches of a clause of a slice as `count_swept` is asked; None where none does."""
     pattern, clause, _, owned, finality = of
-    kind = ("sweep", pattern.strategy, pair)
-    sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause, pair))
+    kind = ("sweep", pattern.strategy)
+    sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause))
     if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
         return None
     if ends is None:
@@ -341,43 +492,16 @@ def _is_end(clause: Clause, sweep: Sweep, name: str) -> bool:
     return name in (order[0].name, order[-1].name)
 
 
-def _count_by_end(
-    clause: Clause,
-    sweep: Sweep,
-    steps: Steps,
-    events: PreparedEvents,
-    bits: float,
-    ends: str,
-    take: Callable[[Pairs], None] | None,
-) -> int | None:
-    """The number of matches of a sequence, by the events of the variable that a sweep binds last."""
-    if bits >= _MERSENNE_BITS or steps.weights is not None:
-        return None
-    ended = np.zeros(len(steps.rows), np.uint64)
-    [order] = orders_of(clause)
-    if sweep.joining:
-        order = order[:: -1 if sweep.backwards else 1]
-        total = _count_chain(order, clause, sweep.joining[0], steps, events, bits, ended)
-    else:
-        total = _count_of_states(clause, sweep, steps, bits, ended)
-    some = np.flatnonzero(ended)
-    if take is not None:
-        take(Pairs({ends: steps.rows[some]}, ended[some]))
-    return total
-
-
 def _count_all_behind(
     clause: Clause,
     joining: Sequence[Joining],
     steps: Steps,
     events: PreparedEvents,
     bits: float,
-    pair: frozenset[str] | None = None,
-    take: Callable[[Pairs], None] | None = None,
 ) -> int | None:
     total = 0
     for order in orders_of(clause):
-        part = _count_behind(ways_behind(order, joining, pair), clause, joining, steps, events, bits, take)
+        part = _count_behind(ways_behind(order, joining), clause, joining, steps, events, bits)
         if part is None:
             return None
         total += part
@@ -889,19 +1013,13 @@ class _Lanes:
     stops: Array
 
     @classmethod
-    def of(
-        cls, way: WayBehind, clause: Clause, joining: Sequence[Joining], steps: Steps, *, apart: bool = False
-    ) -> _Lanes:
-        """The anchors of a sequence; as few as there may be, unless they are to stand `apart`."""
+    def of(cls, way: WayBehind, clause: Clause, joining: Sequence[Joining], steps: Steps) -> _Lanes:
+        """The anchors of a sequence; as few as there may be."""
         steps = steps.mirrored() if way.from_last else steps
         first, last = (clause.positive.index(way.order[place]) for place in (0, -1))
         anchors = np.flatnonzero((steps.fits >> first & 1) * steps.first_counted)
         stops = np.searchsorted(steps.lefts, anchors, "right")
-        if way.inwards:
-            size, anchors, stops = len(steps.fits), anchors[::-1], stops[::-1]
-            inner = size - 1 - anchors
-            return cls(way, steps.mirrored(), False, inner, size - 1 - stops, inner, inner)
-        if len(anchors) and not apart and not way.skips and joins_neighbours(way.order, joining):
+        if len(anchors) and not way.skips and joins_neighbours(way.order, joining):
             lasts = np.concatenate((np.zeros(1, np.int64), np.cumsum(steps.number(last))))[stops]
             groups = np.searchsorted(steps.starts, anchors, "right")
             ends = (lasts[1:] != lasts[:-1]) | (groups[1:] != groups[:-1])
@@ -913,21 +1031,6 @@ class _Lanes:
         return cls(way, steps, False, anchors, anchors, stops, stops)
 
 
-class Pairs(NamedTuple):
-    """Some pairs of events of two variables, and how many matches have each.
-
-    Attributes
-    ----------
-    rows
-        Variable -> int32, the event of each pair.
-    numbers
-        uint64, at least 1.
-    """
-
-    rows: dict[str, Array]
-    numbers: Array
-
-
 def _count_behind(
     ways: Iterable[WayBehind],
     clause: Clause,
@@ -935,24 +1038,54 @@ def _count_behind(
     steps: Steps,
     events: PreparedEvents,
     bits: float,
-    take: Callable[[Pairs], None] | None = None,
 ) -> int | None:
-    """The number of matches whose events come in an order, behind each first event, or ahead of each last one.
+    """The number of matches whose events come in an order; None where a window has too many events."""
+    found = _sweep_behind(ways, clause, joining, steps, events)
+    if found is None:
+        return None
+
+    def run(modulus: int) -> int:
+        return int(found.run(modulus))
+
+    if found.way.skips:
+        return _by_moduli(run, _moduli(), bits, steps)
+    if bits < MOST_BITS_OF_A_WORD:  # all matches of an anchor lie in one window
+        return run(0)
+    estimate = found.run(None) if found.only_adds else math.inf
+    if estimate < MOST_ESTIMATED:
+        bits = math.log2(estimate + 1) + 0.01
+        return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, large_moduli(), bits)
+    return _by_moduli(run, large_moduli(), bits, steps)
+
+
+class _SweepBehind(NamedTuple):
+    """A sweep behind first events: the way it takes, whether it only adds, and its result by a modulus.
+
+    Without a modulus the result is that in float64.
+    """
+
+    way: WayBehind
+    only_adds: bool
+    run: Callable[[int | None], float]
+
+
+def _sweep_behind(
+    ways: Iterable[WayBehind],
+    clause: Clause,
+    joining: Sequence[Joining],
+    steps: Steps,
+    events: PreparedEvents,
+    weights: Weights | None = None,
+) -> _SweepBehind | None:
+    """A sweep over the matches whose events come in an order, behind each first event, or ahead of each last one.
 
     The window of a match is that of its anchor. Behind it, an event of the variable bound second begins one chain; an
     event of a later one goes on with all chains that end with an event of the variable before it which its comparison
     admits. Events whose windows end with the same event of the last variable have an anchor together. None where a
     window has too many events.
-
-    Parameters
-    ----------
-    take
-        Gets the pairs of anchors and events that are bound last.
     """
-    apart = take is not None
-    lanes = min(
-        (_Lanes.of(way, clause, joining, steps, apart=apart) for way in ways), key=lambda found: len(found.anchors)
-    )
+    weights = weights or {}
+    lanes = min((_Lanes.of(way, clause, joining, steps) for way in ways), key=lambda found: len(found.anchors))
     way, steps, anchors, before = lanes.way, lanes.steps, lanes.anchors, int(lanes.shared)
     fits: Array = np.zeros(len(steps.fits), np.int32)
     for place, variable in enumerate(way.order, start=before):
@@ -968,22 +1101,20 @@ def _count_behind(
     if trees * 16 * width * span > MOST_TREE_BYTES:
         return None
     lists = sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene)
+    weighted = {place: one.name for place, one in enumerate(way.order, start=before) if one.name in weights}
 
-    def run(modulus: int) -> int:
-        return int(swept(modulus))
-
-    def swept(modulus: int | None) -> float:
-        """Count by a modulus; without one in float64."""
+    def run(modulus: int | None) -> float:
         kernel, kind = (_estimate_chain_behind, np.float64) if modulus is None else (_count_chain_behind, np.uint64)
         begin, total = 0, 0
         scales = skipped.scales(modulus or 0)
         room, found = np.empty((2, width), kind), np.zeros(2, kind)
-        kept = np.zeros((1, 1, width), kind)
+        factors = np.ones((len(way.order) + before, len(steps.rows)) if weighted else (1, 1), kind)
+        for place, name in weighted.items():
+            factors[place] = _remainders(weights[name][steps.rows], modulus)
+        begins = factors[0, anchors] if weighted else np.ones(len(anchors), kind)
         while begin < len(anchors):
             go_on()
             end = int(np.searchsorted(lanes.starts, lanes.starts[begin] + span))
-            if take is not None:
-                end = min(end, begin + width * max(MOST_TREE_BYTES // (32 * width * span), 1))
             first, last = int(lanes.starts[begin]) + 1, int(lanes.stops[begin:end].max())
             own, idle = slice(first, max(last, first)), -(end - begin) % width
             here, may_follow, own_follow = (one[:, own].copy() for one in (joined.places, joined.ranges, joined.lists))
@@ -996,11 +1127,6 @@ def _count_behind(
                 if lists:
                     own_follow[joint] = np.searchsorted(known, own_follow[joint])
                 size = max(size, len(known))
-            batches, most_kept = np.arange(begin, end, width), 0
-            if take is not None:
-                furthest = np.maximum.reduceat(lanes.stops[begin:end], batches - begin)
-                most_kept = max(int((furthest - lanes.starts[batches] - 1).max()), 1)
-                kept = np.zeros((len(batches), most_kept, width), kind)
             kernel(
                 max(last - first, 0),
                 width,
@@ -1028,33 +1154,17 @@ def _count_behind(
                 np.empty((trees, size + 1, width), kind),
                 np.empty((joints, size + 1), np.int64),
                 room,
-                most_kept,
-                kept,
+                sum(1 << place for place in weighted if place),
+                np.ascontiguousarray(factors[:, own]) if weighted else factors,
+                np.pad(begins[begin:end], (0, idle)),
                 found,
             )
-            total += found[0] if modulus is None else _in_two_words(found)
-            if take is not None:
-                flat = kept.reshape(-1)
-                some = np.flatnonzero(flat)
-                place, lane = np.divmod(some, width)
-                batch, step = np.divmod(place, most_kept)
-                ends = anchors[begin + batch * width + lane], lanes.starts[batches[batch]] + 1 + step
-                rows = {one.name: steps.rows[at] for one, at in zip((way.order[0], way.order[-1]), ends, strict=True)}
-                take(Pairs(rows, flat[some]))
+            part = found[0] if modulus is None else _in_two_words(found)
+            total = max(total, part) if modulus == _GREATEST else total + part
             begin = end
         return total
 
-    if way.skips:
-        return _by_moduli(run, _moduli(), bits, steps)
-    if bits < MOST_BITS_OF_A_WORD:  # all matches of an anchor lie in one window
-        return run(0)
-    if take is not None:
-        return None
-    estimate = swept(None) if joined.only_adds else math.inf
-    if estimate < MOST_ESTIMATED:
-        bits = math.log2(estimate + 1) + 0.01
-        return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, large_moduli(), bits)
-    return _by_moduli(run, large_moduli(), bits, steps)
+    return _SweepBehind(way, joined.only_adds, run)
 
 
 @dataclass(frozen=True, eq=False)
@@ -1159,7 +1269,7 @@ def _joined_behind(
     for each in joining:
         if each.is_of_list:
             place = names.index(each.variables[0])
-            turned = each.turned() if lanes.way.backwards else each
+            turned = each.turned() if lanes.way.from_last else each
             both = (each.variables, [members[place]] * 2)
             first, second, comparator = _compared(turned, *both, clause, lanes.steps, events)
             lists[place - 1, members[place]] = second.ranges_in(first.known, comparator)
@@ -1261,13 +1371,6 @@ def _by_moduli(run: Callable[[int], int], moduli: Iterable[int], bits: float, st
 def large_moduli() -> Iterator[int]:
     """2^64, then primes below 2^63."""
     return chain((2**64,), primes_below(2**63))
-
-
-def _moduli() -> Iterator[int]:
-    """The primes that the kernels of a sweep know: those first by which they divide without a division."""
-    yield _MERSENNE
-    yield from takewhile(lambda prime: prime > 2**54 - 2**10, primes_below(2**54))
-    yield from primes_below(2**31)
 
 
 def primes_below(most: int) -> Iterator[int]:

@@ -1,8 +1,10 @@
 """Sweeps over events that count matches. Imported only to be compiled; `sweep.py` calls it.
 
-Numbers are of a ring, by `modulus`: 0 stands for arithmetic modulo 2^64, `MERSENNE` for the prime 2^61 - 1; any other
-modulus is a prime from 2^54 - 1023 to 2^54, or one below 2^31. In lanes whose numbers are only added, behind first
-events, it is any number below 2^63; 0 stands for 2^64. None stands for float64, which tells about how large a count is.
+Numbers are of a semiring, by `modulus`. `GREATEST` is that of the greatest rank: a sum is the greater of two ranks, a
+product too, and 0 stands for no match. All others are rings: 0 stands for arithmetic modulo 2^64, `MERSENNE` for the
+prime 2^61 - 1; any other modulus is a prime from 2^54 - 1023 to 2^54, or one below 2^31. In lanes whose numbers are
+only added, behind first events, it is any number below 2^63; 0 stands for 2^64. None stands for float64, which tells
+about how large a count is.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -16,6 +18,7 @@ from numba import carray, njit, types
 from numba.extending import intrinsic
 
 MERSENNE = np.uint64(2**61 - 1)
+GREATEST = np.uint64(2**64 - 1)
 _61, _54, _10, _3 = np.uint64(61), np.uint64(54), np.uint64(10), np.uint64(3)
 _LOW_54, _LOW_32 = np.uint64(2**54 - 1), np.uint64(2**32 - 1)
 _0, _1 = np.uint64(0), np.uint64(1)
@@ -25,9 +28,11 @@ LANES = 64
 
 @njit
 def plus(one: Any, other: Any, modulus: Any) -> Any:
-    """The sum in the ring."""
+    """The sum in the semiring."""
     if modulus is None:
         return one + other
+    if modulus == GREATEST:
+        return max(one, other)
     total = one + other
     if modulus != _0 and total >= modulus:
         total -= modulus
@@ -58,9 +63,11 @@ def high_product(typing_context: Any, one: Any, other: Any) -> Any:
 
 @njit
 def times(one: Any, other: Any, modulus: Any) -> Any:
-    """The product in the ring."""
+    """The product in the semiring."""
     if modulus is None:
         return one * other
+    if modulus == GREATEST:
+        return max(one, other) if one != _0 and other != _0 else _0
     if modulus == _0:
         return one * other
     if modulus < _LOW_32:
@@ -428,7 +435,10 @@ def count_joined(
 @njit
 def add_lanes(one: Any, other: Any, modulus: Any) -> None:
     """Add the numbers of each lane to others."""
-    if modulus is not None and modulus != _0:
+    if modulus is not None and modulus == GREATEST:
+        for lane in range(len(one)):
+            one[lane] = max(one[lane], other[lane])
+    elif modulus is not None and modulus != _0:
         for lane in range(len(one)):
             total = one[lane] + other[lane]
             one[lane] = total - modulus if total >= modulus else total
@@ -489,8 +499,9 @@ def chain(
     trees_at: Any,
     used_at: Any,
     lanes_at: Any,
-    most_kept: int,
-    kept_at: Any,
+    weighted: int,
+    weights_at: Any,
+    begins_at: Any,
     total_at: Any,
 ) -> None:
     """Count the matches of a sequence behind its anchors, as `sweep._count_behind` says.
@@ -501,8 +512,8 @@ def chain(
     over these values sums, and the last one comes before `stops`. One of a list, other than the last variable, goes on
     with the chains that end with an event of the list, too. Tests compare an event with the anchor of each lane.
 
-    With `most_kept`, the numbers of chains behind each anchor are kept for each event that is bound last: so many
-    events, at most, behind the first anchor of those that are counted together.
+    The matches of an anchor are multiplied by its number in `begins`, and by the `weights` of the events that are bound
+    to the `weighted` variables.
 
     Of each event, `places` says where its value stands among those of its variable, and `ranges` which values of the
     variable before it may follow; `own_ranges` which of its own list, `test_ranges` which anchors, by their
@@ -525,7 +536,8 @@ def chain(
     sums = carray(sums_at, (joints + 1, width))
     used = carray(used_at, (joints, size + 1))
     lanes = carray(lanes_at, (2, width))
-    kept = carray(kept_at, (anchors // width if most_kept else 1, max(most_kept, 1), width))
+    weights = carray(weights_at, (variables if weighted else 1, steps if weighted else 1))
+    begins = carray(begins_at, anchors)
     total = carray(total_at, 2)
     totals, ways = lanes[0], lanes[1]
     last = variables - 1
@@ -562,7 +574,7 @@ def chain(
                 looped = (lists >> variable) & 1
                 if variable == 1:
                     for lane in range(width):
-                        ways[lane] = _1 if starts[batch + lane] < step < untils[batch + lane] else _0
+                        ways[lane] = begins[batch + lane] if starts[batch + lane] < step < untils[batch + lane] else _0
                 else:
                     first, stop = ranges[joint - 1, step, 0], ranges[joint - 1, step, 1]
                     if first >= stop:
@@ -617,10 +629,11 @@ def chain(
                         for lane in range(width):
                             if not first <= anchor_places[test, batch + lane] < stop:
                                 ways[lane] = _0
+                if (weighted >> variable) & 1:
+                    for lane in range(width):
+                        ways[lane] = times(ways[lane], weights[variable, step], modulus)
                 if variable == last:
                     add_lanes(totals, ways, modulus)
-                    if most_kept:
-                        kept[batch // width, step - begin] = ways
                 else:
                     if (scaled >> joint) & 1:
                         factor = scales[joint, step, 1]
@@ -638,6 +651,9 @@ def chain(
                             add_lanes(trees[joints + joint, node], ways, modulus)
                             node += node & -node
         for lane in range(width):
+            if modulus is not None and modulus == GREATEST:
+                low = max(low, totals[lane])
+                continue
             low += totals[lane]
             if modulus is not None:
                 if modulus != _0 and low >= modulus:
@@ -674,8 +690,9 @@ def count_chain(
     trees_at: Any,
     used_at: Any,
     lanes_at: Any,
-    most_kept: int,
-    kept_at: Any,
+    weighted: int,
+    weights_at: Any,
+    begins_at: Any,
     total_at: Any,
 ) -> int:
     """Count the matches of a sequence by a modulus, as `chain` says."""
@@ -706,8 +723,9 @@ def count_chain(
         trees_at,
         used_at,
         lanes_at,
-        most_kept,
-        kept_at,
+        weighted,
+        weights_at,
+        begins_at,
         total_at,
     )
     return 0
@@ -740,8 +758,9 @@ def estimate_chain(
     trees_at: Any,
     used_at: Any,
     lanes_at: Any,
-    most_kept: int,
-    kept_at: Any,
+    weighted: int,
+    weights_at: Any,
+    begins_at: Any,
     total_at: Any,
 ) -> int:
     """Count the matches of a sequence in float64: as `chain` says, rounded."""
@@ -772,8 +791,9 @@ def estimate_chain(
         trees_at,
         used_at,
         lanes_at,
-        most_kept,
-        kept_at,
+        weighted,
+        weights_at,
+        begins_at,
         total_at,
     )
     return 0

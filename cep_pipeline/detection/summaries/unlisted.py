@@ -2,16 +2,12 @@
 
 | what is made | of what |
 | --- | --- |
-| `count(*)` alone | the number of matches: `counting.sweep` |
-| anything over one variable at an end, or compared with all | matches with each of its events: `counting.sweep` |
-| groups and aggregates over one event; one end of a list, its length, min or max | numbers of matches: `numbers` |
-| sum, avg of `sum(k[].x)`, and of sums, differences and products, if all are exact | the same, an element apart |
-| min, max of what rises or falls with one of two values | the same, by bounds of one value |
-| anything over variables that restrict no other ones | partial matches: `partial_matches` |
-| anything over two variables at the ends of a chain of comparisons | pairs that a sweep counts: `partial_matches` |
-| anything else that reads events, lengths and extremes of lists | numbers of matches for combinations of few values |
+| `count(*)` alone | the number of matches: `counting.owned` |
+| anything over one variable at an end of a sequence | matches with each of its events: `counting.sweep` |
+| groups, sums and extremes over one event each; over one end of a list, its length, its elements | `by_semiring` |
+| sum, avg of sums, differences and products of these, if all are exact | the same |
 
-The rest is listed: what is read of all elements of a list together (docs/mechanisms.md says why). Each clause of a
+The rest is listed (docs/mechanisms.md says why). Each clause of a
 pattern is a pattern of its own, since matches of clauses that bind different variables are different matches; clauses
 that bind the same ones are added and taken away in turn (`choice.signed_clauses`). And where the aggregates ask for
 different ways, each is made by itself.
@@ -19,7 +15,7 @@ different ways, each is made by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -28,22 +24,16 @@ import pyarrow as pa
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import finding_takes_long, signed_clauses
 from cep_pipeline.detection.counting.owned import count_owned, not_counted_because
-from cep_pipeline.detection.counting.sweep import count_swept
-from cep_pipeline.detection.kleene.bindings import clause_over
-from cep_pipeline.detection.matches import RETURN_TYPES
+from cep_pipeline.detection.counting.sweep import count_by_event
+from cep_pipeline.detection.fused.clause import last_variable
+from cep_pipeline.detection.matches import RETURN_TYPES, column_to_arrow
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.summaries.numbers import RowsOfNumbers, with_columns
+from cep_pipeline.detection.summaries.by_semiring import RowsBySemirings, with_columns
 from cep_pipeline.detection.summaries.partial import PartialSummary
-from cep_pipeline.detection.summaries.partial_matches import (
-    add_partial_matches,
-    add_swept_pairs,
-    bound_variables,
-    swept_pair,
-    swept_variable,
-)
-from cep_pipeline.detection.summaries.values import NotCounted, in_words
+from cep_pipeline.detection.summaries.values import NotCounted
 from cep_pipeline.events.columns import ARROW_TYPES
+from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Element,
@@ -58,13 +48,11 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Summary, SummaryAggregate, SummaryGroup
 from cep_pipeline.patterns.rewriting import restricted, rewritten, with_operands
 from cep_pipeline.patterns.structure import Composite, Operator, Structure
+from cep_pipeline.slices.ownership import finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import leaf_of, view_of_leaf
 
 FEW_MATCHES = 1 << 20
 """Number of matches that are listed in less time than most summaries take without a list."""
-MATCHES_OF_ONE = 2
-"""Matches for each partial match from which on partial matches, which stand for several matches, are faster."""
 _NULLS = {kind: f"\0null {kind.value}" for kind in ValueType}
 """Columns of nulls, by their type: what a clause reads of variables that it does not bind."""
 Read = TypeVar("Read", SummaryAggregate, SummaryGroup)
@@ -99,7 +87,7 @@ def summarize_unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -
         if _are_few(numbers):
             return None
     for (sign, one), number in zip(apart, numbers, strict=True):
-        part = PartialSummary(one) if number == 0 else _of_clause_apart(one, events, owned, number, len(apart) > 1)
+        part = PartialSummary(one) if number == 0 else _of_clause_apart(one, events, owned, number)
         if part is None:
             return None
         summary.add(part, sign)
@@ -138,43 +126,25 @@ def explained(pattern: Pattern) -> str:
     >>> import cep_pipeline as cep
     >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
     >>> text = "PATTERN SEQ(A a, B b, C c) WITHIN 1 day SUMMARIZE "
-    >>> for summary in ("sum(a.x)", "sum(b.x * a.x)", "avg(b.x / a.x)", "max(a.x + b.x * c.x)"):
+    >>> for summary in ("sum(b.x * a.x), max(a.x)", "avg(b.x / a.x)"):
     ...     print(explained(*cep.parse_patterns(text + summary, schema)))
-    groups are made of numbers of matches, which are not listed
-    groups are made of numbers of matches, which are not listed
-    groups are made over partial matches of a and b, each of which stands for many matches
-    groups are made of numbers of matches with each combination of values, where these are few
+    groups are made by sweeps over the events, and matches are not listed
+    matches are listed to make groups, since one value is read of a and b
     """
     reason = needs_matches(pattern)
     if reason is not None:
         return f"matches are listed to make groups, since {reason}"
-    ways: dict[str, None] = {}
     for _, one in _signed_parts(pattern):
-        apart = _by_aggregate(one) if _way(one) is None else []
+        apart = _by_aggregate(one) if _reason_not_to_count(one) is not None else []
         for part in apart if len(apart) > 1 else [one]:
-            way = _way(part)
-            if way is None:
-                return f"matches are listed to make groups, since {_reason_not_to_count(part)}"
-            ways[way] = None
-    return "; ".join(ways)
+            reason = _reason_not_to_count(part)
+            if reason is not None:
+                return f"matches are listed to make groups, since {reason}"
+    return "groups are made by sweeps over the events, and matches are not listed"
 
 
-def _way(pattern: Pattern) -> str | None:
-    """The way in which the groups of a pattern of one clause are made together; None where there is none."""
-    if _reason_not_to_count(pattern) is None:
-        return "groups are made of numbers of matches, which are not listed"
-    bound = bound_variables(pattern, EVERYTHING)
-    if bound is None and (pair := swept_pair(pattern, EVERYTHING)) is not None:
-        bound = tuple(one.name for one in pattern.clauses[0].positive if one.name in pair)
-    if bound is None:
-        if _reason_not_to_count(pattern, RowsOfNumbers.run_by_values) is not None:
-            return None
-        return "groups are made of numbers of matches with each combination of values, where these are few"
-    return f"groups are made over partial matches of {in_words(bound)}, each of which stands for many matches"
-
-
-def _reason_not_to_count(pattern: Pattern, way: Callable[[RowsOfNumbers], None] = RowsOfNumbers.run) -> str | None:
-    """The reason why the groups of a pattern of one clause cannot be made of numbers of matches, whatever its data."""
+def _reason_not_to_count(pattern: Pattern) -> str | None:
+    """The reason why the groups of a pattern of one clause cannot be made by sweeps, whatever its data."""
     if (because := not_counted_because(pattern)) is not None:
         return because
     fields = [("timestamp", pa.timestamp("us", "UTC")), ("seq", pa.int64())]
@@ -182,8 +152,7 @@ def _reason_not_to_count(pattern: Pattern, way: Callable[[RowsOfNumbers], None] 
     nothing = pa.schema(fields).empty_table()
     events = PreparedEvents(nothing, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     try:
-        rows = RowsOfNumbers(pattern, events, EVERYTHING, PartialSummary(pattern), 0, 0)
-        way(rows)
+        RowsBySemirings(pattern, events, EVERYTHING, PartialSummary(pattern), 0, 0).run()
     except NotCounted as reason:
         return str(reason)
     return None
@@ -239,17 +208,17 @@ def _without_choice(structure: Structure) -> Structure:
 
 
 def _of_clause_apart(
-    pattern: Pattern, events: PreparedEvents, owned: Owned, number: int | None, is_part: bool
+    pattern: Pattern, events: PreparedEvents, owned: Owned, number: int | None
 ) -> PartialSummary | None:
     """The same as `_of_one_clause`; where no way makes all aggregates together, each is made by itself."""
-    if number is None and not is_part and _is_found_soon(pattern, events, owned):
+    if number is None:
         return None
-    together = _of_one_clause(pattern, events, owned, number, is_part)
+    together = _of_one_clause(pattern, events, owned, number)
     if together is not None or len(parts := _by_aggregate(pattern)) < 2:
         return together
     found = []
     for one in parts:
-        part = _of_one_clause(one, events, owned, number, is_part)
+        part = _of_one_clause(one, events, owned, number)
         if part is None:
             return None
         found.append(part)
@@ -270,47 +239,38 @@ def _by_aggregate(pattern: Pattern) -> list[Pattern]:
     ]
 
 
-def _of_one_clause(
-    pattern: Pattern, events: PreparedEvents, owned: Owned, number: int | None, is_part: bool
-) -> PartialSummary | None:
-    """The summary of a pattern of one clause that has `number` matches; None where they are to be listed.
-
-    Parameters
-    ----------
-    is_part
-        Whether there are other clauses: then the matches of this one may be few, and are listed here if need be.
-    """
-    pair = None if (bound := bound_variables(pattern, owned)) is not None else swept_pair(pattern, owned)
-    if bound is None and pair is None and is_part:
-        bound = bound_variables(pattern, owned, all_of_them=True)
-    names = bound or pair
-    of = ClauseSlice(pattern, pattern.clauses[0], events, owned)
+def _of_one_clause(pattern: Pattern, events: PreparedEvents, owned: Owned, number: int) -> PartialSummary | None:
+    """The summary of a pattern of one clause that has `number` matches; None where they are to be listed."""
     summary = PartialSummary(pattern)
-    one = swept_variable(pattern)
-    if number is not None:
-        if one is not None and add_swept_pairs(summary, pattern, events, owned, None, one, always=True):
-            return summary
-        few = None if names is None else _number_of_partial_matches(of, tuple(names))
-        if few is None or few > FEW_MATCHES:
-            for way in (RowsOfNumbers.run, RowsOfNumbers.run_by_values):
-                try:
-                    way(RowsOfNumbers(pattern, events, owned, summary, number, min(few or number, number)))
-                    return summary
-                except NotCounted:
-                    summary = PartialSummary(pattern)
-        if few is not None and MATCHES_OF_ONE * few > number and not is_part:
-            return None
-    if pair is not None:
-        always = is_part or number is not None
-        return summary if add_swept_pairs(summary, pattern, events, owned, pair, always=always) else None
-    if bound is None:
+    name = _only_variable(pattern)
+    if name is not None and _add_by_event(summary, pattern, events, owned, name):
+        return summary
+    try:
+        RowsBySemirings(pattern, events, owned, summary, number, number).run()
+    except NotCounted:
         return None
-    add_partial_matches(summary, pattern, events, owned, bound)
     return summary
 
 
-def _number_of_partial_matches(of: ClauseSlice, bound: tuple[str, ...]) -> int | None:
-    """The number of partial matches of some variables, if it is known without finding them."""
-    if len(bound) == 1:
-        return len(view_of_leaf(of.events, leaf_of(of.clause, bound[0]), 0, len(of.events)))
-    return count_swept(of._replace(clause=clause_over(of.clause, bound)), always=True)
+def _only_variable(pattern: Pattern) -> str | None:
+    """The single variable that says all that is asked of a match; None where there is none."""
+    [clause] = pattern.clauses
+    assert pattern.summary is not None
+    names = {name for item in pattern.items for name in variables_of(item.expression)}
+    if any(group.bucket_us is not None for group in pattern.summary.groups):
+        names.add(last_variable(pattern, clause) or "")
+    name = min(names, default="")
+    return name if len(names) == 1 and name in clause.by_name and not clause.by_name[name].kleene else None
+
+
+def _add_by_event(summary: PartialSummary, pattern: Pattern, events: PreparedEvents, owned: Owned, name: str) -> bool:
+    """Add to a summary the matches by the events of one variable, which a sweep counts; False where it does not."""
+    [clause] = pattern.clauses
+    found = count_by_event(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)), name)
+    if found is None:
+        return False
+    rows, numbers = found
+    items = [column_to_arrow(expression_values(one.expression, events, {name: rows})) for one in pattern.items]
+    if len(rows):
+        summary.add_matches(events.timestamps[rows], items, numbers)
+    return True

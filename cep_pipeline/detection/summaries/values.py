@@ -1,7 +1,7 @@
 """The values that groups and aggregates read, numbered in their order: a count asks for matches with some of them.
 
-The number of an event's value stands in a further column of the events, and so does each bit of its value. A condition
-on such a column is what tells the matches of a count.
+The number of an event's value stands in a further column of the events. A condition on such a column is what tells the
+matches of a group.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 
 from cep_pipeline.detection.matches import column_to_arrow
 from cep_pipeline.detection.summaries.partial import FRACTION_BITS, Value, group_codes, is_nan, rank, whole_units
-from cep_pipeline.expressions.columns import Array, ColumnSource
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Condition
 from cep_pipeline.patterns.expressions import (
@@ -108,33 +107,13 @@ class Values:
         """The matches in which there is a value."""
         return [self.between(0, len(self.values) - 2)] if self.has_null and not self.apart else []
 
-    def parts(self) -> list[tuple[int, list[Signed]]]:
-        """The finite values as a sum: how much a match adds, in the units of `whole_units`, if it fulfils so much."""
-        finite = [code for code, value in enumerate(self.values) if is_finite(value)]
-        if not finite:
-            return []
-        least, shift, _ = self._span()
-        some = self.has_null or len(finite) < len(self.values) - 1
-        found = [(least, [self.between(finite[0], finite[-1])] if some else [])] if least else []
-        bits = self.bits()
-        found += [(1 << (bit + shift), [self.bit(bit)]) for bit in range(len(bits))]
-        if not bits:
-            units = ((whole_units(self.values[code]), code) for code in finite)
-            found += [(unit - least, [self.between(code, code)]) for unit, code in units if unit != least]
-        return found
-
-    def bit(self, number: int) -> Signed:
-        """The matches in which a value, above the least one, has a bit."""
-        assert isinstance(self.tested, Reference)
-        return [(1, (_compared(replace(self.tested, attribute=self._bit_column(number)), Comparator.EQ, 1),))]
-
     def null_elements(self, variable: str) -> Signed:
         """The matches in which each element of a list has no value, if this is of one element of the list."""
         assert isinstance(self.tested, Reference)
         each = replace(self.tested, variable=variable, element=Element.EACH)
         return [(1, (_compared(each, Comparator.EQ, len(self.values) - 1),))]
 
-    def note(self, columns: Columns, events: PreparedEvents, *, with_bits: bool = False) -> None:
+    def note(self, columns: Columns, events: PreparedEvents) -> None:
         """Add the columns that conditions ask for."""
         if isinstance(self.tested, Length):
             return
@@ -143,72 +122,6 @@ class Values:
         if isinstance(self.tested, Aggregate) and self.tested.function == "max":
             codes = np.where(codes == len(self.values) - 1, -1, codes)
         columns[self.tested.attribute] = spread(codes, self.rows, len(events))
-        if with_bits and isinstance(self.tested, Reference):
-            for number, bit in enumerate(self.bits()):
-                columns[self._bit_column(number)] = spread(bit[self.codes], self.rows, len(events))
-
-    def _bit_column(self, number: int) -> str:
-        assert isinstance(self.tested, Reference)
-        return f"{self.tested.attribute} bit {number}"
-
-    def bits(self) -> list[Array]:
-        """Each bit of the distinct values, above the least of them; none where there are fewer values than bits."""
-        finite = np.array(list(map(is_finite, self.values)))
-        if not finite.any() or not isinstance(self.tested, Reference):
-            return []
-        least, shift, bits = self._span()
-        if np.count_nonzero(finite) <= bits:
-            return []
-        own: Array = np.zeros(len(self.values), np.int64)
-        whole = self._whole()
-        if whole is not None:
-            own[finite] = (whole.numbers - whole.numbers.min()) >> (shift - whole.scale)
-            return [own >> bit & 1 for bit in range(bits)]
-        units = [whole_units(value) - least >> shift if is_finite(value) else 0 for value in self.values]
-        return [np.array([unit >> bit & 1 for unit in units], np.int64) for bit in range(bits)]
-
-    def _span(self) -> tuple[int, int, int]:
-        """The span (`span_of`) of the finite values, in the units of `whole_units`."""
-        whole = self._whole()
-        if whole is None:
-            return span_of([whole_units(value) for value in self.values if is_finite(value)])
-        least = int(whole.numbers.min())
-        above = whole.numbers - least
-        together = int(np.bitwise_or.reduce(above))
-        shift = (together & -together).bit_length() - 1 if together else 0
-        return least << whole.scale, shift + whole.scale, (int(above.max()) >> shift).bit_length()
-
-    def _whole(self) -> _WholeNumbers | None:
-        return _whole_numbers([value for value in self.values if is_finite(value)])
-
-
-class _WholeNumbers(NamedTuple):
-    """Numbers as int64, of which each stands for 2 ** scale of the units of `whole_units`."""
-
-    scale: int
-    numbers: Array
-
-
-def _whole_numbers(finite: Sequence[Value]) -> _WholeNumbers | None:
-    """Finite values without a step of Python for each; None where one unit does not do for all of them in int64."""
-    numbers, scale = np.array(finite), 0
-    if numbers.dtype == np.float64:
-        fractions, exponents = np.frexp(numbers)
-        numbers, shifts = np.ldexp(fractions, 53).astype(np.int64), exponents.astype(np.int64) - 53
-        zeros = np.frexp((numbers & -numbers).astype(np.float64))[1] - 1  # at the end of each
-        lowest = int((shifts + zeros)[numbers != 0].min(initial=0))
-        if int((shifts + 53 - lowest).max(initial=0)) > _BITS_OF_A_NUMBER:
-            return None
-        up = shifts - lowest
-        numbers = np.where(up >= 0, numbers << np.maximum(up, 0), numbers >> np.maximum(-up, 0))
-        scale = lowest + FRACTION_BITS
-    if numbers.dtype != np.int64 or int(numbers.max()) - int(numbers.min()) >= 1 << _BITS_OF_A_NUMBER:
-        return None
-    return _WholeNumbers(scale, numbers)
-
-
-_BITS_OF_A_NUMBER = 62
-"""Bits of a number such that the difference of two fits an int64."""
 
 
 def _compared(tested: Expression, comparator: Comparator, number: int) -> Comparison:
@@ -218,15 +131,6 @@ def _compared(tested: Expression, comparator: Comparator, number: int) -> Compar
 def _less(some: Condition, others: Condition) -> Signed:
     """The matches that fulfil one condition and not another one, which implies it."""
     return [(1, (some,)), (-1, (others,))]
-
-
-def span_of(units: Sequence[int]) -> tuple[int, int, int]:
-    """The least of some numbers, the zeros at the end of all differences from it, and the bits that they differ in."""
-    least, together = min(units), 0
-    for unit in units:
-        together |= unit - least
-    shift = (together & -together).bit_length() - 1 if together else 0
-    return least, shift, ((max(units) - least) >> shift).bit_length()
 
 
 def spread(numbers: Array, rows: Array, size: int) -> Array:
@@ -417,124 +321,3 @@ def is_finite(value: Value) -> bool:
 def in_words(names: Sequence[str]) -> str:
     """Names as a list in a sentence."""
     return " and ".join((", ".join(names[:-1]), names[-1]) if len(names) > 1 else names)
-
-
-# Expressions over two variables that rise or fall with one value of one of them, such as `b.price - a.price`.
-
-_SIGN = np.int64(2**63 - 1)
-
-
-def moving_value(expression: Expression) -> Reference | None:
-    """The value with which an expression over two variables rises or falls, whatever the other one is; None: none.
-
-    Examples
-    --------
-    >>> from cep_pipeline.patterns.expressions import ValueType
-    >>> a, b = (Reference(name, "x", Element.ONLY, ValueType.INT64) for name in "ab")
-    >>> gain = Arithmetic("/", Arithmetic("-", b, a, ValueType.INT64), a, ValueType.FLOAT64)
-    >>> moving_value(gain).variable
-    'b'
-    """
-    names = variables_of(expression)
-    if len(names) != 2:
-        return None
-    for reference in (node for node in walk(expression) if isinstance(node, Reference)):
-        alone = sum(getattr(node, "variable", None) == reference.variable for node in walk(expression)) == 1
-        if alone and reference.element is Element.ONLY and reference.type.is_number and _moves(expression, reference):
-            return reference
-    return None
-
-
-def _moves(expression: Expression, reference: Reference) -> bool:
-    if expression == reference:
-        return True
-    match expression:
-        case Negative(operand):
-            return _moves(operand, reference)
-        case Arithmetic("+" | "-" | "*", left, right):
-            return _moves(right if reference.variable in variables_of(right) else left, reference)
-        case Arithmetic("/", left, _):
-            return _moves(left, reference)
-    return False
-
-
-class Monotone:
-    """The results of an expression for events of one variable and the distinct values of the other one.
-
-    For an event of the other variable the pairs with a result of at least `r` are those whose value is on one side of a
-    bound, which is found by bisection over the distinct values. So "some match has a result of at least r" is a
-    comparison of the value's number with a number of the other event, and the greatest result is found by asking so for
-    some r. Results are computed as the language computes them, rounding included: to round changes no order.
-
-    Parameters
-    ----------
-    moving
-        The value with which the expression moves.
-    other, rows
-        The other variable, and its events, by their rows.
-    values
-        An event of each distinct value, ascending, by their rows; one at least.
-
-    Attributes
-    ----------
-    known
-        bool: the events of the other variable for which there is a result.
-    is_plain
-        Whether there is a finite result for each value or for none; otherwise nothing is asked.
-    """
-
-    def __init__(
-        self, expression: Expression, moving: Reference, other: str, source: ColumnSource, rows: Array, values: Array
-    ) -> None:
-        self._expression, self._source = expression, source
-        self._other, self._moving, self._rows, self._values = other, moving.variable, rows, values
-        first, known = self._results(np.zeros(len(rows), np.int64))
-        last, also = self._results(np.full(len(rows), len(values) - 1))
-        self.known = known
-        self.is_plain = bool(
-            (known == also).all() and np.isfinite(first[known]).all() and np.isfinite(last[known]).all()
-        )
-        self._rises = last >= first
-        ends = np.concatenate((first[known], last[known]))
-        self.least, self.greatest = (0, -1) if not len(ends) else (_key(ends.min()), _key(ends.max()))
-        self._type = first.dtype
-
-    def _results(self, numbers: Array) -> tuple[Array, Array]:
-        rows = {self._other: self._rows, self._moving: self._values[numbers]}
-        column = expression_values(self._expression, self._source, rows)
-        return column.values, np.ones(len(column), bool) if column.valid is None else np.asarray(column.valid)
-
-    def result(self, key: int) -> int | float:
-        """The result with a key: keys are whole numbers in the order of the results."""
-        if self._type != np.float64:
-            return key
-        bits = np.array(key if key >= 0 else -key, np.int64)
-        size = float(bits.view(np.float64))
-        return size if key >= 0 else -size
-
-    def bounds(self, key: int, *, greatest: bool) -> tuple[Array, Array]:
-        """The values with which each event has a result at least, or at most, as large as that of a key.
-
-        Returns
-        -------
-        up : Array
-            bool: whether they are all from a value on, not all up to one.
-        bound : Array
-            int64: the number of that value, which may be one beyond all.
-        """
-        result, up = self.result(key), self._rises if greatest else ~self._rises
-        low, high = np.zeros(len(self._rows), np.int64), np.full(len(self._rows), len(self._values))
-        while (open_ := low < high).any():
-            middle = (low + high) // 2
-            found, _ = self._results(np.minimum(middle, len(self._values) - 1))
-            holds = (found >= result if greatest else found <= result) == up
-            high = np.where(open_ & holds, middle, high)
-            low = np.where(open_ & ~holds, middle + 1, low)
-        return up, np.where(up, low, low - 1)
-
-
-def _key(result: int | float) -> int:
-    if not isinstance(result, np.float64):
-        return int(result)
-    bits = int(np.abs(result).view(np.int64) & _SIGN)
-    return bits if result >= 0 else -bits

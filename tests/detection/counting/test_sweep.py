@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from math import comb, isqrt
+from math import comb, isqrt, prod
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
@@ -177,21 +178,48 @@ def test_matches_are_told_by_the_events_of_one_variable(data: st.DataObject, str
     window = data.draw(st.sampled_from(["3 seconds", "1 day", "6 EVENTS"]))
     text = f"PATTERN {structure} WHERE {condition} WITHIN {window}"
     pattern, table = parsed(f"{text} TIES {ties}"), events_table(stream_rows)
-    [clause] = pattern.clauses
-    events = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+    of, events = whole_slice(pattern, table)
     expected = evaluate([pattern], table)
     for name in data.draw(st.permutations(ends)):
-        found: dict[int, int] = {}
-
-        def take(pairs: sweep.Pairs, name: str = name, found: dict[int, int] = found) -> None:
-            found.update(zip(events.seqs[pairs.rows[name]].tolist(), pairs.numbers.tolist(), strict=True))
-
-        total = sweep.count_swept(ClauseSlice(pattern, clause, events, EVERYTHING), always=True, ends=name, take=take)
-        if total is None:
+        found = sweep.count_by_event(of, name)
+        if found is None:
             assert condition != "TRUE" or ties == "STRICT" or name not in (ends[0], ends[-1])
             continue
-        assert total == len(expected)
-        assert found == Counter(dict(match.bindings)[name] for match in expected)
+        by_seq = dict(zip(events.seqs[found[0]].tolist(), found[1].tolist(), strict=True))
+        assert by_seq == Counter(dict(match.bindings)[name] for match in expected)
+
+
+def whole_slice(pattern: Pattern, table: pa.Table) -> tuple[ClauseSlice, PreparedEvents]:
+    events = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+    return ClauseSlice(pattern, pattern.clauses[0], events, EVERYTHING), events
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(text=texts(), stream_rows=rows(min_size=4, max_size=9), data=st.data())
+def test_semirings_give_what_listed_matches_give(text: str, stream_rows: list[Row], data: st.DataObject) -> None:
+    """Sums of products of weights, however large, and the greatest rank of the events of a match."""
+    pattern, table = parsed(text), events_table(stream_rows)
+    if len(pattern.clauses) != 1:
+        return
+    of, events = whole_slice(pattern, table)
+    single = [one.name for one in of.clause.positive if not one.kleene]
+    names = data.draw(st.lists(st.sampled_from(single), max_size=3, unique=True)) if single else []
+    whole = st.one_of(st.integers(-3, 3), st.integers(-(10**30), 10**30))
+    drawn = {name: [data.draw(whole) for _ in stream_rows] for name in names}
+    ranks = {name: [data.draw(st.integers(0, 4)) for _ in stream_rows] for name in names}
+    matches = [dict(match.bindings) for match in evaluate([pattern], table)]
+    row_of = {seq: row for row, seq in enumerate(events.seqs.tolist())}
+
+    def of_match(weights: dict[str, list[int]], match: dict[str, int]) -> list[int]:
+        return [weights[name][row_of[match[name]]] for name in names]
+
+    total = sweep.swept(of, sweep.SUM, {name: np.array(own, object) for name, own in drawn.items()})
+    assert total is None or total == sum(prod(of_match(drawn, match)) for match in matches)
+    greatest = sweep.swept(of, sweep.GREATEST, {name: np.array(own) for name, own in ranks.items()})
+    found = [max(own, default=1) for match in matches if all(own := of_match(ranks, match))]
+    assert greatest is None or greatest == max(found, default=0)
+    if names and sweep_of(pattern, of.clause) is not None and "TIES ARRIVAL" in text:
+        event(f"told: {total is not None}, {greatest is not None}")
 
 
 @settings(max_examples=examples(100), deadline=None)

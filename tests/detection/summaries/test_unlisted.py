@@ -17,14 +17,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.owned import not_counted_because
 from cep_pipeline.detection.mechanisms import EVERYTHING
-from cep_pipeline.detection.summaries import numbers, unlisted
-from cep_pipeline.detection.summaries.partial import PartialSummary, whole_units
-from cep_pipeline.detection.summaries.values import Values, is_finite, span_of
+from cep_pipeline.detection.summaries import by_semiring, unlisted
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.patterns.expressions import Element, Reference, ValueType
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.pipeline.local_days import LocalDays, events_by_day
 from tests.thoroughness import examples, part_of
@@ -66,7 +63,7 @@ PARTS = (
 )
 NEGATING = (
     "PATTERN SEQ(A a, OR(~K n, ~C m), B b) WITHIN 300 minutes "
-    "SUMMARIZE count(*), sum(b.x), avg(a.y), min(b.y), max(b.z - a.z) GROUP BY a.s, b.id",
+    "SUMMARIZE count(*), sum(b.x), avg(a.y), min(b.y), max(b.z) GROUP BY a.s, b.id",
     "PATTERN SEQ(OR(~K n, ~C m, SEQ(~A l, ~B h)), A a, B b) WHERE n.x > 3 WITHIN 3 h SUMMARIZE avg(b.y) GROUP BY a.s",
     "PATTERN SEQ(A a, OR(~A n, ~C m), K+ k[], B b) WITHIN 2 h SUMMARIZE sum(a.x), max(max(k[].id)) GROUP BY b.s",
 )
@@ -78,20 +75,6 @@ SEVERAL = (
     "PATTERN SEQ(A a, K+ k[]) WITHIN 40 minutes SUMMARIZE count(*), sum(k[1].x) GROUP BY k.LEN, max(k[].id)",
     "PATTERN SEQ(A a, K{2,3} k[]) WITHIN 100 minutes SUMMARIZE sum(k.LEN), max(k.LEN) GROUP BY a.s",
     "PATTERN SEQ(A a, B b) WHERE [id] WITHIN 900 minutes SUMMARIZE sum(b.z - a.z), avg(b.z - a.z) GROUP BY a.id",
-)
-EXTREMES = (
-    "PATTERN SEQ(A a, B b) WITHIN 9 hours SUMMARIZE max(b.z - a.z), min(b.w / a.z), max(-(b.id - a.x)) GROUP BY a.s",
-    "PATTERN SEQ(A a, B b) WHERE [id] WITHIN 900 minutes SUMMARIZE min(a.id * b.x), max(b.x * a.w), max(b.w / a.id)",
-    "PATTERN SEQ(A a, K+ k[], B b) WITHIN 90 minutes SUMMARIZE max((b.z - a.z) / a.z) GROUP BY bucket(3 h)",
-)
-BY_PAIRS = (
-    "PATTERN SEQ(A a, C c, B b) WITHIN 2 hours SUMMARIZE count(*), max(b.y - a.y), sum(a.x * b.y) GROUP BY a.s, b.s",
-    "PATTERN SEQ(C c, A a, B b) WHERE a.x + b.x > 7 WITHIN 200 minutes SUMMARIZE avg(b.y / a.y) GROUP BY bucket(1 h)",
-    "PATTERN SEQ(C c, A a, K{2,} k[], B b) WHERE k[].id < 2 WITHIN 3 hours SUMMARIZE sum(b.y - a.y), min(a.x * b.x)",
-    "PATTERN AND(A a, B b, K k) WHERE [id] WITHIN 200 minutes SUMMARIZE max(b.y - a.y), min(greatest(a.x, b.x))",
-    "PATTERN SEQ(A a, AND(K k, K l), B b) WITHIN 90 minutes TIES STRICT SUMMARIZE sum(a.x - b.x)",
-    "PATTERN SEQ(A a, K+ k[], B b, K+ l[], C c) WITHIN 1 h SUMMARIZE count(*), max(a.y + b.y + c.y) GROUP BY b.s",
-    "PATTERN SEQ(A a, C c, B b, K k) WITHIN 20 EVENTS PARTITION BY id SUMMARIZE max(b.y - a.y)",
 )
 LISTED = (
     "PATTERN SEQ(A a, K+ k[]) WITHIN 1 hour SUMMARIZE sum(sum(k[].y))",
@@ -122,8 +105,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Matches are counted however few they are."""
     count = unlisted.count_owned
     monkeypatch.setattr(unlisted, "FEW_MATCHES", -1)
-    monkeypatch.setattr(unlisted, "MATCHES_OF_ONE", 0)
-    monkeypatch.setattr(numbers, "LEAST_S", 1e9)
+    monkeypatch.setattr(by_semiring, "LEAST_S", 1e9)
     monkeypatch.setattr(unlisted, "finding_takes_long", lambda _: True)
     monkeypatch.setattr(
         unlisted, "count_owned", lambda *of, always=True, finding=False: count(*of, always=True, finding=finding)
@@ -149,22 +131,10 @@ def same_as_listed(pattern: cep.Pattern, events: pa.Table) -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("text", (*TEXTS, *PARTS[1:], *NEGATING, *SEVERAL, *EXTREMES))
+@pytest.mark.parametrize("text", (*TEXTS, *PARTS[1:], *NEGATING, *SEVERAL))
 def test_numbers_of_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
-    monkeypatch.setattr(unlisted, "bound_variables", lambda *_, **__: None)
-    monkeypatch.setattr(unlisted, "swept_variable", lambda _: None)
-    for seed in range(2):
-        same_as_listed(pattern, SCHEMA.table(rows_of(seed)))
-
-
-@pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("text", (*PARTS, SEVERAL[1], *BY_PAIRS))
-def test_partial_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    [pattern] = cep.parse_patterns(text, SCHEMA)
-    if text not in PARTS:
-        monkeypatch.setattr(numbers, "MOST_COUNTS", -1)
-    monkeypatch.setattr(unlisted, "swept_variable", lambda _: None)
+    monkeypatch.setattr(unlisted, "_only_variable", lambda _: None)
     for seed in range(2):
         same_as_listed(pattern, SCHEMA.table(rows_of(seed)))
 
@@ -208,17 +178,13 @@ def statements(draw: st.DrawFn) -> str:
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @pytest.mark.usefixtures("always")
 @settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(text=statements(), seed=st.integers(0, 2**16), by_pairs=st.booleans(), by_event=st.booleans())
-def test_drawn_statements_give_the_rows_of_listed_matches(
-    text: str, seed: int, *, by_pairs: bool, by_event: bool
-) -> None:
+@given(text=statements(), seed=st.integers(0, 2**16), by_event=st.booleans())
+def test_drawn_statements_give_the_rows_of_listed_matches(text: str, seed: int, *, by_event: bool) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
     events = SCHEMA.table(rows_of(seed, 30))
     with pytest.MonkeyPatch.context() as patched:
-        if by_pairs:
-            patched.setattr(numbers, "MOST_COUNTS", -1)
         if not by_event:
-            patched.setattr(unlisted, "swept_variable", lambda _: None)
+            patched.setattr(unlisted, "_only_variable", lambda _: None)
         made = unlisted_of(pattern, events)
     if made is not None:
         assert repr(made.to_pylist()) == listed_rows(pattern, events)
@@ -237,55 +203,9 @@ SWEPT_BY_EVENT = (
 @pytest.mark.parametrize("text", SWEPT_BY_EVENT)
 def test_matches_of_each_event_of_one_variable_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
-    monkeypatch.setattr(numbers, "MOST_COUNTS", -1)
-    monkeypatch.setattr(unlisted, "bound_variables", lambda *_, **__: None)
-    monkeypatch.setattr(unlisted, "swept_pair", lambda *_: None)
+    monkeypatch.setattr(by_semiring, "MOST_COUNTS", -1)
     for seed in range(4):
         same_as_listed(pattern, SCHEMA.table(rows_of(seed, 70)))
-
-
-SWEPT_PAIRS = (
-    "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x WITHIN 300 minutes SUMMARIZE avg((c.z - a.z) / a.z) GROUP BY c.s",
-    "PATTERN SEQ(A a, B b, C c) WHERE b.x < c.x WITHIN 300 minutes SUMMARIZE sum(b.y * a.x)",
-    "PATTERN SEQ(A a, B b, C c) WHERE [id] AND a.x < b.x AND b.w <= c.w WITHIN 1 day SUMMARIZE sum(c.id * b.id)",
-    "PATTERN SEQ(A a, ~K n, B b, C c) WITHIN 300 minutes SUMMARIZE avg(c.y / a.y), sum(a.w) GROUP BY c.s",
-    "PATTERN SEQ(~K n, A a, C b, B c) WITHIN 90 minutes SUMMARIZE sum(a.x * c.x) GROUP BY bucket(1 h)",
-    "PATTERN SEQ(A a, C b, K d, B c, ~K n) WHERE a.id = b.id AND a.x < b.x WITHIN 2 h SUMMARIZE avg(c.z / a.w)",
-)
-
-
-@pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("text", SWEPT_PAIRS)
-def test_pairs_that_a_sweep_counts_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    [pattern] = cep.parse_patterns(text, SCHEMA)
-    assert unlisted.swept_pair(pattern, EVERYTHING) is not None
-    monkeypatch.setattr(numbers, "MOST_COUNTS", -1)
-    monkeypatch.setattr(unlisted, "swept_variable", lambda _: None)
-    for seed in range(4):
-        same_as_listed(pattern, SCHEMA.table(rows_of(seed, 90)))
-
-
-@pytest.mark.parametrize(("least", "is_listed"), [(0.995, True), (0.0, False)])
-def test_matches_are_listed_where_that_is_less_work_than_a_sweep(least: float, is_listed: bool) -> None:
-    """The same candidates are tested, of which hardly any passes, or half of them do."""
-    text = (
-        f"PATTERN SEQ(A a, B b, C c) WHERE a.y < b.y AND b.y + {least} < c.y WITHIN 4 h "
-        "SUMMARIZE count(*) AS matches, max(c.y), avg(a.y)"
-    )
-    [pattern] = cep.parse_patterns(text, SCHEMA)
-    draw = random.Random(1)
-    rows = [{"timestamp": at * 8_000_000, "kind": draw.choice("AABBC"), "y": draw.random()} for at in range(9_000)]
-    events = SCHEMA.table(rows)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(unlisted, "count_owned", lambda *_: None)  # nobody knows how many they are
-        assert unlisted.finding_takes_long(
-            ClauseSlice(pattern, pattern.clauses[0], PreparedEvents(events, type_attribute="kind"), EVERYTHING)
-        )
-        made = unlisted_of(pattern, events)
-    assert (made is None) == is_listed
-    if made is not None:
-        [count] = made.column("matches").to_pylist()
-        assert count == cep.detect([pattern], events, output="count")["pattern_1"].column("count")[0].as_py()
 
 
 @pytest.mark.usefixtures("always")
@@ -314,8 +234,6 @@ COUNTED = {
     "SEQ(A a, B? b, C c) WITHIN 3 h": "abc",
     "SEQ(A a, OR(~K n, ~C m), B b, A c) WITHIN 3 h": "abc",
     "SEQ(A a, B b, C c) WITHIN 15 EVENTS PARTITION BY id": "abc",
-    "SEQ((A | B) a, C b) WHERE b.timestamp <= a.timestamp + 1 hour AND a.w IS NOT NULL WITHIN 3 h": "ab",
-    "SEQ(A a, B b, C c) WITHIN 3 h TIES STRICT": "abc",
     "K+ k[] WITHIN 2 h": "k",
     "SEQ(A a, K+ k[], B b) WITHIN 3 h": "abk",
     "SEQ(A a, K+ k[], B b) WHERE a.x < b.x WITHIN 3 h": "abk",
@@ -342,45 +260,35 @@ ITEMS = {
         "sum({f}.x * {z}.id)",
         "sum({f}.x * ({z}.id - {f}.id)) BY {z}.s",
         "sum({z}.w - {f}.w)",
-        "avg({z}.w * {f}.id - 2)",
-        "max({z}.w - {f}.w)",
-        "avg(({z}.z - {f}.z) / {f}.z)",
-        "max({f}.z % {z}.w)",
-        "min(least({f}.w, {z}.z))",
-        "count(*) BY {f}.id + {z}.id",
-        "avg({z}.z * {f}.id) BY bucket(1 h)",
     ),
-    "abc": (
-        "sum(a.id * b.id * c.id)",
-        "avg((c.z - b.z) / a.z)",
-        "max(a.w + b.w * c.w)",
-        "count(*) BY a.id * b.id + c.id",
-    ),
+    "abc": ("sum(a.id * b.id * c.id)",),
     "k": (
         "avg(k.LEN)",
         "sum(sum(k[].x)) BY k.LEN",
         "sum(sum(k[].id)) BY k[1].s",
         "avg(sum(k[].id)) BY max(k[].id)",
-        "avg(k[k.LEN].z - k[1].z)",
-        "max(max(k[].w) - min(k[].w))",
         "sum(count(k[].w) - k.LEN)",
         "avg(k[1].y) BY k[1].s",
         "sum(k[k.LEN].y)",
         "max(k[1].y) BY k[k.LEN].id",
-        "sum(sum(k[].w) - k[1].w)",
         "count(*) BY k[k.LEN].s, k.LEN",
     ),
-    "ak": ("sum(sum(k[].id) - a.id)", "sum(k.LEN * a.id)", "sum(max(k[].id) * a.id)", "max(a.w - k[k.LEN].w)"),
-    "bk": ("avg((b.z - k[1].z) / k[1].z)", "sum(b.id - k[1].id)"),
+    "ak": ("sum(sum(k[].id) - a.id)", "sum(k.LEN * a.id)", "sum(max(k[].id) * a.id)"),
+    "bk": ("sum(b.id - k[1].id)",),
 }
-OF_WHOLE_LISTS = (
+OF_SEVERAL_EVENTS = (
     "avg(avg(k[].z))",
     "max(sum(k[].x))",
     "avg(median(k[].w))",
     "max(stddev(k[].w))",
     "count(*) BY sum(k[].x)",
+    "max(max(k[].w) - min(k[].w))",
+    "max(k[k.LEN].z - k[1].z)",
+    "max(b.w - a.w)",
+    "avg((b.z - a.z) / a.z)",
+    "count(*) BY a.id + b.id",
 )
-"""What is read of all elements of a list together."""
+"""What is read of all elements of a list together, or of several events, but for sums of products."""
 
 
 def stated(shape: str, item: str) -> str:
@@ -416,8 +324,8 @@ def test_what_is_counted_is_summarized_without_listing(shape: str) -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("item", OF_WHOLE_LISTS)
-def test_what_is_read_of_whole_lists_is_listed(item: str) -> None:
+@pytest.mark.parametrize("item", OF_SEVERAL_EVENTS)
+def test_what_is_read_of_several_events_is_listed(item: str) -> None:
     [pattern] = cep.parse_patterns(stated("SEQ(A a, K+ k[], B b) WITHIN 3 h", item), SCHEMA)
     assert "matches are listed" in unlisted.explained(pattern)
     assert unlisted_of(pattern, SCHEMA.table(some_rows(8, 30))) is None
@@ -458,7 +366,7 @@ BY_LISTS = ("", "k.LEN", "k[1].s", "k[k.LEN].id", "max(k[].id)", "min(k[].w)", "
     by_event=st.booleans(),
     by_length=st.booleans(),
 )
-@example("K+ k[]", [], "max(max(k[].w) - min(k[].w))", "k[1].s", 0, True, True)
+@example("K+ k[]", [], "max(max(k[].w))", "k[1].s", 0, True, True)
 @example("SEQ(A a, K+ k[])", ["k[].x > a.id"], "sum(sum(k[].w))", "k.LEN", 0, False, True)
 def test_drawn_summaries_of_lists(
     structure: str, conditions: list[str], item: str, group: str, seed: int, by_event: bool, by_length: bool
@@ -471,9 +379,9 @@ def test_drawn_summaries_of_lists(
     events = SCHEMA.table(some_rows(seed, 30))
     with pytest.MonkeyPatch.context() as patched:
         if not by_event:
-            patched.setattr(numbers.RowsOfNumbers, "_number_by_event", lambda *_: None)
+            patched.setattr(by_semiring.RowsBySemirings, "_number_by_event", lambda *_: None)
         if not by_length:
-            patched.setattr(numbers, "sums_by_size", lambda *_: None)
+            patched.setattr(by_semiring, "sums_by_size", lambda *_: None)
         made = unlisted_of(pattern, events)
     if made is not None:
         assert repr(made.to_pylist()) == listed_rows(pattern, events)
@@ -483,9 +391,7 @@ def test_drawn_summaries_of_lists(
 def test_days_and_slices_add_up(tmp_path: Path) -> None:
     patterns = tuple(
         cep.parse_patterns(
-            ";".join(
-                f"NAME p{at} {text}" for at, text in enumerate((*TEXTS, *PARTS, *NEGATING, *BY_PAIRS, *SWEPT_PAIRS))
-            ),
+            ";".join(f"NAME p{at} {text}" for at, text in enumerate((*TEXTS, *PARTS, *NEGATING, *SEVERAL))),
             SCHEMA,
         )
     )
@@ -513,7 +419,9 @@ def test_a_list_of_any_length_is_exact() -> None:
 
 def test_lists_are_told_apart_by_their_length_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """One sweep a number of the list's length, and not one count for each place that an element may have in it."""
-    monkeypatch.setattr(numbers.RowsOfNumbers, "_number_by_event", lambda *_: pytest.fail("counted place by place"))
+    monkeypatch.setattr(
+        by_semiring.RowsBySemirings, "_number_by_event", lambda *_: pytest.fail("counted place by place")
+    )
     n = 150
     values = [{"x": (at * 7 % 11 - 5) * 10**12, "y": at % 8 / 4 - 1} for at in range(n)]
     rows = [{"kind": "A"}, *({"kind": "K", **own} for own in values), {"kind": "C"}]
@@ -574,7 +482,7 @@ def test_more_matches_than_anybody_lists() -> None:
         ]
     )
     text = (
-        "PATTERN SEQ(A a, K* k[], B b, C? c) WITHIN 1 hour SUMMARIZE count(*) AS n, max(b.y - a.y) AS most, "
+        "PATTERN SEQ(A a, K* k[], B b, C? c) WITHIN 1 hour SUMMARIZE count(*) AS n, max(b.y) AS most, "
         "sum(b.x - a.x) AS apart, avg(k.LEN) AS length, min(c.x) AS least GROUP BY a.s AS s"
     )
     rows = cep.detect(cep.parse_patterns(text, SCHEMA), events)["pattern_1"].to_pylist()
@@ -583,7 +491,7 @@ def test_more_matches_than_anybody_lists() -> None:
         starts = range(first, n, 2)
         assert int(row["n"]) == len(starts) * lists * n * ends
         assert int(row["apart"]) == sum(b - a for a in starts for b in range(2 * n, 3 * n)) * lists * ends
-        assert row["most"] == max(1 / (b + 1) - 1 / (a + 1) for a in starts for b in range(2 * n, 3 * n))
+        assert row["most"] == 1 / (2 * n + 1)
         assert row["length"] == n / 2
         assert row["least"] == 3 * n
 
@@ -592,7 +500,7 @@ def test_more_matches_than_anybody_lists() -> None:
 def test_what_composes_others_is_counted_over_its_longer_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         "NAME pair PATTERN SEQ(A a, B b) WITHIN 20 minutes RETURN b.id - a.id AS gap;"
-        "NAME pairs PATTERN SEQ(pair p, K k, pair q) WITHIN 2 hours SUMMARIZE count(*), max(q.gap - p.gap) GROUP BY k.s"
+        "NAME pairs PATTERN SEQ(pair p, K k, pair q) WITHIN 2 hours SUMMARIZE count(*), max(q.gap) GROUP BY k.s"
     )
     composing = cep.parse_patterns(text, SCHEMA)[1]
     made: list[bool] = []
@@ -609,27 +517,3 @@ def test_what_composes_others_is_counted_over_its_longer_stream(monkeypatch: pyt
     assert counted == cep.detect([composing], SCHEMA.table(rows_of(4)))["pairs"].to_pylist()
     assert made == [True]
     assert any(int(row["count(*)"]) for row in counted)
-
-
-@settings(max_examples=examples(300), deadline=None)
-@given(
-    drawn=st.one_of(
-        st.lists(st.floats(0, 1), min_size=60, max_size=90, unique=True),
-        st.lists(st.integers(-900, 90_000).map(lambda cents: cents / 100), min_size=1, max_size=90, unique=True),
-        st.lists(st.floats(allow_nan=False, width=32), min_size=1, max_size=90, unique=True),
-        st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=90, unique=True),
-        st.lists(st.integers(-1000, 1000), min_size=1, max_size=90, unique=True),
-    )
-)
-def test_values_are_the_sums_of_their_bits(drawn: list[float]) -> None:
-    of_value = Reference("a", "x", Element.ONLY, ValueType.INT64)
-    values = Values(of_value, [*sorted(set(drawn)), None])
-    finite = [whole_units(value) for value in values.values if is_finite(value)]
-    if not finite:
-        return
-    least, shift, bits = span_of(finite)
-    own = values.bits()
-    assert len(own) == (bits if len(finite) > bits else 0)
-    for code, value in enumerate(values.values if own else []):
-        unit = least + sum(int(bit[code]) << (place + shift) for place, bit in enumerate(own))
-        assert unit == (whole_units(value) if is_finite(value) else least)

@@ -1,18 +1,22 @@
-"""Rows of SUMMARIZE made of numbers of matches, which sweeps and merged runs count.
+"""Rows of SUMMARIZE made by sweeps over the events, each in a semiring: no match is listed.
 
-The number of matches of a group is that of the pattern with a further condition on the events of a variable. A sum of
-whole numbers is made of numbers of matches, too: it is the sum, over the bits of the values, of the bit's worth times
-the number of matches whose event has it. A float64 is a whole number of some power of two. The least value is found by
-halving: is there a match whose event has one of the smaller half of the values? So a row takes some dozen counts, each
-of which takes some steps an event, however many matches there are. Where a group asks for the length of a list, sweeps
-tell all lengths together (`sweep.sums_by_size`).
+| what is asked | semiring, and the weight of an event |
+| --- | --- |
+| how many matches there are | `SUM`, every weight is 1 |
+| a sum, or an average, of values, or of products of values | `SUM`, the value; 0 where it is null |
+| the least and the greatest value | `GREATEST`, the rank of the value; 0 where it is null |
+| numbers and sums by the length of a list | polynomials, by `sweep.sums_by_size` |
+
+A group's matches are those of the pattern with a further condition on the events of a variable. Sums are whole numbers
+of some power of two, told by remainders modulo primes, so they are exact at any size. One element of a list is a
+variable of its own, with the rest of the list before it and behind it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, product, repeat, zip_longest
 from time import process_time
 from typing import NamedTuple
@@ -21,11 +25,18 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.counting.list_parts import parts_of_lists
-from cep_pipeline.detection.counting.owned import NOT_COUNTED, count_owned, not_counted_because
-from cep_pipeline.detection.counting.sweep import Pairs, count_swept, sums_by_size
+from cep_pipeline.detection.counting.list_parts import parts_of_lists, parts_with_single_ends
+from cep_pipeline.detection.counting.owned import NOT_COUNTED, count_owned
+from cep_pipeline.detection.counting.sweep import (
+    GREATEST,
+    SUM,
+    Semiring,
+    Weights,
+    count_by_event,
+    sums_by_size,
+    swept,
+)
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.matches import column_to_arrow
 from cep_pipeline.detection.mechanisms import Owned
 from cep_pipeline.detection.summaries.partial import (
     FRACTION_BITS,
@@ -42,25 +53,19 @@ from cep_pipeline.detection.summaries.partial import (
     whole_units,
 )
 from cep_pipeline.detection.summaries.values import (
-    Columns,
-    Monotone,
     NotCounted,
     Signed,
     SumOfTerms,
     Values,
     check_exact,
-    in_words,
     is_finite,
     is_held,
     is_of_one,
-    moving_value,
     rows_of,
-    spread,
     terms_of,
     values_of,
 )
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Comparator, Comparison, Condition, Equivalence, Not
 from cep_pipeline.patterns.expressions import (
     Aggregate,
@@ -70,16 +75,12 @@ from cep_pipeline.patterns.expressions import (
     Literal,
     Reference,
     ValueType,
-    variables_of,
-    walk,
 )
-from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup, Ties
+from cep_pipeline.patterns.pattern import Pattern, SummaryAggregate, Ties
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
-from cep_pipeline.slices.views import leaf_view
 
 MOST_COUNTS = 1 << 12
 """Most counts that are made for one summary."""
@@ -94,19 +95,8 @@ _COMPARED: dict[Comparator, Callable[[Array, int], Array]] = {
 _OF_ONE_EVENT = (Element.ONLY, Element.FIRST, Element.LAST)
 _FEW_VALUES = 3
 """Values of elements, null among them, below which one count for each of them takes less than to tell the elements."""
-_MOST_WRITTEN_OUT = 6
-"""Variables of a clause whose lists are written out, up to which a sweep that tells events takes less than counts."""
+_UNSWEPT = "no sweep goes over the matches"
 _SOONER, _TOO_MANY = "the matches are listed sooner", f"more than {MOST_COUNTS:,} counts are needed"
-
-
-@dataclass
-class _OfTwo:
-    """An expression over two variables that rises or falls with a value of one, and the events of the other one."""
-
-    results: Monotone
-    moving: Values
-    other: str
-    rows: Array
 
 
 class _Part(NamedTuple):
@@ -126,7 +116,7 @@ def with_columns(events: PreparedEvents, columns: Mapping[str, Array | pa.Array]
     return PreparedEvents(table, type_attribute=events.type_attribute, base_type=events.base_type)
 
 
-class RowsOfNumbers:
+class RowsBySemirings:
     """Makes the rows of a pattern of one clause; `run` puts them into `summary`.
 
     Raises
@@ -146,8 +136,8 @@ class RowsOfNumbers:
         self._of = pattern.summary
         self._counts, self._begun_s = 0, process_time()
         self._groups: list[Values] = []
-        self._aggregates: list[tuple[SummaryAggregate, Values | SumOfTerms | _OfTwo]] = []
-        self._events, self._has_bits = events, False
+        self._aggregates: list[tuple[SummaryAggregate, Values | SumOfTerms]] = []
+        self._events = events
         self._by_event: dict[tuple[str, Element, Owned, tuple[Condition, ...]], Array | None] = {}
         self._by_length: dict[tuple[str, str, Owned, tuple[Condition, ...]], list[int] | None] = {}
 
@@ -155,37 +145,12 @@ class RowsOfNumbers:
         """Count what the rows need."""
         self._groups = [self._values_of(group.expression) for group in self._of.groups if group.expression is not None]
         self._aggregates = [(one, self._aggregated(one)) for one in self._of.aggregates if one.expression is not None]
-        parts = self._begin(self._groups, self._counts_of_a_row)
+        parts = self._begin(self._groups, 1.0 + 2 * len(self._aggregates))
         for part in parts:
             known = self._total_number if part.owned == [self._owned] and not part.asked else None
             self._rows_of(part, [], known, self._groups)
 
-    def run_by_values(self) -> None:
-        """Count the matches with each combination of the values that are read, and take one for all of them."""
-        read = _ReadValues(self._of, self._clause, self._plain, self._columns)
-        atoms = list(read.values.values())
-        found: list[tuple[int, ...]] = []
-        ends: list[int] = []
-        numbers: list[int] = []
-
-        def choose(part: _Part, chosen: tuple[int, ...], known: int | None) -> None:
-            asked = [values.between(code, code) for values, code in zip(atoms, chosen, strict=False)]
-            number = self._number(part.owned, [*part.asked, *asked]) if known is None else known
-            if number and len(chosen) < len(atoms):
-                values = atoms[len(chosen)]
-                for code in range(len(values.values) - (not values.has_null)):
-                    choose(part, (*chosen, code), None)
-            elif number:
-                found.append(chosen)
-                ends.append(part.end_us)
-                numbers.append(number)
-
-        for part in self._begin(atoms, lambda: 1.0):
-            choose(part, (), self._total_number if part.owned == [self._owned] and not part.asked else None)
-        items = read.items(np.array(found, np.int64).reshape(len(found), len(atoms)))
-        self._summary.add_matches(np.array(ends, np.int64), items, numbers)
-
-    def _begin(self, chosen: Sequence[Values], counts_of_a_row: Callable[[], float]) -> list[_Part]:
+    def _begin(self, chosen: Sequence[Values], counts_of_a_row: float) -> list[_Part]:
         """The parts that rows are made of; refused where so many counts take longer than to list."""
         ends = self._ends()
         self._events = with_columns(self._plain, self._columns)
@@ -197,7 +162,7 @@ class RowsOfNumbers:
         parts = list(self._parts(ends))
         begun_s = process_time()
         self._number([self._owned], [])
-        if (process_time() - begun_s) * codes * len(parts) * counts_of_a_row() > self._most_s:
+        if (process_time() - begun_s) * codes * len(parts) * counts_of_a_row > self._most_s:
             raise NotCounted(_SOONER)
         return parts
 
@@ -205,36 +170,6 @@ class RowsOfNumbers:
     def _most_s(self) -> float:
         """The seconds that it takes to list the matches, or the partial ones."""
         return max(LEAST_S, LISTED_NS * 1e-9 * self._listed)
-
-    def _counts_of_a_row(self) -> float:
-        """Estimate the number of counts of which one row is made."""
-        total = 1.0
-        for aggregate, values in self._aggregates:
-            if isinstance(values, _OfTwo):
-                total += 2 * math.log2(max(values.results.greatest - values.results.least, 1))
-            elif isinstance(values, SumOfTerms):
-                total += sum(self._counts_of_product(factors) for *_, factors in values.terms)
-            else:
-                halving = aggregate.function in ("min", "max") and self._numbers_of(values, [self._owned], []) is None
-                total += math.log2(len(values.values)) if halving else self._counts_of(values)
-        return total
-
-    def _counts_of_product(self, factors: Sequence[Values]) -> int:
-        """About how many numbers a sum of products is made of: of one factor sweeps may tell the events."""
-        counts = [self._counts_of(one, by_event=False) for one in factors]
-        told = [count for one, count in zip(factors, counts, strict=True) if self._counts_of(one) < count]
-        return math.prod(counts) // max(told, default=1)
-
-    def _counts_of(self, values: Values, *, by_event: bool = True) -> int:
-        """About how many numbers a sum is made of: of a list some for each number of elements before one."""
-        lengths = [one for one in self._groups if isinstance(one.tested, Length)]
-        if by_event and not lengths and self._numbers_of(values, [self._owned], []) is not None:
-            return 1
-        own = [len(one.values) // 2 for one in lengths if values.apart]
-        of_it = any(isinstance(one.tested, Length) and one.tested.variable == values.apart for one in lengths)
-        if of_it and values.apart and self._sums_by_length(values.apart, [self._owned], [], values) is not None:
-            return 4  # one for each way in which other elements lie around this one
-        return len(values.parts()) * max([*own, 4 if values.apart else 1])
 
     def _ends(self) -> list[tuple[tuple[Value, ...], list[int], int]]:
         """The buckets of the ends of matches: each with numbers of intervals, and an end in it.
@@ -458,42 +393,15 @@ class RowsOfNumbers:
                 name, patterns = _element_of(variable), [*_with_element_apart(pattern, variable, element)]
             except NotCounted:
                 return None
-        found: list[Pairs] = []
-        for one in patterns:
-            pairs = self._pairs_by_event(one, owned, name)
-            if pairs is None:
-                return None
-            found += pairs
-        if sum(int(own.numbers.max(initial=0)) for own in found) >= 1 << 64:
-            return None
         number = np.zeros(len(self._events), np.uint64)
-        for own in found:
-            number[own.rows[name]] += own.numbers
-        return number
-
-    def _pairs_by_event(self, pattern: Pattern, owned: Owned, name: str) -> list[Pairs] | None:
-        """The numbers of matches of a pattern of one clause by the events of a single variable; None: no sweep tells.
-
-        Where no sweep tells them of the clause, sweeps of the parts of its lists may.
-        """
-        [clause] = pattern.clauses
-
-        def found_in(part: Clause) -> list[Pairs] | None:
+        for one in patterns:
+            [clause] = one.clauses
             self._count_once_more()
-            found: list[Pairs] = []
-            of = ClauseSlice(pattern, part, self._events, owned, finality_of(pattern, clause))
-            return None if count_swept(of, always=True, ends=name, take=found.append) is None else found
-
-        found = found_in(clause)
-        for written_out in (False, True):
-            if found is None:
-                parts = parts_of_lists(pattern, clause, self._events, written_out=written_out)
-                if parts is None or (written_out and any(len(part.positive) > _MOST_WRITTEN_OUT for part in parts)):
-                    continue
-                by_part = [found_in(part) for part in parts]
-                if None not in by_part:
-                    found = [pairs for own in by_part for pairs in own or ()]
-        return found
+            found = count_by_event(ClauseSlice(one, clause, self._events, owned, finality_of(one, clause)), name)
+            if found is None or int(found[1].max(initial=0)) + int(number.max(initial=0)) >= 1 << 64:
+                return None
+            number[found[0]] += found[1]
+        return number
 
     def _count_once_more(self) -> None:
         self._counts += 1
@@ -518,10 +426,9 @@ class RowsOfNumbers:
         )
 
     def _total(
-        self, values: Values | SumOfTerms | _OfTwo, owned: Sequence[Owned], asked: Sequence[Signed], number: int
+        self, values: Values | SumOfTerms, owned: Sequence[Owned], asked: Sequence[Signed], number: int
     ) -> Total:
         """The sum over so many matches; over those in which all that is read has a value."""
-        assert not isinstance(values, _OfTwo)
         if isinstance(values, Values):
             return self._total_of_values(values, owned, asked, number)
         known = [one for _, _, factors in values.terms for values_of_one in factors for one in values_of_one.known()]
@@ -554,21 +461,6 @@ class RowsOfNumbers:
         found.exact = self._sum_of_products([values], owned, asked, number)
         return found
 
-    def _note_bits(self) -> None:
-        """Make the columns of the bits of all values that are added up."""
-        if self._has_bits:
-            return
-        self._has_bits = True
-        for _, values in self._aggregates:
-            for one in (
-                chain.from_iterable(factors for *_, factors in values.terms)
-                if isinstance(values, SumOfTerms)
-                else [values]
-            ):
-                if isinstance(one, Values):
-                    one.note(self._columns, self._plain, with_bits=True)
-        self._events = with_columns(self._plain, self._columns)
-
     def _sum_of_products(
         self, factors: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed], number: int
     ) -> int:
@@ -576,19 +468,87 @@ class RowsOfNumbers:
         at_length = self._sum_at_length(factors, owned, asked)
         if at_length is not None:
             return at_length
-        for one in sorted(factors, key=lambda factor: -len(factor.parts())):
-            others = [other for other in factors if other is not one]
-            found = None if len(others) + 1 < len(factors) else self._sum_by_event(one, others, owned, asked)
-            if found is not None:
-                return found
-        apart = next((one.apart for one in factors if one.apart), None)
-        self._note_bits()
+        whole = next((one for one in factors if not isinstance(one.tested, Reference)), None)
+        if whole is None:
+            return self._swept(SUM, factors, owned, asked) if factors else number
+        rest = [one for one in factors if one is not whole]  # the values of a whole list are asked for one by one
         total = 0
-        for parts in product(*(one.parts() for one in factors)):
-            signed = list(chain.from_iterable(own for _, own in parts))
-            known = number if not signed and apart is None else self._number(owned, [*asked, *signed], apart)
-            total += math.prod(worth for worth, _ in parts) * known
+        for code, value in enumerate(whole.values[:-1]):
+            if is_finite(value) and value:
+                own = [*asked, whole.between(code, code)]
+                found = self._sum_of_products(rest, owned, own, 0 if rest else self._number(owned, own))
+                total += whole_units(value) * found
         return total
+
+    def _swept(
+        self,
+        semiring: Semiring,
+        factors: Sequence[Values],
+        owned: Sequence[Owned],
+        asked: Sequence[Signed],
+        ranks: Sequence[int] = (),
+    ) -> int:
+        """The sum over matches of products of finite values, in units of `whole_units`; or the greatest of ranks.
+
+        Parameters
+        ----------
+        ranks
+            For each value of the only factor its rank, 0 for one that does not count.
+        """
+        weights: dict[str, Array] = {}
+        unit, apart = 1, list[tuple[str, Element]]()
+        for one in factors:
+            assert isinstance(one.tested, Reference)
+            name = one.tested.variable
+            if one.apart is not None or one.tested.element is not Element.ONLY:
+                apart.append((one.apart or name, Element.EACH if one.apart else one.tested.element))
+                name = _element_of(apart[-1][0])
+            units = list(ranks) or [whole_units(value) if is_finite(value) else 0 for value in one.values]
+            common = 1 if ranks else math.gcd(*units) or 1
+            unit *= common
+            numbers = np.array([own // common for own in units], np.int64 if ranks else object)[one.codes]
+            known = weights.get(name)
+            weights[name] = np.zeros(len(self._events), numbers.dtype)
+            weights[name][one.rows] = numbers if known is None else numbers * known[one.rows]
+        if len(apart) > 1:
+            raise NotCounted("several elements of lists are multiplied")
+        total = 0
+        for signed in product(*asked):
+            conditions = tuple(chain.from_iterable(one for _, one in signed))
+            sign = math.prod(sign for sign, _ in signed)
+            counted = self._with(conditions, tuple(self._columns))
+            patterns = _with_element_apart(counted, *apart[0]) if apart else [counted]
+            for pattern, part in product(patterns, owned):
+                found = self._swept_over(semiring, pattern, part, weights)
+                if semiring.is_ring:
+                    total += sign * found
+                elif sign < 0:
+                    raise NotCounted("the matches of a group are a difference")
+                else:
+                    total = max(total, found)
+        return total * unit
+
+    def _swept_over(self, semiring: Semiring, pattern: Pattern, owned: Owned, weights: Weights) -> int:
+        """The result of sweeps over the matches of a pattern of one clause, or over those of the parts of its lists."""
+        [clause] = pattern.clauses
+        finality = finality_of(pattern, clause)
+        for parts in (
+            (clause,),
+            parts_of_lists(pattern, clause, self._events),
+            parts_of_lists(pattern, clause, self._events, written_out=True),
+            parts_with_single_ends(pattern, clause),
+        ):
+            found = []
+            for part in parts or ():
+                self._count_once_more()
+                found.append(swept(ClauseSlice(pattern, part, self._events, owned, finality), semiring, weights))
+                if found[-1] is None:
+                    break
+            if None not in found and parts is not None:
+                return (
+                    sum(one or 0 for one in found) if semiring.is_ring else max((one or 0 for one in found), default=0)
+                )
+        raise NotCounted(_UNSWEPT)
 
     def _sum_at_length(self, factors: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed]) -> int | None:
         """The sum over matches of what the elements of a list add, where it is asked that this list has one length."""
@@ -604,98 +564,65 @@ class RowsOfNumbers:
                         return None if sums is None else sums[length] if length < len(sums) else 0
         return None
 
-    def _sum_by_event(
-        self, one: Values, others: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed]
-    ) -> int | None:
-        """The sum over matches of products of finite values, where sweeps tell the matches of each event of one.
-
-        Of the others a count is made for each part of their values. None where no such sweeps are known.
-        """
-        if any(other.apart for other in others) or self._numbers_of(one, owned, asked) is None:
-            return None
-        if others:
-            self._note_bits()
-        total = 0
-        for parts in product(*(other.parts() for other in others)):
-            numbers = self._numbers_of(one, owned, [*asked, *chain.from_iterable(signed for _, signed in parts)])
-            if numbers is None:
-                return None
-            found = zip(one.values, numbers, strict=True)
-            by_value = sum(whole_units(value) * times for value, times in found if times and is_finite(value))
-            total += math.prod(worth for worth, _ in parts) * by_value
-        return total
-
     def _extreme(
-        self,
-        values: Values | SumOfTerms | _OfTwo,
-        owned: Sequence[Owned],
-        asked: Sequence[Signed],
-        *,
-        greatest: bool,
+        self, values: Values | SumOfTerms, owned: Sequence[Owned], asked: Sequence[Signed], *, greatest: bool
     ) -> Extreme:
-        """The least or greatest value that a match has, found by halving."""
+        """The least or greatest value that a match has."""
         assert not isinstance(values, SumOfTerms)
-        if isinstance(values, _OfTwo):
-            of_two = values
-            low, high = of_two.results.least, of_two.results.greatest
-            found = _end(
-                low, high, greatest, lambda key: self._has_result(of_two, key, owned, asked, greatest=greatest)
-            )
-            return Extreme(None if found is None else of_two.results.result(found))
         ordered = values.values[:-1]
-        last = len(ordered) - 1
-        numbers = self._numbers_of(values, owned, asked)
-        if numbers is not None:
-            present = [code for code, value in enumerate(ordered) if numbers[code] and not is_nan(value)]
-            if ordered and is_nan(ordered[-1]) and numbers[last]:
-                return Extreme(ordered[-1])
-            return Extreme(ordered[present[-greatest]] if present else None)
+        if isinstance(values.tested, Length):
+            self._shorten(values)
+            last = len(values.values) - 2
+            found = self._end_of(values, owned, asked, last, greatest=greatest)
+            return Extreme(None if found is None else values.values[found])
+        if isinstance(values.tested, Aggregate):
+            if (values.tested.function == "max") != greatest:
+                raise NotCounted("a greatest element is to be small, or a least one great")
+            of = values.tested
+            element = Reference(of.variable, of.attribute, Element.ONLY, of.type)
+            values = replace(values, tested=element, apart=of.variable)
+        least = [len(ordered) - code for code in range(len(ordered))]
+        ranks = list(range(1, len(ordered) + 1)) if greatest else least
+        if ordered and is_nan(ordered[-1]):
+            ranks[-1] = len(ordered) + 1
+        rank = self._swept(GREATEST, [values], owned, asked, [*ranks, 0])
+        return Extreme(ordered[ranks.index(rank)] if rank else None)
+
+    def _end_of(
+        self, values: Values, owned: Sequence[Owned], asked: Sequence[Signed], last: int, *, greatest: bool
+    ) -> int | None:
+        """The greatest or the least of the lengths, numbered up to `last`, that a list has, by halving."""
 
         def some(low: int, high: int) -> bool:
             return self._number(owned, [*asked, values.between(low, high)]) > 0
 
-        if ordered and is_nan(ordered[-1]):
-            if some(last, last):
-                return Extreme(ordered[-1])
-            last -= 1
-        found = _end(0, last, greatest, lambda at: some(at, last) if greatest else some(0, at))
-        return Extreme(None if found is None else ordered[found])
-
-    def _has_result(
-        self, of: _OfTwo, key: int, owned: Sequence[Owned], asked: Sequence[Signed], *, greatest: bool
-    ) -> bool:
-        """Return whether a match has a result at least, or at most, as large as that of a key."""
-        up, number = of.results.bounds(key, greatest=greatest)
-        bounds, sides = "\0bound", "\0side"
-        more = {bounds: spread(number, of.rows, len(self._plain))}
-        more[sides] = spread(np.where(of.results.known, up, -1), of.rows, len(self._plain))
-        bound, side = (Reference(of.other, name, Element.ONLY, ValueType.INT64) for name in more)
-        known = of.moving.between(0, len(of.moving.values) - 2)
-        for is_up, comparator in ((1, Comparator.GE), (0, Comparator.LE)):
-            chosen = Comparison(Comparator.EQ, side, Literal(is_up, ValueType.INT64))
-            within: Signed = [(1, (chosen, Comparison(comparator, of.moving.tested, bound)))]
-            if (more[sides] == is_up).any() and self._number(owned, [*asked, known, within], more=more):
-                return True
-        return False
+        low, high = 0, last
+        if low > high or not some(low, high):
+            return None
+        while low < high:
+            middle = (low + high + greatest) // 2
+            if greatest:
+                low, high = (middle, high) if some(middle, last) else (low, middle - 1)
+            else:
+                low, high = (low, middle) if some(0, middle) else (middle + 1, high)
+        return low
 
     def _shorten(self, values: Values) -> None:
         """Leave out the lengths that no list has, if the values are lengths."""
         if isinstance(values.tested, Length) and not values.known_greatest:
             values.known_greatest = True
-            longest = self._extreme(values, [self._owned], [], greatest=True).value
-            assert longest is None or isinstance(longest, int)
-            values.values = [*range(1, (longest or 0) + 1), None]
+            longest = self._end_of(values, [self._owned], [], len(values.values) - 2, greatest=True)
+            values.values = [*range(1, 1 if longest is None else longest + 2), None]
 
     # What is known of the values of an expression, as columns of the events.
 
-    def _aggregated(self, aggregate: SummaryAggregate) -> Values | SumOfTerms | _OfTwo:
+    def _aggregated(self, aggregate: SummaryAggregate) -> Values | SumOfTerms:
         """The values of an aggregate; of the sum of a list the values of one element, which stands apart."""
         expression = aggregate.expression
         assert expression is not None
         adds = aggregate.function in ("sum", "avg")
         if not adds:
-            moving = moving_value(expression)
-            return self._values_of(expression) if moving is None else self._of_two(expression, moving)
+            return self._values_of(expression)
         if is_of_one(expression):
             return self._added(expression)
         return self._sum_of_terms(expression)
@@ -736,28 +663,6 @@ class RowsOfNumbers:
         values.note(self._columns, self._plain)
         return values
 
-    def _of_two(self, expression: Expression, moving: Reference) -> _OfTwo:
-        """An expression that rises or falls with a value; each of its results is finite or null."""
-        values = self._values_of(moving)
-        [other] = variables_of(expression) - {moving.variable}
-        if self._clause.by_name[other].kleene or any(map(is_nan, values.values)):
-            raise NotCounted("a value is NaN, or one of a list")
-        bound = Reference(other, "\0bound", Element.ONLY, ValueType.INT64)
-        compared = Comparison(Comparator.GE, values.tested, bound)
-        if not_counted_because(self._with([compared], (*self._columns, bound.attribute))) is not None:
-            raise NotCounted(f"one value is read of {in_words(sorted((moving.variable, other)))}")
-        rows = rows_of(other, self._clause, self._plain)
-        firsts = np.zeros(max(len(values.values) - 1, 1), np.int64)
-        if len(values.values) == 1 or not len(rows):
-            rows = rows[:0]
-        else:
-            some = values.codes < len(firsts)
-            firsts[values.codes[some]] = values.rows[some]
-        results = Monotone(expression, moving, other, self._plain, rows, firsts)
-        if not results.is_plain:
-            raise NotCounted("a result is infinite, or exceeds int64")
-        return _OfTwo(results, values, other, rows)
-
     def _sum_of_terms(self, expression: Expression) -> SumOfTerms:
         """The terms of a sum over several variables, or events of a list, if it is exact in every match."""
         found = SumOfTerms([], expression.type is ValueType.FLOAT64)
@@ -782,79 +687,6 @@ class RowsOfNumbers:
             found.terms.append((coefficient, units, values))
         check_exact(found, self._clause, self._plain)
         return found
-
-
-class _ReadValues:
-    """The values that the items of a summary read, each numbered by itself, whatever is made of them in a match.
-
-    Attributes
-    ----------
-    values
-        By a name: what is read of one event, together; how long a list is; or the extreme of a list.
-    """
-
-    def __init__(self, of: Summary, clause: Clause, events: PreparedEvents, columns: Columns) -> None:
-        read_by: list[SummaryGroup | SummaryAggregate] = [*of.groups, *of.aggregates]
-        self._expressions = [one.expression for one in read_by if one.expression is not None]
-        self._events, self.values = events, dict[str, Values]()
-        read: dict[str, tuple[Reference, set[str]]] = {}
-        for node in chain.from_iterable(map(walk, self._expressions)):
-            if isinstance(node, Reference):
-                read.setdefault(_read_as(node), (node, set()))[1].add(node.attribute)
-            elif isinstance(node, Length | Aggregate):
-                self.values[_read_as(node)] = values_of(node, clause, events, f"\0{_read_as(node)}")
-        for name, (node, attributes) in read.items():
-            bound, column = clause.by_name[node.variable], f"\0{name}"
-            rows = np.array(leaf_view(events, bound.event_type, (), 0, len(events)).rows)
-            if not bound.kleene:
-                rows = rows_of(bound.name, clause, events)
-            known = (column_to_arrow(events.column(one).take(rows)) for one in sorted(attributes))
-            codes, keys = group_codes(list(known), len(rows))
-            tested = replace(node, attribute=column, type=ValueType.INT64)
-            self.values[name] = Values(tested, [*range(len(keys)), None], rows, codes)
-        for values in self.values.values():
-            values.note(columns, events)
-
-    def items(self, codes: Array) -> list[pa.Array]:
-        """The items, where each value has the number that stands in its column of `codes`."""
-        rows = {}
-        for own, (name, values) in zip(codes.T, self.values.items(), strict=True):
-            first = np.arange(len(values.values))  # of a length, less one
-            first[values.codes[::-1]] = values.rows[::-1]
-            rows[name] = first[own]
-
-        def leaf(node: Expression) -> Expression:
-            if isinstance(node, Literal):
-                return node
-            attribute = _LENGTH if isinstance(node, Length) else node.attribute  # type: ignore[union-attr]
-            return Reference(_read_as(node), attribute, Element.ONLY, node.type)
-
-        events = with_columns(self._events, {_LENGTH: np.arange(1, len(self._events) + 1)})
-        made = (expression_values(rewritten(one, leaf), events, rows) for one in self._expressions)
-        return [column_to_arrow(one) for one in made]
-
-
-def _read_as(node: Expression) -> str:
-    """A name for what a node reads of a match."""
-    assert isinstance(node, Reference | Length | Aggregate)
-    if isinstance(node, Reference):
-        return f"{node.element.value} {node.variable}"
-    return (
-        f"length {node.variable}" if isinstance(node, Length) else f"{node.function} {node.variable} {node.attribute}"
-    )
-
-
-def _end(low: int, high: int, greatest: bool, some: Callable[[int], bool]) -> int | None:
-    """The greatest number, from low to high, from which on there is some; or the least one up to which there is."""
-    if low > high or not some(low if greatest else high):
-        return None
-    while low < high:
-        middle = (low + high + greatest) // 2
-        if greatest:
-            low, high = (middle, high) if some(middle) else (low, middle - 1)
-        else:
-            low, high = (low, middle) if some(middle) else (middle + 1, high)
-    return low
 
 
 # A pattern with one element of a list apart, whose matches tell of the elements one by one.
