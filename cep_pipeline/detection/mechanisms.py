@@ -444,10 +444,6 @@ class Mechanisms(Mapping[str, Mechanism]):
             assert isinstance(place, Mechanism) and place.name == name, f"{name} is not the mechanism of its place"
         return place
 
-    def is_loaded(self, name: str) -> bool:
-        """Return whether a mechanism has been asked for."""
-        return isinstance(self.places[name], Mechanism)
-
     def __contains__(self, name: object) -> bool:
         return name in self.places
 

@@ -147,13 +147,6 @@ def program_of(shape: Shape) -> ShapeProgram:
     return _Writer(shape).program()
 
 
-def term_words(shape: Shape, term: Term) -> Array:
-    """A term of a shape in postfix, like the terms of its program."""
-    writer = _Writer(shape)
-    writer.write(term)
-    return np.array(writer.terms, np.int64)
-
-
 class _Writer:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
