@@ -183,10 +183,11 @@ class Expectations:
         for variable in self.clause.positive:
             rate = self._questions.rate(variable.name, self.snapshot)
             events = planned_events_in_window(self.pattern, self.snapshot, rate)
-            if variable.limits:
+            neighbours = variable.kleene and self._questions.of_neighbours
+            if variable.limits or neighbours:
                 some = max(events, SMALLEST)
-                more = ln_lists(variable, some * _A_LITTLE) - ln_lists(variable, some)
-                found.append(more / math.log(_A_LITTLE))
+                less, more = (ln_lists(variable, of, neighbours=neighbours) for of in (some, some * _A_LITTLE))
+                found.append((more - less) / math.log(_A_LITTLE))
                 continue
             found.append(events * LN_2 / -math.expm1(-events * LN_2) if variable.kleene else 1.0)
         return tuple(found)

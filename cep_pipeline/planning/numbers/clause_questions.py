@@ -20,7 +20,7 @@ from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
 from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.normal_form import Clause, Variable, connected_parts
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.patterns.rewriting import time_spans
 from cep_pipeline.planning.costs.conditions import kind_of
 from cep_pipeline.planning.numbers.clause_statistics import (
@@ -200,7 +200,9 @@ class ClauseQuestions:
         if self._kleene:
             events_of = partial(planned_events_in_window, self._pattern, snapshot)
             ln_instances = [
-                ln_lists(one, max(events_of(self.rate(one.name, snapshot)), SMALLEST)) if one.kleene else known
+                ln_lists(one, max(events_of(self.rate(one.name, snapshot)), SMALLEST), neighbours=self.of_neighbours)
+                if one.kleene
+                else known
                 for one, known in zip(self._clause.positive, ln_events, strict=True)
             ]
         agreements: tuple[Agreement, ...] = ()
@@ -275,10 +277,15 @@ class ClauseQuestions:
             or self._equal
             or self._window_us is None
             or self._implied.narrowed
-            or any(one.limits for one in self._clause.positive)
+            or any(one.limits or (one.kleene and self.of_neighbours) for one in self._clause.positive)
         ):
             return None
         return ClauseRow(self._keys, self._asks, [planned_share(prior) for prior in self._priors])
+
+    @property
+    def of_neighbours(self) -> bool:
+        """True if the strategy fills lists without a gap: their first and last events tell them."""
+        return self._pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
 
     @property
     def numbers_asked(self) -> list[NumberAsked]:
@@ -439,17 +446,24 @@ def ln_planned_selectivity(selectivity: Selectivity) -> float:
     return ln_planned(selectivity.value, selectivity.tested)
 
 
-def ln_lists(variable: Variable, events: float) -> float:
+def ln_lists(variable: Variable, events: float, *, neighbours: bool = False) -> float:
     """Return the logarithm of the number of lists of expected events.
 
     Of k events that is ln(2^k - 1), the non-empty lists of JQPG section 5.2, where the paper counts 2^k; for a variable
-    `A{n,m} v[]` the sum of the binomial coefficients from n to m, of which the largest thousand are added up.
+    `A{n,m} v[]` the sum of the binomial coefficients from n to m, of which the largest thousand are added up. Lists of
+    neighbours begin and end anywhere, and leave out nothing between: k - n + 1 have n events, and k + k^2 / 2 are
+    expected of all lengths where events come at random (the mean of K (K + 1) / 2 for a Poisson number K of mean k).
 
     Examples
     --------
-    >>> round(math.exp(ln_lists(Variable("k", "K", True, False, 0, minimum=2, maximum=3), 5.0)), 6)  # 10 and 10
+    >>> three = Variable("k", "K", True, False, 0, minimum=2, maximum=3)
+    >>> round(math.exp(ln_lists(three, 5.0)), 6)  # 10 and 10
     20.0
+    >>> round(math.exp(ln_lists(three, 5.0, neighbours=True)), 6)  # 4 and 3
+    7.0
     """
+    if neighbours:
+        return _ln_lists_of_neighbours(variable, events)
     if not variable.limits:
         return ln_any_lists(events)
     most = max(variable.minimum, math.ceil(events)) if variable.maximum is None else variable.maximum
@@ -458,6 +472,18 @@ def ln_lists(variable: Variable, events: float) -> float:
     terms = [_ln_choices(events, length) for length in lengths]
     largest = max(terms)
     return largest + math.log(math.fsum(math.exp(term - largest) for term in terms))
+
+
+def _ln_lists_of_neighbours(variable: Variable, events: float) -> float:
+    if not variable.limits:
+        return math.log(events + events * events / 2)
+    least, most = variable.minimum, math.floor(events)
+    if variable.maximum is not None:
+        most = min(most, variable.maximum)
+    lengths = most - least + 1
+    if lengths < 1:
+        return _ln_choices(events, least)
+    return math.log(lengths * (events + 1 - (least + most) / 2))
 
 
 def ln_any_lists(events: float) -> float:

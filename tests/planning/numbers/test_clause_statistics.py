@@ -53,6 +53,14 @@ def test_kleene_variables_count_their_lists() -> None:
     assert million.ln_instances[1] == pytest.approx(1e6 * math.log(2))
 
 
+@pytest.mark.parametrize("strategy", ["skip_till_next_match", "partition_contiguity", "strict_contiguity"])
+@pytest.mark.parametrize(("kleene", "lists"), [("B+", 6.0), ("B{2,3}", 1.0), ("B{3,9}", 8 / 27)])
+def test_lists_of_neighbours_are_told_by_their_ends(strategy: str, kleene: str, lists: float) -> None:
+    text = f"PATTERN SEQ(A a, {kleene} b[]) WHERE {strategy} {{ a.price > 0 }} WITHIN 1 second"
+    rates = {"A where x.price > 0": 1.0, "B": 2.0 if kleene != "B+" else math.sqrt(13) - 1}
+    assert instances(numbers(text, **rates))[1] == pytest.approx(lists)
+
+
 def test_nothing_seen_is_planned_as_half_an_event_and_half_a_pair() -> None:
     key = "(A) before (B) within 1 s: x.diff < y.diff"
     never = Selectivity(key, 0.0, pairs=99, tested=99, source=Source.ALL_PAIRS)
