@@ -159,7 +159,7 @@ def test_the_form_of_a_dag_starts_a_run_of_the_day_that_is_filled_in(tab: Browse
     tab.open(f"{SITE}/dags/daily_detection_generated_trades")
     run = start_run(tab, {"day": "2025-01-09"})
     assert run.dag_id == "daily_detection_generated_trades"
-    assert run.conf == {"day": "2025-01-09", "pattern_set": None, "end_of_stream": False}
+    assert run.conf == {"day": "2025-01-09", "pattern_set": None, "end_of_stream": False, "detection_only": False}
     assert business_day({"params": run.conf, "dag_run": run}, "America/New_York") == date(2025, 1, 9)
 
 
