@@ -83,7 +83,8 @@ class _Step(LineageMixin):
 
         follows, instance = step_of(self.step).follows, context["ti"]
         found: dict[Any, list[Any]] = {}
-        for day, run_id in days_on_their_way(task).items() if follows else ():
+        # The latest first: it waits for those before it, and one that is deferred again and again takes longer.
+        for day, run_id in sorted(days_on_their_way(task).items(), reverse=True) if follows else ():
             alive = {"dag_id": instance.dag_id, "run_ids": [run_id], "states": ["queued", "running"]}
             if not instance.get_dr_count(**alive):
                 continue  # a run that has ended without publishing its day is left behind

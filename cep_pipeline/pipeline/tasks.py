@@ -225,14 +225,24 @@ def _take_before(work: DayWork, step: Step, before: Mapping[date, Sequence[StepR
     """
     if step.follows == PUBLISH.name:
         return
-    published = {record.day: record.published_at for record in work.tables.days()}
     for day, handed in sorted(before.items()):
         for one in handed:
             made_at = datetime.fromisoformat(one["made_at"])
-            for name, document in one["documents"].items() if published.get(day, made_at) <= made_at else ():
+            for name, document in one["documents"].items() if not _published_since(work, day, made_at) else ():
                 if name == "drafted" or (name == "statistics" and day == max(before)):
                     with _reading(f"what the run of {day} handed on"):
-                        _DOCUMENTS[name][1](work, _content(document))
+                        try:
+                            content = _content(document)
+                        except InputError:
+                            if _published_since(work, day, made_at):  # and tidied up, just now
+                                continue
+                            raise
+                        _DOCUMENTS[name][1](work, content)
+
+
+def _published_since(work: DayWork, day: date, made_at: datetime) -> bool:
+    """True if a day has been published after something was handed on: the tables have it."""
+    return any(record.day == day and record.published_at > made_at for record in work.tables.days())
 
 
 @contextmanager

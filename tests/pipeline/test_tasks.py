@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,32 @@ def test_days_that_are_begun_in_order_are_never_redone(project: Project, schedul
     project.run(warehouse="run").run_days(DAYS)
     assert published(project.tables()) == published(project.tables("run"))
     assert project.run().run_stale().days == (), "no day was taken before the one before it"
+
+
+def test_a_day_that_is_published_while_the_next_takes_what_it_handed_on(
+    project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its scratch goes with its last step: what was handed on stands in the tables then."""
+    monkeypatch.setattr(tasks, "MOST_INLINE", 0)
+    content, left = tasks._content, ["plan", "detect", "publish"]
+
+    def read(document: dict[str, Any]) -> Any:
+        if f"-{MONDAY}-" in document["at"]:
+            monkeypatch.setattr(tasks, "_content", content)
+            while left:
+                scheduler.do(MONDAY, left.pop(0))
+        return content(document)
+
+    for step in ("ingest", "validate", "preprocess", "estimate_statistics"):
+        scheduler.do(MONDAY, step)
+    for step in ("ingest", "validate", "preprocess"):
+        scheduler.do(TUESDAY, step)
+    monkeypatch.setattr(tasks, "_content", read)
+    scheduler.do(TUESDAY, "estimate_statistics")
+    assert not left, "the day before was published in the middle"
+    scheduler.day(TUESDAY, "plan")
+    project.run(warehouse="run").run_days([MONDAY, TUESDAY])
+    assert published(project.tables()) == published(project.tables("run"))
 
 
 def test_a_day_that_failed_is_not_on_its_way(project: Project, scheduler: Scheduler) -> None:
