@@ -514,7 +514,7 @@ def _table_function(schema: StreamSchema) -> type:
 
     @dataclass
     class Analyzed(AnalyzeResult):  # type: ignore[misc]
-        """What the analysis of a call hands on to its tasks."""
+        """The result of analysing a call, which goes to its tasks."""
 
         patterns: tuple[Pattern, ...] = ()
         read: pa.Schema | None = None

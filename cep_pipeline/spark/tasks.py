@@ -47,7 +47,7 @@ _POLL_S = 0.2
 
 
 def described(spark: SparkSession) -> str:
-    """What a run records of where its tasks ran: the master, and the Spark application by its id."""
+    """The place where the tasks of a run ran, for its record: the master, and the Spark application by its id."""
     return f"Spark, {spark.conf.get('spark.master')}, application {spark.conf.get('spark.app.id')}"
 
 
@@ -73,7 +73,7 @@ def logged_stages(spark: SparkSession) -> Iterator[None]:
 
 
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks run at a time, as far as Spark knows it: what it cuts a range into."""
+    """The number of tasks that run at a time, as far as Spark knows it: it cuts a range into as many."""
     if spark not in _CORES:
         named = re.fullmatch(r"local(?:\[(\d+)(?:,\d+)?\])?", spark.conf.get("spark.master") or "")
         _CORES[spark] = int(named[1] or 1) if named else _parts_of_a_range(spark)
@@ -199,7 +199,7 @@ def _results(
 
 @dataclass(frozen=True)
 class Worker:
-    """What a worker needs to know before it calls a function of the pipeline, and how it answers.
+    """The facts that a worker needs before it calls a function of the pipeline, and the form of its answers.
 
     Attributes
     ----------
@@ -221,7 +221,7 @@ class Worker:
 
     @classmethod
     def of(cls, spark: SparkSession, what: str, steps: TaskSteps | None) -> Worker:
-        """What workers of a session need to know."""
+        """The facts for the workers of a session."""
         driver = None if is_local(spark) else installation()
         return cls(what, steps, driver, object_store_properties(), kept_free())
 

@@ -128,7 +128,7 @@ _GREATEST = 2**64 - 1
 
 
 class Semiring(NamedTuple):
-    """What a sweep adds and multiplies: a sum over the matches of products over their events.
+    """The two operations of a sweep, which gives a sum over the matches of products over their events.
 
     Attributes
     ----------
