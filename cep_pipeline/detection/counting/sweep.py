@@ -1081,11 +1081,14 @@ def _sweep_behind(
 
     The window of a match is that of its anchor. Behind it, an event of the variable bound second begins one chain; an
     event of a later one goes on with all chains that end with an event of the variable before it which its comparison
-    admits. Events whose windows end with the same event of the last variable have an anchor together. None where a
-    window has too many events.
+    admits. Events whose windows end with the same event of the last variable have an anchor together. None where there
+    is no way, or a window has too many events.
     """
     weights = weights or {}
-    lanes = min((_Lanes.of(way, clause, joining, steps) for way in ways), key=lambda found: len(found.anchors))
+    found = [_Lanes.of(way, clause, joining, steps) for way in ways]
+    if not found:
+        return None
+    lanes = min(found, key=lambda one: len(one.anchors))
     way, steps, anchors, before = lanes.way, lanes.steps, lanes.anchors, int(lanes.shared)
     fits: Array = np.zeros(len(steps.fits), np.int32)
     for place, variable in enumerate(way.order, start=before):

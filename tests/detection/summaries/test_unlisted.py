@@ -368,6 +368,7 @@ BY_LISTS = ("", "k.LEN", "k[1].s", "k[k.LEN].id", "max(k[].id)", "min(k[].w)", "
 )
 @example("K+ k[]", [], "max(max(k[].w))", "k[1].s", 0, True, True)
 @example("SEQ(A a, K+ k[])", ["k[].x > a.id"], "sum(sum(k[].w))", "k.LEN", 0, False, True)
+@example("K+ k[]", ["k[1].x <= k[k.LEN].x"], "avg(k.LEN)", "", 0, False, False)
 def test_drawn_summaries_of_lists(
     structure: str, conditions: list[str], item: str, group: str, seed: int, by_event: bool, by_length: bool
 ) -> None:
