@@ -16,7 +16,6 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.standard.triggers.external_task import WorkflowTrigger
 from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 from cep_signals import LineageMixin, tell_of_day
@@ -29,6 +28,7 @@ from cep_tasks import (
     matches_asset,
     plan_asset,
 )
+from cep_triggers import DayBeforeTrigger
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class _Step(LineageMixin):
             state = states.get(run_id, {}).get(follows)
             if state not in _OVER:
                 logger.info("%s: waiting for the step %s of %s, which carries over to this day", task.day, follows, day)
-                trigger = WorkflowTrigger(
+                trigger = DayBeforeTrigger(
                     external_dag_id=instance.dag_id,
                     run_ids=[run_id],
                     external_task_ids=[follows],

@@ -160,6 +160,8 @@ class LocalAirflow:
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__SCHEDULER__MP_START_METHOD": "forkserver",
             "AIRFLOW__CORE__MP_FORKSERVER_PRELOAD": ",".join(PRELOADED),
+            # A supervisor that misses the end of its task's process sleeps so long, and keeps its slot.
+            "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.passwords),
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.address}/execution/",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta
@@ -243,13 +244,43 @@ def test_what_follows_a_day_without_a_file_is_skipped(asked: list[Asked]) -> Non
         do_step("validate", Instance())
 
 
+def test_a_trigger_looks_when_the_executor_knows_that_the_task_has_ended(
+    airflow_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cep_triggers
+
+    done: list[Any] = []
+
+    async def sleep(seconds: float) -> None:
+        done.append(seconds)
+
+    async def count(_: Any, states: Any) -> int:
+        done.append(states)
+        return int("success" in states)
+
+    monkeypatch.setattr(cep_triggers.asyncio, "sleep", sleep)
+    monkeypatch.setattr(cep_triggers.DayBeforeTrigger, "_get_count_af_3", count)
+    trigger = cep_triggers.DayBeforeTrigger(
+        "dag", run_ids=["run"], external_task_ids=["plan"], allowed_states=["success"]
+    )
+
+    async def events() -> list[Any]:
+        return [event.payload async for event in trigger.run()]
+
+    assert asyncio.run(events()) == [{"status": "success"}]
+    assert done == [cep_triggers.FIRST_LOOK_S, ["success"]]
+
+
 def test_a_step_waits_in_no_slot_for_the_day_before(asked: list[Asked]) -> None:
+    from airflow.sdk._shared.module_loading import import_string
     from airflow.sdk.exceptions import TaskDeferred
 
     with pytest.raises(TaskDeferred) as deferred:
         do_step("plan", Instance(alive=True, state="running"))
     assert deferred.value.trigger.external_task_ids == ["plan"] and deferred.value.trigger.run_ids == ["other"]
     assert deferred.value.method_name == "resume"
+    path, _ = deferred.value.trigger.serialize()
+    assert import_string(path) is type(deferred.value.trigger), "the triggerer makes it anew"
     do_step("plan", Instance(alive=True, state="success"))
     assert asked[-1][3] == {date(2013, 10, 6): ["preprocess of other"]}
     for instance in (Instance(alive=True, state="failed"), Instance(alive=False, state="running")):
