@@ -22,7 +22,7 @@ from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.known_events import Streams, keep, known_events, new_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
-from cep_pipeline.detection.matches import are_few, batches_of_few, matches_schema, write_matches
+from cep_pipeline.detection.matches import matches_schema, write_matches
 from cep_pipeline.detection.mechanisms import (
     EVERYTHING,
     PRUNE,
@@ -39,7 +39,6 @@ from cep_pipeline.detection.mechanisms import (
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,
-    FoundFew,
     SummaryOf,
     batches_together,
     binds_lists,
@@ -48,9 +47,7 @@ from cep_pipeline.detection.outputs import (
     first_matches,
     found_at_once,
     listed_because,
-    summaries_of_few,
-    tables_at_once,
-    tables_of_few,
+    table_of,
     tables_together,
 )
 from cep_pipeline.detection.parts import JointRun, count_blocks
@@ -362,7 +359,6 @@ class DetectionRun:
             at_once = found_at_once(detections, EVERYTHING, counted=output == "count", summarized=True)
             found.update(self._tables_at_once(detections, at_once, output))
             rest = [detection for place, detection in enumerate(detections) if place not in at_once]
-        few: FoundFew = []
         counts: dict[str, int] = {}
         for together in run_together(rest, plan):
             names = [detection.pattern.name for detection in together]
@@ -371,13 +367,10 @@ class DetectionRun:
                     counts.update(zip(names, count_together(together), strict=True))
                 else:
                     write = compressed_together if output == "compressed" else tables_together
-                    found.update(zip(names, write(together, few), strict=True))
+                    found.update(zip(names, write(together), strict=True))
             self._done += len(together)
             if self.progress is not None:
                 self.progress(self._done, self._all)
-        with explained():
-            own = tables_at_once(few, output)
-        found.update((detection.pattern.name, table) for (detection, _), table in zip(few, own, strict=True))
         counted = [detection.pattern for detection in rest if detection.pattern.name in counts]
         own = count_tables(counted, [counts[one.name] for one in counted])
         found.update((pattern.name, table) for pattern, table in zip(counted, own, strict=True))
@@ -402,7 +395,7 @@ class DetectionRun:
                 patterns, [count if one is None else one for one, count in zip(numbers, of_blocks, strict=True)]
             )
         else:
-            tables = tables_at_once(own, output)
+            tables = [table_of(detection, blocks, output) for detection, blocks in own]
         if self._counters.wanted:
             for found in at_once.values():
                 found.count(self._counters)
@@ -647,7 +640,6 @@ def detect_slice(
     found = found_at_once(free, owned, summarized=True)
     at_once = {free[place].pattern.name: one for place, one in found.items()}
     run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits, at_once, typed)
-    run.write_few(detections)
     waiting = deque(run_together(detections, plan))
     limited: dict[str, Kind] = {}
     left = len(patterns)
@@ -692,30 +684,6 @@ class _SliceRun:
     written: dict[str, int] = field(default_factory=dict)
     summaries: dict[str, SummaryOf] = field(default_factory=dict)
     _again: dict[str, int] = field(default_factory=dict)
-    _few: dict[str, pa.RecordBatch] = field(default_factory=dict)
-    _groups: dict[str, PartialSummary] = field(default_factory=dict)
-
-    def write_few(self, detections: Sequence[Detection]) -> None:
-        """Make the rows, or groups, of patterns that have few matches, for the time when each has its turn."""
-        few: list[tuple[Detection, list[Block]]] = []
-        summarized: list[tuple[Detection, list[Block]]] = []
-        for one in detections:
-            known, most = self.at_once.get(one.pattern.name), self._most(one.pattern)
-            if known is None or not known.blocks or not are_few(one.pattern, known.blocks):
-                continue
-            if self._puts_together(one.pattern):
-                summarized.append((one, known.blocks))
-                continue
-            if one.pattern.name in self.candidates | self.counted:
-                continue
-            if has_output_policy(one.pattern):  # a slice does not decide what is kept
-                continue
-            if most is None or sum(map(len, known.blocks)) <= most:
-                few.append((one, known.blocks))
-        made = tables_of_few(few, partial(batches_of_few, typed=self.typed))
-        self._few.update((one.pattern.name, batch) for (one, _), batch in zip(few, made, strict=True))
-        groups = tables_of_few(summarized, summaries_of_few)
-        self._groups.update((one.pattern.name, of) for (one, _), of in zip(summarized, groups, strict=True))
 
     def find(self, together: Sequence[Detection], counters: Counters) -> LimitReached | None:
         """Find the matches of patterns that are run together; the limit because of which that was given up."""
@@ -751,10 +719,6 @@ class _SliceRun:
         if not together:
             return
         events, members = together[0].events, [detection.pattern for detection in together]
-        if members[0].name in self._few:
-            self.at_once[members[0].name].count(counters)
-            self._take(members[0], self._few[members[0].name])
-            return
         orders = [detection.orders for detection in together]
         most = [self._most(pattern) for pattern in members]
         found: Iterable[list[list[Block]]]
@@ -772,13 +736,7 @@ class _SliceRun:
                     self.written[pattern.name] += count_blocks(blocks, events)
                     continue
                 if self._puts_together(pattern):
-                    summary = self.summaries.setdefault(pattern.name, SummaryOf(pattern))
-                    groups = self._groups.get(pattern.name)
-                    if groups is None:
-                        number = summary.add(blocks, events)
-                    else:
-                        summary.summary = groups
-                        number = sum(row.matches for row in groups.groups.values())
+                    number = self.summaries.setdefault(pattern.name, SummaryOf(pattern)).add(blocks, events)
                     self.limits.added(pattern.name, number, 0)
                     self.written[pattern.name] += number
                     continue

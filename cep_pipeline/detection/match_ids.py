@@ -25,7 +25,7 @@ import hashlib
 import json
 import struct
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, OrderedTogether
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
@@ -54,7 +54,7 @@ _describe_single_events = NativeKernel(
     _KERNELS, "describe_single_events", ("int64", "int64", "int64", "int32*", "int64", *_OF_EVENTS, *_WRITTEN)
 )
 _describe_lists = NativeKernel(
-    _KERNELS, "describe_lists", ("int64", "int64*", "int64*", "int32*", "int32*", *_OF_EVENTS, "int64", *_WRITTEN)
+    _KERNELS, "describe_lists", ("int64", "int64*", "int32*", "int32*", *_OF_EVENTS, "int64", *_WRITTEN)
 )
 
 
@@ -167,9 +167,7 @@ class MatchIdentity:
         offsets, rows, variables = matches.elements()
         bound = room_for(len(rows), np.int64)
         elements = (np.ascontiguousarray(offsets), np.ascontiguousarray(rows), np.ascontiguousarray(variables))
-        _describe_lists(
-            1, np.array([count], np.int64), *elements, *of_events, len(positions), *written, bound, starts, ends
-        )
+        _describe_lists(count, *elements, *of_events, len(positions), *written, bound, starts, ends)
         return MatchRows(ids, starts, ends, bound, variables, offsets)
 
     def ids_of(self, offsets: Array, variables: pa.Array, seqs: Array, composed: pa.Array) -> Array:
@@ -207,8 +205,7 @@ class MatchIdentity:
         count = len(offsets) - 1
         ids, instants = np.empty((count, 2), np.uint64), np.empty((2, count), np.int64)
         _describe_lists(
-            1,
-            np.array([count], np.int64),
+            count,
             starts,
             np.arange(len(words), dtype=np.int32),
             slots,
@@ -228,34 +225,6 @@ class MatchIdentity:
     @cached_property
     def _key(self) -> Array:
         return np.frombuffer(self.digest, "<u8").astype(np.uint64)
-
-
-def rows_of_many(
-    identities: Sequence[MatchIdentity], matches: OrderedTogether, timestamps: Array, seqs: Array
-) -> MatchRows:
-    """The fixed columns of matches of several patterns, whose variables are positions in their patterns.
-
-    Parameters
-    ----------
-    identities
-        That of each pattern.
-    timestamps, seqs
-        As `MatchIdentity.rows_of` takes them.
-    """
-    offsets, rows, variables = map(np.ascontiguousarray, matches.lists.elements())
-    timestamps, seqs = map(np.ascontiguousarray, (timestamps, seqs))
-    count = len(matches.lists)
-    ids, (starts, ends), bound = (
-        np.empty((count, 2), np.uint64),
-        np.empty((2, count), np.int64),
-        np.empty_like(rows, np.int64),
-    )
-    positions = np.arange(max(len(identity.variables) for identity in identities))
-    keys = np.frombuffer(b"".join([identity.digest for identity in identities]), "<u8").astype(np.uint64)
-    counts, of_events = np.array(matches.counts, np.int64), (len(seqs), seqs, timestamps, positions, len(positions))
-    written = keys, _CONSTANT_WORDS, ids, bound, starts, ends
-    _describe_lists(len(counts), counts, offsets, rows, variables, *of_events, *written)
-    return MatchRows(ids, starts, ends, bound, variables, offsets)
 
 
 @once_a_pattern

@@ -159,8 +159,7 @@ def describe_single_events(
 
 
 def describe_lists(
-    statements: int,
-    counts_at: Any,
+    matches: int,
     offsets_at: Any,
     rows_at: Any,
     variables_at: Any,
@@ -180,45 +179,32 @@ def describe_lists(
 
     Parameters
     ----------
-    statements, counts
-        The number of statements, and int64 the number of matches of each: those of one come after those of another.
-    key
-        uint64 (statements, 4).
     offsets, rows, variables
         Match m binds the elements `offsets[m]` to `offsets[m + 1]`, at least one: int32 rows of events, and the number
         of the variable of each, below `names`.
     """
-    counts = carray(counts_at, (statements,))
-    matches = 0
-    for statement in range(statements):
-        matches += counts[statement]
     offsets = carray(offsets_at, (matches + 1,))
     rows = carray(rows_at, (offsets[matches],))
     variables = carray(variables_at, (offsets[matches],))
-    seqs, timestamps, positions, _, factors, bits = inputs(
+    seqs, timestamps, positions, key, factors, bits = inputs(
         events, seqs_at, timestamps_at, positions_at, names, key_at, constants_at
     )
-    keys = carray(key_at, (statements, 4))
     ids = carray(ids_at, (matches, 2))
     bound = carray(bound_at, (offsets[matches],))
     starts = carray(starts_at, (matches,))
     ends = carray(ends_at, (matches,))
-    end = 0
-    for statement in range(statements):
-        key = keys[statement, 0], keys[statement, 1], keys[statement, 2], keys[statement, 3]
-        begin, end = end, end + counts[statement]
-        for match in range(begin, end):
-            a, b = key[0], key[1]
-            first = last = rows[offsets[match]]
-            for element in range(offsets[match], offsets[match + 1]):
-                row = rows[element]
-                first, last = min(first, row), max(last, row)
-                seq = seqs[row]
-                bound[element] = seq
-                a, b = stirred(a ^ word(seq), b ^ word(positions[variables[element]]), factors)
-            write_id(a, b, offsets[match + 1] - offsets[match], key, factors, bits, ids, match)
-            starts[match] = timestamps[first]
-            ends[match] = timestamps[last]
+    for match in range(matches):
+        a, b = key[0], key[1]
+        first = last = rows[offsets[match]]
+        for element in range(offsets[match], offsets[match + 1]):
+            row = rows[element]
+            first, last = min(first, row), max(last, row)
+            seq = seqs[row]
+            bound[element] = seq
+            a, b = stirred(a ^ word(seq), b ^ word(positions[variables[element]]), factors)
+        write_id(a, b, offsets[match + 1] - offsets[match], key, factors, bits, ids, match)
+        starts[match] = timestamps[first]
+        ends[match] = timestamps[last]
     return matches
 
 

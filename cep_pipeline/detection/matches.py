@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array, rows_of_many
-from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, OrderedTogether, order_matches, order_together
-from cep_pipeline.detection.output_policy import Candidates, KeptMatches, kept_together, partition_keys
+from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches
+from cep_pipeline.detection.output_policy import Candidates, KeptMatches, partition_keys
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Bound, Lists, values_over_lists
@@ -29,9 +28,9 @@ from cep_pipeline.patterns.expressions import (
     variables_of,
     walk,
 )
-from cep_pipeline.patterns.pattern import MOST_PATTERNS, Pattern, once_a_pattern
+from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import room_for
 
@@ -161,122 +160,6 @@ def match_batches(
             instants = pa.ListArray.from_arrays(offsets, pa.array(events.timestamps[bound]))
             columns += [instants, partition_keys(pattern, events, bound[elements_at[:-1]]).cast(pa.string())]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-FEW_MATCHES, FEW_ELEMENTS = 1 << 10, 1 << 12
-"""Matches of a pattern, and events that they bind, up to which they are written together with those of others."""
-
-
-def are_few(pattern: Pattern, blocks: Sequence[Block]) -> bool:
-    """Return whether the matches are so few, and of such a pattern, that they are written with those of others."""
-    few = sum(map(len, blocks)) <= FEW_MATCHES and sum(block.rows.size for block in blocks) <= FEW_ELEMENTS
-    return few and not pattern.composes
-
-
-def batches_of_few(
-    found: Sequence[tuple[Pattern, Sequence[Block]]], events: PreparedEvents, *, typed: bool = False
-) -> list[pa.RecordBatch]:
-    """The matches of patterns that have few, in the page's order: all are written at once, and each has its part.
-
-    Parameters
-    ----------
-    found
-        Patterns with the same OUTPUT and CONSUME, and all matches of each, at least one and not more than `are_few`
-        allows.
-    typed
-        As in `write_matches`.
-    """
-    together = order_together([blocks for _, blocks in found], events.seqs)
-    together = kept_together([pattern for pattern, _ in found], together, events)
-    identities = [MatchIdentity.of(pattern) for pattern, _ in found]
-    written = rows_of_many(identities, together, events.timestamps, events.seqs)
-    names = pa.array([pattern.name for pattern, _ in found], pa.string()).take(pa.array(together.of))
-    variables = tuple(name for identity in identities for name in identity.variables)
-    sizes = [len(identity.variables) for identity in identities]
-    first = (np.cumsum(sizes, dtype=np.int32) - np.array(sizes, np.int32))[together.of]
-    bound = np.repeat(first, np.diff(written.offsets)) + together.lists.variables
-    offsets, spelled = _spelled(variables, written.offsets, bound)
-    elements = pa.StructArray.from_arrays([spelled, pa.array(written.seqs)], fields=list(BINDINGS.value_type))
-    bindings = pa.ListArray.from_arrays(offsets, elements)
-    columns = [names, ids_array(written.ids), _instants(written.starts), _instants(written.ends), bindings]
-    if typed:
-        all_rows = pa.RecordBatch.from_arrays(columns, schema=_FIXED)
-    else:
-        all_rows = pa.RecordBatch.from_arrays([*columns, pa.nulls(len(names), pa.string())], schema=MANY_PATTERNS)
-    returned: dict[int, list[pa.Array]] = {}
-    for numbers, _, arrays in read_together(found, together, events):
-        items, begin = found[numbers[0]][0].items, 0
-        arrays = arrays if typed else [json_objects([item.name for item in items], arrays)]
-        for number in numbers:
-            returned[number] = [array.slice(begin, together.counts[number]) for array in arrays]
-            begin += together.counts[number]
-    batches, begin = [], 0
-    for number, ((pattern, _), count) in enumerate(zip(found, together.counts, strict=True)):
-        batch = all_rows.slice(begin, count)
-        if number in returned:
-            schema = matches_schema(pattern) if typed else MANY_PATTERNS
-            batch = pa.RecordBatch.from_arrays([*batch.columns[: len(FIXED_FIELDS)], *returned[number]], schema=schema)
-        batches.append(batch)
-        begin += count
-    return batches
-
-
-def read_together(
-    found: Sequence[tuple[Pattern, Sequence[Block]]], together: OrderedTogether, events: PreparedEvents
-) -> Iterator[tuple[list[int], OrderedLists, list[pa.Array]]]:
-    """The values of `Pattern.items` of many patterns, read at once of those that read the same.
-
-    Parameters
-    ----------
-    found, together
-        Patterns with their matches, and these matches in order.
-
-    Yields
-    ------
-    (list of int, OrderedLists, list of pa.Array)
-        The numbers of some patterns, ascending; their matches, those of one after those of another; and an array for
-        each item. Patterns without items are left out, but for those with SUMMARIZE.
-    """
-    alike: dict[Hashable, list[int]] = {}
-    for number, (pattern, _) in enumerate(found):
-        if pattern.items or pattern.summary is not None:
-            alike.setdefault(_read_of(pattern), []).append(number)
-    for numbers in alike.values():
-        first, part = found[numbers[0]][0], together.lists
-        if len(numbers) < len(found):
-            chosen = np.zeros(len(found), np.bool_)
-            chosen[numbers] = True
-            part = part.where(chosen[together.of])
-        blocks = [block for number in numbers for block in found[number][1]]
-        yield numbers, part, return_arrays(first, _as_of_one(first, blocks, part), events)
-
-
-@once_a_pattern
-def _read_of(pattern: Pattern) -> object:
-    """The same object for patterns that read the same of variables of the same names, and put it together alike."""
-    variables = tuple((operand.variable, operand.kleene, operand.optional) for operand in pattern.operands)
-    return _alike((pattern.items, pattern.summary, pattern.timezone, variables, len(pattern.clauses) > 1))
-
-
-@lru_cache(MOST_PATTERNS)
-def _alike(things: Hashable) -> object:
-    """An object for equal things: to hash expressions takes longer than to look one up."""
-    return object()
-
-
-def _as_of_one(pattern: Pattern, blocks: Sequence[Block], part: OrderedLists) -> OrderedMatches | OrderedLists:
-    """The ordered matches of one pattern, or of several alike, whose variables are positions, with their names."""
-    forms = {block.clause.positive for block in blocks}
-    if len(forms) == 1 and all(isinstance(block, MatchBlock) for block in blocks):
-        [form] = forms
-        return OrderedMatches((form,), None, np.ascontiguousarray(part.bound_rows.reshape(-1, len(form)).T))
-    bound = np.bincount(part.variables, minlength=len(pattern.operands)) > 0
-    names = tuple(pattern.operands[position].variable for position in np.flatnonzero(bound).tolist())
-    numbers = np.cumsum(bound, dtype=np.int32) - np.int32(1)
-    return OrderedLists(names, part.offsets, part.bound_rows, numbers[part.variables])
-
-
-_FIXED = pa.schema(FIXED_FIELDS)
 
 
 def candidates_of(batch: pa.RecordBatch) -> Candidates:

@@ -20,8 +20,6 @@ from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.routines import room_for
 
-MOST_NUMBERS = 1 << 18
-"""Most numbers of events that are counted to order matches of several patterns; more are sorted first."""
 ABSENT = np.int32(-1)
 """The number in place of a row where the form of the match has no such variable."""
 _WORD_BITS = 63
@@ -371,100 +369,6 @@ def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
     ends = [block.offsets[1:] + shift for block, shift in zip(lists, before, strict=False)]
     offsets = np.concatenate([np.zeros(1, np.int64), *ends])
     return in_order(OrderedLists(names, offsets, rows, variables), seqs)
-
-
-@dataclass(frozen=True, eq=False)
-class OrderedTogether:
-    """Distinct matches of several patterns, those of one after those of another, each in the page's order.
-
-    Attributes
-    ----------
-    counts
-        The number of matches of each pattern.
-    of
-        int64, shape (n,): the number of each match's pattern.
-    lists
-        The matches; `variables` are positions in the pattern, and there are no names.
-    """
-
-    counts: list[int]
-    of: Array
-    lists: OrderedLists
-
-    def where(self, keep: Array) -> OrderedTogether:
-        """The matches at which `keep` (bool, shape (n,)) is true."""
-        of = self.of[keep]
-        return OrderedTogether(np.bincount(of, minlength=len(self.counts)).tolist(), of, self.lists.where(keep))
-
-
-def order_together(found: Sequence[Sequence[Block]], seqs: Array) -> OrderedTogether:
-    """Bring the matches of each pattern into the page's order, equal bindings once, at a cost a match, not a pattern.
-
-    Parameters
-    ----------
-    found
-        The blocks of each pattern. At least one has a match.
-    seqs
-        The seq of each event, int64, in stream order.
-    """
-    numbers = np.array([number for number, own in enumerate(found) for _ in own], np.int64)
-    blocks = [block for own in found for block in own]
-    bound = [[variable.position for variable in block.clause.positive] for block in blocks]
-    singles = [block.rows for block in blocks if isinstance(block, MatchBlock)]
-    if len(singles) == len(blocks) and all(len(own) == 1 for own in found):
-        of_singles = _order_single_together(singles, bound, seqs)
-        if of_singles is not None:
-            return of_singles
-    lists = [(number, block) for number, block in enumerate(blocks) if isinstance(block, ListBlock)]
-    counts = np.array([len(block) for block in blocks], np.int64)
-    widths = np.array([len(names) for names in bound], np.int64)
-    ends = np.cumsum(counts)
-    lengths = np.repeat(widths, counts)
-    for number, block in lists:
-        lengths[ends[number] - counts[number] : ends[number]] = np.diff(block.offsets)
-    offsets = np.append(0, np.cumsum(lengths))
-    rows = np.concatenate([one.rows if isinstance(one, ListBlock) else one.rows.T.reshape(-1) for one in blocks])
-    variables = np.arange(len(rows)) - np.repeat(offsets[:-1], lengths)
-    for number, block in lists:
-        variables[offsets[ends[number] - counts[number]] : offsets[ends[number]]] = block.variables
-    variables += np.repeat(np.repeat(np.cumsum(widths) - widths, counts), lengths)
-    variables = np.array([position for names in bound for position in names], np.int32)[variables]
-    of = np.repeat(numbers, counts)
-    # An event of a later pattern has a greater number, and so has each of its matches.
-    events = np.repeat(of, lengths) * len(seqs) + rows
-    if len(found) * len(seqs) > MOST_NUMBERS:
-        events = np.unique(events, return_inverse=True)[1]
-    order = _page_order(offsets, events, _seq_order(rows, seqs), variables, distinct=True)
-    ordered = OrderedLists((), offsets, rows, variables)
-    if order is not None:
-        ordered, of = _taken(ordered, order), of[order]
-    return OrderedTogether(np.bincount(of, minlength=len(found)).tolist(), of, ordered)
-
-
-def _order_single_together(
-    found: Sequence[Array], bound: Sequence[Sequence[int]], seqs: Array
-) -> OrderedTogether | None:
-    """Matches of single events, one clause a pattern, if an integer holds a match with the number of its pattern.
-
-    Parameters
-    ----------
-    found, bound
-        The rows of each pattern's matches, int32 of shape (k, n), and the positions of its variables.
-    """
-    width, counts = len(bound[0]), [rows.shape[1] for rows in found]
-    if any(len(positions) != width for positions in bound) or len(found) * len(seqs) > MOST_NUMBERS:
-        return None
-    if not (seqs[1:] > seqs[:-1]).all():
-        return None
-    of = np.repeat(np.arange(len(found)), counts)
-    first = (of * len(seqs)).astype(np.int32)  # an event of a later pattern has a greater number
-    ordered = _sorted_rows(np.concatenate(found, axis=1) + first)
-    if ordered is None:
-        return None
-    rows = np.ascontiguousarray((ordered - first).T).reshape(-1)
-    alike = all(positions == bound[0] for positions in bound)
-    variables = np.tile(np.array(bound[0], np.int32), len(of)) if alike else np.array(bound, np.int32)[of].reshape(-1)
-    return OrderedTogether(counts, of, OrderedLists((), np.arange(len(of) + 1) * width, rows, variables))
 
 
 def in_order(found: OrderedLists, seqs: Array) -> OrderedLists:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.ordering import MOST_NUMBERS, OrderedLists, OrderedMatches, OrderedTogether
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern
@@ -326,60 +326,6 @@ class KeptMatches:
     def _add_ends(self, new: int) -> None:
         self._ends = np.append(self._ends, np.full(new, _BEFORE_ALL))
         self._end_instants = np.append(self._end_instants, np.full(new, _BEFORE_ALL))
-
-
-def kept_together(patterns: Sequence[Pattern], found: OrderedTogether, events: PreparedEvents) -> OrderedTogether:
-    """The matches of patterns that are kept, where these are all of them: each pattern is decided for itself.
-
-    Parameters
-    ----------
-    patterns
-        They have the same OUTPUT and CONSUME.
-    found
-        All matches of the patterns over all events.
-    """
-    if not has_output_policy(patterns[0]):
-        return found
-    offsets, rows, of = found.lists.offsets, found.lists.bound_rows.astype(np.int64), found.of
-    partitions, count = of, len(patterns)
-    if any(pattern.partition_by for pattern in patterns):
-        partitions, count = _partitions_together(patterns, found, events)
-    numbers = np.repeat(of, np.diff(offsets)) * len(events) + rows
-    numbered = len(patterns) * len(events)
-    if numbered > MOST_NUMBERS:
-        distinct, numbers = np.unique(numbers, return_inverse=True)
-        numbered = len(distinct)
-    used, keep = np.zeros(numbered, np.uint8), np.zeros(len(of), np.uint8)
-    _keep_matches(
-        len(of),
-        np.minimum.reduceat(rows, offsets[:-1]),
-        np.maximum.reduceat(rows, offsets[:-1]),
-        partitions,
-        np.full(count, _BEFORE_ALL),
-        count,
-        offsets,
-        numbers,
-        used,
-        numbered,
-        int(patterns[0].output is Output.NON_OVERLAP),
-        int(patterns[0].consume is Consume.MATCHED),
-        keep,
-    )
-    return found.where(keep.view(np.bool_))
-
-
-def _partitions_together(
-    patterns: Sequence[Pattern], found: OrderedTogether, events: PreparedEvents
-) -> tuple[Array, int]:
-    """The number of each match's partition, which no other pattern has, and how many there are."""
-    firsts = found.lists.bound_rows[found.lists.offsets[:-1]]
-    partitions, count, begin = np.empty(len(firsts), np.int64), 0, 0
-    for pattern, matches in zip(patterns, found.counts, strict=True):
-        own = slice(begin, begin + matches)
-        codes, groups = agreement_codes(events, pattern.partition_by) if pattern.partition_by else (None, 0)
-        partitions[own] = count if codes is None else count + 1 + codes[firsts[own]]  # those that are alone have -1
-        count, begin = count + 1 + groups, begin + matches
-    return partitions, count
 
 
 def state_of_partitions(state: Mapping[str, Any], chosen: Callable[[str], bool]) -> dict[str, Any]:

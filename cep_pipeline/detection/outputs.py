@@ -7,33 +7,26 @@ for the lists themselves; everything else is found by the mechanism, within the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import (
     BATCH_ROWS,
-    are_few,
-    batches_of_few,
     match_batches,
     matches_schema,
-    read_together,
     return_arrays,
 )
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Mechanism, Orders, Owned
-from cep_pipeline.detection.ordering import as_found, order_matches, order_together
-from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy, kept_together
+from cep_pipeline.detection.ordering import as_found, order_matches
+from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import JointRun
 from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import NoRoom, TooManyMatches
-from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.blocks import Block
@@ -198,31 +191,6 @@ def _together(detections: Sequence[Detection]) -> JointRun:
     return JointRun(patterns, first.mechanism, orders, first.events, EVERYTHING, first.counters, most)
 
 
-FoundFew = list[tuple[Detection, list[Block]]]
-"""Patterns that have few matches, with all of them, whose output is made later, of all of them together."""
-
-
-def _listed_but_few(detections: Sequence[Detection], few: FoundFew | None) -> Iterator[list[list[Block]]]:
-    """The parts of `listed_in_parts`; patterns that have few matches are set aside, unless `few` is None."""
-    parts = listed_in_parts(detections)
-    if few is None:
-        yield from parts
-        return
-    first = next(parts, [])
-    own = [number for number, blocks in enumerate(first) if blocks and _is_set_aside(detections[number], blocks)]
-    second = next(parts, None) if own else None
-    if second is None:
-        few += [(detections[number], first[number]) for number in own]
-        first = [[] if number in own else blocks for number, blocks in enumerate(first)]
-    yield from chain([first] if first else [], [] if second is None else [second], parts)
-
-
-def _is_set_aside(detection: Detection, blocks: Sequence[Block]) -> bool:
-    """True if the matches are few, and it is not a limit of those that are kept that decides about them."""
-    limits_kept = detection.limit is not None and has_output_policy(detection.pattern)
-    return are_few(detection.pattern, blocks) and not limits_kept
-
-
 def count_together(detections: Sequence[Detection]) -> list[int]:
     """The number of matches of each pattern; what must be listed to be counted is listed in one run.
 
@@ -237,10 +205,10 @@ def count_together(detections: Sequence[Detection]) -> list[int]:
     return [next(found) if count is None else count for count in counts]
 
 
-def compressed_together(detections: Sequence[Detection], few: FoundFew | None = None) -> list[pa.Table]:
+def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
     """The matches of each pattern as buffers, one for all that end with the same event.
 
-    What must be listed to be compressed is listed in one run. With `few` it is as for `tables_together`.
+    What must be listed to be compressed is listed in one run.
 
     Raises
     ------
@@ -251,7 +219,7 @@ def compressed_together(detections: Sequence[Detection], few: FoundFew | None = 
 
     listed = [detection for detection in detections if listed_because(detection.pattern) is not None]
     buffers: dict[int, ListedBuffers] = {}
-    for parts in _listed_but_few(listed, few) if listed else ():
+    for parts in listed_in_parts(listed) if listed else ():
         for number, blocks in enumerate(parts):
             if blocks and number not in buffers:
                 buffers[number] = ListedBuffers(listed[number].pattern, listed[number].events)
@@ -263,7 +231,7 @@ def compressed_together(detections: Sequence[Detection], few: FoundFew | None = 
     }
     for detection in detections:
         if detection not in listed:
-            table = _compressed_by_listing(detection, few)
+            table = _compressed_by_listing(detection)
             if table is None:
                 table = compress_merged(detection.pattern, detection.events, detection.counters)
             tables[detection.pattern.name] = table
@@ -283,7 +251,7 @@ MOST_LISTED = 1 << 27
 """Events of listed matches that buffers may hold, which take 1 to 4 bytes each."""
 
 
-def _compressed_by_listing(detection: Detection, few: FoundFew | None) -> pa.Table | None:
+def _compressed_by_listing(detection: Detection) -> pa.Table | None:
     """The buffers of a pattern's matches, listed; None where merged runs make them sooner, or in less memory.
 
     Where nobody knows soon how many matches there are, they are listed as long as that costs less than merged runs
@@ -291,7 +259,7 @@ def _compressed_by_listing(detection: Detection, few: FoundFew | None) -> pa.Tab
     """
     pattern, events = detection.pattern, detection.events
     at_least = _few(detection)
-    table = _listed_up_to(detection, at_least, FEW_S, few)
+    table = _listed_up_to(detection, at_least, FEW_S)
     if table is not None:
         return table
     from cep_pipeline.detection.compressed.components import groups_of
@@ -303,7 +271,7 @@ def _compressed_by_listing(detection: Detection, few: FoundFew | None) -> pa.Tab
     if most <= at_least and seconds <= FEW_S:
         return None
     count = _count_soon(detection, COUNTED_SHARE * seconds)
-    return _listed_up_to(detection, most, seconds, few) if count is None or count <= most else None
+    return _listed_up_to(detection, most, seconds) if count is None or count <= most else None
 
 
 def _few(detection: Detection) -> int:
@@ -311,7 +279,7 @@ def _few(detection: Detection) -> int:
     return FEW_MATCHES + FEW_AN_EVENT * len(detection.events)
 
 
-def _listed_up_to(detection: Detection, most: int, seconds: float, few: FoundFew | None) -> pa.Table | None:
+def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table | None:
     """The buffers of listed matches; None where there are more, or lists are looked for longer than so many seconds."""
     from cep_pipeline.detection.compressed.compressing import ListedBuffers
 
@@ -320,7 +288,7 @@ def _listed_up_to(detection: Detection, most: int, seconds: float, few: FoundFew
     patience = at_most_seconds(seconds, time.process_time) if binds_lists(detection.pattern) else nullcontext()
     try:
         with patience:
-            for [blocks] in _listed_but_few([replace(detection, counters=counters, limit=most)], few):
+            for [blocks] in listed_in_parts([replace(detection, counters=counters, limit=most)]):
                 if blocks:
                     buffers = buffers or ListedBuffers(detection.pattern, detection.events)
                     buffers.add(blocks)
@@ -330,15 +298,8 @@ def _listed_up_to(detection: Detection, most: int, seconds: float, few: FoundFew
     return _no_buffers(detection.pattern) if buffers is None else buffers.table()
 
 
-def batches_together(
-    detections: Sequence[Detection], few: FoundFew | None = None
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The matches of patterns as rows, found in one run: those of each in the page's order, those of all in turns.
-
-    Parameters
-    ----------
-    few
-        As `tables_together` takes it.
 
     Yields
     ------
@@ -357,7 +318,7 @@ def batches_together(
         for detection, count in zip(counted, count_together(unlimited), strict=True):
             detection.refuse_more(count)
     rows = [RowsOf(detection) for detection in detections]
-    for parts in _listed_but_few(detections, few):
+    for parts in listed_in_parts(detections):
         for number, blocks in enumerate(parts):
             for batch in rows[number].of_part(blocks):
                 yield number, batch
@@ -394,10 +355,8 @@ class SummaryOf:
         return len(ordered)
 
 
-def summaries_together(detections: Sequence[Detection], few: FoundFew | None = None) -> list[pa.Table]:
+def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     """The rows of SUMMARIZE of each pattern; what must be listed for them is listed in one run.
-
-    With `few` it is as for `tables_together`.
 
     Raises
     ------
@@ -409,7 +368,7 @@ def summaries_together(detections: Sequence[Detection], few: FoundFew | None = N
     found = {id(one): summarize_unlisted(one.pattern, one.events, EVERYTHING) for one in detections}
     listed = [one for one in detections if found[id(one)] is None]
     made = [_new_summary(detection.pattern) for detection in listed]
-    for parts in _listed_but_few(listed, few) if listed else ():
+    for parts in listed_in_parts(listed) if listed else ():
         for own, blocks, detection in zip(made, parts, listed, strict=True):
             own.add(blocks, detection.events)
     summaries = {**found, **{id(one): own.summary for one, own in zip(listed, made, strict=True)}}
@@ -444,96 +403,13 @@ def found_at_once(
     return found
 
 
-def tables_at_once(found: Sequence[tuple[Detection, list[Block]]], output: str) -> list[pa.Table]:
-    """All matches of patterns that have few, as rows or as buffers; of SUMMARIZE its rows."""
-    tables: dict[int, pa.Table] = {}
-    few: dict[bool, list[int]] = {True: [], False: []}
-    for place, (detection, blocks) in enumerate(found):
-        pattern = detection.pattern
-        if not blocks:
-            tables[place] = _nothing(pattern, output)
-        elif are_few(pattern, blocks):
-            few[pattern.summary is not None].append(place)
-    for summarized, places in few.items():
-        write = _summaries_of_few if summarized else _rows_of_few if output == "verbose" else _buffers_of_few
-        tables.update(zip(places, tables_of_few([found[place] for place in places], write), strict=True))
-    return [tables[place] if place in tables else _table_of(*one, output) for place, one in enumerate(found)]
-
-
-def _nothing(pattern: Pattern, output: str) -> pa.Table:
-    """The output of a pattern without matches."""
-    if pattern.summary is not None:
-        return _no_matches(pattern)
-    return _no_rows(pattern) if output == "verbose" else _no_buffers(pattern)
-
-
-W = TypeVar("W")
-MOST_TOGETHER = 1 << 14
-"""Matches that are written together, unless one pattern more has some."""
-Few = Sequence[tuple[Pattern, Sequence[Block]]]
-
-
-def tables_of_few(
-    found: Sequence[tuple[Detection, list[Block]]], write: Callable[[Few, PreparedEvents], list[W]]
-) -> list[W]:
-    """The output of patterns that have some matches, but few; many patterns are written at a time."""
-    groups: dict[Hashable, list[int]] = {}
-    for place, (one, _) in enumerate(found):
-        groups.setdefault((id(one.events), one.pattern.output, one.pattern.consume), []).append(place)
-    made: dict[int, W] = {}
-    for places in groups.values():
-        held = 0
-        part: list[int] = []
-        for place in places:
-            part.append(place)
-            held += sum(map(len, found[place][1]))
-            if held >= MOST_TOGETHER or place == places[-1]:
-                own = [(found[one][0].pattern, found[one][1]) for one in part]
-                made.update(zip(part, write(own, found[place][0].events), strict=True))
-                held, part = 0, []
-    return [made[place] for place in range(len(found))]
-
-
-def _rows_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
-    return [pa.Table.from_batches([rows]) for rows in batches_of_few(found, events, typed=True)]
-
-
-def _summaries_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
-    return _put_together(found, events, PartialSummary.tables)
-
-
-def summaries_of_few(found: Few, events: PreparedEvents) -> list[PartialSummary]:
-    """The summary of each pattern that has few matches, all of which OUTPUT and CONSUME keep."""
-    return _put_together(found, events, PartialSummary.of_many)
-
-
-def _put_together(
-    found: Few, events: PreparedEvents, make: Callable[[list[Pattern], Array, Array, Sequence[pa.Array]], list[W]]
-) -> list[W]:
-    """Make what SUMMARIZE asks for, at once of all patterns that put together the same."""
-    patterns = [pattern for pattern, _ in found]
-    together = kept_together(patterns, order_together([blocks for _, blocks in found], events.seqs), events)
-    summaries: dict[int, W] = {}
-    for numbers, matches, items in read_together(found, together, events):
-        of = np.repeat(np.arange(len(numbers)), [together.counts[number] for number in numbers])
-        ends_us = events.timestamps[matches.last_rows()]
-        made = make([patterns[number] for number in numbers], of, ends_us, items)
-        summaries.update(zip(numbers, made, strict=True))
-    return [summaries[number] for number in range(len(found))]
-
-
-def _buffers_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
-    from cep_pipeline.detection.compressed.compressing import buffers_of_few
-
-    return buffers_of_few(found, events)
-
-
 def _new_summary(pattern: Pattern) -> SummaryOf:
     """The summary of all matches of a pattern that OUTPUT and CONSUME keep, still without any."""
     return SummaryOf(pattern, KeptMatches(pattern) if has_output_policy(pattern) else None)
 
 
-def _table_of(detection: Detection, blocks: list[Block], output: str) -> pa.Table:
+def table_of(detection: Detection, blocks: list[Block], output: str) -> pa.Table:
+    """All matches of a pattern, as rows or as buffers; of SUMMARIZE its rows."""
     if detection.pattern.summary is not None:
         made = _new_summary(detection.pattern)
         made.add(blocks, detection.events)
@@ -545,16 +421,6 @@ def _table_of(detection: Detection, blocks: list[Block], output: str) -> pa.Tabl
     buffers = ListedBuffers(detection.pattern, detection.events)
     buffers.add(blocks)
     return buffers.table()
-
-
-@once_a_pattern
-def _no_rows(pattern: Pattern) -> pa.Table:
-    return matches_schema(pattern).empty_table()
-
-
-@once_a_pattern
-def _no_matches(pattern: Pattern) -> pa.Table:
-    return PartialSummary(pattern).table()
 
 
 @once_a_pattern
@@ -570,11 +436,11 @@ COUNTING_S = 20.0
 """Longest time to count matches for which there is no memory."""
 
 
-def _held_rows(detections: Sequence[Detection], few: FoundFew | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _held_rows(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of `batches_together`, as long as there is memory for all of them."""
     rows, sizes = [0] * len(detections), [0] * len(detections)
     room: int | None = SMALL  # few rows are not worth to look how much memory there is
-    for number, batch in batches_together(detections, few):
+    for number, batch in batches_together(detections):
         rows[number] += batch.num_rows
         sizes[number] += batch.nbytes
         held = sum(sizes)
@@ -604,14 +470,8 @@ def _count_soon(detection: Detection, seconds: float = COUNTING_S) -> int | None
         return None
 
 
-def tables_together(detections: Sequence[Detection], few: FoundFew | None = None) -> list[pa.Table]:
+def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
     """The matches of each pattern as rows in the page's order, found in one run; of SUMMARIZE its rows, in another.
-
-    Parameters
-    ----------
-    few
-        Takes the patterns that have few matches, for `tables_at_once`; their tables are empty here. None: there are
-        tables of all.
 
     Raises
     ------
@@ -623,12 +483,12 @@ def tables_together(detections: Sequence[Detection], few: FoundFew | None = None
     summarized = [detection for detection in detections if detection.pattern.summary is not None]
     if summarized:
         others = [detection for detection in detections if detection.pattern.summary is None]
-        tables = {id(one): table for one, table in zip(summarized, summaries_together(summarized, few), strict=True)}
-        tables |= {id(one): table for one, table in zip(others, tables_together(others, few), strict=True)}
+        tables = {id(one): table for one, table in zip(summarized, summaries_together(summarized), strict=True)}
+        tables |= {id(one): table for one, table in zip(others, tables_together(others), strict=True)}
         return [tables[id(detection)] for detection in detections]
     batches: list[list[pa.RecordBatch]] = [[] for _ in detections]
     try:
-        for number, batch in _held_rows(detections, few):
+        for number, batch in _held_rows(detections):
             batches[number].append(batch)
     except TooManyMatches as error:
         if error.memory is None or error.count is not None:

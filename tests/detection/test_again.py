@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection import matches, output_policy, outputs
 from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.own_order import own_order_plan
 from cep_pipeline.patterns.pattern import Pattern
@@ -64,11 +63,8 @@ def patterns_of(texts: tuple[str, ...]) -> list[Pattern]:
 
 
 def alone(pattern: Pattern, table: pa.Table, output: str) -> Any:
-    """The output of a pattern by itself, of which nothing is written with others."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (outputs, matches):
-            patch.setattr(module, "are_few", lambda *_: False)
-        return readable(detect([pattern], table, own_order_plan([pattern]), output=output)[pattern.name], output)
+    """The output of a pattern by itself."""
+    return readable(detect([pattern], table, own_order_plan([pattern]), output=output)[pattern.name], output)
 
 
 def readable(table: pa.Table, output: str) -> Any:
@@ -93,13 +89,11 @@ def test_patterns_that_were_run_over_other_tables(output: str, streams: list[lis
 
 
 @settings(max_examples=examples(10), deadline=None)
-@given(streams=st.lists(rows(), min_size=1, max_size=3), few=st.booleans())
-def test_matches_of_many_patterns_are_kept_as_those_of_each(streams: list[list[Row]], few: bool) -> None:
+@given(streams=st.lists(rows(), min_size=1, max_size=3))
+def test_matches_of_many_patterns_are_kept_as_those_of_each(streams: list[list[Row]]) -> None:
     patterns = patterns_of(KEPT + KINDS[:2])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output_policy, "MOST_NUMBERS", output_policy.MOST_NUMBERS if few else 0)
-        for one in streams:
-            check(patterns, patterns_of(KEPT + KINDS[:2]), events_table(one), "verbose")
+    for one in streams:
+        check(patterns, patterns_of(KEPT + KINDS[:2]), events_table(one), "verbose")
 
 
 @settings(max_examples=examples(25), deadline=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection import ordering
-from cep_pipeline.detection.ordering import OrderedLists, in_order, order_matches, order_together
+from cep_pipeline.detection.ordering import OrderedLists, in_order, order_matches
 from cep_pipeline.slices.blocks import Block, ListBlock
 from tests.detection.matching import block_of, clause_of
 from tests.thoroughness import examples
@@ -86,61 +85,6 @@ def test_order_is_the_pages(drawn: Any, backwards: bool) -> None:
         spans = zip(*ordered.spans_of(name), literal, strict=True)
         for start, length, match in spans:
             assert ordered.bound_rows[start : start + length].tolist() == [row for v, _, row in match if v == name]
-
-
-@pytest.mark.parametrize("most", [0, ordering.MOST_NUMBERS])
-@settings(max_examples=examples(100), deadline=None)
-@given(drawn=st.lists(list_blocks(), min_size=1, max_size=4), backwards=st.booleans(), singles=st.booleans())
-def test_patterns_are_ordered_together_as_each_is_alone(
-    most: int, drawn: list[Any], backwards: bool, singles: bool
-) -> None:
-    seqs = np.arange(7, dtype=np.int64)[:: -1 if backwards else 1] + 5
-    fixed = [block_of(CLAUSES[0], [[1, 2], [1, 3], [0, 4]]), block_of(CLAUSES[2], [[5, 2]])]
-    found: list[list[Block]] = [[*blocks] for blocks, _ in drawn] + ([fixed[:1], [], fixed] if singles else [])
-    if not any(map(len, chain.from_iterable(found))):
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordering, "MOST_NUMBERS", most)
-        together = order_together(found, seqs)
-    assert together.of.tolist() == [number for number, count in enumerate(together.counts) for _ in range(count)]
-    begin = 0
-    for blocks, count in zip(found, together.counts, strict=True):
-        alone = order_matches(blocks, seqs) if blocks else None
-        assert count == (0 if alone is None else len(alone))
-        if alone is not None:
-            offsets, rows, variables = alone.elements()
-            positions = np.array([{"a": 0, "b": 1, "c": 3}[name] for name in alone.names], np.int32)
-            own = together.lists.between(begin, begin + count)
-            assert own.offsets.tolist() == offsets.tolist()
-            assert own.bound_rows.tolist() == rows.tolist()
-            assert own.variables.tolist() == positions[variables].tolist()
-        begin += count
-
-
-pairs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=20, unique=True)
-
-
-@settings(max_examples=examples(200), deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from(CLAUSES[:3]), pairs), min_size=1, max_size=5),
-    st.sampled_from([7, ordering.MOST_NUMBERS]),
-    st.booleans(),
-)
-def test_single_events_of_many_patterns_are_ordered_together(drawn: list[Any], events: int, backwards: bool) -> None:
-    """With one clause a pattern; where the numbers of all events are few an integer holds a match and its pattern."""
-    seqs = np.arange(events, dtype=np.int64)[:: -1 if backwards else 1] + 5
-    found: list[list[Block]] = [[block_of(clause, rows)] for clause, rows in drawn]
-    together = order_together(found, seqs)
-    assert together.counts == [len(rows) for _, rows in drawn]
-    assert together.of.tolist() == [number for number, count in enumerate(together.counts) for _ in range(count)]
-    expected = [
-        (match, [variable.position for variable in clause.positive])
-        for clause, rows in drawn
-        for match in sorted(rows, key=lambda match: (max(match), [seqs[row] for row in match]))
-    ]
-    assert together.lists.bound_rows.reshape(-1, 2).tolist() == [list(match) for match, _ in expected]
-    assert together.lists.variables.reshape(-1, 2).tolist() == [positions for _, positions in expected]
-    assert together.lists.offsets.tolist() == [*range(0, 2 * len(expected) + 1, 2)]
 
 
 @pytest.mark.parametrize("ends", [1, 3, 40])

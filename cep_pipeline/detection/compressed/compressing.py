@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,12 +28,11 @@ from cep_pipeline.detection.compressed.runs import MergedRuns
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanisms import Counters
-from cep_pipeline.detection.ordering import OrderedMatches, order_matches, order_together
+from cep_pipeline.detection.ordering import OrderedMatches, order_matches
 from cep_pipeline.errors import InputError
-from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
-from cep_pipeline.slices.blocks import Block, ListBlock
+from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
 
 STATEMENTS = b"cep.statements"
@@ -116,63 +115,15 @@ class ListedBuffers:
         else:
             offsets, rows, numbers = ordered.elements()
             listing = Listing(len(ordered), 0, 0, 1, offsets, np.ascontiguousarray(rows), places[numbers])
-        self._batches += (batch for _, batch in _rows_of([self._pattern], self._statement, listing, self._events))
+        of_ends = ends_of_listed(self._statement, listing, attributes_beside_clocks(self._pattern), self._events)
+        for _, seqs, timestamps, counts, buffers in of_ends:
+            names, ends = pa.repeat(self._pattern.name, len(seqs)), pa.array(timestamps).view(UTC_MICROSECONDS)
+            columns = [names, pa.array(seqs), ends, counts, buffers]
+            self._batches.append(pa.RecordBatch.from_arrays(columns, schema=schema_of_buffers(self._pattern)))
 
     def table(self) -> pa.Table:
         """One row for all matches that end with the same event."""
         return pa.Table.from_batches(self._batches, schema_of_buffers(self._pattern))
-
-
-def _rows_of(
-    patterns: Sequence[Pattern], statements: StatementTexts, listing: Listing, events: PreparedEvents
-) -> Iterator[tuple[Array, pa.RecordBatch]]:
-    """The compressed rows of patterns that read the same attributes, with the number of each row's pattern."""
-    schema = schema_of_buffers(patterns[0])
-    names = pa.array([pattern.name for pattern in patterns], pa.string())
-    found = ends_of_listed(statements, listing, attributes_beside_clocks(patterns[0]), events)
-    for of, seqs, timestamps, counts, buffers in found:
-        own = pa.repeat(names[0], len(of)) if len(names) == 1 else names.take(pa.array(of))
-        columns = [own, pa.array(seqs), pa.array(timestamps).view(UTC_MICROSECONDS), counts, buffers]
-        yield of, pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def buffers_of_few(found: Sequence[tuple[Pattern, Sequence[Block]]], events: PreparedEvents) -> list[pa.Table]:
-    """The compressed matches of patterns that have few: all are written at once, and each has its part.
-
-    Parameters
-    ----------
-    found
-        As `batches_of_few` takes it.
-    """
-    forms = [(attributes_beside_clocks(pattern), _bound_alike(blocks)) for pattern, blocks in found]
-    if len(set(forms)) > 1:
-        parts = {
-            form: iter(buffers_of_few([one for one, own in zip(found, forms, strict=True) if own == form], events))
-            for form in set(forms)
-        }
-        return [next(parts[form]) for form in forms]
-    [(_, width)] = set(forms)
-    together = order_together([blocks for _, blocks in found], events.seqs)
-    offsets, rows, variables = together.lists.elements()
-    rows, variables = np.ascontiguousarray(rows), variables.astype(np.int16)
-    listing = Listing(len(together.lists), width, width, 1, offsets, rows, variables, together.of.astype(np.int64))
-    patterns = [pattern for pattern, _ in found]
-    statements = StatementTexts([statement_of(pattern) for pattern in patterns])
-    made = [*_rows_of(patterns, statements, listing, events)]
-    whole = pa.Table.from_batches([batch for _, batch in made])
-    numbers = np.bincount(np.concatenate([of for of, _ in made]), minlength=len(found))
-    tables, begin = [], 0
-    for (pattern, _), count in zip(found, numbers.tolist(), strict=True):
-        own = whole.slice(begin, count)
-        tables.append(own.replace_schema_metadata(schema_of_buffers(pattern).metadata))
-        begin += count
-    return tables
-
-
-def _bound_alike(blocks: Sequence[Block]) -> int:
-    """The number of variables that each match binds to one event; 0 where matches bind different ones, or lists."""
-    forms = {block.clause.positive for block in blocks}
-    return 0 if len(forms) > 1 or any(isinstance(block, ListBlock) for block in blocks) else len(*forms)
 
 
 def concat_compressed(tables: Sequence[pa.Table]) -> pa.Table:

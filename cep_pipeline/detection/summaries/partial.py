@@ -148,8 +148,6 @@ class PartialSummary:
         items: Sequence[pa.Array],
         numbers: Array | Sequence[int] | None = None,
         kinds: Array | None = None,
-        *,
-        of: Array | None = None,
     ) -> None:
         """Take some matches.
 
@@ -162,14 +160,12 @@ class PartialSummary:
         numbers, kinds
             Where each of them stands for several matches with the same values: the number of these, at least 1, as
             uint64 or whole numbers of any size. With `kinds` there is a number for each kind, and the kind of each.
-        of
-            int64: a number of each match that is one more value of its group, before the others.
         """
         if not len(ends_us):
             return
         columns, values = self._read(ends_us, items)
         weights = None if numbers is None else weights_of(numbers, kinds)
-        codes, keys = group_codes([*([] if of is None else [pa.array(of)]), *columns], len(ends_us))
+        codes, keys = group_codes(columns, len(ends_us))
         found = [self.group(key) for key in keys]
         for group, number in zip(found, _numbers(codes, len(keys), weights), strict=True):
             group.matches += number
@@ -210,55 +206,6 @@ class PartialSummary:
         keys = self._ordered()
         arrays = self._columns(keys, [self.groups[key] for key in keys])
         return pa.Table.from_arrays([pa.repeat(self.name, len(keys)), *arrays], schema=summary_schema(self._pattern))
-
-    @classmethod
-    def of_many(
-        cls, patterns: Sequence[Pattern], of: Array, ends_us: Array, items: Sequence[pa.Array]
-    ) -> list[PartialSummary]:
-        """The summaries of many patterns that put together the same, from all their matches; as `tables` takes them."""
-        made = cls(patterns[0])
-        made.groups.clear()
-        made.add_matches(ends_us, items, of=of)
-        found = [cls(pattern) for pattern in patterns]
-        for (number, *key), row in made.groups.items():
-            assert isinstance(number, int)
-            found[number].groups[tuple(key)] = row
-        return found
-
-    @classmethod
-    def tables(
-        cls, patterns: Sequence[Pattern], of: Array, ends_us: Array, items: Sequence[pa.Array]
-    ) -> list[pa.Table]:
-        """The rows of many patterns that put together the same, from all their matches, of which each has some.
-
-        Parameters
-        ----------
-        of
-            int64: the number of the pattern of each match.
-        ends_us, items
-            As in `add_matches`.
-        """
-        made = cls(patterns[0])
-        columns, values = made._read(ends_us, items)
-        codes, groups = _grouped([pa.array(of), *columns], in_order=True)
-        numbers, places = groups[0]
-        owners = np.array(numbers, np.int64)[places]
-        types = [field.type for field in summary_schema(patterns[0])][1:]
-        arrays = [pa.array([pattern.name for pattern in patterns], pa.string()).take(pa.array(owners))]
-        for (known, places), kind in zip(groups[1:], types, strict=False):
-            arrays.append(_array(known, kind).take(pa.array(places)))
-        rest = iter(values)
-        for one, kind in zip(made._summary.aggregates, types[len(columns) :], strict=True):
-            if one.expression is None:
-                arrays.append(pa.array(np.bincount(codes, minlength=len(owners))).cast(kind))
-            else:
-                states = _states(one, codes, next(rest), len(owners))
-                arrays.append(_array([_value_of(one, state) for state in states], kind))
-        stops = np.searchsorted(owners, np.arange(len(patterns)), "right").tolist()
-        return [
-            pa.Table.from_arrays([one.slice(start, stop - start) for one in arrays], schema=summary_schema(pattern))
-            for pattern, start, stop in zip(patterns, [0, *stops[:-1]], stops, strict=True)
-        ]
 
     def _columns(self, keys: Sequence[tuple[Value, ...]], rows: Sequence[SummaryRow]) -> list[pa.Array]:
         """The columns behind the name, of groups with these values."""
@@ -364,32 +311,17 @@ def bucket_starts(ends_us: Array, bucket_us: int, zone: str) -> pa.Array:
 
 def group_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, list[tuple[Value, ...]]]:
     """The number of each row's group, and the values of each group that occurs, once."""
-    if not columns:
-        return np.zeros(rows, np.int64), [()]
-    codes, groups = _grouped(columns)
-    return codes, [*zip(*([known[place] for place in places.tolist()] for known, places in groups), strict=True)]
-
-
-Groups = list[tuple[list[Value], Array]]
-"""The distinct values of each column by which rows are grouped, and the place among them of the value of each group."""
-
-
-def _grouped(columns: Sequence[pa.Array], *, in_order: bool = False) -> tuple[Array, Groups]:
-    """The number of each row's group, and the groups; they are in the order of their values where that is asked for."""
-    codes, groups = np.zeros(len(columns[0]), np.int64), Groups()
+    codes, groups = np.zeros(rows, np.int64), list[tuple[list[Value], Array]]()
     numbers = np.zeros(1, np.int64)
     for column in columns:
         own, known = _codes(column)
-        if in_order:
-            order = sorted(range(len(known)), key=lambda place: rank(known[place]))
-            places = np.empty(len(known), np.int64)
-            places[order] = np.arange(len(known))
-            own, known = places[own], [known[place] for place in order]
         pairs, codes = _distinct(codes * len(known) + own, len(numbers) * len(known))
         groups = [(values, places[pairs // len(known)]) for values, places in groups]
         groups.append((known, pairs % len(known)))
         numbers = pairs
-    return codes, groups
+    if not groups:
+        return codes, [()]
+    return codes, [*zip(*([known[place] for place in places.tolist()] for known, places in groups), strict=True)]
 
 
 def _distinct(numbers: Array, limit: int) -> tuple[Array, Array]:
