@@ -21,7 +21,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from cep_pipeline.detection.detect import doubts_about
+from cep_pipeline.language.doubts import doubts_about
 from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.day_work import SKIPPED_EVENTS, DayWork, DetectedDay, Progress
 from cep_pipeline.pipeline.detection import (

@@ -165,8 +165,8 @@ def find_adaptively(
     their files where they are asked for.
     """
     from cep_pipeline.cli.matches_file import write_matches
-    from cep_pipeline.detection.detect import doubts_about_order
     from cep_pipeline.events.event_files import stream_events
+    from cep_pipeline.language.doubts import doubts_about_order
 
     with console.status("opening the files of events"):
         begin = time.perf_counter()

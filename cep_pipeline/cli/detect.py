@@ -260,8 +260,8 @@ def _read(
     console: Terminal, stream: StreamSchema, paths: Sequence[Path], patterns: Sequence[Pattern], *, places: bool
 ) -> tuple[LoadedEvents, float]:
     """Read files of events, tell what is strange about them, and return them with the seconds that reading took."""
-    from cep_pipeline.detection.detect import doubts_about
     from cep_pipeline.events.event_files import load_events
+    from cep_pipeline.language.doubts import doubts_about
     from cep_pipeline.patterns.pattern import with_composed
     from cep_pipeline.slices.events_input import columns_needed
 

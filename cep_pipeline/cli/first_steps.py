@@ -243,7 +243,7 @@ def preview(
     loaded = load_events(read, event_paths(paths, read))
     doubts: list[str] = []
     if patterns:
-        from cep_pipeline.detection.detect import doubts_about_order
+        from cep_pipeline.language.doubts import doubts_about_order
 
         doubts = doubts_about_order(patterns, loaded.events)
     shown = _shown_events(loaded.events, read, rows)
@@ -525,7 +525,7 @@ def _held_up(opened: Stream) -> list[str]:
 def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> bool:
     """Add what is strange about the patterns of a stream over its last published day; False if no such day is there."""
     from cep_pipeline.cli.sources import last_published
-    from cep_pipeline.detection.detect import doubts_about, ordered_texts, texts_compared
+    from cep_pipeline.language.doubts import doubts_about, ordered_texts, texts_compared
     from cep_pipeline.pipeline.configuration import patterns_of
 
     name, patterns = opened.name, patterns_of(opened.pattern_sets)
@@ -549,8 +549,8 @@ def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str])
 
 def _look_at_raw(opened: Stream, doubts: list[str], notes: list[str]) -> None:
     """Add what is strange about the order of texts in the first raw file of a stream, if its patterns order any."""
-    from cep_pipeline.detection.detect import doubts_about_order, ordered_texts
     from cep_pipeline.events.event_files import first_events
+    from cep_pipeline.language.doubts import doubts_about_order, ordered_texts
     from cep_pipeline.pipeline.configuration import patterns_of
 
     patterns = [pattern for pattern in patterns_of(opened.pattern_sets) if ordered_texts(pattern)]

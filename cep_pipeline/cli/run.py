@@ -182,7 +182,7 @@ LIMITED_EXIT_CODE = 5
 def _doubts_about_order(tables: StreamTables, pattern_sets: Sequence[PatternSet]) -> list[str]:
     """Sentences on text attributes that patterns order, by the last published day; it is read if they order any."""
     from cep_pipeline.cli.sources import last_published
-    from cep_pipeline.detection.detect import doubts_about_order, ordered_texts
+    from cep_pipeline.language.doubts import doubts_about_order, ordered_texts
     from cep_pipeline.pipeline.configuration import patterns_of
 
     patterns = patterns_of(pattern_sets)

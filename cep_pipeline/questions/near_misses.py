@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection.decimal_text import from_text
-from cep_pipeline.detection.detect import detect, detect_batches, doubts_about
+from cep_pipeline.detection.detect import detect, detect_batches
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches
@@ -28,6 +28,7 @@ from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.expressions.columns import TableColumns
 from cep_pipeline.expressions.lists import Lists, Uses, values_compared
 from cep_pipeline.foreign_text import html_table
+from cep_pipeline.language.doubts import doubts_about
 from cep_pipeline.language.formatter import format_structure, format_value, format_window
 from cep_pipeline.patterns.conditions import AllOf, Between, Comparator, Comparison, Condition, Conjunct, Membership
 from cep_pipeline.patterns.expressions import Arithmetic, Call, Element, Reference, ValueType

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.detect import doubts_about_order
+from cep_pipeline.language.doubts import doubts_about_order
 
 SCHEMA = cep.StreamSchema.from_dict(
     {"base_type": "E", "attributes": {"x": "string", "y": "string", "n": "float64"}, "timezone": "UTC"}

@@ -1,0 +1,252 @@
+"""Doubts about patterns beside the events that they are asked of: types and texts that no event has, orders of text.
+
+A pattern may be right by the language and still not say what its author means. These are sentences for warnings; none
+of them changes an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.events.casting import SignsFound, find_signs, most_stray
+from cep_pipeline.foreign_text import did_you_mean, listed
+from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership, expressions_of
+from cep_pipeline.patterns.expressions import Aggregate, Call, Expression, Reference, Span, ValueType, walk
+from cep_pipeline.patterns.expressions import Literal as Constant
+from cep_pipeline.patterns.pattern import Pattern, once_a_set
+from cep_pipeline.patterns.structure import type_alternatives, types_of
+
+SPANS_OF_A_WINDOW = 10
+"""A window that is so many times as long as all events span is worth a question."""
+
+
+def doubts_about(
+    patterns: Sequence[Pattern],
+    types: Collection[str | None] | None,
+    span_us: int | None,
+    events: pa.Table | None = None,
+) -> list[str]:
+    """Say what is strange about patterns over events of these types that span so much time.
+
+    Parameters
+    ----------
+    types
+        The types of the events; None: they are not all known.
+    span_us
+        The time from the first event to the last; None: windows are not looked at.
+    events
+        The events, where their values are at hand: with all attributes that the patterns compare with text or order
+        as text.
+
+    Returns
+    -------
+    list of str
+        Sentences: patterns whose types no event has, attributes that are compared with text that no event has, text
+        attributes that are ordered and look like numbers, and windows that are far longer than the events span.
+    """
+    found: list[str] = []
+    lacking: dict[str, list[str]] = {}
+    for pattern in patterns:
+        known = (*(types or ()), pattern.base_type, *(one.name for one in pattern.composes))
+        for clause in pattern.clauses if types is not None else ():
+            for variable in clause.positive:
+                if set(types_of(variable.event_type)).isdisjoint(known):
+                    names = lacking.setdefault(type_alternatives(variable.event_type), [])
+                    names += [pattern.name] if pattern.name not in names else []
+    if lacking:
+        names = list(dict.fromkeys(name for names in lacking.values() for name in names))
+        there = sorted(name for name in types or () if name is not None)
+        choices = {*there, *(pattern.base_type for pattern in patterns if pattern.base_type)}
+        near = {one: hint for one in lacking if (hint := did_you_mean(one, sorted(choices)))}
+        hints = (hint if len(lacking) == 1 else f"{hint} for {one}" for one, hint in near.items())
+        found.append(
+            f"no event has the type {listed(lacking)}, asked for by {listed(names)}; "
+            f"{f'there are: {listed(there)}' if there else 'there are no events'}{''.join(hints)}"
+        )
+    if events is not None and events.num_rows:
+        found += _texts_that_no_event_has(patterns, events)
+        found += doubts_about_order(patterns, events)
+    if span_us is None:
+        return found
+    windows = {pattern.name: pattern.window.time_us for pattern in patterns}
+    long = [name for name, window_us in windows.items() if window_us and 0 < span_us * SPANS_OF_A_WINDOW < window_us]
+    if long:
+        found.append(
+            f"WITHIN is more than {SPANS_OF_A_WINDOW} times as long as all events span, {span_us / 1e6:,.3f} s: "
+            f"{listed(long)}; is its unit right?"
+        )
+    return found
+
+
+def _texts_that_no_event_has(patterns: Sequence[Pattern], events: pa.Table) -> list[str]:
+    """Sentences on the texts that patterns compare an attribute with, by `=`, `!=` or IN, and that no event has."""
+    asked: dict[str, dict[str, list[str]]] = {}
+    for pattern in patterns:
+        for attribute, text in texts_compared(pattern):
+            names = asked.setdefault(attribute, {}).setdefault(text, [])
+            names += [pattern.name] if pattern.name not in names else []
+    found = []
+    for attribute, texts in asked.items():
+        values = [value for value in pc.unique(events.column(attribute)).to_pylist() if value is not None]
+        if lacking := sorted(set(texts) - set(values)):
+            names = list(dict.fromkeys(name for text in lacking for name in texts[text]))
+            found.append(
+                f"no event has {attribute} = {listed([repr(text) for text in lacking])}, asked for by "
+                f"{listed(names)}; there are: {listed(sorted(map(repr, values)))}"
+            )
+    return found
+
+
+def texts_compared(pattern: Pattern) -> list[tuple[str, str]]:
+    """The attributes of events that the conditions of a pattern compare for equality with text, each with the text."""
+    atoms = (atom for clause in pattern.clauses for conjunct in clause.conjuncts for atom in conjunct.atoms)
+    of_matches = variables_of_matches(pattern)
+    return [
+        (reference.attribute, text)
+        for atom in atoms
+        for reference, text in _texts_in(atom)
+        if reference.variable not in of_matches
+    ]
+
+
+def _texts_in(atom: Atom) -> list[tuple[Reference, str]]:
+    match atom:
+        case Comparison(Comparator.EQ | Comparator.NE, Reference() as left, Constant() as right):
+            pairs: list[tuple[Reference, Any]] = [(left, right.value)]
+        case Comparison(Comparator.EQ | Comparator.NE, Constant() as left, Reference() as right):
+            pairs = [(right, left.value)]
+        case Membership(Reference() as expression, values):
+            pairs = [(expression, value) for value in values]
+        case _:
+            pairs = []
+    return [(reference, value) for reference, value in pairs if isinstance(value, str)]
+
+
+LOOKED_AT = 10_000
+"""The first values of an attribute, without nulls, that are looked at."""
+_LONGEST = 40
+_EQUALITIES = (Comparator.EQ, Comparator.NE)
+_CLOCK = "[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?( ?[AaPp][Mm])?"
+_DATE = "([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./]([0-9]{4}|[0-9]{2}))"
+_TIME = f"^({_DATE}([ T]{_CLOCK})?|{_CLOCK})( ?(Z|[+-][0-9]{{2}}:?[0-9]{{2}}))?$"
+_TIME_IN_ORDER = "^([0-9]{4}[-./][0-9]{2}[-./][0-9]{2})?[ T]?([0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)?Z?$"
+"""Times whose order as text is their order in time: the year first, and all parts with leading zeros."""
+_BOOL = "^(?i:true|false|yes|no|y|n|ja|nein|j)$"
+
+
+def ordered_texts(pattern: Pattern) -> list[tuple[str, Span]]:
+    """The text attributes of events whose values a pattern orders, each with the place.
+
+    It orders them by `<`, `<=`, `>`, `>=` and BETWEEN, and by `min`, `max`, `least` and `greatest`.
+    """
+    of_matches = variables_of_matches(pattern)
+    return [
+        (node.attribute, span)
+        for expression, span in _ordered(pattern)
+        for node in walk(expression)
+        if isinstance(node, Reference | Aggregate) and node.type is ValueType.STRING and node.variable not in of_matches
+    ]
+
+
+def variables_of_matches(pattern: Pattern) -> frozenset[str]:
+    """The variables that bind matches of earlier statements, and not only events of the stream."""
+    composed = {one.name for one in pattern.composes}
+    return frozenset(one.variable for one in pattern.operands if not composed.isdisjoint(one.types))
+
+
+def _ordered(pattern: Pattern) -> Iterator[tuple[Expression, Span]]:
+    """The expressions whose values are compared by order, each with the place of the comparison."""
+    atoms = [atom for clause in pattern.written_clauses for conjunct in clause.conjuncts for atom in conjunct.atoms]
+    for atom in atoms:
+        if isinstance(atom, Between) or (isinstance(atom, Comparison) and atom.comparator not in _EQUALITIES):
+            yield from ((expression, atom.span) for expression in expressions_of(atom))
+    values = [expression for atom in atoms for expression in expressions_of(atom)]
+    for node in (node for one in (*values, *(item.expression for item in pattern.items)) for node in walk(one)):
+        if isinstance(node, Aggregate | Call) and node.function in ("min", "max", "least", "greatest"):
+            yield node, node.span
+    for one in pattern.summary.aggregates if pattern.summary is not None else ():
+        if one.function in ("min", "max") and one.expression is not None:
+            yield one.expression, one.expression.span
+
+
+def doubts_about_order(patterns: Sequence[Pattern], events: pa.Table) -> list[str]:
+    """Sentences on the attributes that patterns order as text and whose values look like numbers, times or bools.
+
+    The events have these attributes. Their first `LOOKED_AT` values are looked at.
+    """
+    texts = {}
+    for attribute in _places(patterns):
+        first = events.column(attribute).drop_null().slice(0, LOOKED_AT).cast(pa.string())
+        texts[attribute] = pc.utf8_trim_whitespace(pc.unique(first))
+    signs, found = find_signs(texts), []
+    for attribute, places in _places(patterns).items():
+        said = _like_numbers(attribute, texts[attribute], signs) or _like_times_or_bools(attribute, texts[attribute])
+        if said:
+            at, *others = places
+            names = list(dict.fromkeys(name for named in places.values() for name in named))
+            orders = f"{listed(names)} order{'s' if len(names) == 1 else ''}"
+            also = f" (also at {listed(others)})" if others else ""
+            found.append(f"{at}: {attribute!r} is text, which {orders} by its characters; {said}{also}")
+    return found
+
+
+@once_a_set
+def _places(patterns: Sequence[Pattern]) -> dict[str, dict[str, list[str]]]:
+    """The text attributes that patterns order -> the places in the order of the patterns -> names of patterns."""
+    asked: dict[str, dict[str, list[str]]] = {}
+    for pattern in patterns:
+        for attribute, span in ordered_texts(pattern):
+            asked.setdefault(attribute, {}).setdefault(_place(pattern, span), []).append(pattern.name)
+    return asked
+
+
+def _place(pattern: Pattern, span: Span) -> str:
+    """File, line and column at which a part of a statement begins, as errors name them."""
+    offset, line, column = pattern.begins
+    before = pattern.written[: span.start - offset]
+    *lines, last = before.split("\n")
+    return f"{pattern.source}:{line + len(lines)}:{len(last) + (1 if lines else column)}"
+
+
+def _like_numbers(attribute: str, values: pa.Array, found: SignsFound) -> str:
+    """Say that values look like numbers, and what to write; empty where they do not, or are codes such as 007."""
+    signs = found.of.get(attribute)
+    if signs is None or pc.any(pc.match_substring_regex(values, "^0[0-9]+$")).as_py():
+        return ""
+    read = signs.with_point(values)
+    with_signs = values.filter(pc.and_(pc.not_equal(read, values), pc.not_equal(read, "")))
+    example = str((with_signs if len(with_signs) else values)[0])[:_LONGEST]
+    kind = "int64" if _first_of_form(read, "^[+-]?[0-9]+$") else "float64"
+    settings = f", and write `{signs.settings}` in `source`" if len(with_signs) else ""
+    either = f" ({found.said})" if found.other is not None and signs == found.chosen else ""
+    return (
+        f"its values, such as {example!r}, look like numbers, and as text '99' comes after '100': give it the "
+        f"type {kind} in the stream schema{settings}{either}"
+    )
+
+
+def _like_times_or_bools(attribute: str, values: pa.Array) -> str:
+    """Say that values look like times or bools whose order as text means nothing; empty where they do not."""
+    if (time := _first_of_form(values, _TIME)) and not _first_of_form(values, _TIME_IN_ORDER):
+        return (
+            f"its values, such as {time!r}, look like times, whose order is another one: if it is the time of the "
+            "event, name its column in `timestamp` of the stream schema and compare timestamps; else have it delivered "
+            "with the year first, as in 2025-03-04 09:30"
+        )
+    if truth := _first_of_form(values, _BOOL):
+        return (
+            f"its values, such as {truth!r}, look like bools, which have no order: compare {attribute!r} by = or !=; "
+            "true and false may also have the type bool in the stream schema"
+        )
+    return ""
+
+
+def _first_of_form(values: pa.Array, expression: str) -> str | None:
+    """The first value of a form that nearly all have; None where more have not."""
+    fits = pc.match_substring_regex(values, expression)
+    strays = len(values) - (pc.sum(fits).as_py() or 0)
+    return str(values.filter(fits)[0]) if len(values) and strays <= most_stray(len(values)) else None
