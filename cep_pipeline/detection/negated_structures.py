@@ -11,9 +11,9 @@ joins them with an event that is bound before. So those between two events are f
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from cep_pipeline.detection.instances.codes import EARLIER, LATER, MAY_SHARE
 from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups, filters_of
 from cep_pipeline.detection.instances.event_columns import comparable_columns, of_any_event
 from cep_pipeline.detection.instances.program import CODE_WORDS, Program
-from cep_pipeline.detection.kleene.bindings import clause_over
 from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
@@ -92,61 +91,6 @@ def _unrejected(pattern: Pattern, clause: Clause, events: PreparedEvents, found:
             yield kept
 
 
-def joined_clauses(pattern: Pattern, clause: Clause) -> list[JoinedClause]:
-    """A clause with the variables of both for each clause of each negated structure."""
-    return [
-        JoinedClause.of(pattern, clause, structure, negated, {one.name: () for one in negated.positive if one.kleene})
-        for structure in clause.negated_structures
-        for negated in structure.clauses
-    ]
-
-
-def rejected_by_bindings(
-    pattern: Pattern,
-    joined: Sequence[JoinedClause],
-    bindings: Sequence[Array],
-    block: Block,
-    of: Array,
-    events: PreparedEvents,
-) -> Array:
-    """bool, shape (n,): the matches of several patterns that a binding of a clause of their negated structures rejects.
-
-    Parameters
-    ----------
-    pattern
-        Any of the patterns: their windows and TIES are the same.
-    joined
-        The clause of each pattern; `alike` is the same for all of them.
-    bindings
-        All matches of the `bindings` of each, int32, shape (variables, m).
-    of
-        int64, shape (n,): the number of each match's pattern.
-    """
-    known, size, matches = joined[0], len(events) + 1, _Matches.of(block)
-    rows = np.concatenate(bindings, axis=1)
-    if not rows.shape[1]:
-        return np.zeros(len(block), np.bool_)
-    owners = np.repeat(np.arange(len(bindings)), [one.shape[1] for one in bindings])
-    needed = np.flatnonzero(known.needed).tolist()
-    pairs = [(owners, of), *((rows[place], matches.first_of(slot)) for place, slot in enumerate(needed))]
-    if known.clause.agree_on:
-        codes, _ = agreement_codes(events, known.clause.agree_on)
-        pairs.append((codes[rows[0]] + 1, codes[matches.first_of(0)] + 1))
-    key = np.zeros(len(owners) + len(of), np.int64)
-    for width, column in [(int(one.max()) + 1, one) for one in map(np.concatenate, pairs)]:
-        if int(key.max()) >= NO_LIMIT // (width * size):
-            key = np.unique(key, return_inverse=True)[1]
-        key = key * width + column
-    base, asked = key[: len(owners)] * size, key[len(owners) :]
-    if known.clause.agree_on:
-        asked[pairs[-1][1] == 0] = -1
-    own = rows[len(needed) :]
-    begins, ends = base + own.min(axis=0), base + own.max(axis=0)
-    order = np.argsort(begins)
-    low, high = known.between(matches, StreamOrder(clock_of(events), pattern.ties), instants_of(pattern, events))
-    return KnownEnds.of_bindings(size, begins[order], ends[order]).reject(low, high, asked)
-
-
 def rejected_by_structures(checks: Sequence[StructureCheck], block: Block) -> Array:
     """bool, shape (n,): the matches of a clause that a binding of one of its negated structures rejects."""
     rejected = np.zeros(len(block), np.bool_)
@@ -191,12 +135,8 @@ class KnownEnds:
             return cls(0, rows, np.minimum.accumulate(of_rows[::-1])[::-1])
         size = events + 1
         base = np.repeat(np.arange(len(starts) - 1), np.diff(starts)) * size
-        return cls.of_bindings(size, base + rows, base + ends)
-
-    @classmethod
-    def of_bindings(cls, size: int, begins: Array, ends: Array) -> KnownEnds:
-        """Make it from the begin and the end of each binding, with its key; the begins ascend."""
-        return cls(size, begins, np.append(np.minimum.accumulate(ends[::-1])[::-1], np.iinfo(np.int64).max))
+        least = np.minimum.accumulate((base + ends)[::-1])[::-1]
+        return cls(size, base + rows, np.append(least, np.iinfo(np.int64).max))
 
     def reject(self, low: Array, high: Array, codes: Array | None) -> Array:
         """bool: whether a binding lies between two rows, among the events of a key."""
@@ -317,7 +257,6 @@ class JoinedClause:
         joined = joined_clause(clause, structure, negated)
         implied = (limit for own in limits.values() for limit in own)
         self.clause = replace(joined, conjuncts=tuple(dict.fromkeys((*joined.conjuncts, *implied))))
-        self._of_match = clause.conjuncts
         conditions = ClauseConditions(pattern, self.clause)
         self.groups, self.slots, self.relations = ConditionGroups(conditions), conditions.slots, conditions.relations
         self._ties, self._positive, self._negated = pattern.ties, clause.positive, negated.positive
@@ -367,25 +306,6 @@ class JoinedClause:
         place = clause.negated_structures.index(structure), structure.clauses.index(negated)
         key = "joined", *place, pattern.ties, pattern.base_type, pattern.window, tuple(limits.items())
         return clause_cache_of(clause).once(key, lambda: cls(pattern, clause, structure, negated, limits))
-
-    @cached_property
-    def bindings(self) -> Clause | None:
-        """A clause whose matches are the bindings beside the needed events of the match; None: it is none that is run.
-
-        None where lists are among its variables, and where bindings may be wider than a window.
-        """
-        if not (self.after or self.before):
-            return None
-        needed = {variable.name for variable, one in zip(self._positive, self.needed, strict=False) if one}
-        names = needed | {variable.name for variable in self._negated}
-        if any(self.clause.by_name[name].kleene for name in names):
-            return None
-        return clause_over(replace(self.clause, conjuncts=(*self.clause.conjuncts, *self._of_match)), names)
-
-    @property
-    def alike(self) -> Hashable:
-        """Equal for structures whose bindings, once they are found, are asked together."""
-        return tuple(self.after), tuple(self.before), self.needed.tobytes(), len(self._negated), self.clause.agree_on
 
     def _needed_slots(self) -> Array:
         mentioned = frozenset(name for conjunct in self.clause.conjuncts for name in conjunct.variables)

@@ -7,7 +7,7 @@ match. What a value means (three-valued logic, int64 overflow, division by zero)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -38,7 +38,6 @@ from cep_pipeline.patterns.expressions import (
     Reference,
     ValueType,
 )
-from cep_pipeline.patterns.rewriting import number_name
 
 Rows = Mapping[str, Array | RowRange]
 """Variable -> rows in the events table, integers of shape (n,) or a range, the same n for all variables."""
@@ -181,32 +180,3 @@ def _constant(value: int | float | bool | str, kind: ValueType) -> Column:
     if kind is ValueType.INT64 and not INT64_MIN <= int(value) <= INT64_MAX:
         return Column(kind, np.zeros(1, np.int64), np.zeros(1, dtype=bool))
     return Column(kind, np.array([value], _DTYPE[kind]))
-
-
-class WithNumbers:
-    """The columns of events, and those of the numbers of conditions that are alike but for these.
-
-    Parameters
-    ----------
-    numbers
-        The numbers of each of the conditions, as `rewriting.without_numbers` has them: each is a row.
-    """
-
-    def __init__(self, events: ColumnSource, numbers: Sequence[Sequence[Literal]]) -> None:
-        self._events = events
-        of_places = enumerate(zip(*numbers, strict=True))
-        self._numbers = {number_name(place): _column_of(literals) for place, literals in of_places}
-
-    def column(self, name: str) -> Column:
-        """The column of an attribute, or of a number."""
-        return self._numbers.get(name) or self._events.column(name)
-
-
-def _column_of(literals: Sequence[Literal]) -> Column:
-    """The values of literals of one type; null where an integer is none of int64."""
-    kind = literals[0].type
-    if kind is ValueType.FLOAT64:
-        return Column(kind, np.array([one.value for one in literals], np.float64))
-    valid = np.array([INT64_MIN <= int(one.value) <= INT64_MAX for one in literals])
-    values = np.array([int(one.value) if fits else 0 for one, fits in zip(literals, valid, strict=True)], np.int64)
-    return Column(kind, values, None if valid.all() else valid)

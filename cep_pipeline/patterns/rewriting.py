@@ -8,7 +8,7 @@ last event bounds each of them, and is asked of each as the list grows (`asked_o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from operator import is_
 from typing import Any, TypeVar
@@ -127,28 +127,6 @@ def restricted(structure: Structure, names: Collection[str]) -> Structure | None
     if not kept:
         return None
     return kept[0] if len(kept) == 1 and len(structure.operands) > 1 else Composite(structure.operator, kept)
-
-
-NUMBERS = "\0numbers"
-"""The variable that stands for the numbers of conditions."""
-
-
-def number_name(place: int) -> str:
-    """The attribute of `NUMBERS` that is the number at a place."""
-    return f"{NUMBERS} {place}"
-
-
-def without_numbers(conjuncts: Iterable[Conjunct]) -> tuple[tuple[Conjunct, ...], tuple[Literal, ...]]:
-    """Conditions with attributes of `NUMBERS` in place of their numbers, and the numbers: equal for equal forms."""
-    numbers: list[Literal] = []
-
-    def lift(leaf: Expression) -> Expression:
-        if not isinstance(leaf, Literal) or not leaf.type.is_number:
-            return leaf
-        numbers.append(leaf)
-        return Reference(NUMBERS, number_name(len(numbers) - 1), Element.ONLY, leaf.type)
-
-    return tuple(rewritten(conjunct, lift) for conjunct in conjuncts), tuple(numbers)
 
 
 # -- bounds on time ----------------------------------------------------------------------------------------------------

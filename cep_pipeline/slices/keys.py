@@ -18,7 +18,7 @@ from cep_pipeline.patterns.expressions import Element, Expression, Reference, Va
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import group_rows, is_padded, padded, padded_copy
+from cep_pipeline.slices.routines import is_padded, padded
 from cep_pipeline.slices.views import ANY_EVENT, View, keyed_view, without_name
 
 
@@ -304,43 +304,6 @@ def leaf_by(events: PreparedEvents, view: View, attributes: tuple[str, ...]) -> 
         return codes if len(view) == len(events) else codes[view.rows], groups
 
     return keyed_view(events, view, attributes, codes_of_rows)
-
-
-MOST_CODES = 1 << 20
-"""Codes of all leaves together, up to which leaves are sorted at once."""
-
-
-def leaves_by(events: PreparedEvents, leaves: View, attributes: tuple[str, ...]) -> tuple[View, Array] | None:
-    """Sort each leaf by the values of attributes, without the events that lack one; None: too many values.
-
-    Parameters
-    ----------
-    leaves
-        Leaves as the groups of one view, each in stream order.
-
-    Returns
-    -------
-    (View, Array)
-        The same leaves sorted, as the groups of one view; and where in a leaf the events of each value start: int64,
-        shape (leaves, values + 1).
-    """
-    codes, values = agreement_codes(events, attributes)
-    sizes = np.diff(leaves.starts)
-    if len(sizes) * values > MOST_CODES:
-        return None
-    key = "leaves by", leaves.identity, attributes
-
-    def make() -> tuple[View, Array]:
-        own = codes[leaves.rows]
-        of_leaves = own + values * np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        present = np.flatnonzero(own >= 0)
-        order, starts = group_rows(of_leaves[present], values * len(sizes))
-        firsts = starts[::values]
-        view = View(events.number_of(key), padded_copy(leaves.rows[present[order]]), firsts)
-        places = np.arange(len(sizes))[:, np.newaxis] * values + np.arange(values + 1)
-        return view, starts[places] - firsts[:-1, np.newaxis]
-
-    return events.derive(key, make)
 
 
 def shared_attributes(key: Key) -> tuple[str, ...] | None:

@@ -347,7 +347,6 @@ def uninitialized(count: int, dtype: Any) -> Array:
 
 LANES = 6
 """Runs of points that are merged side by side: a step waits for the one before it in its own run only."""
-_FROM_THE_START = np.zeros((2, LANES), np.int64)
 VECTOR_BITS = 512
 FEW = 64
 """Number of points that are searched for one by one in less time than it takes to call a merge."""
@@ -405,34 +404,6 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
         out.ctypes.data,
     )
     return out
-
-
-def write_counts_before(width: int, merges: Array) -> None:
-    """Do what `count_before` does, given the addresses of the arrays, for callers with many of them.
-
-    Parameters
-    ----------
-    width
-        Bytes of a point: 4 or 8.
-    merges
-        int64, shape (n, 7): of each merge the addresses of its points, point starts, values and value starts, the
-        number of groups, the delta, and the address of an int32 for each point.
-    """
-    merges = np.ascontiguousarray(merges)
-    _function(f"merges{8 * width}", 3)(merges.ctypes.data, len(merges), _FROM_THE_START.ctypes.data)
-
-
-def _merges_ir(bits: int) -> str:
-    """`merges<bits>`: `merge<bits>` once for each row of a table of arguments."""
-    places = ("p", "ps", "v", "vs", "groups", "delta", "out")
-    kinds = {name: "i64" if name in ("groups", "delta") else "ptr" for name in places}
-    lines = [f"  %row = mul i64 %i, {len(places)}", "  %first = getelementptr i64, ptr %merges, i64 %row"]
-    for place, name in enumerate(places):
-        lines.append(f"  %{name}a = getelementptr i64, ptr %first, i64 {place}")
-        lines.append(f"  %{name} = load {kinds[name]}, ptr %{name}a")
-    own = [f"{kinds[name]} %{name}" for name in places]
-    lines.append(f"  %done{bits} = call i64 @merge{bits}({', '.join((*own[:-1], 'i64 0', 'ptr %begins', own[-1]))})")
-    return _loop_ir(f"merges{bits}(ptr noalias %merges, i64 %n, ptr noalias %begins)", "\n".join(lines))
 
 
 def _merge_ir(bits: int) -> str:
@@ -595,7 +566,6 @@ def _function(name: str, arguments: int) -> Any:
             "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
             *(_SELECT, _TALLY, _COUNT, _SCATTER, _GATHER),
             *(_merge_ir(bits) for bits in (32, 64)),
-            *(_merges_ir(bits) for bits in (32, 64)),
         )
     )
     return object_code.library(ir).function(name, arguments)

@@ -9,24 +9,22 @@ clause and on no slice is kept with the clause (`clause_cache_of`).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array, RowRange
-from cep_pipeline.expressions.evaluate import WithNumbers, atom_holds, conjunct_holds, constants_hold
-from cep_pipeline.expressions.lists import pieces
+from cep_pipeline.expressions.evaluate import atom_holds, conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Atom, Conjunct, expressions_of
-from cep_pipeline.patterns.expressions import Expression, Literal, Reference, ValueType, walk
+from cep_pipeline.patterns.expressions import Expression, Reference, ValueType, walk
 from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window
-from cep_pipeline.patterns.rewriting import NUMBERS, Node, rewritten, without_numbers
+from cep_pipeline.patterns.rewriting import Node, rewritten
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, gather, group_rows, padded_copy
@@ -256,90 +254,6 @@ def _make_view(events: PreparedEvents, leaf: EventLeaf, first_row: int, end_row:
         end = int(np.searchsorted(rows, end_row))
     identity = events.number_of(("leaf", event_type, what[1] if filters else None, first, end))
     return View(identity, rows[first:end], np.array([0, end - first], np.int64))
-
-
-@dataclass(frozen=True, eq=False)
-class _AlikeLeaves:
-    """Leaves whose filters differ in numbers alone: their places among all, and the numbers of each."""
-
-    filters: tuple[Conjunct, ...]
-    places: list[int] = field(default_factory=list)
-    numbers: list[tuple[Literal, ...]] = field(default_factory=list)
-
-    def find(self, events: PreparedEvents, among: Sequence[Array]) -> tuple[Array, Array]:
-        """The rows of leaf after leaf, found among those given for each, and how many each has."""
-        found, sizes = [], []
-        for start, stop in pieces(np.array([len(rows) for rows in among], np.int64), EVENTS_AT_ONCE):
-            source = WithNumbers(events, self.numbers[start:stop]) if self.numbers[0] else events
-            part = among[start:stop]
-            rows, of = np.concatenate(part), np.repeat(np.arange(stop - start), [len(one) for one in part])
-            for conjunct in self.filters:
-                held = conjunct_holds(conjunct, source, {ANY_EVENT: rows, NUMBERS: of})
-                rows, of = rows[held], of[held]
-            found.append(rows)
-            sizes.append(np.bincount(of, minlength=stop - start))
-        return np.concatenate(found), np.concatenate(sizes)
-
-
-class ManyLeaves:
-    """Leaves whose events are found together: at once those of leaves whose filters differ in numbers alone.
-
-    Parameters
-    ----------
-    leaves
-        Leaves with filters.
-
-    Attributes
-    ----------
-    order
-        int64: the places of the leaves in the order in which their rows come.
-    """
-
-    def __init__(self, leaves: Sequence[EventLeaf]) -> None:
-        alike: dict[Hashable, _AlikeLeaves] = {}
-        for place, leaf in enumerate(leaves):
-            filters, numbers = without_numbers(leaf.filters)
-            own = alike.setdefault((filters, tuple(number.type for number in numbers)), _AlikeLeaves(filters))
-            own.places.append(place)
-            own.numbers.append(numbers)
-        self._alike = list(alike.values())
-        self.order = np.array([place for one in self._alike for place in one.places], np.int64)
-
-    def view(self, events: PreparedEvents, among: Sequence[Array], key: Hashable) -> View:
-        """The events of all leaves, each of which is a group, ascending in itself.
-
-        Parameters
-        ----------
-        among
-            For each leaf, as `order` has them, the rows that are looked at, int32: of events of its type.
-        key
-            Tells those of one slice from each other.
-        """
-
-        def make() -> View:
-            of_leaves = iter(among)
-            found = [one.find(events, [*islice(of_leaves, len(one.places))]) for one in self._alike]
-            rows = np.concatenate([rows for rows, _ in found])
-            starts = np.concatenate((np.zeros(1, np.int64), *(sizes for _, sizes in found)))
-            return View(events.number_of((self, key)), padded_copy(rows), np.cumsum(starts))
-
-        return events.derive((self, key), make)
-
-
-def groups_of_view(events: PreparedEvents, view: View, groups: Array) -> View:
-    """Some of the groups of a view, of which their numbers are given in ascending order."""
-    if len(groups) == len(view.starts) - 1:
-        return view
-    key = view.identity, groups.tobytes()
-
-    def make() -> View:
-        sizes = np.diff(view.starts)
-        chosen = np.zeros(len(sizes), np.bool_)
-        chosen[groups] = True
-        starts = np.cumsum(np.concatenate((np.zeros(1, np.int64), sizes[groups])))
-        return View(events.number_of(key), padded_copy(view.rows[np.repeat(chosen, sizes)]), starts)
-
-    return events.derive(key, make)
 
 
 def filters_of(clause: Clause, variable: str) -> tuple[Conjunct, ...]:

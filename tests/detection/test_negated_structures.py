@@ -17,7 +17,6 @@ import cep_pipeline as cep
 from cep_pipeline.adaptation.plan_switch import opening_types
 from cep_pipeline.detection import MECHANISMS, negated_structures
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.fused import plain_runs, questions
 from cep_pipeline.detection.own_order import own_order_plan
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
@@ -109,36 +108,26 @@ def test_answers_of_the_oracle(mechanism: str, text: str, stream_rows: list[Row]
 @given(
     texts=st.lists(negating(), min_size=2, max_size=4),
     streams=st.lists(rows(max_size=10, types=("A", "A", "B", "B", "C")), min_size=2, max_size=3),
-    searching=st.integers(0, 4),
 )
-def test_patterns_of_one_call_give_the_answers_of_the_oracle(
-    texts: list[str], streams: list[list[Row]], searching: int
-) -> None:
-    """Bindings are found of many patterns at once, but for one run, whose matches are searched for theirs."""
+def test_patterns_of_one_call_give_the_answers_of_the_oracle(texts: list[str], streams: list[list[Row]]) -> None:
     patterns = [replace(pattern_of(text), name=f"p{number}") for number, text in enumerate(texts)]
-    plan, find = own_order_plan(patterns), plain_runs._Slice._bindings
-
-    def found_or_not(of_slice: Any, run: Any) -> Any:
-        return None if run.number == searching else find(of_slice, run)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain_runs._Slice, "_bindings", found_or_not)
-        for stream_rows in (*streams, streams[0]):
-            table = events_table(stream_rows)
-            expected = {one.name: [match.bindings for match in evaluate([one], table)] for one in patterns}
-            for _ in range(2):
-                matches = cep.detect(patterns, pa.table(table), plan, "fused")
-                assert {name: bindings(found) for name, found in matches.items()} == expected
-            counted = cep.detect(patterns, pa.table(table), plan, "fused", output="count")
-            assert {name: int(own["count"][0].as_py()) for name, own in counted.items()} == {
-                name: len(own) for name, own in expected.items()
-            }
-            points = [None, *boundaries_of(prepare(patterns[0], table))[:: max(table.num_rows // 3, 1)], None]
-            owned = dict.fromkeys(expected, 0)
-            for between in pairwise(points):
-                for name, number in detect_slice(patterns, plan, table, between, lambda *_: None).matches.items():
-                    owned[name] += number
-            assert owned == {name: len(own) for name, own in expected.items()}
+    plan = own_order_plan(patterns)
+    for stream_rows in (*streams, streams[0]):
+        table = events_table(stream_rows)
+        expected = {one.name: [match.bindings for match in evaluate([one], table)] for one in patterns}
+        for _ in range(2):
+            matches = cep.detect(patterns, pa.table(table), plan, "fused")
+            assert {name: bindings(found) for name, found in matches.items()} == expected
+        counted = cep.detect(patterns, pa.table(table), plan, "fused", output="count")
+        assert {name: int(own["count"][0].as_py()) for name, own in counted.items()} == {
+            name: len(own) for name, own in expected.items()
+        }
+        points = [None, *boundaries_of(prepare(patterns[0], table))[:: max(table.num_rows // 3, 1)], None]
+        owned = dict.fromkeys(expected, 0)
+        for between in pairwise(points):
+            for name, number in detect_slice(patterns, plan, table, between, lambda *_: None).matches.items():
+                owned[name] += number
+        assert owned == {name: len(own) for name, own in expected.items()}
 
 
 def test_slices_that_begin_within_an_instant_own_every_match_once() -> None:
@@ -153,36 +142,6 @@ def test_slices_that_begin_within_an_instant_own_every_match_once() -> None:
     ]
     assert sum(owned) == len(evaluate([pattern], table)) == 12
     assert owned[0] == 2  # both pairs of the first instant are final behind all of its events
-
-
-def test_bindings_of_many_patterns_are_found_like_matches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that events of the match decide, but none whose events may lie further apart than a window."""
-    texts = {
-        "SEQ(A a, ~SEQ(B b, C c), A d) WHERE b.x < c.x": True,
-        "SEQ(A a, ~SEQ(B b, C c), A d) WHERE b.x < c.x AND c.x > a.x AND [id]": True,
-        "SEQ(~SEQ(B b, C c), A a, A d)": True,
-        "SEQ(A+ a[], ~OR(B b, C c), A d) WHERE b.x > d.x AND c.x > 3 AND sum(a[].x) > d.x": True,
-        "AND(A a, A d, ~AND(B b, C c))": False,
-        "SEQ(A+ a[], ~SEQ(B b, C c), A d) WHERE b.x > a[1].x": False,
-        "SEQ(A a, ~B+ b[], A d) WHERE b.LEN > 1": False,
-    }
-    patterns = [replace(pattern_of(f"PATTERN {text} WITHIN 9 seconds"), name=text) for text in texts]
-    table = stream_of("ABCADBCBAACABDCAABACA", [number * 7 % 10 for number in range(21)])
-    searched: list[str] = []
-    checks = questions.structure_checks
-
-    def watched(pattern: Pattern, *others: Any) -> Any:
-        searched.append(pattern.name)
-        return checks(pattern, *others)
-
-    monkeypatch.setattr(questions, "structure_checks", watched)
-    for _ in range(2):
-        searched.clear()
-        found = cep.detect(patterns, pa.table(table), own_order_plan(patterns), "fused")
-        assert {name: bindings(own) for name, own in found.items()} == {
-            one.name: [match.bindings for match in evaluate([one], table)] for one in patterns
-        }
-    assert set(searched) == {text for text, at_once in texts.items() if not at_once}
 
 
 def stream_of(kinds: str, values: Sequence[int] | None = None) -> Any:

@@ -28,7 +28,6 @@ from cep_pipeline.slices.routines import (
     padded_copy,
     select_codes,
     uninitialized,
-    write_counts_before,
 )
 from tests.streams import EDGE_FLOATS, EDGE_INTEGERS
 
@@ -83,36 +82,6 @@ def test_count_before_in_runs_that_begin_within_groups(sizes: list[tuple[int, in
     lists = [[np.sort(drawn.integers(0, 1000, size)) for size in pair] for pair in sizes]
     groups = [(points.tolist(), values.tolist()) for points, values in lists]
     test_count_before.hypothesis.inner_test(groups, delta, np.int64)
-
-
-@UNHURRIED
-@given(
-    st.lists(
-        st.tuples(
-            st.lists(
-                st.tuples(st.lists(st.integers(0, 60), max_size=9), st.lists(st.integers(0, 60), max_size=30)),
-                min_size=1,
-                max_size=3,
-            ),
-            st.integers(-70, 70),
-        ),
-        max_size=5,
-    ),
-    st.sampled_from([np.int64, np.int32]),
-)
-def test_many_counts_at_once(drawn: list[tuple[list[tuple[list[int], list[int]]], int]], dtype: Any) -> None:
-    kept, merges, wanted = [], [], []
-    for groups, delta in drawn:
-        sides = [[np.array(sorted(pair[side]), dtype) for pair in groups] for side in (0, 1)]
-        points, values = (padded_copy(np.concatenate(parts)) for parts in sides)
-        starts = [np.cumsum([0, *map(len, parts)], dtype=np.int64) for parts in sides]
-        out = np.full(len(points) + 1, -1, np.int32)
-        arrays = (points, starts[0], values, starts[1])
-        merges.append([*(one.ctypes.data for one in arrays), len(groups), delta, out.ctypes.data])
-        kept.append((arrays, out))
-        wanted.append([*count_before(points, starts[0], values, starts[1], delta).tolist(), -1])
-    write_counts_before(np.dtype(dtype).itemsize, np.array(merges, np.int64).reshape(-1, 7))
-    assert [out.tolist() for _, out in kept] == wanted
 
 
 def test_count_before_needs_clocks_of_one_kind() -> None:

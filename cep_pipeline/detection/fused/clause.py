@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.fused.levels import (
-    LaidOutLevels,
+    BoundPlan,
     LevelCount,
     Levels,
     PlannedClause,
@@ -131,7 +131,7 @@ class _LaidOut:
 
     cache: ClauseCache
     pattern: Pattern | None = None
-    levels: LaidOutLevels | None = None
+    levels: BoundPlan | None = None
     read: int = 0
     reduced: bool = False
 
@@ -160,7 +160,7 @@ class KernelRun:
         self.first_row, self.end_row = deciding_rows(pattern, events, owned, finality)
         self._counters = np.zeros((len(order), 2), np.int64)
         self._leaves: list[View] | None = None
-        self._levels: Levels | LaidOutLevels | None = None
+        self._levels: Levels | BoundPlan | None = None
         self._prepared = self._reduced = False
         self._read = 0
 
@@ -225,7 +225,7 @@ class KernelRun:
                     return
             negated = self._negated_views()
             self._levels = levels_over(planned, self._leaves, negated, as_places=self._as_places)
-            if isinstance(self._levels, LaidOutLevels):
+            if isinstance(self._levels, BoundPlan):
                 ready.pattern, ready.levels = self.pattern, self._levels
                 ready.read, ready.reduced = self._read, self._reduced
 
@@ -234,16 +234,8 @@ class KernelRun:
         first_owned = None if by_view else self.first_row
         return PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
 
-    def searching_levels(self) -> Levels | None:
-        """The levels of the run, were it soon over; None where a variable has no event."""
-        leaves = self._leaf_views() if self.first_row < self.end_row else None
-        if leaves is None:
-            return None
-        planned, negated = self._planned(), self._negated_views()
-        return Levels(planned, leaves, negated, as_places=self._as_places, searching=True)
-
     @property
-    def levels(self) -> Levels | LaidOutLevels | None:
+    def levels(self) -> Levels | BoundPlan | None:
         """The prepared levels of a run that gives places; None where a variable has no event."""
         self.prepare()
         return self._levels

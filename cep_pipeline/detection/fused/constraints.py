@@ -205,11 +205,11 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
         points, values = (clock_values(events, of, bound.clock, bound.partition_by) for of in (keyed, candidates))
         return count_before(points, keyed.starts, values, candidates.starts, bound.delta)
 
-    def make() -> Array:
-        ends = events.derive(("ends", what, keyed.identity, candidates.identity), merge)
-        return ends if keyed.identity == view.identity else sorted_like(view, keyed, ends)
-
-    return events.derive(("ends", what, keyed.identity, candidates.identity, view.identity), make)
+    ends = events.derive(("ends", what, keyed.identity, candidates.identity), merge)
+    if keyed.identity == view.identity:
+        return ends
+    key = ("ends", what, keyed.identity, candidates.identity, view.identity)
+    return events.derive(key, lambda: sorted_like(view, keyed, ends))
 
 
 def sorted_like(view: View, keyed: View, ends: Array) -> Array:
@@ -281,7 +281,7 @@ def edge_slot(events: PreparedEvents, bound: Bound, view: View, columns: TestCol
 
 def row_slot(events: PreparedEvents, view: View, columns: TestColumns, level: int) -> Slot:
     """The column of a level's rows."""
-    again = RemadeColumn((level,), "row", row_values_of, of_each=True)
+    again = RemadeColumn((level,), "row", row_values_of)
     return columns.slot(level, ("row",), row_values_of(events, view), again)
 
 
@@ -305,15 +305,11 @@ class RemadeColumn:
         What it is, whatever the views.
     values
         Makes it of the events and these views: float64, padded; None where float64 does not hold the values there.
-    of_each
-        Whether it is of one level, and says of each event what that event alone decides: then it may be made of the
-        views of many runs at once.
     """
 
     levels: tuple[int, ...]
     key: Hashable
     values: Callable[..., Array | None]
-    of_each: bool = False
 
 
 @dataclass
@@ -491,7 +487,7 @@ def _truth(atom: Atom, variable: str, scope: LevelScope) -> Test:
     """A test of a column that is 1 where the atom is true, and NaN elsewhere."""
     view, level = scope.view(variable), scope.levels[variable]
     own = without_name(atom, variable)
-    again = RemadeColumn((level,), ("truth", own), partial(_truth_values, own=own), of_each=True)
+    again = RemadeColumn((level,), ("truth", own), partial(_truth_values, own=own))
     slot = scope.columns.slot(level, ("truth", view.identity, own), _truth_values(scope.events, view, own=own), again)
     return Test(Comparator.EQ, slot, slot)
 
@@ -543,7 +539,7 @@ def _compare_columns(
 def _exact_slot(own: Expression, variable: str, column: Column, scope: LevelScope, most: int | None = None) -> Slot:
     view, level = scope.view(variable), scope.levels[variable]
     what = _key_of(own), most
-    again = RemadeColumn((level,), ("floats", *what), partial(_exact_values, own=own, most=most), of_each=True)
+    again = RemadeColumn((level,), ("floats", *what), partial(_exact_values, own=own, most=most))
     values = _as_floats(scope.events, view, own, column)
     return scope.columns.slot(level, ("floats", view.identity, *what), values, again)
 

@@ -344,21 +344,6 @@ class RunningShape:
         self.interpreted += int(frame[0]) + 1
         return found
 
-    def call_at(self, words: int, frame: Array, frame_at: int) -> int:
-        """Run on argument words with a budget, given by their address; what the function returns.
-
-        Parameters
-        ----------
-        frame, frame_at
-            int64, as large as the program's frame, to work with; and its address.
-        """
-        own = self._own_code()
-        if own is not None:
-            return own(words)
-        found = _run_any.function(words, self._program_at, frame_at)
-        self.interpreted += int(frame[0]) + 1
-        return found
-
     def _own_code(self) -> Callable[[int], int] | None:
         if self._own is None and self._pays():
             key = key_of(self._program)

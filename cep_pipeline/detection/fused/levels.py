@@ -2,17 +2,12 @@
 
 `Levels` compiles a run. Many runs need not be compiled: what bounds the levels of a plan, what is tested, and which
 shape that has is the same for every slice; only the arrays change, and in a workload of many patterns most of these are
-there already when a run asks for them. So the first run of a clause notes where the words of which array stand, and
-those that follow only look the addresses up (`RunLayout`).
+there already when a run asks for them. So the first run of a clause leaves a `PreparedPlan`, which later ones bind to
+the arrays of their slice.
 
-A layout is kept of runs whose keys are attributes. Of those that are soon over it has all stages (`plain_runs`), with
-searches for the events that reject. Others are compiled where something is asked of partial matches. All are compiled
-where the values of a slice do not fit (integers beyond 2^53).
-
-Both forms of a layout are needed. `plain_runs` writes the words of all patterns of a call in one go, over whole leaves,
-and gives up a run that is not soon over. `LaidOutLevels` is one run that stops and goes on, over leaves that may have
-been reduced. Were such runs compiled instead, a hundred patterns over
-a million events (W6 of `cep bench detection`) would take 15 % longer, and over 100,000 events 70 %.
+Only runs of one stage whose keys are attributes have one. Others are compiled, as all are where the values of a slice
+do not fit (integers beyond 2^53). Were all runs compiled, a hundred patterns over a million events (W6 of `cep bench
+detection`) would take 15 % longer, and over 100,000 events 70 %.
 """
 
 from __future__ import annotations
@@ -221,9 +216,6 @@ class Levels:
         The events of each level, and of each negated variable, in stream order.
     as_places
         Whether matches are given as places in the views, in plan order, not as rows in pattern order.
-    searching
-        Whether all events that may reject are searched for behind partial matches, whatever that takes: of a run that
-        is soon over, nothing else is worth to be prepared.
 
     Attributes
     ----------
@@ -241,10 +233,9 @@ class Levels:
         negated: Mapping[str, View],
         *,
         as_places: bool = False,
-        searching: bool = False,
     ) -> None:
         self.planned = planned
-        self.as_places, self._searching = as_places, searching
+        self.as_places = as_places
         self.events = planned.events
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
@@ -354,9 +345,8 @@ class Levels:
         for number, (name, leaf) in enumerate(negated.items(), start=len(self.views)):
             negation = LevelNegation(name, leaf, self.around, number)
             self._other_tests[negation.level] += 1
-            test = None if self._searching else negation.as_test(self.columns)
-            by_extremes = test is None and not self._searching
-            extremes = negation.as_extremes(self.columns, self._candidates()) if by_extremes else None
+            test = negation.as_test(self.columns)
+            extremes = None if test is not None else negation.as_extremes(self.columns, self._candidates())
             if test is not None:
                 tests[negation.level].append(test)
             elif extremes is not None:
@@ -490,18 +480,18 @@ class Levels:
                 continue
             if not final:
                 yield from self._extend(stage + 1, block, block_rows, counters)
-            elif self._asks(end):
+            elif self.asks(end):
                 yield self._as_rows(block)
             else:
                 yield block
 
-    def _asks(self, level: int) -> bool:
+    def asks(self, level: int) -> bool:
         """Return whether partial matches must be asked at a level for what its tests do not decide."""
         return bool(self.residual[level] or self.negations[level])
 
     def _accepted(self, level: int, block: Array, counters: Array) -> Array:
         """The partial matches, as places, at which the level's residual conjuncts hold and that no event rejects."""
-        if not self._asks(level):
+        if not self.asks(level):
             return block
         count = block.shape[1]
         for conjunct in self.residual[level]:
@@ -535,7 +525,7 @@ class Levels:
             slots=len(self.columns.arrays),
             constants=len(self.columns.constants),
             owned_slot=owned_slot,
-            as_rows=final and not self._asks(end) and not self.as_places,
+            as_rows=final and not self.asks(end) and not self.as_places,
         )
 
     def _run_stage(self, end: int, prefix: Array | None, block_rows: int, counters: Array) -> Iterator[Array]:
@@ -571,10 +561,6 @@ def order_of(tree: OrderOrTree | str) -> tuple[str, ...] | None:
     return (*found, single) if isinstance(single, str) and found is not None else None
 
 
-Placed = tuple[Array | None, int]
-"""An array and its address; None where it cannot be had."""
-
-
 @dataclass(frozen=True, eq=False)
 class Range:
     """The word of one bound: the array of its ends, from an earlier level's view into a level's."""
@@ -586,23 +572,25 @@ class Range:
 
 
 @dataclass(frozen=True, eq=False)
-class WordLayout:
-    """The places of the arrays of a plain run, or of a search behind one, among its argument words.
+class PreparedPlan:
+    """A plan of a clause that runs in one stage and sorts by attributes: all of it that is the same for every slice.
 
     Attributes
     ----------
     shape, program, places
-        What is run, and where its groups of words begin.
+        What is run, and where its groups of argument words begin.
     keys
         The attributes by which each level is sorted, or None.
     ranges
         The bounds.
-    columns, constants
-        Of each slot, and by number.
+    columns
+        Of each slot, and how each is made; a level behind the last one is that of a negated variable.
+    first_words
+        int64: the argument words, which have the constants.
     output_rows
         As `run_shape` takes them.
-    others
-        Further words, each with the array whose address it is.
+    tested, decided
+        For each level the conjuncts that are tested on its candidates, and whether these alone decide.
     """
 
     shape: Shape
@@ -611,135 +599,80 @@ class WordLayout:
     keys: tuple[tuple[str, ...] | None, ...]
     ranges: tuple[Range, ...]
     columns: tuple[RemadeColumn, ...]
-    constants: tuple[float, ...]
+    first_words: Array
     output_rows: tuple[int, ...] | None
-    others: tuple[tuple[int, RemadeColumn], ...] = ()
-
-    def first_words(self) -> Array:
-        """The argument words with all that is known before there are events: the constants."""
-        words = np.zeros(self.places["end"], np.int64)
-        words[self.places["constant"] :] = np.array(self.constants, np.float64).view(np.int64)
-        return words
-
-
-@dataclass(frozen=True, eq=False)
-class SearchLayout:
-    """The layout of a search for events of a negated variable that reject partial matches.
-
-    Attributes
-    ----------
-    layout
-        Its levels are those on which it depends, and the negated variable.
-    depends
-        These levels of the run.
-    negated
-        The place of the variable among the negated ones.
-    """
-
-    layout: WordLayout
-    depends: tuple[int, ...]
-    negated: int
-
-
-@dataclass(frozen=True, eq=False)
-class StageLayout:
-    """The layout of a part of a run, which binds some levels, behind which partial matches are asked for the rest.
-
-    Attributes
-    ----------
-    layout
-        None: there is one level, all of whose events are bound.
-    last
-        The last level that is bound.
-    residual, searches
-        What each partial match is asked: conjuncts, and whether an event rejects it.
-    """
-
-    layout: WordLayout | None
-    last: int
-    residual: tuple[Conjunct, ...]
-    searches: tuple[SearchLayout, ...]
-
-    @property
-    def asks(self) -> bool:
-        return bool(self.residual or self.searches)
-
-
-@dataclass(frozen=True, eq=False)
-class RunLayout:
-    """The layout of a run whose keys are attributes: the places of all arrays that are made of the events of a slice.
-
-    Attributes
-    ----------
-    stages
-        Its parts, one after another.
-    keys, output_rows
-        For each level the attributes by which it is sorted, or None, and its row in the output.
-    tested, decided
-        For each level the conjuncts that are tested on its candidates, and whether these alone decide.
-    """
-
-    stages: tuple[StageLayout, ...]
-    keys: tuple[tuple[str, ...] | None, ...]
-    output_rows: tuple[int, ...]
     tested: tuple[tuple[Conjunct, ...], ...]
     decided: tuple[bool, ...]
 
-    @property
-    def whole(self) -> WordLayout | None:
-        """The layout of a run of a single stage, behind which nothing is asked; None for others."""
-        [stage, *others] = self.stages
-        return None if others or stage.asks else stage.layout
+    @classmethod
+    def of(cls, levels: Levels) -> PreparedPlan | None:
+        """The plan of a run that has been compiled; None where a slice decides some of it."""
+        keys = [None if key is None else shared_attributes(key) for key in levels.level_keys]
+        if any(key is not None and own is None for key, own in zip(levels.level_keys, keys, strict=True)):
+            return None
+        last = len(keys) - 1
+        sides = {(level, bound.earlier, bound.low): bound for level, bound in levels.ranges}
+        if levels.stage_ends != [last] or levels.asks(last) or len(sides) < len(levels.ranges):
+            return None
+        shape = levels.shapes()[-1]  # which may read one more column
+        columns = tuple(again for again in levels.columns.again if again is not None)
+        if len(columns) < len(levels.columns.again):
+            return None
+        places, ranges = argument_places(shape), []
+        for group, low in (("low", True), ("high", False)):
+            ends = ((i, one) for i, spec in enumerate(shape.levels) for one in (spec.lows if low else spec.highs))
+            for word, (level, earlier) in enumerate(ends, start=places[group]):
+                bound = sides[level, earlier, low]
+                ranges.append(Range(word, level, bound, (bound.clock.value, bound.partition_by, bound.delta)))
+        words = np.zeros(places["end"], np.int64)
+        words[places["constant"] :] = np.array(levels.columns.constants, np.float64).view(np.int64)
+        return cls(
+            shape,
+            program_of(shape),
+            places,
+            tuple(keys),
+            tuple(ranges),
+            columns[: shape.slots],
+            words,
+            tuple(levels.output_rows) if shape.as_rows else None,
+            tuple(map(tuple, levels.tested)),
+            tuple(levels.decided),
+        )
 
-    def views_of(self, events: PreparedEvents, leaves: list[View]) -> list[View]:
-        """The leaves, each sorted as its level is."""
-        return [
+    def bind(self, planned: PlannedClause, leaves: list[View], negated: Iterable[View]) -> BoundPlan | None:
+        """The run over a slice; None where the values of a column do not fit there."""
+        events, words = planned.events, self.first_words.copy()
+        views = [
             leaf if key is None else leaf_by(events, leaf, key) for leaf, key in zip(leaves, self.keys, strict=True)
         ]
-
-    def over(
-        self,
-        planned: PlannedClause,
-        leaves: list[View],
-        negated: Iterable[View],
-        views: list[View],
-    ) -> LaidOutLevels | None:
-        """The run over a slice; None where a column cannot be had there."""
-        events, layout = planned.events, self.whole
-        assert layout is not None
-        places, words = layout.places, layout.first_words()
-        kept: list[Array] = []
-
-        def point(word: int, placed: Placed) -> bool:
-            array, address = placed
-            if array is not None:
-                kept.append(array)
-                words[word] = address
-            return array is not None
-
-        for word, view in enumerate(views, start=places["rows"]):
-            point(word, events.handle(view, _placed_rows, view))
-        for one in layout.ranges:
+        placed = [events.handle(view, _placed, view.rows) for view in views]
+        for one in self.ranges:
             earlier, later, key = views[one.bound.earlier], views[one.level], self.keys[one.level]
             leaf = leaves[one.bound.earlier]
             alike = leaf if key is None else leaf_by(events, leaf, key)
             asked = one.key, earlier, alike, later
-            point(one.word, events.handle(asked, _placed_ends, events, one.bound, earlier, alike, later))
+            placed.append(events.handle(asked, _placed_ends, events, one.bound, earlier, alike, later))
         every = (*views, *negated)
-        for word, again in enumerate(layout.columns, start=places["column"]):
+        for again in self.columns:
             of = [every[level] for level in again.levels]
-            if not point(word, events.handle((again.key, *of), _placed_column, events, again, *of)):
-                return None
+            placed.append(events.handle((again.key, *of), _placed_column, events, again, *of))
+        arrays = [array for array, _ in placed if array is not None]
+        if len(arrays) < len(placed):
+            return None
+        first, column = self.places["rows"], self.places["column"]
+        at = [*range(first, first + len(views)), *(one.word for one in self.ranges)]
+        at += range(column, column + len(self.columns))
+        words[at] = [address for _, address in placed]
         words[FIRST_OWNED] = planned.first_owned or 0
-        return LaidOutLevels(self, planned, leaves, views, words, kept)
+        return BoundPlan(self, planned, leaves, views, words, arrays)
+
+
+Placed = tuple[Array | None, int]
+"""An array and its address; None where it cannot be had."""
 
 
 def _placed(array: Array | None) -> Placed:
-    return array, 0 if array is None else array.ctypes.data
-
-
-def _placed_rows(view: View) -> Placed:
-    return _placed(view.rows)
+    return array, 0 if array is None else array.__array_interface__["data"][0]
 
 
 def _placed_ends(events: PreparedEvents, bound: Bound, earlier: View, alike: View, later: View) -> Placed:
@@ -750,20 +683,16 @@ def _placed_column(events: PreparedEvents, again: RemadeColumn, *views: View) ->
     return _placed(again.values(events, *views))
 
 
-class LaidOutLevels:
-    """The levels of a plain run over one slice, as `Levels` has them."""
+@dataclass(frozen=True, eq=False)
+class BoundPlan:
+    """A prepared plan over one slice, which runs as `Levels` do."""
 
-    def __init__(
-        self,
-        layout: RunLayout,
-        planned: PlannedClause,
-        leaves: list[View],
-        views: list[View],
-        words: Array,
-        arrays: Sequence[Array],
-    ) -> None:
-        self.planned, self.leaves, self.views = planned, leaves, views
-        self._layout, self._words, self._arrays = layout, words, arrays
+    plan: PreparedPlan
+    planned: PlannedClause
+    leaves: list[View]
+    views: list[View]
+    words: Array
+    arrays: Sequence[Array]
 
     @cached_property
     def around(self) -> Surroundings:
@@ -773,143 +702,49 @@ class LaidOutLevels:
     @property
     def tested(self) -> Sequence[Sequence[Conjunct]]:
         """The conjuncts tested at a level, like `Levels.tested`."""
-        return self._layout.tested
+        return self.plan.tested
 
     @property
     def decided(self) -> Sequence[bool]:
         """The conjuncts decided at a level, like `Levels.decided`."""
-        return self._layout.decided
+        return self.plan.decided
 
     def run(self, block_rows: int, counters: Array) -> Iterator[Array]:
         """Run the levels, like `Levels.run`."""
-        layout = self._layout.whole
-        assert layout is not None
-        if not all(map(len, self.views)):
-            return
-        code = running_shape(layout.shape, layout.program)
         sizes = [len(view) for view in self.views]
-        yield from run_words(
-            code, self._words.copy(), layout.places, sizes, block_rows, counters, None, layout.output_rows
-        )
+        if all(sizes):
+            plan, words = self.plan, self.words.copy()
+            code = running_shape(plan.shape, plan.program)
+            yield from run_words(code, words, plan.places, sizes, block_rows, counters, None, plan.output_rows)
 
 
 @dataclass(eq=False)
-class KnownLayouts:
-    """The layout of the runs of a clause in one order, once one has been compiled; `plain`: they may have one."""
+class _Known:
+    """The prepared plan of a clause in one order, once a run has been compiled; `looked`: it may have none."""
 
-    plain: bool = True
-    layout: RunLayout | None = None
+    looked: bool = False
+    plan: PreparedPlan | None = None
 
 
 def levels_over(
     planned: PlannedClause, leaves: list[View], negated: Mapping[str, View], *, as_places: bool = False
-) -> Levels | LaidOutLevels:
-    """The levels of a run, laid out as those of its clause before it.
+) -> Levels | BoundPlan:
+    """The levels of a run: the prepared plan of its clause where there is one, or compiled.
 
     Parameters
     ----------
     planned, leaves, negated, as_places
         As `Levels` takes them; no leaf is empty.
     """
-    pattern, order = planned.pattern, planned.order
-    window = pattern.window
-    size = window.time_us if window.time_us is not None else (window.events or 0) - 1
-    if planned.reach.size != size:
-        return Levels(planned, leaves, negated, as_places=as_places)
+    pattern, window = planned.pattern, planned.pattern.window
     facts = planned.first_owned is None, times_are_plain(planned.events), as_places
-    key = ("layouts", order, pattern.ties, window.time_us, window.events, facts)
-    known = clause_cache_of(planned.clause).once(key, KnownLayouts)
-    if known.layout is not None:
-        views = known.layout.views_of(planned.events, leaves)
-        laid_out = known.layout.over(planned, leaves, negated.values(), views)
-        if laid_out is not None:
-            return laid_out
+    key = ("prepared", planned.order, pattern.ties, window.time_us, window.events, facts)
+    known = clause_cache_of(planned.clause).once(key, _Known)
+    whole = planned.reach == reach_of(window, planned.clause)
+    bound = known.plan.bind(planned, leaves, negated.values()) if known.plan is not None and whole else None
+    if bound is not None:
+        return bound
     levels = Levels(planned, leaves, negated, as_places=as_places)
-    if known.plain and known.layout is None:
-        made = _run_layout(levels)
-        known.plain = made is not None and made.whole is not None
-        known.layout = made if known.plain else None
+    if whole and not known.looked:
+        known.looked, known.plan = True, PreparedPlan.of(levels)
     return levels
-
-
-@dataclass(eq=False)
-class KnownLayout:
-    """The layout of the short runs of a clause in one order, once one has been looked at; None: they have none."""
-
-    looked: bool = False
-    layout: RunLayout | None = None
-
-    def learn(self, levels: Levels) -> None:
-        """Take the layout of a run that searches."""
-        self.looked, self.layout = True, _run_layout(levels)
-
-
-def known_layout(pattern: Pattern, clause: Clause, order: tuple[str, ...], facts: tuple[bool, bool]) -> KnownLayout:
-    """The layout of the short runs of a clause, which the first one fills in.
-
-    Parameters
-    ----------
-    facts
-        Whether nothing is asked about owned rows, and whether matches are given as places.
-    """
-    key = ("short runs", order, pattern.ties, pattern.window.time_us, pattern.window.events, facts)
-    return clause_cache_of(clause).once(key, KnownLayout)
-
-
-def _run_layout(levels: Levels) -> RunLayout | None:
-    keys = [None if key is None else shared_attributes(key) for key in levels.level_keys]
-    if any(key is not None and own is None for key, own in zip(levels.level_keys, keys, strict=True)):
-        return None
-    of_shapes: list[Shape | None] = [*levels.shapes()[len(levels.searches) :]]  # which may read one more column
-    columns = tuple(again for again in levels.columns.again if again is not None)
-    sides = {(level, bound.earlier, bound.low) for level, bound in levels.ranges}
-    if len(columns) < len(levels.columns.again) or len(sides) < len(levels.ranges):
-        return None
-    ends = levels.stage_ends or [0]
-    stages = []
-    for end, shape in zip(ends, of_shapes or [None], strict=True):
-        layout = None
-        if shape is not None:
-            places, own = argument_places(shape), tuple(keys[: end + 1])
-            output_rows = tuple(levels.output_rows) if shape.as_rows else None
-            ranges = ranges_of(shape, places, levels.ranges)
-            constants = tuple(levels.columns.constants)
-            read = columns[: shape.slots]
-            layout = WordLayout(shape, program_of(shape), places, own, ranges, read, constants, output_rows)
-        searches = [_search_layout(levels, negation, keys) for negation in levels.negations[end]]
-        known = tuple(one for one in searches if one is not None)
-        if len(known) < len(searches):
-            return None
-        stages.append(StageLayout(layout, end, tuple(levels.residual[end]), known))
-    output_rows = tuple(levels.output_rows)
-    return RunLayout(tuple(stages), tuple(keys), output_rows, tuple(map(tuple, levels.tested)), tuple(levels.decided))
-
-
-def _search_layout(
-    levels: Levels, negation: LevelNegation, keys: Sequence[tuple[str, ...] | None]
-) -> SearchLayout | None:
-    made = negation.searched()
-    if made is None:
-        return None
-    shape, places, depends = made.shape, argument_places(made.shape), made.depends
-    of_levels = (*(keys[level] for level in depends), made.attributes)
-    ranges = ranges_of(shape, places, [(len(depends), bound) for bound in made.bounds])
-    layout = WordLayout(shape, program_of(shape), places, of_levels, ranges, made.columns, made.constants, None)
-    return SearchLayout(layout, depends, negation.number - len(levels.views))
-
-
-def ranges_of(shape: Shape, places: Mapping[str, int], bounds: Iterable[tuple[int, Bound]]) -> tuple[Range, ...]:
-    """The words of the bounds of a shape, which are given each with its level; others are left out."""
-    known = {(level, bound.earlier, bound.low): bound for level, bound in bounds}
-    ranges = []
-    for group, low in (("low", True), ("high", False)):
-        earlier_ones = [
-            (level, earlier)
-            for level, spec in enumerate(shape.levels)
-            for earlier in (spec.lows if low else spec.highs)
-        ]
-        for word, (level, earlier) in enumerate(earlier_ones, start=places[group]):
-            bound = known.get((level, earlier, low))
-            if bound is not None:
-                ranges.append(Range(word, level, bound, (bound.clock.value, bound.partition_by, bound.delta)))
-    return tuple(ranges)

@@ -376,30 +376,6 @@ def _alike(events: PreparedEvents, view: View, leaf: View, attributes: tuple[str
     return leaf_by(events, both[0], attributes), leaf_by(events, both[1], attributes)
 
 
-@dataclass(frozen=True, eq=False)
-class SearchedEvents:
-    """A search for events that reject partial matches, whatever the slice.
-
-    Attributes
-    ----------
-    shape, columns, constants
-        What is searched: behind the levels on which it depends, and what it reads, by the places of these levels.
-    bounds
-        The bounds of the range, by these places.
-    depends
-        These levels of the plan.
-    attributes
-        Those by which the events are sorted; None: they are in stream order.
-    """
-
-    shape: Shape
-    columns: tuple[RemadeColumn, ...]
-    constants: tuple[float, ...]
-    bounds: tuple[Bound, ...]
-    depends: tuple[int, ...]
-    attributes: tuple[str, ...] | None
-
-
 class LevelNegation:
     """One negated variable of a clause.
 
@@ -443,7 +419,6 @@ class LevelNegation:
         self.depends = sorted({*self.lows, *self.highs, *edges, *self.distinct, *compared})
         self.level = min(max(*self.depends, 1), len(around.order) - 1)
         self.shapes: list[Shape] = []
-        self._searching: _RejectingSearch | None = None
         self._search: EventSearch | None = None
 
     def _ends(self, *bounds: Bound) -> Array:
@@ -644,21 +619,10 @@ class LevelNegation:
             )
 
         views = (*(around.views[level] for level in self.depends), self.view)
-        self._searching = self._known("search", make)
-        self._search = self._searching.over(around.events, views, [*self.lows.values()], [*self.highs.values()])
+        searching = self._known("search", make)
+        self._search = searching.over(around.events, views, [*self.lows.values()], [*self.highs.values()])
         if self._search is not None:
             self.shapes.append(self._search.shape)
-
-    def searched(self) -> SearchedEvents | None:
-        """The search that was prepared; None where it is not known before there are events."""
-        made = self._searching
-        bounds = [one for bounds in self._bounds.values() for one in bounds]
-        if made is None or made.made is None or not self._remade or len(bounds) > len(self._bounds):
-            return None
-        shape, _, columns, constants = made.made
-        place = {level: place for place, level in enumerate(self.depends)}
-        of_places = tuple(replace(bound, earlier=place[bound.earlier]) for bound in bounds)
-        return SearchedEvents(shape, columns, constants, of_places, tuple(self.depends), self._attributes)
 
     def rejected(self, block: Array) -> Array:
         """Select the partial matches that an event rejects.

@@ -1,6 +1,6 @@
-"""Runs whose argument words are laid out once: the answers and counts of runs that are compiled each time.
+"""Plans that are prepared once: the answers and counts of runs that are compiled each time.
 
-So are the runs of many patterns in one go, which are those of each pattern by itself.
+So are the short runs of many patterns in a row, which are those of each pattern by itself.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import detect, detect_slice
-from cep_pipeline.detection.fused import clause, negation, plain_runs
+from cep_pipeline.detection.fused import clause, mechanism, negation
 from cep_pipeline.detection.fused.clause import run_clause
-from cep_pipeline.detection.fused.levels import LaidOutLevels, Levels
+from cep_pipeline.detection.fused.levels import BoundPlan, Levels
 from cep_pipeline.detection.limits import Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import FoundAtOnce, Owned
 from cep_pipeline.detection.own_order import own_order_plan
@@ -108,8 +108,8 @@ def test_slices_of_other_streams_are_run_by_the_layout_of_the_first(text: str, m
     assert [made[1:] for made in laid_out] == [made[1:] for made in compiled]
     assert sum(len(matches) for _, matches, _ in laid_out) > 20
     # One is compiled for whole streams, and one for slices of which a row number says what they own.
-    assert sum(isinstance(levels, LaidOutLevels) for levels, _, _ in laid_out) >= (9 if text in PLAIN else 0)
-    assert text in PLAIN or not any(isinstance(levels, LaidOutLevels) for levels, _, _ in laid_out)
+    assert sum(isinstance(levels, BoundPlan) for levels, _, _ in laid_out) >= (9 if text in PLAIN else 0)
+    assert text in PLAIN or not any(isinstance(levels, BoundPlan) for levels, _, _ in laid_out)
 
 
 @pytest.mark.parametrize("text", PLAIN)
@@ -123,14 +123,14 @@ def test_a_slice_that_is_run_again_has_the_same_matches_and_counts(text: str) ->
 @pytest.mark.parametrize("text", [*PLAIN[:2], "PATTERN SEQ(A a, B b, C c) WHERE a.x + b.x < c.x WITHIN 9 us"])
 def test_values_that_do_not_fit_the_layout_are_compiled(text: str) -> None:
     pattern = pattern_of(text)
-    assert not isinstance(run(pattern, prepare(pattern, events_table(stream(1))), (None, None))[0], LaidOutLevels)
+    assert not isinstance(run(pattern, prepare(pattern, events_table(stream(1))), (None, None))[0], BoundPlan)
     large = [row | {"x": row["x"] + 2**60} for row in stream(2)]
     for other, fits in ((large, False), (stream(3, span=5), True)):  # the second is shorter than the window
         table = events_table(other)
-        assert isinstance(run(pattern, prepare(pattern, table), (None, None))[0], LaidOutLevels) is fits
+        assert isinstance(run(pattern, prepare(pattern, table), (None, None))[0], BoundPlan) is fits
         assert found(pattern, prepare(pattern, table)) == expected(pattern, table)
     table = events_table(stream(4))
-    assert isinstance(run(pattern, prepare(pattern, table), (None, None))[0], LaidOutLevels)
+    assert isinstance(run(pattern, prepare(pattern, table), (None, None))[0], BoundPlan)
     assert found(pattern, prepare(pattern, table)) == expected(pattern, table)
 
 
@@ -233,10 +233,8 @@ OTHER_LISTS = (
     "PATTERN AND(B+ b[], C+ c[]) WITHIN 3 us",
     "PATTERN A+ a[] WHERE [id] WITHIN 6 us",
 )
-MADE_LISTS = (*ASKED_LISTS, *LISTS_IN_TURN)
-"""Lists that are made to be asked or continued."""
 SINGLE = (ONE_EVENT, RETURNED, NONE, EITHER, SAME, NO_KEY)
-MANY = (*PLAIN, *OTHERS, *STAGED, *LISTS, *MADE_LISTS, *ALIKE, *OTHER_LISTS, *SINGLE)
+MANY = (*PLAIN, *OTHERS, *STAGED, *LISTS, *ASKED_LISTS, *LISTS_IN_TURN, *ALIKE, *OTHER_LISTS, *SINGLE)
 
 
 def many(texts: Sequence[str] = MANY) -> list[Pattern]:
@@ -298,11 +296,9 @@ def test_many_patterns_at_once_have_the_output_and_the_counts_of_each_by_itself(
     first = [(outputs(patterns, table), of_slices(patterns, table, slices)) for table in streams_]
     at_once.clear()
     again = [(outputs(patterns, table), of_slices(patterns, table, slices)) for table in streams_]
-    plain = {*range(len(PLAIN)), *(MANY.index(text) for text in (*STAGED, *LISTS, ONE_EVENT, RETURNED, NONE, EITHER))}
+    plain = {*range(len(PLAIN)), *(MANY.index(text) for text in (*STAGED, ONE_EVENT, RETURNED, NONE, EITHER))}
     missing = {MANY[place] for made in at_once for place in plain if made[place] is None}
     assert not missing
-    for text in (*MADE_LISTS, *ALIKE):  # those whose costs are counted are run by themselves
-        assert any(made[MANY.index(text)] is not None for made in at_once), text
     assert sum(len(block) for made in at_once for one in made if one is not None for block in one.blocks) > 100
     one_by_one(monkeypatch)
     alone = [(outputs(patterns, table), of_slices(patterns, table, slices)) for table in streams_]
@@ -310,20 +306,22 @@ def test_many_patterns_at_once_have_the_output_and_the_counts_of_each_by_itself(
     assert again == alone
 
 
-def test_runs_with_too_many_candidates_or_matches_are_left_to_runs_by_themselves(
-    at_once: list[list[FoundAtOnce | None]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "value"), [("MOST_TUPLES", 10), ("MOST_MATCHES", 2)])
+@pytest.mark.parametrize("form", ["verbose", "count"])
+def test_runs_with_too_many_tuples_or_matches_are_left_to_runs_by_themselves(
+    at_once: list[list[FoundAtOnce | None]], monkeypatch: pytest.MonkeyPatch, name: str, value: int, form: str
 ) -> None:
-    table = events_table(stream(7))
-    expected_ = {name: own.to_pylist() for name, own in detect(many(PLAIN), table, own_order_plan(many(PLAIN))).items()}
-    for name, value in (("MOST_CANDIDATES", 10), ("MOST_MATCHES", 2), ("MOST_EVENTS", 4)):
-        with monkeypatch.context() as patched:
-            patched.setattr(plain_runs, name, value)
-            patterns = many(PLAIN)
-            plan = own_order_plan(patterns)
-            for _ in range(plain_runs.LEFT_OUT + 3):
-                got = detect(patterns, pa.table(table), plan)
-                assert {name: own.to_pylist() for name, own in got.items()} == expected_
-            assert any(one is None for one in at_once[-1])
+    table, patterns = events_table(stream(7)), many(PLAIN)
+
+    def tables() -> dict[str, Any]:
+        found_ = detect(patterns, pa.table(table), own_order_plan(patterns), output=form)
+        return {name: own.to_pylist() for name, own in found_.items()}
+
+    expected_ = tables()
+    assert None not in at_once[-1]
+    monkeypatch.setattr(mechanism, name, value)
+    assert tables() == expected_
+    assert any(one is None for one in at_once[-1])
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
@@ -410,21 +408,8 @@ def test_constants_types_and_windows_of_patterns_of_one_name_are_told_apart() ->
                 ].to_pylist() == [str(len(expected(pattern, table)))]
 
 
-def test_what_is_kept_of_patterns_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_runs, "MOST_RUNS", 5)
-    table = events_table(stream(2))
-    for number in range(12):
-        patterns = many([f"PATTERN SEQ(A a, B b) WHERE a.x < {number} WITHIN 9 us", ONE_EVENT])
-        for _ in range(2):
-            detect(patterns, pa.table(table), own_order_plan(patterns))
-        assert sum(len(one.patterns) for one in plain_runs._known.values()) <= 5
-    assert plain_runs._known
-
-
-@pytest.mark.parametrize("together", [2, 1_000])
-def test_more_patterns_than_are_remembered_are_run_all_the_same(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+def test_more_patterns_than_are_remembered_are_run_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "MOST_CLAUSES", 4)
-    monkeypatch.setattr(plain_runs, "_MOST_TOGETHER", together)
     patterns = many([f"PATTERN SEQ(A a, B b) WHERE a.x + {number} < b.x + 5 WITHIN 9 us" for number in range(12)])
     table = events_table(stream(4))
     counted = detect(patterns, table, own_order_plan(patterns), output="count")
@@ -477,26 +462,6 @@ def test_extremes_of_slices_that_grow(condition: str, monkeypatch: pytest.Monkey
         assert answers[0] or size < 100
 
 
-def test_runs_with_too_many_lists_are_left_to_runs_by_themselves(
-    at_once: list[list[FoundAtOnce | None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = events_table(stream(7))
-
-    def tables(patterns: Sequence[Pattern], form: str) -> dict[str, Any]:
-        found_ = detect(patterns, pa.table(table), own_order_plan(patterns), output=form)
-        return {name: own.to_pylist() for name, own in found_.items()}
-
-    expected_ = {form: tables(many(LISTS), form) for form in ("verbose", "compressed", "count")}
-    for name, value in (("MOST_LIST_EVENTS", 9), ("MOST_WORDS", 4), ("MOST_FOLLOWERS", 1), ("MOST_CANDIDATES", 3)):
-        with monkeypatch.context() as patched:
-            patched.setattr(plain_runs, name, value)
-            patterns = many(LISTS)
-            for _ in range(plain_runs.LEFT_OUT // 2):
-                for form, wanted in expected_.items():
-                    assert tables(patterns, form) == wanted
-            assert any(one is None for one in at_once[-3])
-
-
 SUMMARIZED = (
     "PATTERN SEQ(A a, B b) WHERE a.x < b.x + {0} WITHIN 9 us SUMMARIZE count(*) AS n, avg(a.y) AS y GROUP BY a.s AS s",
     "PATTERN SEQ(A a, B b) WHERE a.x = {0} AND b.y > a.y WITHIN 9 us "
@@ -532,7 +497,7 @@ def test_rows_of_summarize_of_many_patterns_are_those_of_each_by_itself(
     assert [groups(table, limited) for table in streams_ for _ in range(2)] == in_slices
     together = [tables(table) for table in streams_ for _ in range(2)]
     made = [one for one in at_once[-3] if one is not None]
-    assert len(made) == len(patterns) and sum(bool(one.blocks) for one in made) > 10
+    assert len(made) == 16 and sum(bool(one.blocks) for one in made) > 10  # those without lists
     one_by_one(monkeypatch)
     assert together == [tables(table) for table in streams_ for _ in range(2)]
     assert in_slices == [groups(table) for table in streams_ for _ in range(2)]
