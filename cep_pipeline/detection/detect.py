@@ -24,10 +24,8 @@ from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_mo
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import matches_schema, write_matches
 from cep_pipeline.detection.mechanisms import (
-    EVERYTHING,
     PRUNE,
     Counters,
-    FoundAtOnce,
     Metrics,
     Orders,
     Owned,
@@ -45,9 +43,7 @@ from cep_pipeline.detection.outputs import (
     compressed_together,
     count_together,
     first_matches,
-    found_at_once,
     listed_because,
-    table_of,
     tables_together,
 )
 from cep_pipeline.detection.parts import JointRun, count_blocks
@@ -59,7 +55,6 @@ from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedP
 from cep_pipeline.patterns.pattern import Output, Pattern, once_a_set, with_composed
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -351,53 +346,20 @@ class DetectionRun:
             self._chosen |= chosen
             logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
             detections = _detections(patterns, chosen, known.prepared, plan, self._counters, limit, options, prune=True)
-            at_once = found_at_once(detections, EVERYTHING, counted=output == "count", summarized=True)
-            found.update(self._tables_at_once(detections, at_once, output))
-            rest = [detection for place, detection in enumerate(detections) if place not in at_once]
-        counts: dict[str, int] = {}
-        for together in run_together(rest, plan):
-            names = [detection.pattern.name for detection in together]
+        for together in run_together(detections, plan):
             with explained():
-                if output == "count":
-                    counts.update(zip(names, count_together(together), strict=True))
-                else:
-                    write = compressed_together if output == "compressed" else tables_together
-                    found.update(zip(names, write(together), strict=True))
+                for detection, table in zip(together, _TABLES[output](together), strict=True):
+                    found[detection.pattern.name] = table
             self._done += len(together)
             if self.progress is not None:
                 self.progress(self._done, self._all)
-        counted = [detection.pattern for detection in rest if detection.pattern.name in counts]
-        own = count_tables(counted, [counts[one.name] for one in counted])
-        found.update((pattern.name, table) for pattern, table in zip(counted, own, strict=True))
-        for name in (detection.pattern.name for detection in rest):
+        for name in (detection.pattern.name for detection in detections):
             logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
         if again:
             keep(events, known)
         else:
             known.let_go()
         return found
-
-    def _tables_at_once(
-        self, detections: Sequence[Detection], at_once: Mapping[int, FoundAtOnce], output: str
-    ) -> Iterator[tuple[str, pa.Table]]:
-        """The output of the patterns whose matches were found at once."""
-        own = [(detections[place], found.blocks) for place, found in at_once.items()]
-        if output == "count":
-            patterns = [detection.pattern for detection, _ in own]
-            of_blocks = (count_blocks(blocks, detection.events) for detection, blocks in own)
-            numbers = [found.number for found in at_once.values()]
-            tables = count_tables(
-                patterns, [count if one is None else one for one, count in zip(numbers, of_blocks, strict=True)]
-            )
-        else:
-            tables = [table_of(detection, blocks, output) for detection, blocks in own]
-        if self._counters.wanted:
-            for found in at_once.values():
-                found.count(self._counters)
-        yield from ((detection.pattern.name, table) for (detection, _), table in zip(own, tables, strict=True))
-        self._done += len(own)
-        if own and self.progress is not None:
-            self.progress(self._done, self._all)
 
 
 def as_run(pattern: Pattern, events: pa.Table) -> tuple[Pattern, pa.Table]:
@@ -630,12 +592,7 @@ def detect_slice(
     plan = _plan_for(patterns, table, prepared, plan, chosen)
     counters = Counters(evaluated=False)
     detections = _detections(patterns, chosen, prepared, plan, counters)
-    limits = limits or SliceLimits({})
-    # Matches of SUMMARIZE that need not be listed do not count among those that max_matches allows.
-    free = [one for one in detections if one.pattern.summary is None or limits.most_matches(one.pattern.name) is None]
-    found = found_at_once(free, owned, summarized=True)
-    at_once = {free[place].pattern.name: one for place, one in found.items()}
-    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits, at_once, typed)
+    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}), typed)
     waiting = deque(run_together(detections, plan))
     limited: dict[str, Kind] = {}
     left = len(patterns)
@@ -666,8 +623,7 @@ class _SliceRun:
     """Patterns over one slice, run by run; `detect_slice` says what its parameters are.
 
     A run that is given up is done again without the pattern that reached a limit. As the matches of a pattern come in
-    one order, whoever it is run with, those that have been handed on already are left out then. `at_once` has the
-    matches of patterns that need no run.
+    one order, whoever it is run with, those that have been handed on already are left out then.
     """
 
     owned: Owned
@@ -675,7 +631,6 @@ class _SliceRun:
     candidates: frozenset[str]
     counted: frozenset[str]
     limits: SliceLimits
-    at_once: Mapping[str, FoundAtOnce]
     typed: bool = False
     written: dict[str, int] = field(default_factory=dict)
     summaries: dict[str, SummaryOf] = field(default_factory=dict)
@@ -685,12 +640,6 @@ class _SliceRun:
         """Find the matches of patterns that are run together; the limit because of which that was given up."""
         names = [detection.pattern.name for detection in together]
         self.written.update({name: self.written.get(name, 0) for name in names})
-        known = self.at_once.get(names[0])
-        if known is not None and not known.blocks:
-            known.count(counters)
-            if self._puts_together(together[0].pattern):
-                self.summaries[names[0]] = SummaryOf(together[0].pattern)
-            return None
         if not self.limits.limits:
             self._find(together, counters)
             return None
@@ -711,21 +660,13 @@ class _SliceRun:
         return reached
 
     def _find(self, together: Sequence[Detection], counters: Counters) -> None:
-        together = [one for one in together if one.pattern.name in self.at_once or not self._summarized(one)]
+        together = [one for one in together if not self._summarized(one)]
         if not together:
             return
         events, members = together[0].events, [detection.pattern for detection in together]
         orders = [detection.orders for detection in together]
         most = [self._most(pattern) for pattern in members]
-        found: Iterable[list[list[Block]]]
-        known = self.at_once.get(members[0].name)
-        if known is None:
-            found = JointRun(members, together[0].mechanism, orders, events, self.owned, counters, most).parts()
-        else:
-            known.count(counters)
-            found = [[known.blocks]]
-            if most[0] is not None and sum(map(len, known.blocks)) > most[0]:
-                raise TooManyMatches(members[0].name, most[0])
+        found = JointRun(members, together[0].mechanism, orders, events, self.owned, counters, most).parts()
         for parts in found:
             for pattern, blocks in zip(members, parts, strict=True):
                 if pattern.name in self.counted:
@@ -936,11 +877,13 @@ def _orders_of(patterns: Sequence[Pattern], plan: Plan, chosen: Mapping[str, str
 
 def count_table(pattern: Pattern, count: int) -> pa.Table:
     """The count output of a pattern."""
-    return count_tables([pattern], [count])[0]
+    return pa.table([[pattern.name], [to_text(count)]], schema=COUNT_SCHEMA)
 
 
-def count_tables(patterns: Sequence[Pattern], counts: Sequence[int]) -> list[pa.Table]:
-    """The count output of each pattern."""
-    columns = [pa.array([one.name for one in patterns], pa.string()), pa.array(map(to_text, counts), pa.string())]
-    rows = pa.Table.from_arrays(columns, schema=COUNT_SCHEMA)
-    return [rows.slice(place, 1) for place in range(len(patterns))]
+def _counts_together(detections: Sequence[Detection]) -> list[pa.Table]:
+    counts = count_together(detections)
+    return [count_table(detection.pattern, count) for detection, count in zip(detections, counts, strict=True)]
+
+
+_TABLES = dict(zip(OUTPUTS, (tables_together, compressed_together, _counts_together), strict=True))
+"""The function that makes each form of output, of patterns that are run together."""

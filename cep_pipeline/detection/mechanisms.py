@@ -1,7 +1,7 @@
 """The evaluation mechanisms: their registry, the record and functions of each, and the counters they fill.
 
-`MECHANISMS` says where the record of each mechanism is; `Mechanism` is the record; `Finder`, `MatchCounter`,
-`ManyFinder` and `FinderAtOnce` are the functions in it. They work on the events of a slice (`PreparedEvents`), by the
+`MECHANISMS` says where the record of each mechanism is; `Mechanism` is the record; `Finder`, `MatchCounter` and
+`ManyFinder` are the functions in it. They work on the events of a slice (`PreparedEvents`), by the
 orders or trees of a plan (`Orders`), find the matches that the slice owns (`Owned`), and count in `Counters`.
 """
 
@@ -299,42 +299,6 @@ class ManyFinder(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class FoundAtOnce:
-    """All owned matches of a pattern, and a function that adds to counters what was done for them.
-
-    Attributes
-    ----------
-    number
-        How many matches there are, where only that was asked for: then there are no blocks. None: blocks have them.
-    """
-
-    blocks: list[Block]
-    count: Callable[[Counters], None]
-    number: int | None = None
-
-
-class FinderAtOnce(Protocol):
-    """Finds the matches of patterns that have few, in less time than it takes to run each by itself."""
-
-    def __call__(
-        self,
-        patterns: Sequence[Pattern],
-        orders: Sequence[Orders],
-        events: PreparedEvents,
-        owned: Owned,
-        counters: Counters,
-        /,
-        *,
-        counted: bool = False,
-    ) -> Sequence[FoundAtOnce | None]:
-        """Find the owned matches that `Finder` would find; None for a pattern that is left to it.
-
-        Nothing is counted before the matches are used: then their function is called. With `counted` only the number of
-        all matches is wanted.
-        """
-
-
 def beyond_any_match(pattern: Pattern) -> str | None:
     """The strategy of a pattern in words, if it is another one than skip_till_any_match; otherwise None."""
     if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
@@ -364,8 +328,8 @@ class Mechanism:
     ----------
     name
         The public name, as `mechanism="fused"` gives it.
-    find, count, find_many, find_at_once
-        The functions; see `Finder`, `MatchCounter`, `ManyFinder` and `FinderAtOnce`. Without a `count` of its own the
+    find, count, find_many
+        The functions; see `Finder`, `MatchCounter` and `ManyFinder`. Without a `count` of its own the
         blocks of `find` are counted; without `find_many` patterns are run one by one.
     unsupported_feature
         Returns the first feature of a pattern that the mechanism does not run, in words, or None. The default is that
@@ -395,7 +359,6 @@ class Mechanism:
     find: Finder
     count: MatchCounter = lambda *_: None
     find_many: ManyFinder | None = None
-    find_at_once: FinderAtOnce | None = None
     unsupported_feature: Callable[[Pattern], str | None] = beyond_any_match
     describe: Callable[[Pattern], str] | None = None
     always_shares: bool = False

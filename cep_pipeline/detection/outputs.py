@@ -7,7 +7,7 @@ for the lists themselves; everything else is found by the mechanism, within the 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,7 @@ from cep_pipeline.detection.matches import (
     matches_schema,
     return_arrays,
 )
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Mechanism, Orders, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import as_found, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import JointRun
@@ -375,52 +375,9 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     return [summary.table() for one in detections if (summary := summaries[id(one)]) is not None]
 
 
-def found_at_once(
-    detections: Sequence[Detection], owned: Owned, *, counted: bool = False, summarized: bool = False
-) -> dict[int, FoundAtOnce]:
-    """The matches of patterns that have few of them, by the pattern's place among all; the others are to be run.
-
-    Parameters
-    ----------
-    counted
-        Whether only their number is wanted.
-    summarized
-        Whether patterns with SUMMARIZE are among them.
-    """
-    groups: dict[Hashable, list[int]] = {}
-    for place, detection in enumerate(detections):
-        find = detection.mechanism.find_at_once
-        if find is not None and detection.limit is None and (summarized or detection.pattern.summary is None):
-            groups.setdefault((find, id(detection.events)), []).append(place)
-    found: dict[int, FoundAtOnce] = {}
-    for places in groups.values():
-        first = detections[places[0]]
-        assert first.mechanism.find_at_once is not None
-        patterns, orders = [detections[one].pattern for one in places], [detections[one].orders for one in places]
-        find = first.mechanism.find_at_once
-        at_once = find(patterns, orders, first.events, owned, first.counters, counted=counted)
-        found.update((place, one) for place, one in zip(places, at_once, strict=True) if one is not None)
-    return found
-
-
 def _new_summary(pattern: Pattern) -> SummaryOf:
     """The summary of all matches of a pattern that OUTPUT and CONSUME keep, still without any."""
     return SummaryOf(pattern, KeptMatches(pattern) if has_output_policy(pattern) else None)
-
-
-def table_of(detection: Detection, blocks: list[Block], output: str) -> pa.Table:
-    """All matches of a pattern, as rows or as buffers; of SUMMARIZE its rows."""
-    if detection.pattern.summary is not None:
-        made = _new_summary(detection.pattern)
-        made.add(blocks, detection.events)
-        return made.summary.table()
-    if output == "verbose":
-        return pa.Table.from_batches(RowsOf(detection).of_part(blocks), matches_schema(detection.pattern))
-    from cep_pipeline.detection.compressed.compressing import ListedBuffers
-
-    buffers = ListedBuffers(detection.pattern, detection.events)
-    buffers.add(blocks)
-    return buffers.table()
 
 
 @once_a_pattern

@@ -229,11 +229,10 @@ def test_what_python_has_no_memory_for_is_explained(monkeypatch: pytest.MonkeyPa
     def fails(*_: object, **__: object) -> None:
         raise MemoryError("of 7 bytes")
 
-    for name, limit in (("found_at_once", None), ("tables_together", 1000)):
-        with monkeypatch.context() as patched:
-            patched.setattr(detecting, name, fails)
-            with pytest.raises(NoRoom, match=r"not enough memory: of 7 bytes; .*--limit"):
-                cep.detect(cep.parse_patterns(GOOD, stream_schema()), EVENTS, limit=limit)
+    monkeypatch.setitem(detecting._TABLES, "verbose", fails)
+    for limit in (None, 1000):
+        with pytest.raises(NoRoom, match=r"not enough memory: of 7 bytes; .*--limit"):
+            cep.detect(cep.parse_patterns(GOOD, stream_schema()), EVENTS, limit=limit)
 
 
 def test_doubts_about_patterns_are_said_once() -> None:

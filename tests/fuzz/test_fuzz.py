@@ -258,7 +258,6 @@ def raw_table() -> pa.Table:
 def compressed_tables() -> list[bytes]:
     with (  # few matches would be listed
         patch("cep_pipeline.detection.outputs._listed_up_to", lambda *_: None),
-        patch("cep_pipeline.detection.detect.found_at_once", lambda *_, **__: {}),
     ):
         found = cep.detect(patterns()[1:], events(), output="compressed")
     run = "NAME run PATTERN SEQ(A a, B+ b[], C c) WHERE skip_till_next_match { b[i].x >= a.x } WITHIN 9 seconds"

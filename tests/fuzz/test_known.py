@@ -238,7 +238,6 @@ def ladder(rungs: int) -> MatchesOfEvent:
     rows = [{"timestamp": at, "kind": "A", "x": 0.0, "n": 0} for at in range(rungs)]
     with (  # few matches would be listed
         patch("cep_pipeline.detection.outputs._listed_up_to", lambda *_: None),
-        patch("cep_pipeline.detection.detect.found_at_once", lambda *_, **__: {}),
     ):
         table = cep.detect([pattern], SCHEMA.table(rows), output="compressed")["lists"]
     return MatchesOfEvent.from_bytes(table.column("buffer")[-1].as_py())

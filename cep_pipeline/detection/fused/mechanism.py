@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -23,23 +21,20 @@ from cep_pipeline.detection.kleene.bindings import (
     unrejected,
 )
 from cep_pipeline.detection.kleene.clause import KleeneRun
-from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import (
     EVERYTHING,
     Counters,
-    FoundAtOnce,
     Mechanism,
     Orders,
     Owned,
 )
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.ownership import reading
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import clause_cache_of, leaf_of, view_of_leaf
 
 
 class BushyRun:
@@ -147,66 +142,10 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
     return count_by_clause(pattern, orders, events, counters, start)
 
 
-MOST_TUPLES = 1 << 22
-"""Tuples of events that are expected in the windows of a clause up to which a run of it is short."""
-MOST_MATCHES = 1 << 12
-"""Matches of a pattern up to which they are held beside those of others."""
-
-
-def find_at_once(
-    patterns: Sequence[Pattern],
-    orders: Sequence[Orders],
-    events: PreparedEvents,
-    owned: Owned,
-    counters: Counters,
-    *,
-    counted: bool = False,
-) -> list[FoundAtOnce | None]:
-    """Find the matches of the patterns whose runs are short, one after another (`mechanisms.FinderAtOnce`)."""
-    found: list[FoundAtOnce | None] = []
-    first, end = events.rows_in(owned)
-    for pattern, plans in zip(patterns, orders, strict=True):
-        go_on()
-        own = counters.anew()
-        short = first < end and all(_is_short(pattern, clause, events) for clause in pattern.clauses)
-        blocks = _few_matches(find_matches(pattern, plans, events, owned, own)) if short else None
-        found.append(None if blocks is None else FoundAtOnce(blocks, partial(_count_later, own)))
-    return found
-
-
-def _is_short(pattern: Pattern, clause: Clause, events: PreparedEvents) -> bool:
-    """True if few tuples of single events are expected in the windows of a clause, were events evenly spread."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_kleene(clause):
-        return False
-    window = pattern.window
-    of = (window.events, len(events)) if window.time_us is None else (window.time_us, events.span_us)
-    share = min(2 * (of[0] or 0) / max(of[1], 1), 1.0)
-    every = clause_cache_of(clause).once("leaves", lambda: [leaf_of(clause, one.name) for one in clause.positive])
-    sizes = [len(view_of_leaf(events, leaf, 0, len(events))) for leaf in every]
-    return math.prod(sizes) * share ** (len(sizes) - 1) <= MOST_TUPLES
-
-
-def _few_matches(found: Iterable[Block]) -> list[Block] | None:
-    """All matches; None where they are many."""
-    blocks: list[Block] = []
-    left = MOST_MATCHES
-    for block in found:
-        blocks.append(block)
-        left -= len(block)
-        if left < 0:
-            return None
-    return blocks
-
-
-def _count_later(own: Counters, counters: Counters) -> None:
-    counters.later.append(lambda later: later.add(own))
-
-
 MECHANISM = Mechanism(
     "fused",
     find_matches,
     count=count_pattern,
-    find_at_once=find_at_once,
     runs_trees=True,
     is_columnar=True,
 )

@@ -63,11 +63,6 @@ def never_compiled(*_: object) -> None:
     return
 
 
-def never_at_once(*_: object, **__: object) -> dict[int, object]:
-    """In place of finding the few matches of many patterns at once."""
-    return {}
-
-
 def compressed(text: str, table: pa.Table) -> pa.Table:
     [found] = cep.detect(cep.parse_patterns(text, stream_schema()), table, output="compressed").values()
     return found
@@ -80,9 +75,6 @@ def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row]
     assume(listed_because(pattern) is None)
     table = events_table(stream_rows)
     listing = data.draw(st.sampled_from([outputs._listed_up_to, never_listed]))
-    at_once = (
-        data.draw(st.sampled_from([outputs.found_at_once, never_at_once])) if listing is not never_listed else None
-    )
     with (
         patch.object(CompiledRuns, "of", data.draw(st.sampled_from([CompiledRuns.of, never_compiled]))),
         patch.object(lanes, "ROOM_FOR_EDGES", data.draw(st.sampled_from([1 << 18, 2]))),
@@ -92,7 +84,6 @@ def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row]
         patch.object(lanes, "MOST_OF_ENDS", data.draw(st.sampled_from([0, 2, 100]))),
         patch.object(lanes, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 25, 8]))),
         patch.object(outputs, "_listed_up_to", listing),
-        patch("cep_pipeline.detection.detect.found_at_once", at_once or never_at_once),
     ):
         found = cep.detect([pattern], table, output="compressed")[pattern.name]
     with (
@@ -146,7 +137,6 @@ def test_compiled_runs_and_those_that_are_read_step_by_step(stream_rows: list[Ro
     for runs in (CompiledRuns.of, never_compiled):
         with (
             patch.object(outputs, "_listed_up_to", never_listed),
-            patch("cep_pipeline.detection.detect.found_at_once", never_at_once),
             patch.object(CompiledRuns, "of", runs),
             patch.object(lanes, "ROOM_FOR_EDGES", data.draw(st.sampled_from([1 << 18, 2]))),
             patch.object(lanes, "ROOM_FOR_RUNS", data.draw(st.sampled_from([1 << 10, 1]))),
@@ -205,7 +195,6 @@ def test_a_buffer_has_each_partial_match_once() -> None:
     patterns = cep.parse_patterns(text, stream_schema())
     with (
         patch.object(outputs, "_listed_up_to", never_listed),
-        patch("cep_pipeline.detection.detect.found_at_once", never_at_once),
     ):
         merged = cep.detect(patterns, table, output="compressed")["p"]
     assert merged.num_rows == 120
@@ -304,7 +293,6 @@ def test_few_matches_are_listed_and_very_many_are_not() -> None:
         listed = cep.detect(patterns, events, output="compressed")["all"]
         with (
             patch.object(outputs, "_listed_up_to", never_listed),
-            patch("cep_pipeline.detection.detect.found_at_once", never_at_once),
         ):
             merged = cep.detect(patterns, events, output="compressed")["all"]
         kinds = [{type(buffer.matches) for buffer in buffers_of(table)} for table in (listed, merged)]

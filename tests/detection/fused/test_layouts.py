@@ -18,13 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import detect, detect_slice
-from cep_pipeline.detection.fused import clause, mechanism, negation
+from cep_pipeline.detection.fused import clause, negation
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.fused.levels import BoundPlan, Levels
 from cep_pipeline.detection.limits import Limits, SliceLimits
-from cep_pipeline.detection.mechanisms import FoundAtOnce, Owned
+from cep_pipeline.detection.mechanisms import Owned
 from cep_pipeline.detection.own_order import own_order_plan
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
@@ -242,26 +241,6 @@ def many(texts: Sequence[str] = MANY) -> list[Pattern]:
     return parse_patterns(";\n".join(f"NAME p{n} {text}" for n, text in enumerate(texts)), stream_schema())
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> list[list[FoundAtOnce | None]]:
-    """The matches that are found of many patterns at once, as they come."""
-    seen: list[list[FoundAtOnce | None]] = []
-    find = MECHANISMS["fused"].find_at_once
-    assert find is not None
-
-    def watch(*arguments: Any, counted: bool = False) -> Sequence[FoundAtOnce | None]:
-        seen.append(list(find(*arguments, counted=counted)))
-        return seen[-1]
-
-    monkeypatch.setitem(MECHANISMS.places, "fused", replace(MECHANISMS["fused"], find_at_once=watch))
-    return seen
-
-
-def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let patterns be run by themselves from now on."""
-    monkeypatch.setitem(MECHANISMS.places, "fused", replace(MECHANISMS["fused"], find_at_once=None))
-
-
 def outputs(patterns: Sequence[Pattern], table: pa.Table) -> list[Any]:
     """All that `detect` says of events, in each form of output."""
     plan = own_order_plan(patterns)
@@ -287,41 +266,25 @@ def of_slices(patterns: Sequence[Pattern], table: pa.Table, slices: Sequence[Own
     return [of_slice(owned) for owned in slices]
 
 
-def test_many_patterns_at_once_have_the_output_and_the_counts_of_each_by_itself(
-    at_once: list[list[FoundAtOnce | None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_patterns_have_the_output_and_the_counts_of_each_by_itself() -> None:
     patterns = many()
-    streams_ = [events_table(stream(seed)) for seed in range(3)]
     slices: list[Owned] = [(None, None), ((13, 0), (27, 0)), ((27, 0), None)]
-    first = [(outputs(patterns, table), of_slices(patterns, table, slices)) for table in streams_]
-    at_once.clear()
-    again = [(outputs(patterns, table), of_slices(patterns, table, slices)) for table in streams_]
-    plain = {*range(len(PLAIN)), *(MANY.index(text) for text in (*STAGED, ONE_EVENT, RETURNED, NONE, EITHER))}
-    missing = {MANY[place] for made in at_once for place in plain if made[place] is None}
-    assert not missing
-    assert sum(len(block) for made in at_once for one in made if one is not None for block in one.blocks) > 100
-    one_by_one(monkeypatch)
-    alone = [(outputs(patterns, table), of_slices(patterns, table, slices)) for table in streams_]
-    assert first == alone
-    assert again == alone
-
-
-@pytest.mark.parametrize(("name", "value"), [("MOST_TUPLES", 10), ("MOST_MATCHES", 2)])
-@pytest.mark.parametrize("form", ["verbose", "count"])
-def test_runs_with_too_many_tuples_or_matches_are_left_to_runs_by_themselves(
-    at_once: list[list[FoundAtOnce | None]], monkeypatch: pytest.MonkeyPatch, name: str, value: int, form: str
-) -> None:
-    table, patterns = events_table(stream(7)), many(PLAIN)
-
-    def tables() -> dict[str, Any]:
-        found_ = detect(patterns, pa.table(table), own_order_plan(patterns), output=form)
-        return {name: own.to_pylist() for name, own in found_.items()}
-
-    expected_ = tables()
-    assert None not in at_once[-1]
-    monkeypatch.setattr(mechanism, name, value)
-    assert tables() == expected_
-    assert any(one is None for one in at_once[-1])
+    for seed in range(2):
+        table = events_table(stream(seed))
+        together, in_slices = outputs(patterns, table), of_slices(patterns, table, slices)
+        assert (outputs(patterns, table), of_slices(patterns, table, slices)) == (together, in_slices)
+        *forms, nodes, evaluations, _ = together
+        alone = [outputs([pattern], table) for pattern in many()]
+        for place, form in enumerate(forms):
+            assert form == {name: own for one in alone for name, own in one[place].items()}
+        assert nodes == sorted(node for one in alone for node in one[-3])
+        assert evaluations == sum(one[-2] for one in alone)
+        for place, (taken, matches, nodes) in enumerate(in_slices):
+            each = [of_slices([pattern], table, slices)[place] for pattern in many()]
+            assert taken == [batch for one, _, _ in each for batch in one]
+            assert matches == {name: number for _, one, _ in each for name, number in one.items()}
+            assert nodes == sorted(node for *_, one in each for node in one)
+        assert sum(len(own) for _, own in forms[0].values()) > 100
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
@@ -474,33 +437,30 @@ SUMMARIZED = (
 )
 
 
-def test_rows_of_summarize_of_many_patterns_are_those_of_each_by_itself(
-    at_once: list[list[FoundAtOnce | None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    patterns = many([text.format(number) for number in (1, 3, 2, 40) for text in SUMMARIZED])
+def test_rows_of_summarize_of_many_patterns_are_those_of_each_by_itself() -> None:
+    texts = [text.format(number) for number in (1, 3, 2, 40) for text in SUMMARIZED]
+    patterns = many(texts)
     large = [row | {"y": row["y"] * 1e308 - 2e308} for row in stream(3)]
-    streams_ = [events_table(rows_) for rows_ in (stream(1), stream(2), large, [])]
+    slices: list[Owned] = [(None, None), (None, (13, 0)), ((13, 0), (27, 0)), ((27, 0), None)]
+    limited = SliceLimits({pattern.name: Limits(max_matches=1 << 20) for pattern in patterns})
 
-    def tables(table: pa.Table) -> list[Any]:
+    def tables(patterns: Sequence[Pattern], table: pa.Table) -> list[Any]:
         found_ = detect(patterns, pa.table(table), own_order_plan(patterns))
         return [(name, own.schema, repr(own.to_pylist())) for name, own in found_.items()]
 
-    def groups(table: pa.Table, limits: SliceLimits | None = None) -> list[Any]:
+    def groups(patterns: Sequence[Pattern], table: pa.Table, limits: SliceLimits | None = None) -> list[Any]:
         """What tasks put together of slices: of all but those of which they do not decide what counts."""
         plan = own_order_plan(patterns)
         results = [detect_slice(patterns, plan, table, owned, lambda *_: None, limits=limits) for owned in slices]
-        return [{name: repr(one.to_json()) for name, one in result.summaries.items()} for result in results]
+        return [(name, repr(one.to_json())) for result in results for name, one in result.summaries.items()]
 
-    slices: list[Owned] = [(None, None), (None, (13, 0)), ((13, 0), (27, 0)), ((27, 0), None)]
-    in_slices = [groups(table) for table in streams_ for _ in range(2)]
-    limited = SliceLimits({pattern.name: Limits(max_matches=1 << 20) for pattern in patterns})
-    assert [groups(table, limited) for table in streams_ for _ in range(2)] == in_slices
-    together = [tables(table) for table in streams_ for _ in range(2)]
-    made = [one for one in at_once[-3] if one is not None]
-    assert len(made) == 16 and sum(bool(one.blocks) for one in made) > 10  # those without lists
-    one_by_one(monkeypatch)
-    assert together == [tables(table) for table in streams_ for _ in range(2)]
-    assert in_slices == [groups(table) for table in streams_ for _ in range(2)]
+    for rows_ in (stream(1), stream(2), large, []):
+        table = events_table(rows_)
+        for _ in range(2):
+            assert tables(patterns, table) == [one for own in many(texts) for one in tables([own], table)]
+            in_slices = groups(patterns, table)
+            assert sorted(in_slices) == sorted(one for own in many(texts) for one in groups([own], table))
+            assert groups(patterns, table, limited) == in_slices
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
