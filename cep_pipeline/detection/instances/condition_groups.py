@@ -7,122 +7,22 @@ conjuncts that become testable with the step. `program.py` writes the groups ove
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.event_columns import ColumnRead, EventOf, of_any_event
+from cep_pipeline.detection.instances.event_columns import of_any_event
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Uses
-from cep_pipeline.patterns.conditions import Conjunct, Membership, expressions_of
-from cep_pipeline.patterns.expressions import Aggregate, Call, Element, Length, Reference, ValueType, walk
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.expressions import Element
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import may_share_events
 from cep_pipeline.planning.costs.conditions import in_test_order
 from cep_pipeline.slices.views import clause_cache_of
-
-_GAP = -(1 << 62)
-"""Gaps are numbers that no code, slot or place is: this one and those above it."""
-_NUMBERS = (ValueType.INT64, ValueType.FLOAT64)
-
-Rows = tuple[int, int, EventOf, int, EventOf]
-"""A comparison of two columns at two events: comparator, and column and event of both sides."""
-
-
-@dataclass(frozen=True, eq=False)
-class WrittenConjunct:
-    """A conjunct of a clause.
-
-    Attributes
-    ----------
-    words
-        With gaps.
-    places
-        Where there are places in the words, that count from the conjunct's beginning.
-    reads, wholes, reals
-        Where there are addresses of columns, and the places of constants.
-    rows
-        If it is one comparison of two columns, with reads in place of their addresses.
-    depth
-        How many values on a stack it needs.
-    """
-
-    words: tuple[int, ...]
-    places: tuple[int, ...]
-    reads: tuple[tuple[int, ColumnRead], ...]
-    wholes: tuple[tuple[int, int], ...]
-    reals: tuple[tuple[int, float], ...]
-    rows: tuple[int, ColumnRead, EventOf, ColumnRead, EventOf] | None
-    depth: int
-
-
-@dataclass
-class Gaps:
-    """The meanings of the gaps, in the order in which they were made."""
-
-    reads: dict[int, ColumnRead] = field(default_factory=dict)
-    wholes: dict[int, int] = field(default_factory=dict)
-    reals: dict[int, float] = field(default_factory=dict)
-
-    def read(self, read: ColumnRead) -> int:
-        """The gap for an address."""
-        gap = self._next()
-        self.reads[gap] = read
-        return gap
-
-    def whole(self, value: int) -> int:
-        """The gap for the place of a constant."""
-        gap = self._next()
-        self.wholes[gap] = value
-        return gap
-
-    def real(self, value: float) -> int:
-        """The gap for the place of a constant."""
-        gap = self._next()
-        self.reals[gap] = value
-        return gap
-
-    def written(self, words: list[int], places: list[int], rows: Rows | None, depth: int) -> WrittenConjunct:
-        """The conjunct of these words."""
-        gaps = [(at, word) for at, word in enumerate(words) if word < 0 and word in self]
-        columns = None
-        if rows is not None:
-            comparator, left, one, right, other = rows
-            columns = comparator, self.reads[left], one, self.reads[right], other
-        return WrittenConjunct(
-            tuple(words),
-            tuple(places),
-            tuple((at, self.reads[gap]) for at, gap in gaps if gap in self.reads),
-            tuple((at, self.wholes[gap]) for at, gap in gaps if gap in self.wholes),
-            tuple((at, self.reals[gap]) for at, gap in gaps if gap in self.reals),
-            columns,
-            depth,
-        )
-
-    def __contains__(self, gap: int) -> bool:
-        return _GAP <= gap < _GAP + len(self.reads) + len(self.wholes) + len(self.reals)
-
-    def _next(self) -> int:
-        return _GAP + len(self.reads) + len(self.wholes) + len(self.reals)
-
-
-def is_written_once(conjunct: Conjunct) -> bool:
-    """True if a conjunct is written alike for all events: it compares numbers of single events."""
-    for atom in conjunct.atoms:
-        if isinstance(atom, Membership):
-            return False
-        for node in (node for side in expressions_of(atom) for node in walk(side)):
-            if isinstance(node, Length | Aggregate) or node.type not in _NUMBERS:
-                return False
-            if isinstance(node, Call) and node.zone is not None:  # it reads arrays that are no columns
-                return False
-            if isinstance(node, Reference) and node.element is not Element.ONLY:
-                return False
-    return True
-
 
 Test = tuple[int, int]
 """A conjunct by its place among those tested, and which of its choosers takes the newest element (-1: none)."""
@@ -174,11 +74,6 @@ class TestedConjunct:
         bounds = next((variable.name for variable in clause.positive if variable.at_most == conjunct), None)
         return cls(conjunct, uses, (*choosers, *(Chooser(name, codes.INDEX) for name in uses.indexes)), bounds)
 
-    @cached_property
-    def is_written_once(self) -> bool:
-        """True if it is written alike for all events."""
-        return is_written_once(self.conjunct)
-
     def is_testable(self, moment: Moment) -> bool:
         """True if an instance knows enough."""
         return self.conjunct.variables <= moment.bound and self.uses.whole <= moment.complete
@@ -195,8 +90,6 @@ class ClauseConditions:
         Name -> slot.
     tested
         The conjuncts with variables that no single event decides, in the order in which they are tested.
-    written
-        Tested conjuncts by their places, once they have been written for all events.
     """
 
     def __init__(self, pattern: Pattern, clause: Clause) -> None:
@@ -204,7 +97,6 @@ class ClauseConditions:
         self.variables: tuple[Variable, ...] = (*clause.positive, *clause.negated)
         self.slots = {variable.name: slot for slot, variable in enumerate(self.variables)}
         self.tested = tuple(TestedConjunct.of(one, clause) for one in in_test_order(joint_conjuncts(clause)))
-        self.written: dict[int, WrittenConjunct] = {}
         self._filters: dict[str, tuple[Conjunct, ...]] = {}
         self._tests: dict[_Step, tuple[Test, ...]] = {}
 
@@ -273,7 +165,7 @@ class ClauseConditions:
 
 
 def conditions_of(pattern: Pattern, clause: Clause) -> ClauseConditions:
-    """The conditions of a clause, put in order and written once, whatever the events."""
+    """The conditions of a clause, put in order once, whatever the events."""
     key = "conditions of instances", pattern.base_type
     return clause_cache_of(clause).once(key, lambda: ClauseConditions(pattern, clause))
 

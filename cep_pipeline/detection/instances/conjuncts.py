@@ -17,15 +17,10 @@ from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.condition_groups import (
     Chooser,
     ClauseConditions,
-    Gaps,
-    Rows,
-    TestedConjunct,
-    WrittenConjunct,
 )
 from cep_pipeline.detection.instances.event_columns import (
     REAL,
     WHOLE,
-    ColumnRead,
     EventOf,
     events_of,
     reading,
@@ -53,6 +48,8 @@ from cep_pipeline.patterns.expressions import (
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.prepared import PreparedEvents
 
+Rows = tuple[int, int, EventOf, int, EventOf]
+"""A comparison of two columns at two events: comparator, and column and event of both sides."""
 COMPARATORS = {
     Comparator.LT: codes.LESS,
     Comparator.LE: codes.LESS_EQUAL,
@@ -106,38 +103,10 @@ class ConjunctWriter(TermWriter):
         self.choosers = 0
         self._conditions = conditions
         self._rows: Rows | None = None
-        self._places: list[int] = []
 
     def write(self, place: int) -> CompiledConjunct:
         """Write one of the conjuncts that are tested."""
         tested = self._conditions.tested[place]
-        if not tested.is_written_once:
-            return self._write(tested)
-        known = self._conditions.written.get(place)
-        if known is None:
-            known = self._conditions.written[place] = _WriterWithGaps(self.events, self._conditions).written(tested)
-        return self._bind(tested, known)
-
-    def _bind(self, tested: TestedConjunct, written: WrittenConjunct) -> CompiledConjunct:
-        """Write a conjunct that has been written with gaps."""
-        begin, words = len(self.words), list(written.words)
-        for at in written.places:
-            words[at] += begin
-        for at, read in written.reads:
-            words[at] = self.address(read)
-        for at, whole in written.wholes:
-            words[at] = self.whole(whole)
-        for at, real in written.reals:
-            words[at] = self.real(real)
-        self.words += words
-        self.depth = max(self.depth, written.depth)
-        rows: Rows | None = None
-        if written.rows is not None:
-            comparator, left, one, right, other = written.rows
-            rows = comparator, self.address(left), one, self.address(right), other
-        return CompiledConjunct(begin, tested.choosers, rows)
-
-    def _write(self, tested: TestedConjunct) -> CompiledConjunct:
         conjunct, chosen = tested.conjunct, tested.choosers
         self._sources, self._loads = {}, {}
         choosing: list[int] = []
@@ -168,7 +137,6 @@ class ConjunctWriter(TermWriter):
             for test in tests:
                 self._write_test(test)
             self.words[head] = len(self.words)
-            self._places.append(head)
         single = len(alternatives) == 1 and len(alternatives[0]) == 1
         return CompiledConjunct(begin, chosen, self._rows if single else None)
 
@@ -178,7 +146,6 @@ class ConjunctWriter(TermWriter):
         for term in test.terms:
             self.words += term
         self.words[at + 1] = len(self.words)
-        self._places.append(at + 1)
 
     # --- atoms ---------------------------------------------------------------------------------------------------
 
@@ -265,28 +232,6 @@ class ConjunctWriter(TermWriter):
         for value in values:
             self.real(value)
         return _Test(codes.AMONG_REALS, code, (low, low + len(values)), (term,))
-
-
-class _WriterWithGaps(ConjunctWriter):
-    """Writes a conjunct for whatever events there will be."""
-
-    def __init__(self, events: PreparedEvents, conditions: ClauseConditions) -> None:
-        super().__init__(events, conditions)
-        self._gaps = Gaps()
-
-    def written(self, tested: TestedConjunct) -> WrittenConjunct:
-        """The conjunct with gaps."""
-        compiled = self._write(tested)
-        return self._gaps.written(self.words, self._places, compiled.rows, self.depth)
-
-    def address(self, read: ColumnRead) -> int:
-        return self._gaps.read(read)
-
-    def whole(self, value: int) -> int:
-        return self._gaps.whole(value)
-
-    def real(self, value: float) -> int:
-        return self._gaps.real(value)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.network import network as networks
-from cep_pipeline.detection.network.members import parts_of
 from cep_pipeline.detection.network.network import KeptNetworks, PlannedNetwork
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.multi_pattern import members_of
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.statistics.terms import format_conjunct
 from tests.answers import comparable, from_tables
 from tests.detection.network.workloads import patterns_of, random_plan, workloads
 from tests.oracle import evaluate
@@ -89,20 +87,3 @@ def test_a_pattern_that_never_matches_is_left_out_and_its_plan_looked_at() -> No
     assert list(planned.members) == [("q", 0)]
     with pytest.raises(PlanError, match="binds a, b"):
         network(kept, text, [Join("a", "c"), "a"])
-
-
-def test_conjuncts_of_numbers_are_written_once() -> None:
-    """For whatever events there will be; those over strings are written for each slice."""
-    text = "NAME p PATTERN SEQ(A a, B b) WHERE a.x + b.x > 3 AND a.s < b.s AND a.y < b.y WITHIN 1 minute"
-    patterns = cep.parse_patterns(text, stream_schema())
-    [member] = members_of(patterns)
-    kinds = [{"timestamp": at, "seq": at, "kind": kind, "x": 2, "y": 1.0 + at} for at, kind in enumerate("AB")]
-    found, written = [], []
-    for extra in (0, 1):
-        table = events_table([{**row, "x": row["x"] + extra, "s": f"{extra}{row['kind']}"} for row in kinds])
-        found.append(cep.detect(patterns, table, mechanism="multitree")["p"].num_rows)
-        written.append(dict(parts_of(member).conditions.written))
-    assert found == [1, 1]
-    tested = [format_conjunct(one.conjunct) for one in parts_of(member).conditions.tested]
-    numbers = sorted(map(tested.index, ("a.x + b.x > 3", "a.y < b.y")))
-    assert sorted(written[0]) == numbers and written[0] == written[1]
