@@ -1,7 +1,4 @@
-"""Compile LLVM IR for this CPU, keep the object code, and load its functions.
-
-Compiling and loading are apart, so that a driver can compile once and ship the bytes to its tasks.
-"""
+"""Compile LLVM IR for this CPU, keep the object code, and load its functions."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import ctypes
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -25,7 +22,6 @@ SECRET = "key"
 """The file in the cache folder with the secret that the files of object code are authenticated by."""
 MOST_FILES = 8192
 """Files of object code kept in the cache folder; beyond, the older half goes."""
-_adopted: dict[str, bytes] = {}
 
 
 @dataclass(frozen=True)
@@ -151,21 +147,16 @@ def load(code: bytes) -> Library:
 
 @lru_cache(maxsize=1024)
 def library(ir: str) -> Library:
-    """The loaded code of a module: adopted, from the cache folder, or compiled now."""
+    """The loaded code of a module: from the cache folder, or compiled now."""
     return library_for(code_key(ir), lambda: ir)
 
 
 def library_for(key: str, make_ir: Callable[[], str]) -> Library:
-    """The loaded code kept under a key: adopted, from the cache folder, or compiled now of what `make_ir` writes.
+    """The loaded code kept under a key: from the cache folder, or compiled now of what `make_ir` writes.
 
     For code whose IR takes longer to write than to load: `key` is a `code_key` of all that the IR depends on.
     """
-    return load(code_for(key, make_ir))
-
-
-def code_for(key: str, make_ir: Callable[[], str]) -> bytes:
-    """Object code kept under a key, compiled now if nobody has kept any."""
-    return _adopted.get(key) or kept(key, lambda: compile_ir(make_ir()))
+    return load(kept(key, lambda: compile_ir(make_ir())))
 
 
 def kept(key: str, make: Callable[[], bytes]) -> bytes:
@@ -179,19 +170,8 @@ def kept(key: str, make: Callable[[], bytes]) -> bytes:
 
 def is_at_hand(key: str) -> bool:
     """True if there is object code of a key, so that loading it compiles nothing."""
-    if key in _adopted:
-        return True
     folder = cache_folder()
     return folder is not None and _file(folder, key).exists()
-
-
-def adopt(codes: Mapping[str, bytes]) -> None:
-    """Take object code that another process made.
-
-    Its keys tell this package's version, LLVM, the CPU and its features apart: code for another target is never asked
-    for, and what is missing is compiled here.
-    """
-    _adopted.update(codes)
 
 
 def cache_folder() -> Path | None:

@@ -21,15 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.compiled.object_code import adopt
-from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.compressed.compressing import STATEMENTS
 from cep_pipeline.detection.detect import count_slice, detect_slice
-from cep_pipeline.detection.fused import kernel
-from cep_pipeline.detection.fused.mechanism import shapes_of_plan
-from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.limits import CELL_BYTES, Kind, Ledger, LimitedPattern, Limits, SliceLimits, Then
-from cep_pipeline.detection.mechanisms import Counters, choose_mechanisms
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
@@ -68,34 +63,8 @@ logger = logging.getLogger(__name__)
 
 Groups = list[dict[str, Any]]
 """The groups of SUMMARIZE of some matches, in the form of `PartialSummary.to_json`."""
-_SHAPE_SHARERS = 64
-"""Most clauses that are expected to share one shape: a clause with a smaller share of the threshold is not counted."""
 _MAX_LN = 60.0
 """Estimates above e^60 partial matches say no more than that the slice is too large."""
-
-
-def compiled_kernels(
-    patterns: Sequence[Pattern], plan: Plan, mechanism: str | None, slices: Sequence[Slice]
-) -> dict[str, bytes]:
-    """Object code of the kernels that a plan runs over slices for long enough to need it, compiled once for all tasks.
-
-    That is told by the partial matches that the plan expects; other shapes are interpreted by the tasks.
-    """
-    groups = {(group.path, group.index): group for slice_ in slices for group in slice_.row_groups}
-    span_us = sum(max(group.span_us, 1) for group in groups.values())
-    mechanisms = choose_mechanisms(patterns, mechanism)
-    work: dict[Shape, float] = {}
-    for pattern in patterns:
-        if not MECHANISMS[mechanisms[pattern.name]].is_columnar:
-            continue
-        windows = span_us / (pattern.window.time_us or span_us or 1)
-        for clause, own in zip(pattern.clauses, plan.for_pattern(pattern.name).clauses, strict=True):
-            expected = windows * sum(exp(min(step.ln_partial_matches, _MAX_LN)) for step in own.steps)
-            if expected < kernel.COMPILED_FROM / _SHAPE_SHARERS:
-                continue
-            for shape in shapes_of_plan(pattern, clause, own.on_kernel):
-                work[shape] = work.get(shape, 0.0) + expected
-    return kernel.compile_shapes(shape for shape, expected in work.items() if expected >= kernel.COMPILED_FROM)
 
 
 class WorkEstimate:
@@ -238,8 +207,6 @@ class DetectionJob:
         What is read for windows that count the events of a partition, one for each PARTITION BY among them.
     end_of_stream
         Whether the matches that wait when the range is over are final, because the stream ends with it.
-    code
-        The kernels' object code that the driver compiled; a task whose CPU is another compiles its own.
     limits, then
         Pattern -> its limits on the day, and what follows when it reaches one.
     compressed
@@ -259,7 +226,6 @@ class DetectionJob:
     reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     partitioned: tuple[PartitionedEvents, ...] = ()
     end_of_stream: bool = False
-    code: Mapping[str, bytes] = field(default_factory=dict)
     limits: Mapping[str, Limits] = field(default_factory=dict)
     then: Mapping[str, Then] = field(default_factory=dict)
     compressed: DataDirectory | None = None
@@ -365,10 +331,8 @@ def detect_together(
     """
     parts = [part for number, one in enumerate(sliced) for part in one.parts(number)]
     first, last = sliced[0].job, sliced[-1].job
-    slices = [slice_ for one in sliced for slice_ in one.slices]
-    code = compiled_kernels(first.patterns, first.plan, first.mechanism, slices) if parts else {}
     days = str(first.final_day) if first is last else f"{first.final_day} to {last.final_day}"
-    packed = [_packed(replace(one.job, code=code)) for one in sliced]
+    packed = [_packed(one.job) for one in sliced]
     with (
         task_steps(spark, len(parts), len(first.patterns)) if progress is not None else nullcontext() as steps,
         _ledger_file(spark, sliced, len(parts)) as ledger,
@@ -539,7 +503,7 @@ def _count_limited(
     counted: list[dict[str, tuple[int, bool, str | None]]] = []
     if asked:
         parts = [part for part in sliced.parts(0) if not part.behind or job.end_of_stream]
-        packed = _packed(replace(job, code={}))
+        packed = _packed(job)
         counted = run_tasks(
             spark,
             partial(_count, packed, frozenset(pattern.name for pattern in asked), _seconds_to_count(spark, len(parts))),
@@ -700,7 +664,7 @@ def _add_kept(
 ) -> None:
     """Add the matches that OUTPUT and CONSUME have kept of patterns with SUMMARIZE, which stand in files of scratch."""
     what = f"{job.stream}: summaries of {job.pattern_set} on {job.final_day}"
-    for found in run_tasks(spark, partial(_summarize_file, _packed(replace(job, code={}))), list(files), what=what):
+    for found in run_tasks(spark, partial(_summarize_file, _packed(job)), list(files), what=what):
         for name, groups in found.items():
             own = next(pattern for pattern in job.patterns if pattern.name == name)
             summaries[name].add(PartialSummary.from_json(own, groups))
@@ -792,7 +756,6 @@ def _work(packed: bytes) -> _Work:
 @lru_cache(maxsize=1)
 def _unpacked(work: bytes, rest: bytes) -> DetectionJob:
     job: DetectionJob = pickle.loads(rest)
-    adopt(job.code)
     patterns, plan = _work(work)
     return replace(job, patterns=patterns, plan=plan)
 

@@ -18,11 +18,6 @@ from typing import Any
 import pytest
 
 from cep_pipeline.compiled import object_code, own_folder
-from cep_pipeline.detection.fused.clause import run_clause, shapes_of
-from cep_pipeline.detection.fused.generator import generate
-from cep_pipeline.detection.fused.kernel import compile_shapes
-from tests.detection.fused.running import pattern_of, prepare
-from tests.streams import events_table
 
 ANSWER = "define i64 @answer(i64 %x) {\n  %y = add i64 %x, 41\n  ret i64 %y\n}\n"
 
@@ -31,7 +26,6 @@ ANSWER = "define i64 @answer(i64 %x) {\n  %y = add i64 %x, 41\n  ret i64 %y\n}\n
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache folder of the test's own, and no library loaded before."""
     monkeypatch.setenv("CEP_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(object_code, "_adopted", {})
     monkeypatch.setattr(own_folder, "_checked", {})
     monkeypatch.setattr(own_folder, "_told", set())
     object_code.library.cache_clear()
@@ -366,39 +360,6 @@ def test_the_key_tells_code_and_target_apart() -> None:
 def test_an_unknown_function_is_an_error() -> None:
     with pytest.raises(KeyError):
         object_code.library(ANSWER).function("question", 1)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.s = c.s WITHIN 5 us",
-        "PATTERN AND(A a, B b, A c) WHERE a.x + b.x > c.y WITHIN 5 us TIES ANY",
-        "PATTERN SEQ(A a, B b, C c) WHERE [id] AND a.x % b.x = 1 WITHIN 5 us",
-    ],
-)
-def test_a_task_runs_the_code_that_the_driver_compiled(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    rows = [
-        {"timestamp": n, "kind": "ABC"[n % 3], "x": n % 5, "y": n / 2, "s": "pq"[n % 2], "id": 1} for n in range(40)
-    ]
-    pattern = pattern_of(text)
-    (clause,) = pattern.clauses
-    events = prepare(pattern, events_table(rows))
-    list(run_clause(pattern, clause, "abc", events))  # the routines of the preparation, too
-    codes = compile_shapes(shapes_of(pattern, clause, "abc"))
-    object_code.library.cache_clear()
-    generate.cache_clear()
-    monkeypatch.setattr(object_code, "read_cached", lambda key: None)
-    monkeypatch.setattr(object_code, "compile_ir", no_compiler)
-    object_code.adopt(codes)
-    for owned in ((None, None), ((10, 0), None)):
-        assert sum(len(block) for block in run_clause(pattern, clause, "abc", events, owned)) > 0
-
-
-def test_a_pattern_of_one_event_needs_no_code() -> None:
-    pattern = pattern_of("PATTERN A a WITHIN 1 second")
-    assert shapes_of(pattern, pattern.clauses[0], "a") == frozenset()
 
 
 def test_loaded_code_finds_functions_of_the_c_library() -> None:

@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.compiled import object_code
-from cep_pipeline.detection.fused import kernel
 from cep_pipeline.detection.limits import Limits, Then
 from cep_pipeline.errors import CepError, LimitExceeded
 from cep_pipeline.slices.ownership import look_back
@@ -25,7 +23,6 @@ from cep_pipeline.spark.detection import (
     WorkEstimate,
     _packed,
     _unpacked,
-    compiled_kernels,
     detect_together,
     read_pieces,
 )
@@ -113,27 +110,6 @@ def test_a_limit_holds_for_all_slices_together(either: SparkSession, tmp_path: P
     assert (detected.limited["up"].matches, detected.limited["up"].exact) == (number, True)
     written = {row for path in detected.files for row in pq.read_table(path, partitioning=None)["pattern"].to_pylist()}
     assert written == {"either"} and detected.matches["up"] == 0
-
-
-def test_tasks_get_the_kernels_that_the_driver_compiled(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, table, paths = make_job(tmp_path)
-    groups = read_row_groups(paths)
-    slices = cut(Pieces.even(groups), start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=2)
-    assert not compiled_kernels(PATTERNS, job.plan, job.mechanism, slices)  # too little to do for code of their own
-    monkeypatch.setattr(kernel, "COMPILED_FROM", 0)
-    code = compiled_kernels(PATTERNS, job.plan, job.mechanism, slices)
-    assert code
-    monkeypatch.setenv("CEP_CACHE_DIR", str(tmp_path / "empty"))
-    compiled: list[str] = []
-    compile_ir = object_code.compile_ir
-    monkeypatch.setattr(object_code, "compile_ir", lambda ir: compiled.append(ir) or compile_ir(ir))
-    object_code.library.cache_clear()
-    kernel.forget_shapes()
-    object_code.adopt(code)
-    cep.detect(PATTERNS[:1], table, plan=job.plan)
-    assert not any("define i64 @run(" in ir for ir in compiled)
 
 
 def test_tasks_tell_how_many_patterns_they_have_done(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-import pyarrow as pa
 
 from cep_pipeline.detection.fused.levels import (
     BoundPlan,
@@ -19,10 +18,8 @@ from cep_pipeline.detection.fused.levels import (
     levels_over,
 )
 from cep_pipeline.detection.fused.reduction import reduced_leaves
-from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, beyond_any_match, refuse
 from cep_pipeline.errors import PlanError
-from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
@@ -92,29 +89,6 @@ def run_clause(
     if finality is None:
         finality = finality_of(pattern, clause)
     return KernelRun(pattern, clause, tuple(order), events, owned, block_rows, finality)
-
-
-def shapes_of(pattern: Pattern, clause: Clause, order: Sequence[str]) -> frozenset[Shape]:
-    """The shapes that runs of a clause usually have, in the middle of a stream or not, to be compiled beforehand.
-
-    Data that float64 does not hold exactly may give others, which are compiled where they are met.
-    """
-    if len(clause.positive) < 2 and not (clause.positive and clause.negated):
-        return frozenset()
-    attributes = dict(pattern.attributes)
-    fields = [("timestamp", pa.timestamp("us", tz="UTC")), ("seq", pa.int64())]
-    fields += [(name, ARROW_TYPES[kind]) for name, kind in attributes.items()]
-    nothing = PreparedEvents(
-        pa.schema(fields).empty_table(), type_attribute=pattern.type_attribute, base_type=pattern.base_type
-    )
-    leaves = [leaf_view(nothing, clause.by_name[name].event_type, (), 0, 0) for name in order]
-    negated = {variable.name: leaf_view(nothing, variable.event_type, (), 0, 0) for variable in clause.negated}
-    shapes: set[Shape] = set()
-    by_view = last_variable(pattern, clause) is not None or finality_of(pattern, clause) is Finality.WINDOW_END
-    for first_owned in {None, None if by_view else 0}:
-        planned = PlannedClause(pattern, clause, tuple(order), nothing, first_owned)
-        shapes.update(Levels(planned, leaves, negated).shapes())
-    return frozenset(shapes)
 
 
 @dataclass(eq=False)

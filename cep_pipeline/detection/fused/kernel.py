@@ -14,7 +14,7 @@ import math
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -415,12 +415,3 @@ def _sources() -> str:
     names = ("generator", "shape", "programs")
     modules = (*(f"{_FOLDER}.{name}" for name in names), "cep_pipeline.compiled.ir_text")
     return "\0".join(map(source_of, modules))
-
-
-def compile_shapes(shapes: Iterable[Shape]) -> dict[str, bytes]:
-    """Object code of plan shapes for this CPU by its key, for tasks to `object_code.adopt`."""
-    codes = {}
-    for shape in shapes:
-        key = key_of(program_of(shape))
-        codes[key] = object_code.code_for(key, lambda shape=shape: generate(shape))  # type: ignore[misc]
-    return codes

@@ -296,15 +296,6 @@ class Levels:
             if block.shape[1]:
                 yield self._as_rows(block)
 
-    def shapes(self) -> list[Shape]:
-        """The shapes of all stages, and those of the searches for events that reject."""
-        shapes = list(self.searches)
-        bound = 1
-        for end in self.stage_ends:
-            shapes.append(self._shape(end, bound))
-            bound = end + 1
-        return shapes
-
     def _compile(self, negated: Mapping[str, View]) -> None:
         """Find bounds and tests of each level, and the levels at which partial matches must be asked for the rest."""
         self.columns = TestColumns()
@@ -340,7 +331,6 @@ class Levels:
                     for later in range(level, len(self.views)):  # what passes there has passed this, too
                         self._other_tests[later] += 1
         self.negations: list[list[LevelNegation]] = [[] for _ in self.views]
-        self.searches: list[Shape] = []
         rejecting: list[list[Rejecting]] = [[] for _ in self.views]
         for number, (name, leaf) in enumerate(negated.items(), start=len(self.views)):
             negation = LevelNegation(name, leaf, self.around, number)
@@ -354,7 +344,6 @@ class Levels:
             else:
                 negation.prepare()
                 self.negations[negation.level].append(negation)
-            self.searches += negation.shapes
         self.specs = tuple(
             Level(
                 lows=tuple(i for j, i in self.lows if j == level),
@@ -514,7 +503,7 @@ class Levels:
             rows[place] = self.views[level].rows.take(block[level])
         return rows
 
-    def _shape(self, end: int, bound: int) -> Shape:
+    def shape(self, end: int, bound: int) -> Shape:
         """The stage that extends `bound` levels up to level `end`."""
         final = end == len(self.specs) - 1
         tests_owned = final and self.planned.first_owned is not None
@@ -529,7 +518,7 @@ class Levels:
         )
 
     def _run_stage(self, end: int, prefix: Array | None, block_rows: int, counters: Array) -> Iterator[Array]:
-        shape = self._shape(end, 1 if prefix is None else prefix.shape[0])
+        shape = self.shape(end, 1 if prefix is None else prefix.shape[0])
         views = self.views[: end + 1]
         arguments = Arguments(
             sizes=tuple(len(view) for view in views),
@@ -614,7 +603,7 @@ class PreparedPlan:
         sides = {(level, bound.earlier, bound.low): bound for level, bound in levels.ranges}
         if levels.stage_ends != [last] or levels.asks(last) or len(sides) < len(levels.ranges):
             return None
-        shape = levels.shapes()[-1]  # which may read one more column
+        shape = levels.shape(last, 1)  # which may read one more column
         columns = tuple(again for again in levels.columns.again if again is not None)
         if len(columns) < len(levels.columns.again):
             return None

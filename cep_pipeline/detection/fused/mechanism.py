@@ -8,16 +8,14 @@ import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
 from cep_pipeline.detection.counting.owned import count_by_clause, count_owned
-from cep_pipeline.detection.fused.clause import KernelRun, run_clause, shapes_of
+from cep_pipeline.detection.fused.clause import KernelRun, run_clause
 from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
-from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.trees import TreeRun
 from cep_pipeline.detection.kleene.bindings import (
     BindingRules,
     Bindings,
     clause_over,
     has_kleene,
-    skeleton_of,
     unrejected,
 )
 from cep_pipeline.detection.kleene.clause import KleeneRun
@@ -29,9 +27,8 @@ from cep_pipeline.detection.mechanisms import (
     Owned,
 )
 from cep_pipeline.errors import PlanError
-from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
+from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.ownership import reading
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -89,31 +86,6 @@ def start(of: ClauseSlice, plan: OrderOrTree) -> Run:
             "pattern again"
         )
     return BushyRun(of, plan)
-
-
-def shapes_of_plan(pattern: Pattern, clause: Clause, plan: OrderOrTree) -> frozenset[Shape]:
-    """The shapes that runs of a clause by a plan usually have, as far as they are known before events are read.
-
-    What joins the two sides of a bushy node depends on the partial matches, and is compiled where it is met.
-    """
-    skeleton = skeleton_of(clause)
-    names = frozenset(variable.name for variable in skeleton.positive)
-    if not isinstance(plan, Join):
-        return shapes_of(pattern, skeleton, [name for name in plan if name in names])
-    shapes: set[Shape] = set()
-    waiting = [pruned(plan, names)]
-    while waiting:
-        tree = waiting.pop()
-        if tree is None:
-            continue
-        order = order_of(tree)
-        if order is None:
-            assert isinstance(tree, Join)
-            waiting += [tree.left, tree.right]
-            continue
-        part = skeleton if names.issubset(order) else clause_over(skeleton, order)
-        shapes |= shapes_of(pattern, part, order)
-    return frozenset(shapes)
 
 
 def find_matches(

@@ -164,8 +164,6 @@ class _RejectingSearch:
         The tests of an event: conditions, the places in the prefix whose events are others, and bounds.
     lows, highs
         The places in the prefix that give bounds of the range.
-    shapes
-        That of the last run.
     """
 
     levels: dict[str, int]
@@ -175,7 +173,6 @@ class _RejectingSearch:
     lows: tuple[int, ...]
     highs: tuple[int, ...]
     search: RangeResult
-    shapes: tuple[Shape, ...] = ()
     made: tuple[Shape, ShapeProgram, tuple[RemadeColumn, ...], tuple[float, ...]] | None = None
 
     def over(
@@ -200,7 +197,6 @@ class _RejectingSearch:
             if compiled is None:
                 return None
             shape, found = compiled
-            self.shapes = (shape,)
             arrays, constants, program = found.arrays, tuple(found.constants), program_of(shape)
             known = tuple(one for one in found.again if one is not None)
             self.made = (shape, program, known, constants) if len(known) == len(arrays) else None
@@ -418,7 +414,6 @@ class LevelNegation:
         edges = {bound.earlier for bound in self._edges}
         self.depends = sorted({*self.lows, *self.highs, *edges, *self.distinct, *compared})
         self.level = min(max(*self.depends, 1), len(around.order) - 1)
-        self.shapes: list[Shape] = []
         self._search: EventSearch | None = None
 
     def _ends(self, *bounds: Bound) -> Array:
@@ -448,7 +443,6 @@ class LevelNegation:
             places = nearest.places(*of)
             if places is None:
                 return None
-            self.shapes += nearest.search.shapes
             comparator = Comparator.GE if forward else Comparator.LT
             hit = columns.slot(anchor, ("rejecting", self.name), places, self._again(anchor, nearest))
             far_ends = self._slots(columns, "high" if forward else "low", far)
@@ -621,8 +615,6 @@ class LevelNegation:
         views = (*(around.views[level] for level in self.depends), self.view)
         searching = self._known("search", make)
         self._search = searching.over(around.events, views, [*self.lows.values()], [*self.highs.values()])
-        if self._search is not None:
-            self.shapes.append(self._search.shape)
 
     def rejected(self, block: Array) -> Array:
         """Select the partial matches that an event rejects.

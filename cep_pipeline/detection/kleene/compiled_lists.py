@@ -64,11 +64,6 @@ STATE_WORDS = 3 + 3 * 66
 """Words of the kernel's state: three, and each of three stacks of lists of up to 64 elements, and a word more."""
 LISTING = "cep_pipeline.detection.kleene.listing_kernel"
 """The module of the kernels that write lists."""
-_INTERPRETER = (
-    "cep_pipeline.detection.fused.any_shape_kernel",
-    "cep_pipeline.detection.fused.programs",
-    "cep_pipeline.compiled.pointers",
-)
 write_lists = NativeKernel(
     LISTING,
     "write_lists",
@@ -77,7 +72,7 @@ write_lists = NativeKernel(
         *("int64",) * 4,
         *("int32*", "int64*", "int64", "int64", "int64*", "int32*", "int32*", "int64"),
     ),
-    _INTERPRETER,
+    ("cep_pipeline.compiled.pointers",),
 )
 
 

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cep_pipeline.detection.compressed.expansion import expand
 from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.fused import clause, negation
 from cep_pipeline.detection.fused.clause import run_clause
@@ -242,11 +243,15 @@ def many(texts: Sequence[str] = MANY) -> list[Pattern]:
 
 
 def outputs(patterns: Sequence[Pattern], table: pa.Table) -> list[Any]:
-    """All that `detect` says of events, in each form of output."""
+    """All that `detect` says of events, in each form of output; of buffers, what they expand to.
+
+    Which buffers hold some matches depends on how long it took to list them.
+    """
     plan = own_order_plan(patterns)
     rows_, metrics = detect(patterns, table, plan, metrics=True)
     compressed, counts = (detect(patterns, table, plan, output=form) for form in ("compressed", "count"))
-    forms = (rows_, detect(patterns, table, plan), compressed, counts)
+    expanded = {name: expand(own).read_all() for name, own in compressed.items()}
+    forms = (rows_, detect(patterns, table, plan), expanded, counts)
     tables = [{name: (own.schema, own.to_pylist()) for name, own in form.items()} for form in forms]
     return [*tables, sorted(map(repr, metrics.nodes)), metrics.condition_evaluations, metrics.peak_instances]
 

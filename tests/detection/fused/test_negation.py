@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.fused import negation
-from cep_pipeline.detection.fused.clause import run_clause, shapes_of
-from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.detection.mechanisms import Counters, Owned
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import Finality, finality_of, look_back
-from cep_pipeline.slices.prepared import PreparedEvents
 from tests.detection.fused.running import (
     Binding,
     Orders,
@@ -275,26 +272,3 @@ def test_slices_of_a_count_window_that_waits_own_each_match_once() -> None:
     points = [None, *boundaries_of(events), None]
     parts = [found(pattern, events, ["a"], owned) for owned in pairwise(points)]
     assert sorted(match for part in parts for match in part) == expected(pattern, events.table)
-
-
-@pytest.mark.parametrize(
-    ("text", "order"),
-    [
-        ("SEQ(A a, ~N n, B b) WHERE n.y < a.y", "ab"),
-        ("SEQ(A a, ~N n, B b) WHERE n.y < b.y", "ab"),
-        ("SEQ(A a, ~N n, B b, ~N m) WHERE n.y + a.y < b.y AND m.y > a.y", "ba"),
-        ("SEQ(A a, ~N n) WHERE n.y > a.y", "a"),
-        ("AND(A a, ~Ev n, B b) WHERE n.y > a.y", "ba"),
-    ],
-)
-def test_the_driver_knows_all_shapes_of_a_run(text: str, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pattern = pattern_of(f"PATTERN {text} WITHIN 2 seconds")
-    runs: list[Levels] = []
-    run = Levels.run
-    monkeypatch.setattr(Levels, "run", lambda levels, *asked: (runs.append(levels), run(levels, *asked))[1])
-    events: PreparedEvents = prepare(pattern, events_table(TIED))
-    assert sum(len(block) for block in run_clause(pattern, pattern.clauses[0], order, events)) == len(
-        expected(pattern, events.table)
-    )
-    [levels] = runs
-    assert set(levels.shapes()) <= shapes_of(pattern, pattern.clauses[0], order)

@@ -13,7 +13,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import trees
-from cep_pipeline.detection.fused.mechanism import shapes_of_plan, start
+from cep_pipeline.detection.fused.mechanism import start
 from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning import Join
@@ -141,14 +141,3 @@ def test_a_tree_of_other_variables_is_refused() -> None:
     clause = pattern.clauses[0]
     with pytest.raises(PlanError, match="does not join the variables of clause 0: plan the pattern again"):
         start(ClauseSlice(pattern, clause, prepare(pattern, events_table([]))), tree)
-
-
-def test_shapes_below_a_bushy_node_are_known_before_events_are_read() -> None:
-    pattern = pattern_of("PATTERN SEQ(A a, B b, Ev+ v[], A c, B d) WHERE a.x < b.x AND c.x < d.x WITHIN 1 second")
-    clause = pattern.clauses[0]
-    whole = shapes_of_plan(pattern, clause, ("a", "b", "v", "c", "d"))
-    assert whole == shapes_of_plan(pattern, clause, Join(Join(Join(Join("a", "b"), "v"), "c"), "d"))
-    parts = shapes_of_plan(pattern, clause, Join(Join("a", "v"), Join("b", Join("c", "d"))))
-    assert {len(shape.levels) for shape in whole} == {4}
-    assert {len(shape.levels) for shape in parts} == {4}
-    assert {len(shape.levels) for shape in shapes_of_plan(pattern, clause, Join(Join("a", "b"), Join("c", "d")))} == {2}
