@@ -105,24 +105,18 @@ MOST_NODES = 1 << 12
 """Sets of variables that are counted one by one."""
 
 _SOURCES = (*KERNEL_SOURCES, "cep_pipeline.detection.instances.searching", "cep_pipeline.detection.nfab.run_words")
-_NUMBERS, _EVENTS = ("int64",) * 6, ("int32*", "int64*", "int64*")
-_skip = NativeKernel(
-    "cep_pipeline.detection.nfab.kernel",
-    "skip",
-    (*_NUMBERS, *_EVENTS, "int32*", *["int64*"] * 2, *["int32*"] * 4, "uint8*", *["int64*"] * 2, "float64*"),
-    _SOURCES,
-)
+_NUMBERS, _EVENTS, _RUNS = ("int64",) * 6, ("int32*", "int64*", "int64*"), (*["int32*"] * 4, "uint8*")
 _link = NativeKernel("cep_pipeline.detection.nfab.kernel", "link", ("int64", "int64", "uint8*", "int32*"))
 _follow = NativeKernel(
     "cep_pipeline.detection.nfab.kernel",
     "follow",
-    (*_NUMBERS, *_EVENTS, "int32*", "uint8*", *["int64*"] * 2, *["int32*"] * 6, "int64*"),
+    (*_NUMBERS, *_EVENTS, "int32*", "uint8*", "int32*", *["int64*"] * 2, *_RUNS, *["int64*"] * 2, "float64*"),
     _SOURCES,
 )
 _gather = NativeKernel(
     "cep_pipeline.detection.nfab.kernel",
     "gather",
-    (*_NUMBERS, "int32*", "int64*", "int32*", "uint8*", *["int64*"] * 2, *["int32*"] * 4, "uint8*", "int64*", "int64"),
+    (*_NUMBERS, "int32*", "int64*", "int32*", "uint8*", *["int64*"] * 2, *_RUNS, "int64*", "int64"),
     _SOURCES,
 )
 
@@ -259,18 +253,15 @@ class ClauseRuns:
         numbers = runs, variables, size, options, self._instants.width, self.end_row
         if self.chain:
             self._counts[0] += runs
-        if self.chain and contiguous and variables > 1:
-            found, ended, expired = self._follow_in_a_row(numbers, starts, ends)
-        else:
-            found, ended, expired = self._follow_one_by_one(numbers, starts, ends)
+        found, ended, expired = self._follow_each(numbers, starts, ends)
         begun = sequence.view.rows[chosen]
         if len(expired):
             ended[expired] = np.minimum(self._instants.end_row_within(begun[expired]), self.end_row)
         self._ends.append((begun, np.maximum(ended, begun, out=ended)))
         return found
 
-    def _follow_in_a_row(self, numbers: Sequence[int], starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-        """Follow runs whose events stand one behind the other, one condition after another.
+    def _follow_each(self, numbers: Sequence[int], starts: Array, ends: Array) -> tuple[Array, Array, Array]:
+        """Follow one run after another.
 
         Parameters
         ----------
@@ -289,41 +280,26 @@ class ClauseRuns:
             The runs whose window or group ended before: `ended` is the last row that they read.
         """
         sequence, (runs, variables, *_) = self._sequence, numbers
-        alive, ended, expired = np.empty(runs, np.int32), np.empty(runs, np.int32), np.empty(runs + 1, np.int32)
-        matches = _follow(
-            *numbers,
-            *(sequence.view.rows, self._clock, self._instants_of_places, sequence.keys, sequence.fits),
-            *(self._words, self._grouped.numbers, starts, ends, np.empty(variables, np.int32), alive, ended, expired),
-            self._counts,
-        )
-        first = starts[alive[:matches]]
-        found = np.empty((variables, matches), np.int32)
-        for variable, own in enumerate(found):
-            np.take(sequence.view.rows, first + variable, out=own, mode="clip")
-        return found, ended, expired[1 : 1 + int(expired[0])]
-
-    def _follow_one_by_one(self, numbers: Sequence[int], starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-        """Follow runs that may skip events or bind them in any order; the same as of `_follow_in_a_row`."""
-        sequence, (runs, variables, *_) = self._sequence, numbers
         rows, words = sequence.view.rows, self._words
         slots, ended, states = np.empty((runs, variables), np.int32), np.empty(runs, np.int32), np.empty(runs, np.uint8)
         ends_of_runs = starts, ends, slots, ended, states
         if self.chain:
-            slots[:, 0] = rows[starts]
             conjuncts = len(self._program.groups.conditions.tested)
-            _skip(
+            links = np.empty(0, np.int32) if numbers[3] & run_words.CONTIGUOUS else self._links
+            matches = _follow(
                 *numbers,
-                *(rows, self._clock, self._instants_of_places, self._links, words, self._grouped.numbers),
+                *(rows, self._clock, self._instants_of_places, sequence.keys, sequence.fits, links),
+                *(words, self._grouped.numbers),
                 *(*ends_of_runs, self._counts, np.empty(2 * conjuncts, np.int64), np.empty(conjuncts, np.float64)),
             )
         else:
-            _gather(
+            matches = _gather(
                 *numbers,
                 *(rows, self._instants_of_places, sequence.keys, sequence.fits, words, self._grouped.numbers),
                 *(*ends_of_runs, self._counts),
                 self._nodes,
             )
-        return slots[states == run_words.MATCHED].T, ended, np.flatnonzero(states == run_words.EXPIRED)
+        return slots[:matches].T, ended, np.flatnonzero(states == run_words.EXPIRED)
 
     def _is_owned(self, found: Array) -> Array:
         """Return whether the slice owns each match: the one in which it becomes final."""
