@@ -101,7 +101,6 @@ def merge_state(words: Any, variable: int, place: int) -> None:
         _label(words, variable, junction, younger)
         _label(words, variable, junction + 1, elder)
         machine.events[other] = junction
-        machine.lengths[other] = 0
         if machine.begun[run] > machine.begun[other]:
             machine.begun[other] = machine.begun[run]
             machine.firsts[other] = machine.firsts[run]
@@ -284,7 +283,6 @@ def write_finished(words: Any) -> bool:
             machine.out_variables,
             machine.out_capacity,
             control[at.WRITTEN],
-            control[at.HANDED_ON],
             machine.out_offsets,
             control[at.MATCHES],
             machine.out_matches,

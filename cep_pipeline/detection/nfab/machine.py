@@ -52,9 +52,6 @@ class AutomatonArrays(NamedTuple):
     events: Any
     prefixes: Any
     digits: Any
-    lengths: Any
-    junctions: Any
-    junction_states: Any
     begun: Any
     newest: Any
     run_keys: Any
@@ -112,9 +109,6 @@ def machine_at(words: Any) -> AutomatonArrays:
         int32_at(words[at.EVENTS]),
         int32_at(words[at.PREFIXES]),
         int32_at(words[at.DIGITS]),
-        int32_at(words[at.LENGTHS]),
-        int32_at(words[at.JUNCTIONS]),
-        int32_at(words[at.JUNCTION_STATES]),
         int64_at(words[at.BEGUN]),
         int64_at(words[at.NEWEST]),
         int32_at(words[at.RUN_KEYS]),
@@ -188,10 +182,6 @@ def copy_of(words: Any, run: int) -> int:
     machine.events[copy] = machine.events[run]
     machine.prefixes[copy] = machine.prefixes[run]
     machine.digits[copy] = machine.digits[run]
-    machine.lengths[copy] = machine.lengths[run]
-    if machine.lengths[run] < 0:
-        machine.junctions[copy] = machine.junctions[run]
-        machine.junction_states[copy] = machine.junction_states[run]
     machine.states[copy] = -1
     machine.begun[copy] = machine.begun[run]
     machine.newest[copy] = machine.newest[run]
@@ -228,7 +218,6 @@ def start(words: Any, place: int) -> int:
     machine.control[at.STARTED] += 1
     machine.prefixes[run] = extended(versions, -1, machine.control[at.STARTED], row)
     machine.digits[run] = 0
-    machine.lengths[run] = 0
     machine.states[run] = -1
     machine.events[run] = -1
     machine.begun[run] = machine.instants[place]
@@ -318,24 +307,9 @@ def _goes_on(words: Any, run: int, copy: int, row: int) -> None:
 def _selected(words: Any, run: int, variable: int, before: int, place: int) -> None:
     """Note that a run binds an event to a variable; its newest event so far is in the stack of the state `before`."""
     machine, _, _, buffer, _, _ = parts_at(words)
-    length = machine.lengths[run]
-    if length == 0 and before >= 0:  # it goes on from a junction
-        machine.junctions[run] = machine.events[run]
-        machine.junction_states[run] = before
-    length += 1 if length > 0 or before < 0 else -1
     machine.events[run] = select(
-        buffer,
-        variable,
-        machine.rows[place],
-        machine.prefixes[run],
-        machine.digits[run],
-        machine.events[run],
-        before,
-        length,
-        machine.junctions[run],
-        machine.junction_states[run],
+        buffer, variable, machine.rows[place], machine.prefixes[run], machine.digits[run], machine.events[run], before
     )
-    machine.lengths[run] = length
     machine.places[run] = place
     if machine.options & at.COMPARES_CLOCKS:
         machine.newest[run] = machine.clocks[place]

@@ -25,9 +25,6 @@ from __future__ import annotations
     EVENTS,
     PREFIXES,
     DIGITS,
-    LENGTHS,
-    JUNCTIONS,
-    JUNCTION_STATES,
     BEGUN,
     NEWEST,
     RUN_KEYS,
@@ -57,7 +54,7 @@ from __future__ import annotations
     CHANGE,
     EXPIRED,
     REAL_BITS,
-) = range(54)
+) = range(51)
 """The words of the machine.
 
 CONTROL
@@ -81,9 +78,8 @@ MOST
     int64: the greatest number of events of each Kleene variable; 0 for a variable of one event.
 GROUPS
     int64 [variables, 3]: the groups of conjuncts of its begin edge, its take edge, and of leaving it (-1: none).
-SLOTS, EVENTS, PREFIXES, DIGITS, LENGTHS, JUNCTIONS, JUNCTION_STATES, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES, STATES
-    The pool of runs: what each variable binds, the newest event in the buffer, the version number, how many events are
-    bound (0: runs were just merged; below 0: so many since the newest junction, and which that is), the instant of the
+SLOTS, EVENTS, PREFIXES, DIGITS, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES, STATES
+    The pool of runs: what each variable binds, the newest event in the buffer, the version number, the instant of the
     first event, the clock of the newest, the code that events agree on, the place of the first event, and the place
     of the newest (-1 once the value vector has been computed with it), and the variable in whose state that was; for
     backtracking the variable bound last.
@@ -147,17 +143,15 @@ matches are not constructed; runs are followed one at a time; a match ends all o
     LEFT_TO_DO,
     FURTHEST,
     FINISHES,
-    HANDED_ON,
     MATCHED,
     CONTROL_WORDS,
-) = range(22)
+) = range(21)
 """Places in CONTROL: the next start, the place that is read and where its group ends; the free and the living runs; the
 finished runs and how many of them are written, what of one waits on its stack, and the elements and matches written;
 then the runs started and merged, and the events read by runs and read again by runs that were postponed. For
 backtracking: the single run (1 more than its number) and what is left for it to do, the height of the stack, and the
-place that no run has read yet. Then how often a run was finished, and how many elements were written before those that
-`WRITTEN` counts. Last, for backtracking with pruning, the place behind the earliest event that has finished a run and
-behind which all runs are pruned (0: none has)."""
+place that no run has read yet. Then how often a run was finished. Last, for backtracking with pruning, the place behind
+the earliest event that has finished a run and behind which all runs are pruned (0: none has)."""
 
 DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, VERSIONS_FULL, FINISHED_FULL, PAUSED = range(8)
 """Why a kernel returns; the last: a call has shown events to `RUNS_A_CALL` runs."""
