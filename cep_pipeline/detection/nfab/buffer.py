@@ -317,9 +317,9 @@ def followed_place(
     row = buffer.pointers[words_of(buffer, state, event) + ROW]
     for near in range(guess, min(guess + NEAR, made)):  # before some of the elder runs ended, there were more of them
         words = words_of(buffer, state, event + near)
-        if buffer.pointers[words + PREFIX] == prefix and buffer.pointers[words + DIGIT] <= digit:
-            if buffer.pointers[words + ROW] == row:
-                return near
+        same = buffer.pointers[words + PREFIX] == prefix and buffer.pointers[words + ROW] == row
+        if same and buffer.pointers[words + DIGIT] <= digit:
+            return near
     return compatible_place(buffer, versions, state, event, prefix, digit, guess)
 
 

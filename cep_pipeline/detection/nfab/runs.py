@@ -7,7 +7,6 @@ runs that are alive at a time, for these and for those of the automaton.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -44,59 +43,23 @@ from cep_pipeline.slices.order import (
 from cep_pipeline.slices.views import clause_cache_of, may_match
 from cep_pipeline.statistics.node_counts import NodeCounts
 
-SPARSE = 8
-"""Events for each run from which on sorting the ends of runs is faster than going through all events."""
 
-
-@dataclass
 class RunLives:
-    """The lives of runs: the row of the first event, and the row (or the end of the window) that ends them.
+    """How many runs are alive, from the rows with which they begin, and with which they (or their windows) end."""
 
-    Attributes
-    ----------
-    begun, ended
-        Rows with which runs begin, and with which they end.
-    rows, changes
-        Rows, and how many more runs there are from each on.
-    """
+    def __init__(self) -> None:
+        self._changes: list[tuple[Array, Array | int]] = []
 
-    begun: list[Array] = field(default_factory=list)
-    ended: list[Array] = field(default_factory=list)
-    rows: list[Array] = field(default_factory=list)
-    changes: list[Array] = field(default_factory=list)
-
-    def add(self, begun: Array, ended: Array) -> None:
-        """Add runs by the rows of their first events and of their ends."""
-        self.begun.append(begun)
-        self.ended.append(ended)
-
-    def add_changes(self, change: Array, ended: Array) -> None:
-        """Add runs by how their number changes with each event, and the ends of those that do not end with an event."""
-        rows = np.flatnonzero(change != 0)  # bools are searched many at a time
-        self.rows.append(rows)
-        self.changes.append(change[rows])
-        self.ended.append(ended)
+    def add(self, rows: Array, more: Array | int) -> None:
+        """Add at rows how many more runs are alive from each on; a row may come several times."""
+        self._changes.append((rows, more))
 
     def peak(self, events: int) -> int:
         """The most runs that are alive between two events."""
-        size = sum(map(len, (*self.begun, *self.ended, *self.rows)))
-        if size * SPARSE < events:
-            parts = [(rows, np.ones(len(rows), np.int32)) for rows in self.begun]
-            parts += [(rows, np.full(len(rows), -1, np.int32)) for rows in self.ended]
-            parts += zip(self.rows, self.changes, strict=True)
-            if not parts:
-                return 0
-            rows, changes = (np.concatenate(part) for part in zip(*parts, strict=True))
-            order = np.argsort(rows, kind="stable")
-            alive = np.cumsum(changes[order])
-            last = np.append(rows[order][1:] != rows[order][:-1], True)[: len(rows)]
-            return int(alive[last].max(initial=0))
-        none = np.zeros(0, np.int32)
-        change = np.bincount(np.concatenate((none, *self.begun)), minlength=events + 1)
-        change -= np.bincount(np.concatenate((none, *self.ended)), minlength=events + 1)
-        for rows, changes in zip(self.rows, self.changes, strict=True):
-            change[rows] += changes  # of one call rows are distinct
-        return int(np.cumsum(change).max(initial=0))
+        alive = np.zeros(events + 1, np.int32)
+        for rows, more in self._changes:
+            np.add.at(alive, rows, more)
+        return int(np.cumsum(alive).max(initial=0))
 
 
 RUNS_AT_ONCE = 1 << 17
@@ -206,7 +169,8 @@ class ClauseRuns:
     def count(self, counters: Counters) -> None:
         """Add what happened at each state that binds events: a chain's prefixes, or an AND's sets."""
         for begun, ended in self._ends:
-            self.lives.add(begun, ended)
+            self.lives.add(begun, 1)
+            self.lives.add(ended, -1)
         names = [variable.name for variable in self.clause.positive]
         if self._nodes == 1 and len(names) > 1:
             return
