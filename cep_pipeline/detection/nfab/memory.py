@@ -18,6 +18,8 @@ POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 5, 3, 5, 2
 """The numbers of `buffer.py`, which is not imported here: it needs a compiler."""
 ELEMENTS_AT_ONCE = 1 << 18
 """Elements of matches written before they are handed on: what a processor keeps at hand while it writes them."""
+FIRST_RUNS = 1 << 10
+"""Runs that there is room for at first."""
 MOST = 1 << 30
 """Runs or pointers of one window beyond which nobody waits for an answer."""
 
@@ -86,71 +88,56 @@ class VersionNumbers:
         return [address(self.ends), address(self.prefixes), self.size - 1]
 
 
-_OF_RUNS: dict[type, tuple[int, ...]] = {
-    np.int32: (*(at.SLOTS, at.EVENTS, at.PREFIXES, at.DIGITS, at.RUN_KEYS, at.FIRSTS, at.STATES),),
-    np.int64: (at.BEGUN, at.NEWEST, at.PLACES, at.HASHES, at.VECTORS),
-}
-"""The arrays that have a number, or some, for each run, by their words."""
-
-
 class RunPool:
     """The runs of a clause, and the lists of those in each state.
 
     Parameters
     ----------
-    variables, stride, vector_words
+    variables, stride, values
         Positive variables, slots of a run, and values of its vector that are compared.
     control
         The kernel's control words, in which the free runs are counted.
     """
 
-    def __init__(self, variables: int, stride: int, vector_words: int, control: Array) -> None:
-        self.variables, self.stride, self.vector_words = variables, stride, max(vector_words, 1)
+    def __init__(self, variables: int, stride: int, values: int, control: Array) -> None:
         self.control = control
-        self.capacity = 1 << 10
         self._list_sizes = np.full(2 * variables, -1, np.int64)
         self._list_sizes[:variables] = 0
-        widths = {at.SLOTS: stride, at.VECTORS: self.vector_words}
-        self._of_runs: dict[int, Array] = {
-            place: np.zeros(self.capacity * widths.get(place, 1), dtype)
-            for dtype, places in _OF_RUNS.items()
-            for place in places
-        }
-        self._lists = np.zeros(self.capacity * variables, np.int32)
-        self._free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()
-        self._table = np.zeros(4 * self.capacity, np.int32)
-        control[at.FREE_RUNS] = self.capacity
+        self._slots = np.zeros((FIRST_RUNS, stride), np.int32)
+        self._runs = np.zeros((FIRST_RUNS, at.R_VALUES + values), np.int64)
+        self._lists = np.zeros((variables, FIRST_RUNS), np.int32)
+        self._free = np.arange(FIRST_RUNS, dtype=np.int32)[::-1].copy()
+        self._table = np.zeros(4 * FIRST_RUNS, np.int32)
+        control[at.FREE_RUNS] = FIRST_RUNS
 
     def grow(self) -> None:
         """Double the pool; its words change."""
-        if 2 * self.capacity > MOST:
-            raise NoRoom(f"more than {self.capacity:,} runs live at a time: shorten the window")
-        large = self._of_runs[at.SLOTS], self._of_runs[at.VECTORS], self._lists, self._table
-        ask_for(2 * sum(array.nbytes for array in large), f"{self.capacity:,} runs live at a time")
-        old = self.capacity
-        self.capacity *= 2
-        self._of_runs = {place: _longer(array, 2 * len(array)) for place, array in self._of_runs.items()}
-        lists = np.zeros((self.variables, self.capacity), np.int32)
-        lists[:, :old] = self._lists.reshape(self.variables, old)
-        self._lists = lists.reshape(-1)
-        number = int(self.control[at.FREE_RUNS])
-        free = np.zeros(self.capacity, np.int32)
-        free[: self.capacity - old] = np.arange(old, self.capacity)[::-1]
-        free[self.capacity - old : self.capacity - old + number] = self._free[:number]
-        self._free = free
-        self.control[at.FREE_RUNS] = self.capacity - old + number
-        self._table = np.zeros(4 * self.capacity, np.int32)
+        old, free = len(self._runs), self._free[: int(self.control[at.FREE_RUNS])]
+        if 2 * old > MOST:
+            raise NoRoom(f"more than {old:,} runs live at a time: shorten the window")
+        large = self._slots, self._runs, self._lists, self._table
+        ask_for(2 * sum(array.nbytes for array in large), f"{old:,} runs live at a time")
+        self._slots = np.concatenate((self._slots, np.zeros_like(self._slots)))
+        self._runs = np.concatenate((self._runs, np.zeros_like(self._runs)))
+        self._lists = np.concatenate((self._lists, np.zeros_like(self._lists)), axis=1)
+        self._free = np.zeros(2 * old, np.int32)
+        self._free[:old] = np.arange(old, 2 * old)[::-1]
+        self._free[old : old + len(free)] = free
+        self.control[at.FREE_RUNS] = old + len(free)
+        self._table = np.zeros(8 * old, np.int32)
 
     def set_words(self, words: Array) -> None:
         """Write the addresses."""
-        words[at.STRIDE], words[at.VECTOR_WORDS], words[at.CAPACITY] = self.stride, self.vector_words, self.capacity
-        others: dict[int, Array] = {
-            at.FREE: self._free,
-            at.LISTS: self._lists,
-            at.LIST_SIZES: self._list_sizes,
-            at.TABLE: self._table,
-        }
-        for place, array in (self._of_runs | others).items():
+        words[at.STRIDE], words[at.CAPACITY] = self._slots.shape[1], len(self._runs)
+        words[at.RUN_WORDS] = self._runs.shape[1]
+        for place, array in (
+            (at.SLOTS, self._slots),
+            (at.RUNS, self._runs),
+            (at.FREE, self._free),
+            (at.LISTS, self._lists),
+            (at.LIST_SIZES, self._list_sizes),
+            (at.TABLE, self._table),
+        ):
             words[place] = address(array)
 
 
