@@ -107,27 +107,20 @@ class Lives:
     ----------
     events
         Number of events.
-    nodes
-        Nodes of the plan that are told apart, or 1.
 
     Attributes
     ----------
     changes
-        int32, shape (nodes, events + 2): instances made at each row, less those that are dead from it on.
+        int32, shape (events + 2,): instances made at each row, less those that are dead from it on.
     """
 
-    def __init__(self, events: int, nodes: int = 1) -> None:
-        self.changes: Array = np.zeros((nodes, events + 2), np.int32)
+    def __init__(self, events: int) -> None:
+        self.changes: Array = np.zeros(events + 2, np.int32)
 
     def add(self, other: Lives) -> None:
-        """Add the instances of another run over the same events, of all its nodes together."""
-        self.changes[0] += other.changes.sum(axis=0, dtype=np.int32)
-
-    def peak_of(self, node: int) -> int:
-        """The most instances of a node that are alive after an event; of all nodes where they are not told apart."""
-        node = node if len(self.changes) > 1 else 0
-        return int(np.cumsum(self.changes[node], dtype=np.int64).max(initial=0))
+        """Add the instances of another run over the same events."""
+        self.changes += other.changes
 
     def peak(self) -> int:
         """The most instances alive after an event."""
-        return int(np.cumsum(self.changes.sum(axis=0, dtype=np.int64)).max(initial=0))
+        return int(np.cumsum(self.changes, dtype=np.int64).max(initial=0))

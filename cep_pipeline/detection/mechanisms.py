@@ -424,7 +424,7 @@ MECHANISMS = Mechanisms(
         "lazy_chain_nfa": f"{_PACKAGE}.network.finding:LAZY_CHAIN_NFA",
         "lazy_tree_nfa": f"{_PACKAGE}.lazy_tree.run:MECHANISM",
         "evaluation_tree": f"{_PACKAGE}.network.finding:EVALUATION_TREE",
-        "eager_nfa": f"{_PACKAGE}.eager_nfa.mechanism:MECHANISM",
+        "eager_nfa": f"{_PACKAGE}.network.finding:EAGER_NFA",
         "nfab": f"{_PACKAGE}.nfab.mechanism:MECHANISM",
         "multi_pattern_nfa": f"{_PACKAGE}.network.finding:MULTI_PATTERN_NFA",
         "multitree": f"{_PACKAGE}.network.finding:MULTITREE",

@@ -398,7 +398,7 @@ class LazyRun:
                 )
         self._lives.add(memory.lives)
         counters.count_peak(int(memory.registers[c.PEAK]))
-        self._buffered.changes[0] += memory.stream.buffered(memory.rules)
+        self._buffered.changes += memory.stream.buffered(memory.rules)
         counters.evaluations += memory.program.evaluations + memory.program.unary_evaluations
 
 

@@ -7,10 +7,10 @@ FINISHED, GO_ON, FOUND_FULL, STORE_FULL, CELLS_FULL, DEATHS_FULL = range(6)
 TESTS_A_CALL = 1 << 27
 """Conjuncts tested before a call returns, so that a run can be interrupted."""
 
-EVENTS, LISTS, JOIN, IN_ORDER = range(4)
+EVENTS, LISTS, JOIN, IN_ORDER, STATE = range(5)
 """Kinds of nodes: the events that fit a variable, as they lie in the slice; lists of events of a Kleene variable, each
 for a partial match of the node before it if there is one; joins of two nodes; what another node makes without the order
-of the pattern, and is in order."""
+of the pattern, and is in order; the instances in a state of an eager automaton."""
 
 NODE_WORDS = 25
 (
@@ -43,19 +43,21 @@ NODE_WORDS = 25
 """int64 words of a node: its kind; how many slots it has, and where their places in the tuple under test are; where the
 words of its conditions and rules begin; the groups of conjuncts that a tuple (or a complete list) is tested for, the
 first element of a list, and a later one; the store of lists that may grow (-1: it has no lists); the place of the
-Kleene variable, and of its event type among those of lists; where the masks of what is bound are, before there is a
-list and with it; its edges and outputs; whether later events can meet its instances; where its newest instance of each
-key is (-1: events need not agree); the row from which on its tuples are wanted; the address of where windows that begin
-with each row end; of the keys (0: none); and for events, of their rows by key, of where those of each key begin, and of
-how many of each are read; and whether events of negated variables reject tuples here."""
+Kleene variable, and of its event type (or that of events) among those of lists; where the masks of what is bound are,
+before there is a list and with it; its edges and outputs; whether later events can meet its instances; where its newest
+instance of each key is (-1: events need not agree); the row from which on its tuples are wanted; the address of where
+windows that begin with each row end; of the keys (0: none); and for events, of their rows by key, of where those of
+each key begin, and of how many of each are read; and whether events of negated variables reject tuples here."""
 
-EDGE_WORDS = 6
-E_PARENT, E_ROLE, E_SIBLING, E_OWN, E_OTHER, E_ASCENTS = range(EDGE_WORDS)
+EDGE_WORDS = 7
+E_PARENT, E_ROLE, E_SIBLING, E_OWN, E_OTHER, E_ASCENTS, E_GROUP = range(EDGE_WORDS)
 """int64 words of an edge: the node above; what the node below is to it; the node on the other side (-1: none); the
-first slot of this side and of the other one; where the ascents are of each slot with the newest event."""
-SIDE, BEFORE_LIST, ELEMENT, TESTED = range(4)
+first slot of this side and of the other one; where the ascents are of each slot with the newest event; the group of
+conjuncts that is tested along this edge alone."""
+SIDE, BEFORE_LIST, ELEMENT, TESTED, ARRIVAL = range(5)
 """Roles of edges: a side of a join; the partial matches that lists are made for; the events that lists are made of;
-what is tested for its order."""
+what is tested for its order; the events that are tried on the instances of a state (-1: on the one that has bound
+nothing) and take them to another one."""
 
 OUTPUT_WORDS = 5
 O_FOUND, O_CODE, O_RULES, O_PLACES, O_FROM = range(OUTPUT_WORDS)

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
-from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned, beyond_any_match, orders_only, refuse
+from cep_pipeline.detection.mechanisms import (
+    Counters,
+    Mechanism,
+    Orders,
+    Owned,
+    beyond_any_match,
+    orders_only,
+    refuse,
+    refuse_other_orders,
+)
 from cep_pipeline.detection.network.run import Held, NetworkRun
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
@@ -14,6 +23,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern import Member, Sharing, members_of
 from cep_pipeline.planning.trees import OrderOrTree, as_tree, leaves_of
 from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.prepared import PreparedEvents
 
 
@@ -61,6 +71,8 @@ def find_alone(
     events: PreparedEvents,
     owned: Owned,
     counters: Counters,
+    *,
+    eager: bool = False,
 ) -> Iterator[Block]:
     """Find the owned matches of a pattern, each clause on a network of its own; see `Finder` (JQPG section 5.4).
 
@@ -68,6 +80,8 @@ def find_alone(
     ----------
     mechanism, sharing
         The mechanism's name, and by what rule its plans could be shared: "prefix" runs orders, "subexpression" trees.
+    eager
+        Whether events are tried on instances only when they arrive, which needs the pattern's order (`eager.py`).
 
     Raises
     ------
@@ -82,9 +96,11 @@ def find_alone(
     held = Held(len(events))
 
     def start(of: ClauseSlice, plan: OrderOrTree) -> _RunOfOne:
+        if eager:
+            refuse_other_orders(mechanism, pattern, of.clause, leaves_of(as_tree(plan)))
         _refuse_other_variables(sharing, pattern, of.clause, plan)
         [member] = [member for member in members if member.clause is of.clause]
-        return _RunOfOne(member, plan, sharing, of, held)
+        return _RunOfOne(member, plan, sharing, of, held, eager)
 
     yield from find_by_clause(pattern, plans, events, owned, counters, start)
     held.count(counters)
@@ -93,11 +109,19 @@ def find_alone(
 class _RunOfOne:
     """The network of one clause over one slice: iterate over it once for its blocks of matches."""
 
-    def __init__(self, member: Member, plan: OrderOrTree, sharing: Sharing, of: ClauseSlice, held: Held) -> None:
-        with_negated = sharing == "subexpression"
+    def __init__(
+        self, member: Member, plan: OrderOrTree, sharing: Sharing, of: ClauseSlice, held: Held, eager: bool
+    ) -> None:
         self._held = held
         self._run = NetworkRun(
-            [member], [plan], "none", of.events, of.owned, with_negated=with_negated, finality=of.finality
+            [member],
+            [plan],
+            "none",
+            of.events,
+            of.owned,
+            with_negated=sharing == "subexpression",
+            finality=of.finality,
+            eager=eager,
         )
 
     def __iter__(self) -> Iterator[Block]:
@@ -147,6 +171,21 @@ def _of_many(name: str, sharing: Sharing) -> Mechanism:
     return Mechanism(name, find, find_many=find_many, always_shares=True, runs_trees=runs_trees, in_order=True)
 
 
+def _beyond_eager(pattern: Pattern) -> str | None:
+    """The first feature of a pattern that the eager NFA does not run, in words; None if it runs the pattern."""
+    return beyond_any_match(pattern) or (None if before_is_earlier(pattern.ties) else f"TIES {pattern.ties.value}")
+
+
+def _find_eagerly(
+    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+) -> Iterator[Block]:
+    EAGER_NFA.check(pattern)
+    yield from find_alone(EAGER_NFA.name, "prefix", pattern, orders, events, owned, counters, eager=True)
+
+
+EAGER_NFA = Mechanism(
+    "eager_nfa", _find_eagerly, unsupported_feature=_beyond_eager, in_pattern_order=True, in_order=True
+)
 LAZY_CHAIN_NFA = _of_one("lazy_chain_nfa", "prefix")
 EVALUATION_TREE = _of_one("evaluation_tree", "subexpression")
 MULTI_PATTERN_NFA = _of_many("multi_pattern_nfa", "prefix")

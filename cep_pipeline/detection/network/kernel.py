@@ -164,18 +164,28 @@ def passed(w: Any, node: int, first: int, row: int, key: int) -> int:
         rules, code = rules_at(w, m.nodes[n + c.N_RULES]), code_at(w, m.nodes[n + c.N_CODE])
         if rejected(rules, code, m.cells, m.bound, 0, first, row):
             return c.FINISHED
-    for output in range(m.nodes[n + c.N_OUTPUTS], m.nodes[n + c.N_OUTPUTS_END]):
-        if not put_out(w, node, output, first, row):
-            m.registers[c.SHORT_OF] = output
-            return c.FOUND_FULL
+    if not put_all_out(w, node, m.bound, 0, first, row):
+        return c.FOUND_FULL
     if m.nodes[n + c.N_KIND] != c.EVENTS and m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END]:
         return c.FINISHED if push(w, node, first, row, key) else c.STORE_FULL
     return c.FINISHED
 
 
-@njit(error_model="numpy")
-def put_out(w: Any, node: int, output: int, first: int, row: int) -> bool:
-    """Put the tuple under test out as a match of a member, if it is one; False where there is no room.
+@njit(error_model="numpy", forceinline=True)
+def put_all_out(w: Any, node: int, slots: Any, base: int, first: int, row: int) -> bool:
+    """Put a tuple, `slots[base:]`, out for all whose root a node is; False where there is no room."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    for output in range(m.nodes[n + c.N_OUTPUTS], m.nodes[n + c.N_OUTPUTS_END]):
+        if not put_out(w, node, output, slots, base, first, row):
+            m.registers[c.SHORT_OF] = output
+            return False
+    return True
+
+
+@njit(error_model="numpy", forceinline=True)
+def put_out(w: Any, node: int, output: int, slots: Any, base: int, first: int, row: int) -> bool:
+    """Put a tuple out as a match of a member, if it is one; False where there is no room.
 
     It leaves what is shared here: the member's own window is asked, and the events that would reject it.
     """
@@ -188,11 +198,13 @@ def put_out(w: Any, node: int, output: int, first: int, row: int) -> bool:
         return True
     n = node * c.NODE_WORDS
     own, places = m.nodes[n + c.N_PLACES], m.outputs[o + c.O_PLACES]
-    for slot in range(m.nodes[n + c.N_WIDTH]):
-        m.match[m.places[places + slot]] = m.bound[m.places[own + slot]]
+    if places != own or rules.negations > 0:  # those of another member have other places, and negation needs more
+        for slot in range(m.nodes[n + c.N_WIDTH]):
+            m.match[m.places[places + slot]] = slots[base + m.places[own + slot]]
+        slots, base = m.match, 0
     if rules.negations > 0:
         code = code_at(m.words, m.outputs[o + c.O_CODE])
-        if rejected(rules, code, m.cells, m.match, 0, first, row):
+        if rejected(rules, code, m.cells, slots, base, first, row):
             return True
     found = found_at(m.words, m.outputs[o + c.O_FOUND])
     r = m.registers
@@ -202,7 +214,7 @@ def put_out(w: Any, node: int, output: int, first: int, row: int) -> bool:
         r[c.TOUCHED_OUTPUTS] += 1
         m.saved_outputs[2 * output] = found.used[0]
         m.saved_outputs[2 * output + 1] = found.used[1]
-    return add_match(found, rules, m.cells, m.match, 0)
+    return add_match(found, rules, m.cells, slots, base)
 
 
 # --- lists of Kleene variables ---------------------------------------------------------------------------------------
@@ -526,6 +538,82 @@ def test_order(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
 
 
 @njit(error_model="numpy")
+def arrive(w: Any, own: int, edge: int, row: int, key: int) -> int:
+    """Try an event on every instance of a state, or on the one that has bound nothing, where they lie."""
+    m = machine_at(w)
+    e = edge * c.EDGE_WORDS
+    node, source, group = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING], m.edges[e + c.E_GROUP]
+    n, s = node * c.NODE_WORDS, source * c.NODE_WORDS
+    variable, width = m.edges[e + c.E_OWN], m.nodes[n + c.N_WIDTH]
+    code, rules = code_at(w, m.nodes[n + c.N_CODE]), rules_at(w, m.nodes[n + c.N_RULES])
+    listing = rules.kleene[variable] != 0
+    slots, number, linked, floor = m.bound, 0, False, 0
+    if source >= 0:
+        if m.marks[source] == 0 or (rules.agreeing and key < 0):  # it agrees with no other event
+            return c.FINISHED
+        slots, number = int32_at(m.stores[source]), newest_before(w, source, row, row, key)
+        linked, floor = m.nodes[s + c.N_HEADS] >= 0, rules.floor[row]
+    touch(w, node)
+    latest = m.ascent_starts[m.edges[e + c.E_ASCENTS]] + 1
+    stored, final = m.nodes[n + c.N_STORED] != 0, m.nodes[n + c.N_OUTPUTS] < m.nodes[n + c.N_OUTPUTS_END]
+    complete = m.nodes[n + c.N_GROUP]
+    held, heads, kept = int32_at(m.stores[node]), m.nodes[n + c.N_HEADS], m.tails[node]
+    at = base = candidates = passes = 0
+    first = row
+    status = c.FINISHED
+    while number >= 0 and status == c.FINISHED:
+        if source >= 0:
+            at = number * (c.SLOTS + width)
+            base, first = at + c.SLOTS, slots[at + c.FIRST]
+            if slots[at + c.LAST] < floor:
+                break
+            number = slots[at + c.OLDER] if linked else number - 1
+        else:
+            number = -1
+        comes_after = first >= floor
+        for place in range(latest + 1, latest + 1 + m.ascents[latest]):
+            comes_after &= last_row(rules, m.cells, slots, base, m.ascents[place]) < rules.reach[row]
+        if not comes_after:
+            continue
+        candidates += 1
+        before, event = slots[base + variable], row
+        if listing:
+            event = append(
+                m.cells, m.nodes[own * c.NODE_WORDS + c.N_EVENT_TYPE], before if source == node else -1, row, row
+            )
+            if event < 0:
+                status = c.CELLS_FULL
+                break
+        slots[base + variable] = event
+        if group_holds(code, m.cells, group, slots, base):
+            passes += 1
+            if stored and kept == m.rooms[node]:
+                m.registers[c.SHORT_OF] = node
+                status = c.STORE_FULL
+            elif stored:
+                to = kept * (c.SLOTS + width)
+                held[to + c.FIRST], held[to + c.LAST], held[to + c.KEY] = first, row, key
+                if heads >= 0 and key >= 0:
+                    held[to + c.OLDER] = m.heads[heads + key]
+                    m.heads[heads + key] = kept
+                for slot in range(width):
+                    held[to + c.SLOTS + slot] = slots[base + slot]
+                kept += 1
+            is_match = final and status == c.FINISHED and group_holds(code, m.cells, complete, slots, base)
+            if is_match and not put_all_out(w, node, slots, base, first, row):
+                status = c.FOUND_FULL
+        elif listing:
+            drop_newest(m.cells)
+        slots[base + variable] = before
+    counts = node * c.COUNTS
+    m.counts[counts + c.CANDIDATES] += candidates
+    m.counts[counts + c.PASSES] += passes
+    m.counts[counts + c.CREATED] += kept - m.tails[node]
+    m.tails[node] = kept
+    return status
+
+
+@njit(error_model="numpy")
 def go_along(w: Any, node: int, edge: int, begin: int, end: int, slot: int, row: int, key: int) -> int:
     """Join new instances of a node along one of its edges; what that makes is to be joined next."""
     m = machine_at(w)
@@ -538,6 +626,8 @@ def go_along(w: Any, node: int, edge: int, begin: int, end: int, slot: int, row:
         status = take_element(w, edge, row, key)
     elif role == c.TESTED:
         status = test_order(w, node, edge, begin, end, slot, row, key)
+    elif role == c.ARRIVAL:
+        status = arrive(w, node, edge, row, key)
     else:
         status = make_lists(w, node, edge, begin, end, slot, row, key)
     if m.tails[above] > made:

@@ -160,7 +160,7 @@ class Memory:
         self.rows, self._leaf_starts, self._leaves = steps_of(list(leaves.items()))
         self.registers = np.zeros(c.REGISTERS, np.int64)
         self._event_types = sorted(
-            {node.last.event_type for node in network.nodes if node.kind == c.LISTS}, key=types_of
+            {variable.event_type for node in network.nodes for variable in node.listed}, key=types_of
         )
         self.ring = CellRing.of_types(common.accumulators, self._event_types)
         self._places: list[int] = []
@@ -178,8 +178,7 @@ class Memory:
         for number in range(len(self.outputs)):
             self._outputs[number * c.OUTPUT_WORDS + c.O_FOUND] = self._found_at + number * FOUND_WORDS
         self._stores = [
-            np.empty(0 if node.kind == c.EVENTS else ROOM * (c.SLOTS + len(node.slots)), np.int32)
-            for node in network.nodes
+            np.empty(0 if node.kind == c.EVENTS else ROOM * (c.SLOTS + node.width), np.int32) for node in network.nodes
         ]
         self._store_addresses = np.array([int(store.ctypes.data) for store in self._stores], np.int64)
         self._rooms = np.full(nodes, ROOM, np.int64)
@@ -207,7 +206,7 @@ class Memory:
         outputs = len(self.outputs)
         self._edge_words, self._output_words = _whole(self._edges), _whole(self._outputs)
         # Of each row: where the largest window of a node's users ends that begins with it.
-        longest = [self._members[one.window.id].rules.ceiling for one in self.network.nodes if one.kind == c.LISTS]
+        longest = [self._members[one.window.id].rules.ceiling for one in self.network.nodes if one.listed]
         return [
             *(self.registers, self._nodes, self._edge_words, self._output_words),
             *(np.array([*self._places, 0], np.int32), np.concatenate((*self._masks, np.zeros(1, np.uint8)))),
@@ -244,8 +243,10 @@ class Memory:
     def _node(self, node: Node, outputs: Sequence[Output]) -> list[int]:
         member = self._members[node.member.id]
         words = [0] * c.NODE_WORDS
-        words[c.N_KIND], words[c.N_WIDTH] = node.kind, len(node.slots)
+        words[c.N_KIND], words[c.N_WIDTH] = node.kind, node.width
         slots = [member.program.slots[name] for name in node.slots]
+        if node.kind == c.STATE:
+            slots = list(range(node.width))
         words[c.N_PLACES] = len(self._places)
         self._places += slots
         words[c.N_CODE] = self._code_at[node.member.id]
@@ -277,12 +278,13 @@ class Memory:
             for ascent in edge.ascents:
                 self._ascent_starts.append(len(self._ascents))
                 self._ascents += ascent
-            self._edges += [edge.parent, edge.role, edge.sibling, edge.own, edge.other, ascents]
+            self._edges += [edge.parent, edge.role, edge.sibling, edge.own, edge.other, ascents, edge.group]
         words[c.N_EDGES_END] = len(self._edges) // c.EDGE_WORDS
         words[c.N_OUTPUTS] = len(self._outputs) // c.OUTPUT_WORDS
         for output in outputs:
-            at = len(self._places)
-            self._places += [self._members[output.member].program.slots[name] for name in output.slots]
+            places = [self._members[output.member].program.slots[name] for name in output.slots]
+            at = words[c.N_PLACES] if places == slots else len(self._places)
+            self._places += places
             code, rules_at = self._code_at[output.member], self._rules_at[output.member]
             self._outputs += [0, code, rules_at, at, output.first_row]
         words[c.N_OUTPUTS_END] = len(self._outputs) // c.OUTPUT_WORDS
@@ -292,6 +294,8 @@ class Memory:
             words[c.N_KEYS] = 0 if leaf.keys is None else int(leaf.keys.ctypes.data)
             words[c.N_ROWS], words[c.N_STARTS] = int(leaf.by_key.ctypes.data), int(leaf.starts.ctypes.data)
             words[c.N_READ] = int(leaf.read.ctypes.data)
+            if node.last.event_type in self._event_types:
+                words[c.N_EVENT_TYPE] = self._event_types.index(node.last.event_type)
         elif node.agree_on and node.stored:
             words[c.N_HEADS] = self._heads
             self._heads += max(agreement_codes(self._events, node.agree_on)[1], 1)
@@ -335,6 +339,8 @@ class Memory:
 
 def _holder(network: Network) -> str:
     """A node in the words of the mechanism that it is of."""
+    if any(node.kind == c.STATE for node in network.nodes):
+        return "a state of the eager automaton"
     plan, *others = network.shared.plans.values()
     if others or network.shared.sharing != "none":
         return "a node of the shared plan"

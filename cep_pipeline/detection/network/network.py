@@ -25,10 +25,12 @@ from functools import cached_property
 
 from cep_pipeline.detection.instances.condition_groups import ConditionGroups, Moment
 from cep_pipeline.detection.network import codes as c
+from cep_pipeline.detection.network.eager import compile_automaton
 from cep_pipeline.detection.network.members import EventsOf, parts_of
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.planning.multi_pattern import Member, MemberId, SharedNode, SharedPlan, Sharing, share
 from cep_pipeline.planning.trees import Join, OrderOrTree, leaves_of, nodes_of
+from cep_pipeline.slices.order import earlier_is_before
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import may_match
 
@@ -50,6 +52,8 @@ class Edge:
         For each own slot, what is looked at when it has the newest event (`Ascents.words`).
     holds
         Whether what is below is held for later events of the other side.
+    group
+        The group of conjuncts that is tested along an edge of an eager automaton.
     """
 
     parent: int
@@ -59,6 +63,7 @@ class Edge:
     other: int
     ascents: list[list[int]]
     holds: bool
+    group: int = -1
 
     @property
     def advances(self) -> bool:
@@ -125,6 +130,18 @@ class Node:
         return self.member.clause.by_name[self.slots[-1]]
 
     @property
+    def width(self) -> int:
+        """The slots of its instances: those of a state have one for each variable, in the pattern's order."""
+        return len(self.member.clause.positive) if self.kind == c.STATE else len(self.slots)
+
+    @property
+    def listed(self) -> tuple[Variable, ...]:
+        """The variables whose lists it makes."""
+        if self.kind == c.STATE:
+            return tuple(variable for variable in self.member.clause.positive if variable.kleene)
+        return (self.last,) if self.kind == c.LISTS else ()
+
+    @property
     def window(self) -> Member:
         """A member with the largest window of its users."""
         return self.windows[max(self.windows)]
@@ -149,9 +166,11 @@ class Network:
         The plan of all members.
     groups
         The conditions of each member, which are asked for groups of conjuncts.
+    eager
+        Whether members are run by eager automata: by their states, whatever the plan.
     """
 
-    def __init__(self, shared: SharedPlan, groups: Mapping[MemberId, ConditionGroups]) -> None:
+    def __init__(self, shared: SharedPlan, groups: Mapping[MemberId, ConditionGroups], *, eager: bool = False) -> None:
         self.shared = shared
         self._groups = groups
         self.nodes: list[Node] = []
@@ -160,10 +179,12 @@ class Network:
         self._arranged: dict[int, tuple[int, ...]] = {}
         self._spellings: dict[MemberId, dict[frozenset[str], tuple[str, ...]]] = {}
         self._asked_early: dict[MemberId, set[str]] = {}
-        for node in shared:
+        for node in () if eager else shared:
             self._add(node)
         for member in shared.members.values():
-            if self.is_instance_tree(member):
+            if eager:
+                self._add_states(member)
+            elif self.is_instance_tree(member):
                 self._reject_early(member)
 
     @cached_property
@@ -319,6 +340,35 @@ class Network:
             return self._spellings[member.id][frozenset(slots)]
         return tuple(name for name in plan if name in slots) if not isinstance(plan, str) else slots
 
+    def _add_states(self, member: Member) -> None:
+        """The states of a member's eager automaton; an event that arrives meets what they hold, and is not held."""
+        groups, names = self._groups[member.id], [variable.name for variable in member.clause.positive]
+        automaton = compile_automaton(member.pattern, member.clause)
+        events = {name: self._event_node(member, name) for name in names}
+        bound = [tuple(name for name in names if name in state) for state in automaton.states if state]
+        nodes = [self._new(c.STATE, member, slots) for slots in bound]
+        for node in nodes:
+            node.places.append((*member.id, node.slots))
+        for node in self.nodes:
+            node.windows.setdefault(member.window, member)
+        everything = frozenset(names)
+        for edge in automaton.edges:
+            node = nodes[edge.target - 1]  # nobody holds the instance that has bound nothing
+            if edge.appends:
+                group = groups.element_group(edge.variable, edge.before)
+            else:
+                group = groups.group(edge.after, (edge.before,), begun=edge.variable)
+            if automaton.is_final(edge.target):
+                node.complete = groups.group(Moment(everything, everything), (edge.after,))
+            node.stored = automaton.goes_on(edge.target)
+            latest = () if earlier_is_before(member.pattern.ties) else edge.directly_before
+            words = [1, len(latest), *map(names.index, latest)]
+            own = names.index(edge.variable)
+            source = nodes[edge.source - 1].number if edge.source else -1
+            arrival = Edge(node.number, c.ARRIVAL, source, own, 0, [words], holds=False, group=group)
+            events[edge.variable].edges.append(arrival)
+        nodes[-1].members.append((member.id, nodes[-1].slots))
+
     # --- edges ---------------------------------------------------------------------------------------------------
 
     def _connect(self, node: Node, left: Node | None, right: Node, *, in_tree: bool) -> None:
@@ -403,10 +453,11 @@ class _NetworkKey:
     plans: tuple[OrderOrTree, ...]
     sharing: Sharing
     possible: tuple[bool, ...]
+    eager: bool
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.members, self.plans, self.sharing, self.possible))
+        return hash((self.members, self.plans, self.sharing, self.possible, self.eager))
 
     def __hash__(self) -> int:
         return self._hash
@@ -430,13 +481,18 @@ class KeptNetworks:
         return len(self._kept)
 
     def network(
-        self, members: Sequence[Member], plans: Sequence[OrderOrTree], sharing: Sharing, events: PreparedEvents
+        self,
+        members: Sequence[Member],
+        plans: Sequence[OrderOrTree],
+        sharing: Sharing,
+        events: PreparedEvents,
+        eager: bool = False,
     ) -> PlannedNetwork:
         """Build the network; see `network_of`."""
         # A clause that contradicts itself has no matches; shared nodes are not written in its variables.
         possible = tuple(may_match(member.pattern, member.clause, events) for member in members)
         orders = tuple(tuple(plan) if isinstance(plan, list) else plan for plan in plans)
-        key = _NetworkKey(tuple(members), orders, sharing, possible)
+        key = _NetworkKey(tuple(members), orders, sharing, possible, eager)
         known = self._kept.get(key)
         if known is not None:
             self._kept.move_to_end(key)
@@ -452,16 +508,20 @@ _networks = KeptNetworks(MOST_NODES)
 
 
 def network_of(
-    members: Sequence[Member], plans: Sequence[OrderOrTree], sharing: Sharing, events: PreparedEvents
+    members: Sequence[Member],
+    plans: Sequence[OrderOrTree],
+    sharing: Sharing,
+    events: PreparedEvents,
+    eager: bool = False,
 ) -> PlannedNetwork:
-    """The network of members by their orders or trees; the same again where it has been asked for before.
+    """The network of members by their orders or trees, or by eager automata; the same again where it is known.
 
     Raises
     ------
     PlanError
         An order or a tree does not fit its member, or is not run where plans are shared so.
     """
-    return _networks.network(members, plans, sharing, events)
+    return _networks.network(members, plans, sharing, events, eager)
 
 
 def _made(key: _NetworkKey) -> PlannedNetwork:
@@ -473,7 +533,7 @@ def _made(key: _NetworkKey) -> PlannedNetwork:
             share([member], [plan], sharing)  # only refuses a plan that does not fit
     shared = share([member for member, _ in taken], [plan for _, plan in taken], sharing)
     groups = {member.id: ConditionGroups(parts_of(member).conditions) for member, _ in taken}
-    network = Network(shared, groups)
+    network = Network(shared, groups, eager=key.eager)
     for member, _ in taken:
         for variable in member.clause.negated:
             groups[member.id].rejecting_group(variable.name)

@@ -77,6 +77,8 @@ class NetworkRun:
         Whether the events of negated variables count as buffered.
     finality
         When matches count as final, for the run of one member; None: when those of each member are.
+    eager
+        Whether an event meets the instances of an eager automaton's states, and is not looked for later.
 
     Raises
     ------
@@ -96,10 +98,11 @@ class NetworkRun:
         *,
         with_negated: bool,
         finality: Finality | None = None,
+        eager: bool = False,
     ) -> None:
         self.events, self.owned, self.finality = events, owned, finality
         self._with_negated = with_negated
-        planned = network_of(members, plans, sharing, events)
+        planned = network_of(members, plans, sharing, events, eager)
         self.network, self.members, self._groups = planned.network, planned.members, planned.groups
         self._compiled: dict[MemberId, Compiled] = {}
         self._common = CommonTerms(events, ())
@@ -198,9 +201,22 @@ class NetworkRun:
         tested = None
         if node.kind == c.JOIN and node.member is self.members[node.member.id]:  # it is made in its member's order
             tested = conjuncts_joining(node.member.clause, node.slots[: node.sides], node.slots[node.sides :])
+        elif node.kind == c.STATE:
+            tested = self._tested_at(node)
         return NodeCounts(
             pattern, clause, names, candidates, passes, created, peak, tested, tuple(dict.fromkeys(others))
         )
+
+    def _tested_at(self, state: Node) -> tuple[Conjunct, ...] | None:
+        """The conjuncts that all edges to a state of an eager automaton test; None where they test different ones."""
+        clause = state.member.clause
+        into = [edge for leaf in self.network.event_nodes for edge in leaf.edges if edge.parent == state.number]
+        tested = {
+            conjuncts_joining(clause, self.network.nodes[edge.sibling].slots, (clause.positive[edge.own].name,))
+            for edge in into
+            if edge.sibling >= 0
+        }
+        return tested.pop() if len(tested) == 1 else None
 
     def _count_events(self, node: Node, memory: Memory, counters: Counters, held: Held) -> None:
         """Count the events of a node: for each leaf of an instance tree that it is, or once for all that share it."""

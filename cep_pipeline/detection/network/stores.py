@@ -341,7 +341,7 @@ def keep(w: Any, row: int, made: int) -> bool:
     return True
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def _note_deaths(w: Any, node: int, row: int, instances: int) -> None:
     m = machine_at(w)
     r = m.registers

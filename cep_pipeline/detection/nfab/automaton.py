@@ -10,6 +10,7 @@ J. Agrawal, Y. Diao, D. Gyllstrom, N. Immerman: Efficient pattern matching over 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
@@ -155,9 +156,14 @@ def compile_automaton(pattern: Pattern, clause: Clause) -> NfabAutomaton:
     drafts = _structure(clause)
     drafts = _with_predicates(drafts, clause)
     drafts = _with_ignore(drafts, pattern, clause)
-    window = f"within {format_window(pattern.window)}"
-    drafts = _with_window(drafts, window)
-    drafts = _window_pushed_early(drafts, window)
+    if not earlier_is_before(pattern.ties):  # a later place in the stream does not suffice
+        drafts = _conjoined(drafts, "timestamp > all before", lambda place, edge: place > 0 and edge.move is Move.BEGIN)
+    # Steps 4 and 5: WITHIN on the edges to the final state, and wherever an event was bound before, to end runs early.
+    drafts = _conjoined(
+        drafts,
+        f"within {format_window(pattern.window)}",
+        lambda place, edge: edge.target == FINAL or (place > 0 and edge.move is not Move.PROCEED),
+    )
     drafts = _proceed_constrained(drafts)
     return NfabAutomaton(clause.index, pattern.strategy, tuple(drafts))
 
@@ -234,39 +240,7 @@ def _with_ignore(states: list[State], pattern: Pattern, clause: Clause) -> list[
                 formula = ()
         edges = (replace(edge, formula=formula) if edge.move is Move.IGNORE else edge for edge in state.edges)
         result.append(replace(state, edges=tuple(edges)))
-    if not earlier_is_before(pattern.ties):
-        return [_ordered_strictly(state, earlier) for earlier, state in zip([None, *states], result, strict=False)]
     return result
-
-
-def _ordered_strictly(state: State, earlier: State | None) -> State:
-    """The order where a later place in the stream does not suffice: a variable begins at a later time."""
-    if earlier is None:
-        return state
-    later = "timestamp > all before"
-    return replace(
-        state,
-        edges=tuple(
-            replace(edge, formula=(*edge.formula, later)) if edge.move is Move.BEGIN else edge for edge in state.edges
-        ),
-    )
-
-
-def _with_window(states: list[State], window: str) -> list[State]:
-    """Step 4: WITHIN on the edges that lead to the final state."""
-    return [_conjoined(state, window, lambda edge: edge.target == FINAL) for state in states]
-
-
-def _window_pushed_early(states: list[State], window: str) -> list[State]:
-    """Step 5: WITHIN on the edges of all states that an event was bound before, so that old runs end early."""
-    first, *others = states
-    return [
-        first,
-        *(
-            _conjoined(state, window, lambda edge: edge.move is not Move.PROCEED and window not in edge.formula)
-            for state in others
-        ),
-    ]
 
 
 def _proceed_constrained(states: list[State]) -> list[State]:
@@ -289,10 +263,17 @@ def _proceed_constrained(states: list[State]) -> list[State]:
     return result
 
 
-def _conjoined(state: State, text: str, chosen: object) -> State:
-    assert callable(chosen)
-    edges = (replace(edge, formula=(*edge.formula, text)) if chosen(edge) else edge for edge in state.edges)
-    return replace(state, edges=tuple(edges))
+def _conjoined(states: list[State], text: str, wanted: Callable[[int, NfabEdge], bool]) -> list[State]:
+    """One more conjunct on the edges that are wanted, by their state's place among all and by themselves."""
+    return [
+        replace(
+            state,
+            edges=tuple(
+                replace(edge, formula=(*edge.formula, text)) if wanted(place, edge) else edge for edge in state.edges
+            ),
+        )
+        for place, state in enumerate(states)
+    ]
 
 
 def _element(state: State, variable: Variable) -> str:

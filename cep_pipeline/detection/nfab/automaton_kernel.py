@@ -56,6 +56,7 @@ from cep_pipeline.detection.nfab.machine import (
     machine_at,
     parts_at,
     release,
+    run_at,
     start,
     take,
 )
@@ -73,8 +74,8 @@ def merge_state(words: Any, variable: int, place: int) -> None:
     changed = False
     for index in range(number):
         run = machine.lists[lists + index]
-        if machine.places[run] >= 0:
-            machine.places[run] = -1
+        if run_at(machine, run)[at.R_PLACE] >= 0:
+            run_at(machine, run)[at.R_PLACE] = -1
             changed |= instantiate(words, variable, run)
     if not changed:
         return
@@ -86,7 +87,7 @@ def merge_state(words: Any, variable: int, place: int) -> None:
     kept = 0
     for index in range(number):
         run = machine.lists[lists + index]
-        slot = machine.hashes[run] & mask
+        slot = run_at(machine, run)[at.R_HASH] & mask
         other = machine.table[slot]
         while other >= 0 and not equivalent(words, variable, run, other):
             slot = (slot + 1) & mask
@@ -96,15 +97,16 @@ def merge_state(words: Any, variable: int, place: int) -> None:
             machine.lists[lists + kept] = run
             kept += 1
             continue
-        younger, elder = (run, other) if machine.begun[run] > machine.begun[other] else (other, run)
+        younger, elder = (
+            (run, other) if run_at(machine, run)[at.R_BEGUN] > run_at(machine, other)[at.R_BEGUN] else (other, run)
+        )
         junction = join(buffer, variable, machine.rows[place])
         _label(words, variable, junction, younger)
         _label(words, variable, junction + 1, elder)
-        machine.events[other] = junction
-        machine.lengths[other] = 0
-        if machine.begun[run] > machine.begun[other]:
-            machine.begun[other] = machine.begun[run]
-            machine.firsts[other] = machine.firsts[run]
+        run_at(machine, other)[at.R_EVENT] = junction
+        if younger == run:
+            run_at(machine, other)[at.R_BEGUN] = run_at(machine, run)[at.R_BEGUN]
+            run_at(machine, other)[at.R_FIRST] = run_at(machine, run)[at.R_FIRST]
         machine.change[machine.rows[place]] -= 1
         machine.control[at.MERGED] += 1
         release(words, run)
@@ -115,30 +117,27 @@ def merge_state(words: Any, variable: int, place: int) -> None:
 def _label(words: Any, variable: int, pointer: int, run: int) -> None:
     """Keep the version, the start and the newest event of a merged run."""
     machine, _, _, buffer, _, _ = parts_at(words)
-    start, event = machine.begun[run], machine.events[run]
-    label(buffer, variable, pointer, machine.prefixes[run], machine.digits[run], event, start)
+    own = run_at(machine, run)
+    label(buffer, variable, pointer, own[at.R_PREFIX], own[at.R_DIGIT], own[at.R_EVENT], own[at.R_BEGUN])
 
 
 @njit(error_model="numpy")
 def equivalent(words: Any, variable: int, one: int, other: int) -> bool:
     """Tell whether two runs in the state of a variable agree on all values that its mask selects."""
     machine = machine_at(words)
-    if machine.hashes[one] != machine.hashes[other] or machine.run_keys[one] != machine.run_keys[other]:
-        return False
-    for number in range(machine.vector_starts[variable + 1] - machine.vector_starts[variable]):
-        own = machine.vectors[one * machine.vector_words + number]
-        if own != machine.vectors[other * machine.vector_words + number]:
+    for word in range(machine.vector_starts[variable + 1] - machine.vector_starts[variable] + 1):
+        if run_at(machine, one)[at.R_HASH + word] != run_at(machine, other)[at.R_HASH + word]:
             return False
-    return True
+    return bool(run_at(machine, one)[at.R_KEY] == run_at(machine, other)[at.R_KEY])
 
 
 @njit(error_model="numpy")
 def instantiate(words: Any, variable: int, run: int) -> bool:
     """Compute the value vector of a run in the state of a variable, and its hash; whether it has changed."""
     machine, cells, _, _, _, _ = parts_at(words)
-    changed = machine.states[run] != variable
-    machine.states[run] = variable
-    hashed = machine.run_keys[run]
+    changed = run_at(machine, run)[at.R_STATE] != variable
+    run_at(machine, run)[at.R_STATE] = variable
+    hashed = run_at(machine, run)[at.R_KEY]
     first = machine.vector_starts[variable]
     for number in range(first, machine.vector_starts[variable + 1]):
         word = at.VALUE_WORDS * number
@@ -159,12 +158,12 @@ def instantiate(words: Any, variable: int, run: int) -> bool:
             value = machine.real_bits[(slot & cells.mask) * cells.real_words + source]
         else:
             value = slot
-        kept = run * machine.vector_words + number - first
-        changed |= machine.vectors[kept] != value
-        machine.vectors[kept] = value
+        kept = at.R_VALUES + number - first
+        changed |= run_at(machine, run)[kept] != value
+        run_at(machine, run)[kept] = value
         hashed = (hashed ^ value) * 0x9E3779B97F4A7C1
         hashed ^= hashed >> 29
-    machine.hashes[run] = hashed
+    run_at(machine, run)[at.R_HASH] = hashed
     return changed
 
 
@@ -284,7 +283,6 @@ def write_finished(words: Any) -> bool:
             machine.out_variables,
             machine.out_capacity,
             control[at.WRITTEN],
-            control[at.HANDED_ON],
             machine.out_offsets,
             control[at.MATCHES],
             machine.out_matches,
@@ -358,7 +356,7 @@ def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> N
     machine.control[at.READ] += number
     for index in range(number):
         run = machine.lists[lists + index]
-        if machine.begun[run] < earliest:
+        if run_at(machine, run)[at.R_BEGUN] < earliest:
             expire(words, run)
             continue
         agreeing = agrees(words, run, place)
@@ -435,7 +433,7 @@ def backtrack(words: Any) -> int:
             versions.ends[0] = versions.ends[1] = 0
             cells.ends[0] = cells.ends[1] = 0
         place = control[at.PLACE]
-        wanted = wanted_room(words, 4, machine.instants[place] if run < 0 else machine.begun[run])
+        wanted = wanted_room(words, 4, machine.instants[place] if run < 0 else run_at(machine, run)[at.R_BEGUN])
         if wanted != at.DONE:
             return wanted
         if run < 0:
@@ -452,7 +450,7 @@ def backtrack(words: Any) -> int:
             control[at.SINGLE_RUN] = 0
             continue
         outside = place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row
-        if outside or machine.instants[place] - machine.begun[run] > machine.width:
+        if outside or machine.instants[place] - run_at(machine, run)[at.R_BEGUN] > machine.width:
             expire(words, run)
             control[at.SINGLE_RUN] = 0
             continue
@@ -479,7 +477,7 @@ def read_by(words: Any, run: int, place: int) -> int:
     """Show an event to the run; the run that goes on, or -1."""
     machine = machine_at(words)
     control, size = machine.control, machine.size
-    variable = machine.states[run]
+    variable = run_at(machine, run)[at.R_STATE]
     row = machine.rows[place]
     last = machine.variables - 1
     any_match = machine.options & at.ANY_MATCH != 0
@@ -499,7 +497,7 @@ def read_by(words: Any, run: int, place: int) -> int:
     if machine.most[variable] and agreeing and machine.fits[variable * size + place] != 0:
         copy = copy_of(words, run) if any_match else run
         if take(words, copy, run, variable, place):
-            machine.states[copy] = variable
+            run_at(machine, copy)[at.R_STATE] = variable
             if any_match:
                 machine.change[row] += 1
                 # The copy of this event is put back when the run that ignores it goes on.
@@ -517,12 +515,11 @@ def read_by(words: Any, run: int, place: int) -> int:
 def postpone(words: Any, run: int, place: int, left_to_do: int) -> None:
     """Put a run on the stack, with the event from which it will go on; what is made before that is let go of then."""
     machine, cells, _, buffer, versions, _ = parts_at(words)
-    machine.hashes[run] = 2 * place + left_to_do
-    kept = run * machine.vector_words
-    machine.vectors[kept] = cells.ends[1]
-    machine.vectors[kept + 1] = versions.ends[1]
+    run_at(machine, run)[at.R_HASH] = 2 * place + left_to_do
+    run_at(machine, run)[at.R_VALUES] = cells.ends[1]
+    run_at(machine, run)[at.R_VALUES + 1] = versions.ends[1]
     for state in range(machine.variables):
-        machine.vectors[kept + 2 + state] = buffer.stacks[state * STACK_WORDS + MADE]
+        run_at(machine, run)[at.R_VALUES + 2 + state] = buffer.stacks[state * STACK_WORDS + MADE]
     machine.lists[machine.control[at.POSTPONED]] = run
     machine.control[at.POSTPONED] += 1
 
@@ -534,20 +531,19 @@ def resume(words: Any) -> None:
     machine.control[at.POSTPONED] -= 1
     run = machine.lists[machine.control[at.POSTPONED]]
     machine.control[at.SINGLE_RUN] = 1 + run
-    machine.control[at.PLACE] = machine.hashes[run] >> 1
-    machine.control[at.LEFT_TO_DO] = machine.hashes[run] & 1
-    kept = run * machine.vector_words
-    cells.ends[1] = machine.vectors[kept]
-    versions.ends[1] = machine.vectors[kept + 1]
+    machine.control[at.PLACE] = run_at(machine, run)[at.R_HASH] >> 1
+    machine.control[at.LEFT_TO_DO] = run_at(machine, run)[at.R_HASH] & 1
+    cells.ends[1] = run_at(machine, run)[at.R_VALUES]
+    versions.ends[1] = run_at(machine, run)[at.R_VALUES + 1]
     for state in range(machine.variables):
-        buffer.stacks[state * STACK_WORDS + MADE] = machine.vectors[kept + 2 + state]
+        buffer.stacks[state * STACK_WORDS + MADE] = run_at(machine, run)[at.R_VALUES + 2 + state]
 
 
 @njit(error_model="numpy")
 def arrived(words: Any, run: int, variable: int, place: int) -> int:
     """The run that has begun a variable, or -1 if it is finished with that."""
     machine = machine_at(words)
-    machine.states[run] = variable
+    run_at(machine, run)[at.R_STATE] = variable
     machine.control[at.LEFT_TO_DO] = WHOLE
     return run if goes_on(words, run, variable, place) else -1
 

@@ -195,6 +195,13 @@ class AutomatonRuns:
             rules.prepare()
             words[at.RULES :] = rules.kernel_words()
         words[at.CODE : at.BUFFER] = self.program.kernel_words()
+        growing = {
+            at.RUNS_FULL: pool.grow,
+            at.CELLS_FULL: cells.grow,
+            at.BUFFER_FULL: buffer.grow,
+            at.VERSIONS_FULL: versions.grow,
+            at.FINISHED_FULL: found.grow_finished,
+        }
         wanted = at.DONE  # after the first call: why it returned, and so what has other words now
         while True:
             if wanted in (at.DONE, at.RUNS_FULL):
@@ -216,16 +223,8 @@ class AutomatonRuns:
                     yield self._block(offsets, rows, variables)
                 if wanted == at.DONE:
                     return
-            elif wanted == at.RUNS_FULL:
-                pool.grow()
-            elif wanted == at.CELLS_FULL:
-                cells.grow()
-            elif wanted == at.BUFFER_FULL:
-                buffer.grow()
-            elif wanted == at.VERSIONS_FULL:
-                versions.grow()
-            elif wanted == at.FINISHED_FULL:
-                found.grow_finished()
+            elif wanted in growing:
+                growing[wanted]()
 
     def _block(self, offsets: Array, rows: Array, variables: Array) -> Block:
         if any(variable.kleene for variable in self.clause.positive):
@@ -233,26 +232,19 @@ class AutomatonRuns:
         return MatchBlock(self.clause, np.ascontiguousarray(rows.reshape(-1, self.variables).T))
 
     def _options(self) -> int:
-        options = 0
-        if self.pattern.strategy in (Strategy.PARTITION_CONTIGUITY, Strategy.STRICT_CONTIGUITY):
-            options |= at.CONTIGUOUS
-        if self.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
-            options |= at.ANY_MATCH
-        if not earlier_is_before(self.pattern.ties):
-            options |= at.COMPARES_CLOCKS
-        if len(self.sequence.keys):
-            options |= at.AGREEING
-        if self.merges:
-            options |= at.MERGING
-        if self.clause.negated:
-            options |= at.NEGATION
-        if self.backtracks:
-            options |= at.BACKTRACKING
-        if not self.constructs:
-            options |= at.MATCHING_ONLY
-        if self.prunes:
-            options |= at.PRUNING
-        return options
+        strategy = self.pattern.strategy
+        wanted = {
+            at.CONTIGUOUS: strategy in (Strategy.PARTITION_CONTIGUITY, Strategy.STRICT_CONTIGUITY),
+            at.ANY_MATCH: strategy is Strategy.SKIP_TILL_ANY_MATCH,
+            at.COMPARES_CLOCKS: not earlier_is_before(self.pattern.ties),
+            at.AGREEING: len(self.sequence.keys) > 0,
+            at.MERGING: self.merges,
+            at.NEGATION: bool(self.clause.negated),
+            at.BACKTRACKING: self.backtracks,
+            at.MATCHING_ONLY: not self.constructs,
+            at.PRUNING: self.prunes,
+        }
+        return sum(option for option, is_set in wanted.items() if is_set)
 
 
 def is_prunable(pattern: Pattern, clause: Clause) -> bool:

@@ -21,11 +21,8 @@ two runs that were merged (section 5.2.2): it has a pointer to the newest event 
 that this run had. Stacks are rings that are pruned by the window (section 5.3): the places of pointers that no run
 needs any more are used again.
 
-The way back (`retrieve`) writes the matches of a finished run. A part that a match has in common with one written
-before is copied. Without merging, a run's match up to an event of it is always the same. Of a merged run, the part
-between an event and the newest junction before it is the same for all its matches, and is copied as a piece; before the
-junction the way goes on twice. The events behind the junction are the last ones of both matches, so the second gets
-them from the first, which was written just before.
+The way back (`retrieve`) writes the matches of a finished run. At a junction it goes on twice: the events behind the
+junction are the last ones of both matches.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -122,12 +119,10 @@ def prune_versions(versions: Versions, instants_of_rows: Any, earliest: int) -> 
     versions.ends[0] = head
 
 
-POINTER_WORDS = 8
-ROW, PREFIX, DIGIT, BEFORE, STATE, LENGTH, JUNCTION, JUNCTION_STATE = range(POINTER_WORDS)
+POINTER_WORDS = 5
+ROW, PREFIX, DIGIT, BEFORE, STATE = range(POINTER_WORDS)
 """int32 words of a pointer: the row of the event that it belongs to (-1 less the row with which runs were merged: a
-junction), its version, the event that it points to (-1: to none) and the state of that, and how many events a match has
-up to here; where runs were merged on the way, less than 0: how many there are since the newest junction, which is named
-by the last two words."""
+junction), its version, the event that it points to (-1: to none) and the state of that."""
 STACK_WORDS = 3
 RELEASED, MADE, NEWEST = range(STACK_WORDS)
 """int64 words of a stack: how many pointers were let go of, and made, and where those of its newest event begin."""
@@ -143,9 +138,7 @@ class Buffer(NamedTuple):
     pointers
         int32 [states, size]: `POINTER_WORDS` of each.
     starts
-        int64 [states, size]: of the pointers of junctions, the start of the run; of others where, of all elements
-        written so far, the one for it stands in a match that was written with it (-1: in none). As many elements as
-        its length says end there: a whole match up to it, or what lies between it and the junction.
+        int64 [states, size]: of the pointers of junctions, the start of the run.
     mask
         The size of a stack less 1.
     states
@@ -190,13 +183,10 @@ def select(
     digit: int,
     before: int,
     state_before: int,
-    length: int,
-    junction: int,
-    junction_state: int,
 ) -> int:
     """An event that the run of a version selects in a state, behind another event (-1: as its first).
 
-    There must be room in the stack. The junction matters only where the length is less than 0.
+    There must be room in the stack.
 
     Returns
     -------
@@ -216,11 +206,6 @@ def select(
     buffer.pointers[words + DIGIT] = digit
     buffer.pointers[words + BEFORE] = before
     buffer.pointers[words + STATE] = state_before
-    buffer.pointers[words + LENGTH] = length
-    if length < 0:
-        buffer.pointers[words + JUNCTION] = junction
-        buffer.pointers[words + JUNCTION_STATE] = junction_state
-    buffer.starts[words // POINTER_WORDS] = -1
     return newest & NUMBERS
 
 
@@ -319,26 +304,29 @@ def _last_not_later(buffer: Buffer, state: int, event: int, row: int, end: int, 
     return low
 
 
+NEAR = 3
+"""Pointers that are looked at before one is searched for."""
+
+
 @njit(error_model="numpy", forceinline=True)
 def followed_place(
     buffer: Buffer, versions: Versions, state: int, event: int, prefix: int, digit: int, guess: int
 ) -> int:
     """The same, for an event on the way of a run, mostly at a glance."""
-    words = words_of(buffer, state, event + guess)
-    if buffer.pointers[words + PREFIX] == prefix and buffer.pointers[words + DIGIT] <= digit:
-        if guess == 0:
-            return 0
-        made = (buffer.stacks[state * STACK_WORDS + MADE] - event) & NUMBERS
-        if guess < made and buffer.pointers[words + ROW] == buffer.pointers[words_of(buffer, state, event) + ROW]:
-            return guess
+    made = (buffer.stacks[state * STACK_WORDS + MADE] - event) & NUMBERS
+    row = buffer.pointers[words_of(buffer, state, event) + ROW]
+    for near in range(guess, min(guess + NEAR, made)):  # before some of the elder runs ended, there were more of them
+        words = words_of(buffer, state, event + near)
+        same = buffer.pointers[words + PREFIX] == prefix and buffer.pointers[words + ROW] == row
+        if same and buffer.pointers[words + DIGIT] <= digit:
+            return near
     return compatible_place(buffer, versions, state, event, prefix, digit, guess)
 
 
 PENDING_WORDS = 5
 """int32 words of what waits for the way back: event, state, prefix, digit, and how many events lie behind it."""
-PATH_WORDS = 3
-"""int32 words of a part of the way: an event's row and state, or -1 less the place where a piece was written and its
-length; and its pointer, the newest of a piece."""
+PATH_WORDS = 2
+"""int32 words of an event of the way: its row and its state."""
 
 
 @njit(error_model="numpy")
@@ -350,13 +338,6 @@ def wait(pending: Any, top: int, event: int, state: int, prefix: int, digit: int
     pending[words + 2] = prefix
     pending[words + 3] = digit
     pending[words + 4] = depth
-
-
-@njit(error_model="numpy", forceinline=True)
-def copy_elements(values: Any, source: int, target: int, number: int) -> None:
-    """Copy elements to a place behind them."""
-    for element in range(number):
-        values[target + element] = values[source + element]
 
 
 @njit(error_model="numpy")
@@ -371,7 +352,6 @@ def retrieve(
     variables: Any,
     most: int,
     at: int,
-    handed_on: int,
     offsets: Any,
     matches: int,
     most_matches: int,
@@ -384,13 +364,11 @@ def retrieve(
         Runs that began before this instant have expired.
     pending, top
         int32, `PENDING_WORDS` each, and their number: events from which the way back has still to be gone. What lies
-        behind them are the last elements of the match written last.
+        behind them are the first events of the path.
     path
-        int32, `PATH_WORDS` each: room for the parts of the way, newest first.
+        int32, `PATH_WORDS` each: room for the events of the way, newest first.
     rows, variables, most, at
         The elements of the matches, room for so many, and where to go on.
-    handed_on
-        How many elements were written before these.
     offsets, matches, most_matches
         Where each match ends, their number, and room for so many.
 
@@ -403,12 +381,8 @@ def retrieve(
         top -= 1
         words = PENDING_WORDS * top
         event, state = pending[words], pending[words + 1]
-        prefix, digit, behind = pending[words + 2], pending[words + 3], pending[words + 4]
-        begun, begun_state, begun_prefix, begun_digit = event, state, prefix, digit
-        kept = top
-        depth = behind
-        parts = 0
-        length = 0
+        prefix, digit, depth = pending[words + 2], pending[words + 3], pending[words + 4]
+        begun, begun_state, begun_prefix, begun_digit, behind, kept = event, state, prefix, digit, depth, top
         place = 0
         while event >= 0:
             words = words_of(buffer, state, event)
@@ -418,64 +392,23 @@ def retrieve(
                     elder, elder_digit = buffer.pointers[other + PREFIX], buffer.pointers[other + DIGIT]
                     wait(pending, top, buffer.pointers[other + BEFORE], state, elder, elder_digit, depth)
                     top += 1
-                event = buffer.pointers[words + BEFORE]
-                prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
-                continue
-            place = followed_place(buffer, versions, state, event, prefix, digit, place)
-            words = words_of(buffer, state, event + place)
-            length = buffer.pointers[words + LENGTH]
-            if length > 0:
-                break
-            pointer = words // POINTER_WORDS
-            written = buffer.starts[pointer] - handed_on
-            path[PATH_WORDS * parts + 2] = pointer
-            if written >= 0:  # another match has the same events from the junction up to here
-                path[PATH_WORDS * parts] = -2 - written - length
-                path[PATH_WORDS * parts + 1] = -length
-                depth -= length
-                event, state = buffer.pointers[words + JUNCTION], buffer.pointers[words + JUNCTION_STATE]
             else:
-                path[PATH_WORDS * parts] = buffer.pointers[words + ROW]
-                path[PATH_WORDS * parts + 1] = state
+                path[PATH_WORDS * depth] = buffer.pointers[words + ROW]
+                path[PATH_WORDS * depth + 1] = state
                 depth += 1
-                prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
-                event, state = buffer.pointers[words + BEFORE], buffer.pointers[words + STATE]
-            parts += 1
-        if at + depth + length > most:
+                place = followed_place(buffer, versions, state, event, prefix, digit, place)
+                if place > 0:
+                    words = words_of(buffer, state, event + place)
+            prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
+            event, state = buffer.pointers[words + BEFORE], buffer.pointers[words + STATE]
+        if at + depth > most:
             wait(pending, kept, begun, begun_state, begun_prefix, begun_digit, behind)
             top = kept + 1
             break
-        write = at + length
-        while event >= 0:
-            place = followed_place(buffer, versions, state, event, prefix, digit, place)
-            words = words_of(buffer, state, event + place)
-            written = buffer.starts[words // POINTER_WORDS] - handed_on
-            buffer.starts[words // POINTER_WORDS] = handed_on + write - 1
-            if written >= 0:  # another match has the same events up to here
-                source = written + 1 - buffer.pointers[words + LENGTH]
-                copy_elements(rows, source, at, write - at)
-                copy_elements(variables, source, at, write - at)
-                break
-            write -= 1
-            rows[write] = buffer.pointers[words + ROW]
-            variables[write] = state
-            prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
-            event, state = buffer.pointers[words + BEFORE], buffer.pointers[words + STATE]
-        write = at + length
-        for part in range(parts - 1, -1, -1):
-            number, first = 1, path[PATH_WORDS * part]
-            if first >= 0:
-                rows[write] = first
-                variables[write] = path[PATH_WORDS * part + 1]
-            else:
-                number = path[PATH_WORDS * part + 1]
-                copy_elements(rows, -1 - first, write, number)
-                copy_elements(variables, -1 - first, write, number)
-            write += number
-            buffer.starts[path[PATH_WORDS * part + 2]] = handed_on + write - 1
-        copy_elements(rows, at - behind, write, behind)
-        copy_elements(variables, at - behind, write, behind)
-        at = write + behind
+        for step in range(depth):
+            rows[at + step] = path[PATH_WORDS * (depth - 1 - step)]
+            variables[at + step] = path[PATH_WORDS * (depth - 1 - step) + 1]
+        at += depth
         matches += 1
         offsets[matches] = at
     return top, at, matches

@@ -1,9 +1,9 @@
 """The loops of deterministic runs, written in Numba. Imported only where they are compiled; `runs.py` calls them.
 
 An event is named by its place in the sequence that runs read (`stream.py`), a variable by its number in pattern order.
-There is a kernel for each way in which runs bind events: `skip` for chains whose runs may skip events, `follow` for
-chains whose runs may skip none, `gather` for AND, whose variables bind events in any order. Conditions are tested by
-the interpreter of all kernels over instances (`instances`), or, where they compare two columns, right here.
+There is a kernel for each way in which runs bind events: `follow` for chains, `gather` for AND, whose variables bind
+events in any order. Conditions are tested by the interpreter of all kernels over instances (`instances`), or, where
+they compare two columns of a chain, right here.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -13,7 +13,7 @@ from typing import Any
 
 from numba import carray, njit
 
-from cep_pipeline.compiled.pointers import float64_at, further
+from cep_pipeline.compiled.pointers import float64_at
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.cells import Cells, cells_at
 from cep_pipeline.detection.instances.interpreter import code_at, compare, conjunct_holds, group_holds
@@ -29,11 +29,8 @@ from cep_pipeline.detection.nfab.run_words import (
     MATCHED,
 )
 
-TOGETHER = 1 << 12
-"""Runs that `follow` tests one condition after another: what it reads of them stays in the cache."""
 
-
-def skip(
+def follow(
     runs: int,
     variables: int,
     size: int,
@@ -43,6 +40,8 @@ def skip(
     rows: Any,
     clocks: Any,
     instants: Any,
+    keys: Any,
+    fits: Any,
     links: Any,
     words: Any,
     groups: Any,
@@ -55,7 +54,7 @@ def skip(
     columns: Any,
     bounds: Any,
 ) -> int:
-    """Follow each run of a chain that may skip events to its end.
+    """Follow each run of a chain to its end.
 
     Parameters
     ----------
@@ -65,14 +64,18 @@ def skip(
         The most that instants of a match differ by; the row before which runs end.
     rows, clocks, instants
         Of each place: its row of the events, clock to compare, and instant (timestamp or position).
+    keys
+        Of each place, where keys are compared: the code of what events agree on.
+    fits
+        [variables, size]: whether an event has the variable's type and passes the conditions on it alone.
     links
-        [variables, size]: the next place whose event has the variable's type and passes the conditions on it alone.
+        [variables, size]: the next place whose event fits the variable; read where events may be skipped.
     words, groups
         The program of the conditions (`run_words.py`), and of each variable the group that it completes.
     begun, ends
         Of each run: the place of its first event, and the place behind the last that it reads.
     slots
-        [runs, variables]: the rows that are bound, the first of them when this is called.
+        Room for [runs, variables]: the rows of each match.
     ended, states
         Of each run: the row of the event that it ended with, and its state.
     counts
@@ -83,14 +86,16 @@ def skip(
     Returns
     -------
     int
-        The number of runs.
+        The number of matches.
     """
     code, cells = code_at(words, 0), cells_at(words, CELLS)
-    compares = options & COMPARES_CLOCKS != 0
-    evaluations = 0
+    agreeing, compares = options & AGREEING != 0, options & COMPARES_CLOCKS != 0
+    contiguous = options & CONTIGUOUS != 0
+    evaluations = matches = 0
     for run in range(runs):
-        place, end, base = begun[run], ends[run], run * variables
+        place, end, base = begun[run], ends[run], matches * variables
         first_instant = instants[place]
+        slots[base] = rows[place]
         state = MATCHED
         for variable in range(1, variables):
             clock = clocks[place] if compares else 0
@@ -104,12 +109,15 @@ def skip(
                 direct += 1
                 item += codes.ITEM_WORDS
             candidates = 0
-            place = links[variable * size + place]
+            place = place + 1 if contiguous else links[variable * size + place]
             while True:
                 if place >= end or instants[place] - first_instant > width or rows[place] >= end_row:
                     state = EXPIRED
                     break
-                if not compares or clocks[place] > clock:
+                fitting = not contiguous or fits[variable * size + place] != 0
+                if agreeing and fitting:
+                    fitting = keys[place] == keys[begun[run]]
+                if fitting and (not compares or clocks[place] > clock):
                     candidates += 1
                     row = rows[place]
                     passes = True
@@ -129,15 +137,19 @@ def skip(
                             further += codes.ITEM_WORDS
                         if passes:
                             break
+                if contiguous:
+                    state = KILLED
+                    break
                 place = links[variable * size + place]
             counts[2 * variable] += candidates
-            if state == EXPIRED:
+            if state != MATCHED:
                 break
             counts[2 * variable + 1] += 1
+        matches += state == MATCHED
         states[run] = state
         ended[run] = rows[min(place, size - 1)]
     code.counts[0] += evaluations
-    return runs
+    return matches
 
 
 def gather(
@@ -165,12 +177,8 @@ def gather(
 
     Parameters
     ----------
-    runs, variables, size, options, width, end_row, rows, instants, words, begun, ends, slots, ended, states
-        As for `skip`; no slots are bound when this is called.
-    keys
-        Of each place, where keys are compared: the code of what events agree on.
-    fits
-        [variables, size]: whether an event has the variable's type and passes the conditions on it alone.
+    runs, variables, size, options, width, end_row, rows, instants, keys, fits, words, begun, ends, slots, ended, states
+        As for `follow`.
     tests
         `tests[v]` to `tests[v + 1]` are the places in `tests` where the conjuncts are named that variable v may
         complete. There the group of the conjunct stands, the number of its variables, and the variables.
@@ -180,12 +188,13 @@ def gather(
     Returns
     -------
     int
-        The number of runs.
+        The number of matches.
     """
     code, cells = code_at(words, 0), cells_at(words, CELLS)
     agreeing, contiguous = options & AGREEING != 0, options & CONTIGUOUS != 0
+    matches = 0
     for run in range(runs):
-        place, end, base = begun[run], ends[run], run * variables
+        place, end, base = begun[run], ends[run], matches * variables
         first_instant, key = instants[place], keys[place] if agreeing else 0
         for variable in range(variables):
             slots[base + variable] = -1
@@ -220,9 +229,10 @@ def gather(
                 state = KILLED
                 break
             place += 1
+        matches += state == MATCHED
         states[run] = state
         ended[run] = rows[min(place, size - 1)]
-    return runs
+    return matches
 
 
 @njit(error_model="numpy")
@@ -249,177 +259,3 @@ def link(variables: int, size: int, fits_at: Any, links_at: Any) -> int:
             if fits[variable, place] != 0:
                 following = place
     return size
-
-
-@njit(error_model="numpy")
-def _keep_compared(
-    comparator: int, number: int, begun: Any, left: Any, right: Any, one: Any, other: Any, alive: Any
-) -> int:
-    """Keep the runs of which `left[one[start]]` compares with `right[other[start]]`; returns how many there are.
-
-    Half of the runs may fail in any order, which no processor foresees: so there is no branch. NaN is in no order.
-    """
-    less = comparator in (codes.LESS, codes.LESS_EQUAL, codes.UNEQUAL)
-    same = comparator in (codes.LESS_EQUAL, codes.GREATER_EQUAL, codes.EQUAL)
-    more = comparator in (codes.GREATER, codes.GREATER_EQUAL, codes.UNEQUAL)
-    kept = 0
-    for index in range(number):
-        run = alive[index]
-        start = begun[run]
-        x, y = left[one[start]], right[other[start]]
-        alive[kept] = run
-        kept += (less & (x < y)) | (same & (x == y)) | (more & (x > y))
-    return kept
-
-
-@njit(error_model="numpy")
-def _keep_equal(number: int, begun: Any, keys: Any, variable: int, alive: Any) -> int:
-    """Keep the runs whose event for a variable has the key of their first; returns how many there are."""
-    kept = 0
-    for index in range(number):
-        run = alive[index]
-        alive[kept] = run
-        kept += keys[begun[run] + variable] == keys[begun[run]]
-    return kept
-
-
-@njit(error_model="numpy")
-def _keep_later(number: int, begun: Any, clocks: Any, variable: int, alive: Any) -> int:
-    """Keep the runs whose event for a variable has a greater clock than the one before; returns how many there are."""
-    kept = 0
-    for index in range(number):
-        run = alive[index]
-        alive[kept] = run
-        kept += clocks[begun[run] + variable] > clocks[begun[run] + variable - 1]
-    return kept
-
-
-@njit(error_model="numpy")
-def _keep_holding(
-    number: int, begun: Any, rows: Any, code: Code, cells: Cells, item: int, variable: int, bound: Any, alive: Any
-) -> int:
-    """Keep the runs on which a conjunct of a variable holds; returns how many there are."""
-    items = code.items
-    if items[item] == codes.COMPARE_SLOTS:
-        left, right = float64_at(items[item + 2]), float64_at(items[item + 4])
-        one, other = further(rows, items[item + 3]), further(rows, items[item + 5])
-        return _keep_compared(items[item + 1], number, begun, left, right, one, other, alive)
-    kept = 0
-    for index in range(number):
-        run = alive[index]
-        for earlier in range(variable + 1):
-            bound[earlier] = rows[begun[run] + earlier]
-        alive[kept] = run
-        kept += conjunct_holds(code, cells, items[item + 1], items[item + 2], bound, 0)
-    return kept
-
-
-@njit(error_model="numpy")
-def _keep_within(
-    number: int,
-    begun: Any,
-    variable: int,
-    ends: Any,
-    instants: Any,
-    width: int,
-    rows: Any,
-    end_row: int,
-    alive: Any,
-    ended: Any,
-    expired: Any,
-) -> int:
-    """Keep the runs that read an event for a variable, and note its row; the others have expired.
-
-    `expired[0]` is their number, behind which they stand.
-    """
-    kept = 0
-    for index in range(number):
-        run = alive[index]
-        start = begun[run]
-        place = start + variable
-        if place >= ends[run] or instants[place] - instants[start] > width or rows[place] >= end_row:
-            expired[0] += 1
-            expired[expired[0]] = run
-            continue
-        ended[run] = rows[place]
-        alive[kept] = run
-        kept += 1
-    return kept
-
-
-def follow(
-    runs: int,
-    variables: int,
-    size: int,
-    options: int,
-    width: int,
-    end_row: int,
-    rows: Any,
-    clocks: Any,
-    instants: Any,
-    keys: Any,
-    fits: Any,
-    words: Any,
-    groups: Any,
-    begun: Any,
-    ends: Any,
-    bound: Any,
-    alive: Any,
-    ended: Any,
-    expired: Any,
-    counts: Any,
-) -> int:
-    """Follow all runs of a chain that may skip nothing to their ends, one variable and one condition after another.
-
-    A run that starts at place p binds its variable v at place p + v, or ends, so that the events it binds need not be
-    noted.
-
-    Parameters
-    ----------
-    runs, variables, size, options, width, end_row, rows, clocks, instants, words, groups, begun, ends, counts
-        As for `skip`.
-    keys, fits
-        As for `gather`.
-    bound
-        Room for a row of each variable.
-    alive
-        Numbers of the runs that are left: of those that have a match, in the end.
-    ended
-        Of each run: the row of the event that it ended with; of those that have expired, the last that it read.
-    expired
-        The number of the runs that have expired, and which they are.
-
-    Returns
-    -------
-    int
-        How many runs have a match.
-    """
-    code, cells = code_at(words, 0), cells_at(words, CELLS)
-    agreeing, compares = options & AGREEING != 0, options & COMPARES_CLOCKS != 0
-    matches = 0
-    expired[0] = 0
-    for first in range(0, runs, TOGETHER):
-        left = further(alive, matches)
-        number = min(TOGETHER, runs - first)
-        for index in range(number):
-            left[index] = first + index
-            ended[first + index] = rows[begun[first + index]]
-        for variable in range(1, variables):
-            number = _keep_within(number, begun, variable, ends, instants, width, rows, end_row, left, ended, expired)
-            kept = 0
-            for index in range(number):
-                run = left[index]
-                left[kept] = run
-                kept += fits[variable * size + begun[run] + variable] != 0
-            if agreeing:
-                kept = _keep_equal(kept, begun, keys, variable, left)
-            if compares:
-                kept = _keep_later(kept, begun, clocks, variable, left)
-            number = kept
-            counts[2 * variable] += number
-            for item in range(code.groups[groups[variable]], code.groups[groups[variable] + 1]):
-                code.counts[0] += number
-                number = _keep_holding(number, begun, rows, code, cells, item * codes.ITEM_WORDS, variable, bound, left)
-            counts[2 * variable + 1] += number
-        matches += number
-    return matches

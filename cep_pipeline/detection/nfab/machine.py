@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
+from cep_pipeline.compiled.pointers import further, int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest, length_of
 from cep_pipeline.detection.instances.interpreter import code_at, group_holds
 from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
@@ -49,27 +49,14 @@ class AutomatonArrays(NamedTuple):
     most: Any
     groups: Any
     slots: Any
-    events: Any
-    prefixes: Any
-    digits: Any
-    lengths: Any
-    junctions: Any
-    junction_states: Any
-    begun: Any
-    newest: Any
-    run_keys: Any
-    firsts: Any
-    places: Any
-    states: Any
+    runs: Any
+    run_words: Any
     free: Any
     capacity: Any
     lists: Any
     list_sizes: Any
     vector: Any
     vector_starts: Any
-    vector_words: Any
-    vectors: Any
-    hashes: Any
     table: Any
     finished: Any
     finished_capacity: Any
@@ -109,27 +96,14 @@ def machine_at(words: Any) -> AutomatonArrays:
         int64_at(words[at.MOST]),
         int64_at(words[at.GROUPS]),
         int32_at(words[at.SLOTS]),
-        int32_at(words[at.EVENTS]),
-        int32_at(words[at.PREFIXES]),
-        int32_at(words[at.DIGITS]),
-        int32_at(words[at.LENGTHS]),
-        int32_at(words[at.JUNCTIONS]),
-        int32_at(words[at.JUNCTION_STATES]),
-        int64_at(words[at.BEGUN]),
-        int64_at(words[at.NEWEST]),
-        int32_at(words[at.RUN_KEYS]),
-        int32_at(words[at.FIRSTS]),
-        int64_at(words[at.PLACES]),
-        int32_at(words[at.STATES]),
+        int64_at(words[at.RUNS]),
+        words[at.RUN_WORDS],
         int32_at(words[at.FREE]),
         words[at.CAPACITY],
         int32_at(words[at.LISTS]),
         int64_at(words[at.LIST_SIZES]),
         int64_at(words[at.VECTOR]),
         int64_at(words[at.VECTOR_STARTS]),
-        words[at.VECTOR_WORDS],
-        int64_at(words[at.VECTORS]),
-        int64_at(words[at.HASHES]),
         int32_at(words[at.TABLE]),
         int32_at(words[at.FINISHED]),
         words[at.FINISHED_CAPACITY],
@@ -160,6 +134,12 @@ def parts_at(words: Any) -> tuple[AutomatonArrays, Cells, Code, Buffer, Versions
     )
 
 
+@njit(error_model="numpy", forceinline=True)
+def run_at(machine: AutomatonArrays, run: int) -> Any:
+    """The words of a run."""
+    return further(machine.runs, run * machine.run_words)
+
+
 @njit(error_model="numpy")
 def allocate(words: Any) -> int:
     """Take a run from the pool, which must have one."""
@@ -185,18 +165,9 @@ def copy_of(words: Any, run: int) -> int:
     copy = allocate(words)
     for variable in range(machine.variables):
         machine.slots[copy * machine.stride + variable] = machine.slots[run * machine.stride + variable]
-    machine.events[copy] = machine.events[run]
-    machine.prefixes[copy] = machine.prefixes[run]
-    machine.digits[copy] = machine.digits[run]
-    machine.lengths[copy] = machine.lengths[run]
-    if machine.lengths[run] < 0:
-        machine.junctions[copy] = machine.junctions[run]
-        machine.junction_states[copy] = machine.junction_states[run]
-    machine.states[copy] = -1
-    machine.begun[copy] = machine.begun[run]
-    machine.newest[copy] = machine.newest[run]
-    machine.run_keys[copy] = machine.run_keys[run]
-    machine.firsts[copy] = machine.firsts[run]
+    for word in range(at.R_HASH):
+        run_at(machine, copy)[word] = run_at(machine, run)[word]
+    run_at(machine, copy)[at.R_STATE] = -1
     return copy
 
 
@@ -226,15 +197,14 @@ def start(words: Any, place: int) -> int:
         return -1
     machine.counts[1] += 1
     machine.control[at.STARTED] += 1
-    machine.prefixes[run] = extended(versions, -1, machine.control[at.STARTED], row)
-    machine.digits[run] = 0
-    machine.lengths[run] = 0
-    machine.states[run] = -1
-    machine.events[run] = -1
-    machine.begun[run] = machine.instants[place]
-    machine.firsts[run] = place
-    machine.run_keys[run] = machine.keys[place] if machine.options & at.AGREEING else 0
-    machine.newest[run] = 0
+    run_at(machine, run)[at.R_PREFIX] = extended(versions, -1, machine.control[at.STARTED], row)
+    run_at(machine, run)[at.R_DIGIT] = 0
+    run_at(machine, run)[at.R_STATE] = -1
+    run_at(machine, run)[at.R_EVENT] = -1
+    run_at(machine, run)[at.R_BEGUN] = machine.instants[place]
+    run_at(machine, run)[at.R_FIRST] = place
+    run_at(machine, run)[at.R_KEY] = machine.keys[place] if machine.options & at.AGREEING else 0
+    run_at(machine, run)[at.R_NEWEST] = 0
     _selected(words, run, 0, -1, place)
     machine.change[row] += 1
     return run
@@ -246,7 +216,7 @@ def agrees(words: Any, run: int, place: int) -> bool:
     machine = machine_at(words)
     if not machine.options & at.AGREEING:
         return True
-    key = machine.run_keys[run]
+    key = run_at(machine, run)[at.R_KEY]
     return key >= 0 and key == machine.keys[place]
 
 
@@ -254,7 +224,7 @@ def agrees(words: Any, run: int, place: int) -> bool:
 def begin(words: Any, run: int, variable: int, place: int) -> int:
     """Follow the begin edge: returns a copy of the run that binds the event to the next variable, or -1."""
     machine, cells, _, _, _, _ = parts_at(words)
-    if machine.options & at.COMPARES_CLOCKS and machine.clocks[place] <= machine.newest[run]:
+    if machine.options & at.COMPARES_CLOCKS and machine.clocks[place] <= run_at(machine, run)[at.R_NEWEST]:
         return -1
     row = machine.rows[place]
     machine.counts[2 * variable] += 1
@@ -309,36 +279,23 @@ def _goes_on(words: Any, run: int, copy: int, row: int) -> None:
     """Number the versions where a run splits: the copy gets one more digit, and the last digit of the run increases."""
     machine = machine_at(words)
     versions = versions_at(words, at.VERSIONS)
-    machine.prefixes[copy] = extended(versions, machine.prefixes[run], machine.digits[run], row)
-    machine.digits[copy] = 0
-    machine.digits[run] = (machine.digits[run] + 1) & NUMBERS
+    prefix, digit = run_at(machine, run)[at.R_PREFIX], run_at(machine, run)[at.R_DIGIT]
+    run_at(machine, copy)[at.R_PREFIX] = extended(versions, prefix, digit, row)
+    run_at(machine, copy)[at.R_DIGIT] = 0
+    run_at(machine, run)[at.R_DIGIT] = (digit + 1) & NUMBERS
 
 
 @njit(error_model="numpy")
 def _selected(words: Any, run: int, variable: int, before: int, place: int) -> None:
     """Note that a run binds an event to a variable; its newest event so far is in the stack of the state `before`."""
     machine, _, _, buffer, _, _ = parts_at(words)
-    length = machine.lengths[run]
-    if length == 0 and before >= 0:  # it goes on from a junction
-        machine.junctions[run] = machine.events[run]
-        machine.junction_states[run] = before
-    length += 1 if length > 0 or before < 0 else -1
-    machine.events[run] = select(
-        buffer,
-        variable,
-        machine.rows[place],
-        machine.prefixes[run],
-        machine.digits[run],
-        machine.events[run],
-        before,
-        length,
-        machine.junctions[run],
-        machine.junction_states[run],
+    own = run_at(machine, run)
+    own[at.R_EVENT] = select(
+        buffer, variable, machine.rows[place], own[at.R_PREFIX], own[at.R_DIGIT], own[at.R_EVENT], before
     )
-    machine.lengths[run] = length
-    machine.places[run] = place
+    run_at(machine, run)[at.R_PLACE] = place
     if machine.options & at.COMPARES_CLOCKS:
-        machine.newest[run] = machine.clocks[place]
+        run_at(machine, run)[at.R_NEWEST] = machine.clocks[place]
 
 
 @njit(error_model="numpy")
@@ -369,14 +326,13 @@ def finish(words: Any, run: int) -> None:
     if left >= 0 and not holds(words, left, run * machine.stride):
         return
     if machine.options & at.NEGATION:
-        first, last = machine.rows[machine.firsts[run]], machine.rows[machine.places[run]]
+        first, last = machine.rows[run_at(machine, run)[at.R_FIRST]], machine.rows[run_at(machine, run)[at.R_PLACE]]
         if rejected(rules, code, cells, machine.slots, run * machine.stride, first, last):
             return
     number = machine.control[at.FINISHED_RUNS]
     finished = at.FINISHED_WORDS * number
-    machine.finished[finished] = machine.events[run]
-    machine.finished[finished + 1] = machine.prefixes[run]
-    machine.finished[finished + 2] = machine.digits[run]
+    for word in range(at.FINISHED_WORDS):  # its newest event, and its version
+        machine.finished[finished + word] = run_at(machine, run)[at.R_EVENT + word]
     machine.control[at.FINISHED_RUNS] = number + 1
     machine.control[at.FINISHES] += 1
 
@@ -393,5 +349,5 @@ def end(words: Any, run: int, row: int) -> None:
 def expire(words: Any, run: int) -> None:
     """End a run because its window, or its partition, has ended."""
     machine = machine_at(words)
-    machine.expired[machine.firsts[run]] += 1
+    machine.expired[run_at(machine, run)[at.R_FIRST]] += 1
     release(words, run)

@@ -130,7 +130,9 @@ class OwnedRuns:
                 most_entries=runs.most_entries,
             ),
         )
-        self.lives.add_changes(runs.change, self._ends_of_expired())
+        rows = np.flatnonzero(runs.change != 0)  # bools are searched many at a time
+        self.lives.add(rows, runs.change[rows])
+        self.lives.add(self._ends_of_expired(), -1)
 
     def _ends_of_expired(self) -> Array:
         rows = self.runs.rows_of_expired()

@@ -6,8 +6,6 @@ used again (SIGMOD'08 section 5.3).
 
 from __future__ import annotations
 
-import weakref
-
 import numpy as np
 
 from cep_pipeline.compiled.native import address
@@ -16,12 +14,12 @@ from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import NoRoom
 from cep_pipeline.expressions.columns import Array
 
-POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 8, 3, 5, 3, 3
+POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 5, 3, 5, 2, 3
 """The numbers of `buffer.py`, which is not imported here: it needs a compiler."""
 ELEMENTS_AT_ONCE = 1 << 18
 """Elements of matches written before they are handed on: what a processor keeps at hand while it writes them."""
-KEPT = 8
-"""One in so many of them is kept, to be copied from."""
+FIRST_RUNS = 1 << 10
+"""Runs that there is room for at first."""
 MOST = 1 << 30
 """Runs or pointers of one window beyond which nobody waits for an answer."""
 
@@ -90,74 +88,56 @@ class VersionNumbers:
         return [address(self.ends), address(self.prefixes), self.size - 1]
 
 
-_OF_RUNS: dict[type, tuple[int, ...]] = {
-    np.int32: (
-        *(at.SLOTS, at.EVENTS, at.PREFIXES, at.DIGITS, at.LENGTHS, at.JUNCTIONS, at.JUNCTION_STATES),
-        *(at.RUN_KEYS, at.FIRSTS, at.STATES),
-    ),
-    np.int64: (at.BEGUN, at.NEWEST, at.PLACES, at.HASHES, at.VECTORS),
-}
-"""The arrays that have a number, or some, for each run, by their words."""
-
-
 class RunPool:
     """The runs of a clause, and the lists of those in each state.
 
     Parameters
     ----------
-    variables, stride, vector_words
+    variables, stride, values
         Positive variables, slots of a run, and values of its vector that are compared.
     control
         The kernel's control words, in which the free runs are counted.
     """
 
-    def __init__(self, variables: int, stride: int, vector_words: int, control: Array) -> None:
-        self.variables, self.stride, self.vector_words = variables, stride, max(vector_words, 1)
+    def __init__(self, variables: int, stride: int, values: int, control: Array) -> None:
         self.control = control
-        self.capacity = 1 << 10
         self._list_sizes = np.full(2 * variables, -1, np.int64)
         self._list_sizes[:variables] = 0
-        widths = {at.SLOTS: stride, at.VECTORS: self.vector_words}
-        self._of_runs: dict[int, Array] = {
-            place: np.zeros(self.capacity * widths.get(place, 1), dtype)
-            for dtype, places in _OF_RUNS.items()
-            for place in places
-        }
-        self._lists = np.zeros(self.capacity * variables, np.int32)
-        self._free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()
-        self._table = np.zeros(4 * self.capacity, np.int32)
-        control[at.FREE_RUNS] = self.capacity
+        self._slots = np.zeros((FIRST_RUNS, stride), np.int32)
+        self._runs = np.zeros((FIRST_RUNS, at.R_VALUES + values), np.int64)
+        self._lists = np.zeros((variables, FIRST_RUNS), np.int32)
+        self._free = np.arange(FIRST_RUNS, dtype=np.int32)[::-1].copy()
+        self._table = np.zeros(4 * FIRST_RUNS, np.int32)
+        control[at.FREE_RUNS] = FIRST_RUNS
 
     def grow(self) -> None:
         """Double the pool; its words change."""
-        if 2 * self.capacity > MOST:
-            raise NoRoom(f"more than {self.capacity:,} runs live at a time: shorten the window")
-        large = self._of_runs[at.SLOTS], self._of_runs[at.VECTORS], self._lists, self._table
-        ask_for(2 * sum(array.nbytes for array in large), f"{self.capacity:,} runs live at a time")
-        old = self.capacity
-        self.capacity *= 2
-        self._of_runs = {place: _longer(array, 2 * len(array)) for place, array in self._of_runs.items()}
-        lists = np.zeros((self.variables, self.capacity), np.int32)
-        lists[:, :old] = self._lists.reshape(self.variables, old)
-        self._lists = lists.reshape(-1)
-        number = int(self.control[at.FREE_RUNS])
-        free = np.zeros(self.capacity, np.int32)
-        free[: self.capacity - old] = np.arange(old, self.capacity)[::-1]
-        free[self.capacity - old : self.capacity - old + number] = self._free[:number]
-        self._free = free
-        self.control[at.FREE_RUNS] = self.capacity - old + number
-        self._table = np.zeros(4 * self.capacity, np.int32)
+        old, free = len(self._runs), self._free[: int(self.control[at.FREE_RUNS])]
+        if 2 * old > MOST:
+            raise NoRoom(f"more than {old:,} runs live at a time: shorten the window")
+        large = self._slots, self._runs, self._lists, self._table
+        ask_for(2 * sum(array.nbytes for array in large), f"{old:,} runs live at a time")
+        self._slots = np.concatenate((self._slots, np.zeros_like(self._slots)))
+        self._runs = np.concatenate((self._runs, np.zeros_like(self._runs)))
+        self._lists = np.concatenate((self._lists, np.zeros_like(self._lists)), axis=1)
+        self._free = np.zeros(2 * old, np.int32)
+        self._free[:old] = np.arange(old, 2 * old)[::-1]
+        self._free[old : old + len(free)] = free
+        self.control[at.FREE_RUNS] = old + len(free)
+        self._table = np.zeros(8 * old, np.int32)
 
     def set_words(self, words: Array) -> None:
         """Write the addresses."""
-        words[at.STRIDE], words[at.VECTOR_WORDS], words[at.CAPACITY] = self.stride, self.vector_words, self.capacity
-        others: dict[int, Array] = {
-            at.FREE: self._free,
-            at.LISTS: self._lists,
-            at.LIST_SIZES: self._list_sizes,
-            at.TABLE: self._table,
-        }
-        for place, array in (self._of_runs | others).items():
+        words[at.STRIDE], words[at.CAPACITY] = self._slots.shape[1], len(self._runs)
+        words[at.RUN_WORDS] = self._runs.shape[1]
+        for place, array in (
+            (at.SLOTS, self._slots),
+            (at.RUNS, self._runs),
+            (at.FREE, self._free),
+            (at.LISTS, self._lists),
+            (at.LIST_SIZES, self._list_sizes),
+            (at.TABLE, self._table),
+        ):
             words[place] = address(array)
 
 
@@ -167,19 +147,12 @@ class FinishedMatches:
     def __init__(self, control: Array) -> None:
         self.control = control
         self.finished = np.zeros(at.FINISHED_WORDS << 11, np.int32)
-        self.elements = ELEMENTS_AT_ONCE
-        self.rooms: list[LentMemory] = []
-        self.rows, self.variables = self._room()
         self.offsets = np.zeros(ELEMENTS_AT_ONCE + 2, np.int64)
         self.pending = self.path = np.zeros(0, np.int32)
+        self._make_room(ELEMENTS_AT_ONCE)
 
-    def _room(self) -> Array:
-        """int32, shape (2, elements), that nobody reads any more: the rows and variables of matches to be written."""
-        for room in self.rooms:
-            if room.is_free():
-                return room.lend()
-        self.rooms.append(LentMemory(self.elements))
-        return self.rooms[-1].lend()
+    def _make_room(self, elements: int) -> None:
+        self.rows, self.variables = np.empty((2, elements), np.int32)
 
     def set_words(self, words: Array, pointers: int) -> None:
         """Write the addresses; the way back passes at most so many pointers of the buffer."""
@@ -187,7 +160,7 @@ class FinishedMatches:
             self.path = _longer(self.path, PATH_WORDS * (pointers + 2))
             self.pending = _longer(self.pending, PENDING_WORDS * (pointers + 2))
         words[at.FINISHED_CAPACITY] = len(self.finished) // at.FINISHED_WORDS
-        words[at.OUT_CAPACITY] = self.elements
+        words[at.OUT_CAPACITY] = len(self.rows)
         words[at.OUT_MATCHES] = len(self.offsets) - 2
         for place, array in (
             (at.FINISHED, self.finished),
@@ -204,48 +177,17 @@ class FinishedMatches:
         self.finished = _longer(self.finished, 2 * len(self.finished))
 
     def drain(self) -> tuple[Array, Array, Array]:
-        """Offsets, rows and variables of the written matches, and room for new ones.
-
-        The newest of them are kept before what will be written, since it is copied from them. If not even one match was
-        written, there was too little room for it, and there is more then.
-        """
+        """Offsets, rows and variables of the written matches; more room if there was too little for a single one."""
         matches, written = int(self.control[at.MATCHES]), int(self.control[at.WRITTEN])
-        rows, variables, offsets = self.rows, self.variables, self.offsets[: matches + 1]
-        first = int(offsets[0])
-        found = offsets - first, rows[first:written], variables[first:written]
-        kept = 0
-        if matches:
-            kept = int(offsets[min(int(np.searchsorted(offsets, written - self.elements // KEPT)), matches - 1)])
+        offsets, rows, variables = self.offsets[: matches + 1].copy(), self.rows[:written], self.variables[:written]
+        if 2 * written < len(self.rows):  # few are copied, many are handed on as they are
+            rows, variables = rows.copy(), variables.copy()
         else:
-            self.elements *= 2
-            self.rooms.clear()
-        if matches and 2 * written < self.elements:  # few are copied, many are handed on as they are
-            found = found[0], found[1].copy(), found[2].copy()
-        else:
-            self.rows, self.variables = self._room()
-        self.rows[: written - kept], self.variables[: written - kept] = rows[kept:written], variables[kept:written]
-        self.control[at.HANDED_ON] += kept
-        self.control[at.WRITTEN] = self.offsets[0] = written - kept
-        self.control[at.MATCHES] = 0
-        return found
-
-
-class LentMemory:
-    """Room for elements, lent again and again: memory new to a process costs more than what is written to it."""
-
-    def __init__(self, elements: int) -> None:
-        self.memory = np.empty((2, elements), np.int32).data
-        self._lent: weakref.ref[Array] | None = None
-
-    def is_free(self) -> bool:
-        """Return whether the array that was lent last, and all arrays that are parts of it, are gone."""
-        return self._lent is None or self._lent() is None
-
-    def lend(self) -> Array:
-        """An array over the room. Its parts refer to it, not to the memory beneath."""
-        array = np.asarray(self.memory)
-        self._lent = weakref.ref(array)
-        return array
+            self._make_room(len(self.rows))
+        if not matches:
+            self._make_room(2 * len(self.rows))
+        self.control[at.WRITTEN] = self.control[at.MATCHES] = 0
+        return offsets, rows, variables
 
 
 def _longer(values: Array, size: int) -> Array:

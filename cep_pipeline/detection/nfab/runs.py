@@ -7,7 +7,6 @@ runs that are alive at a time, for these and for those of the automaton.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -44,59 +43,23 @@ from cep_pipeline.slices.order import (
 from cep_pipeline.slices.views import clause_cache_of, may_match
 from cep_pipeline.statistics.node_counts import NodeCounts
 
-SPARSE = 8
-"""Events for each run from which on sorting the ends of runs is faster than going through all events."""
 
-
-@dataclass
 class RunLives:
-    """The lives of runs: the row of the first event, and the row (or the end of the window) that ends them.
+    """How many runs are alive, from the rows with which they begin, and with which they (or their windows) end."""
 
-    Attributes
-    ----------
-    begun, ended
-        Rows with which runs begin, and with which they end.
-    rows, changes
-        Rows, and how many more runs there are from each on.
-    """
+    def __init__(self) -> None:
+        self._changes: list[tuple[Array, Array | int]] = []
 
-    begun: list[Array] = field(default_factory=list)
-    ended: list[Array] = field(default_factory=list)
-    rows: list[Array] = field(default_factory=list)
-    changes: list[Array] = field(default_factory=list)
-
-    def add(self, begun: Array, ended: Array) -> None:
-        """Add runs by the rows of their first events and of their ends."""
-        self.begun.append(begun)
-        self.ended.append(ended)
-
-    def add_changes(self, change: Array, ended: Array) -> None:
-        """Add runs by how their number changes with each event, and the ends of those that do not end with an event."""
-        rows = np.flatnonzero(change != 0)  # bools are searched many at a time
-        self.rows.append(rows)
-        self.changes.append(change[rows])
-        self.ended.append(ended)
+    def add(self, rows: Array, more: Array | int) -> None:
+        """Add at rows how many more runs are alive from each on; a row may come several times."""
+        self._changes.append((rows, more))
 
     def peak(self, events: int) -> int:
         """The most runs that are alive between two events."""
-        size = sum(map(len, (*self.begun, *self.ended, *self.rows)))
-        if size * SPARSE < events:
-            parts = [(rows, np.ones(len(rows), np.int32)) for rows in self.begun]
-            parts += [(rows, np.full(len(rows), -1, np.int32)) for rows in self.ended]
-            parts += zip(self.rows, self.changes, strict=True)
-            if not parts:
-                return 0
-            rows, changes = (np.concatenate(part) for part in zip(*parts, strict=True))
-            order = np.argsort(rows, kind="stable")
-            alive = np.cumsum(changes[order])
-            last = np.append(rows[order][1:] != rows[order][:-1], True)[: len(rows)]
-            return int(alive[last].max(initial=0))
-        none = np.zeros(0, np.int32)
-        change = np.bincount(np.concatenate((none, *self.begun)), minlength=events + 1)
-        change -= np.bincount(np.concatenate((none, *self.ended)), minlength=events + 1)
-        for rows, changes in zip(self.rows, self.changes, strict=True):
-            change[rows] += changes  # of one call rows are distinct
-        return int(np.cumsum(change).max(initial=0))
+        alive = np.zeros(events + 1, np.int32)
+        for rows, more in self._changes:
+            np.add.at(alive, rows, more)
+        return int(np.cumsum(alive).max(initial=0))
 
 
 RUNS_AT_ONCE = 1 << 17
@@ -105,24 +68,18 @@ MOST_NODES = 1 << 12
 """Sets of variables that are counted one by one."""
 
 _SOURCES = (*KERNEL_SOURCES, "cep_pipeline.detection.instances.searching", "cep_pipeline.detection.nfab.run_words")
-_NUMBERS, _EVENTS = ("int64",) * 6, ("int32*", "int64*", "int64*")
-_skip = NativeKernel(
-    "cep_pipeline.detection.nfab.kernel",
-    "skip",
-    (*_NUMBERS, *_EVENTS, "int32*", *["int64*"] * 2, *["int32*"] * 4, "uint8*", *["int64*"] * 2, "float64*"),
-    _SOURCES,
-)
+_NUMBERS, _EVENTS, _RUNS = ("int64",) * 6, ("int32*", "int64*", "int64*"), (*["int32*"] * 4, "uint8*")
 _link = NativeKernel("cep_pipeline.detection.nfab.kernel", "link", ("int64", "int64", "uint8*", "int32*"))
 _follow = NativeKernel(
     "cep_pipeline.detection.nfab.kernel",
     "follow",
-    (*_NUMBERS, *_EVENTS, "int32*", "uint8*", *["int64*"] * 2, *["int32*"] * 6, "int64*"),
+    (*_NUMBERS, *_EVENTS, "int32*", "uint8*", "int32*", *["int64*"] * 2, *_RUNS, *["int64*"] * 2, "float64*"),
     _SOURCES,
 )
 _gather = NativeKernel(
     "cep_pipeline.detection.nfab.kernel",
     "gather",
-    (*_NUMBERS, "int32*", "int64*", "int32*", "uint8*", *["int64*"] * 2, *["int32*"] * 4, "uint8*", "int64*", "int64"),
+    (*_NUMBERS, "int32*", "int64*", "int32*", "uint8*", *["int64*"] * 2, *_RUNS, "int64*", "int64"),
     _SOURCES,
 )
 
@@ -212,7 +169,8 @@ class ClauseRuns:
     def count(self, counters: Counters) -> None:
         """Add what happened at each state that binds events: a chain's prefixes, or an AND's sets."""
         for begun, ended in self._ends:
-            self.lives.add(begun, ended)
+            self.lives.add(begun, 1)
+            self.lives.add(ended, -1)
         names = [variable.name for variable in self.clause.positive]
         if self._nodes == 1 and len(names) > 1:
             return
@@ -259,18 +217,15 @@ class ClauseRuns:
         numbers = runs, variables, size, options, self._instants.width, self.end_row
         if self.chain:
             self._counts[0] += runs
-        if self.chain and contiguous and variables > 1:
-            found, ended, expired = self._follow_in_a_row(numbers, starts, ends)
-        else:
-            found, ended, expired = self._follow_one_by_one(numbers, starts, ends)
+        found, ended, expired = self._follow_each(numbers, starts, ends)
         begun = sequence.view.rows[chosen]
         if len(expired):
             ended[expired] = np.minimum(self._instants.end_row_within(begun[expired]), self.end_row)
         self._ends.append((begun, np.maximum(ended, begun, out=ended)))
         return found
 
-    def _follow_in_a_row(self, numbers: Sequence[int], starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-        """Follow runs whose events stand one behind the other, one condition after another.
+    def _follow_each(self, numbers: Sequence[int], starts: Array, ends: Array) -> tuple[Array, Array, Array]:
+        """Follow one run after another.
 
         Parameters
         ----------
@@ -289,41 +244,26 @@ class ClauseRuns:
             The runs whose window or group ended before: `ended` is the last row that they read.
         """
         sequence, (runs, variables, *_) = self._sequence, numbers
-        alive, ended, expired = np.empty(runs, np.int32), np.empty(runs, np.int32), np.empty(runs + 1, np.int32)
-        matches = _follow(
-            *numbers,
-            *(sequence.view.rows, self._clock, self._instants_of_places, sequence.keys, sequence.fits),
-            *(self._words, self._grouped.numbers, starts, ends, np.empty(variables, np.int32), alive, ended, expired),
-            self._counts,
-        )
-        first = starts[alive[:matches]]
-        found = np.empty((variables, matches), np.int32)
-        for variable, own in enumerate(found):
-            np.take(sequence.view.rows, first + variable, out=own, mode="clip")
-        return found, ended, expired[1 : 1 + int(expired[0])]
-
-    def _follow_one_by_one(self, numbers: Sequence[int], starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-        """Follow runs that may skip events or bind them in any order; the same as of `_follow_in_a_row`."""
-        sequence, (runs, variables, *_) = self._sequence, numbers
         rows, words = sequence.view.rows, self._words
         slots, ended, states = np.empty((runs, variables), np.int32), np.empty(runs, np.int32), np.empty(runs, np.uint8)
         ends_of_runs = starts, ends, slots, ended, states
         if self.chain:
-            slots[:, 0] = rows[starts]
             conjuncts = len(self._program.groups.conditions.tested)
-            _skip(
+            links = np.empty(0, np.int32) if numbers[3] & run_words.CONTIGUOUS else self._links
+            matches = _follow(
                 *numbers,
-                *(rows, self._clock, self._instants_of_places, self._links, words, self._grouped.numbers),
+                *(rows, self._clock, self._instants_of_places, sequence.keys, sequence.fits, links),
+                *(words, self._grouped.numbers),
                 *(*ends_of_runs, self._counts, np.empty(2 * conjuncts, np.int64), np.empty(conjuncts, np.float64)),
             )
         else:
-            _gather(
+            matches = _gather(
                 *numbers,
                 *(rows, self._instants_of_places, sequence.keys, sequence.fits, words, self._grouped.numbers),
                 *(*ends_of_runs, self._counts),
                 self._nodes,
             )
-        return slots[states == run_words.MATCHED].T, ended, np.flatnonzero(states == run_words.EXPIRED)
+        return slots[:matches].T, ended, np.flatnonzero(states == run_words.EXPIRED)
 
     def _is_owned(self, found: Array) -> Array:
         """Return whether the slice owns each match: the one in which it becomes final."""

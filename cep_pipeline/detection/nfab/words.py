@@ -22,27 +22,14 @@ from __future__ import annotations
     MOST,
     GROUPS,
     SLOTS,
-    EVENTS,
-    PREFIXES,
-    DIGITS,
-    LENGTHS,
-    JUNCTIONS,
-    JUNCTION_STATES,
-    BEGUN,
-    NEWEST,
-    RUN_KEYS,
-    FIRSTS,
-    PLACES,
-    STATES,
+    RUNS,
+    RUN_WORDS,
     FREE,
     CAPACITY,
     LISTS,
     LIST_SIZES,
     VECTOR,
     VECTOR_STARTS,
-    VECTOR_WORDS,
-    VECTORS,
-    HASHES,
     TABLE,
     FINISHED,
     FINISHED_CAPACITY,
@@ -57,7 +44,7 @@ from __future__ import annotations
     CHANGE,
     EXPIRED,
     REAL_BITS,
-) = range(54)
+) = range(41)
 """The words of the machine.
 
 CONTROL
@@ -81,23 +68,18 @@ MOST
     int64: the greatest number of events of each Kleene variable; 0 for a variable of one event.
 GROUPS
     int64 [variables, 3]: the groups of conjuncts of its begin edge, its take edge, and of leaving it (-1: none).
-SLOTS, EVENTS, PREFIXES, DIGITS, LENGTHS, JUNCTIONS, JUNCTION_STATES, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES, STATES
-    The pool of runs: what each variable binds, the newest event in the buffer, the version number, how many events are
-    bound (0: runs were just merged; below 0: so many since the newest junction, and which that is), the instant of the
-    first event, the clock of the newest, the code that events agree on, the place of the first event, and the place
-    of the newest (-1 once the value vector has been computed with it), and the variable in whose state that was; for
-    backtracking the variable bound last.
+SLOTS, RUNS, RUN_WORDS
+    The pool of runs: int32, what each variable binds; int64, so many words of each, by the places below.
 FREE, CAPACITY
     int32: the runs that are free; how many runs the pool has.
 LISTS, LIST_SIZES
     int32 [variables, capacity]: the runs in the state of each variable; how many there are, then the place at which
     each list changed last. For backtracking: the stack of postponed runs.
-VECTOR, VECTOR_STARTS, VECTOR_WORDS
+VECTOR, VECTOR_STARTS
     The columns of the value vector that runs in each variable's state are compared by, `VALUE_WORDS` words each, where
-    those of each variable begin, and the most that one has.
-VECTORS, HASHES, TABLE
-    The value vectors of the runs, their hashes, and a table of runs by hash. For backtracking: the sizes of all
-    rings when a run was postponed, and twice the place from which it goes on, plus 1 where it only stays.
+    those of each variable begin.
+TABLE
+    A table of runs by the hash of their value vectors.
 FINISHED, FINISHED_CAPACITY
     int32 of each finished run, `FINISHED_WORDS`: its newest event in the buffer, and its version; room for so many.
 PENDING, PATH
@@ -119,6 +101,13 @@ RULES = VERSIONS + 3
 NUMBER = RULES + 15
 """Places of the words of lists' cells, of the conditions, of the match buffer, of version numbers and of negation, and
 the number of all words."""
+
+R_EVENT, R_PREFIX, R_DIGIT, R_BEGUN, R_NEWEST, R_KEY, R_FIRST, R_PLACE, R_STATE, R_HASH, R_VALUES = range(11)
+"""Words of a run: its newest event in the buffer, its version, the instant of the first event, the clock of the newest,
+the code that events agree on, the place of the first event, and that of the newest (-1 once the value vector has been
+computed with it), the variable in whose state that was, the vector's hash, and from there on its values. For
+backtracking: the variable bound last, twice the place from which a postponed run goes on, plus 1 where it only stays,
+and the sizes of all rings when it was postponed."""
 
 CONTIGUOUS, COMPARES_CLOCKS, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING, PRUNING = (
     1 << bit for bit in range(9)
@@ -147,17 +136,15 @@ matches are not constructed; runs are followed one at a time; a match ends all o
     LEFT_TO_DO,
     FURTHEST,
     FINISHES,
-    HANDED_ON,
     MATCHED,
     CONTROL_WORDS,
-) = range(22)
+) = range(21)
 """Places in CONTROL: the next start, the place that is read and where its group ends; the free and the living runs; the
 finished runs and how many of them are written, what of one waits on its stack, and the elements and matches written;
 then the runs started and merged, and the events read by runs and read again by runs that were postponed. For
 backtracking: the single run (1 more than its number) and what is left for it to do, the height of the stack, and the
-place that no run has read yet. Then how often a run was finished, and how many elements were written before those that
-`WRITTEN` counts. Last, for backtracking with pruning, the place behind the earliest event that has finished a run and
-behind which all runs are pruned (0: none has)."""
+place that no run has read yet. Then how often a run was finished. Last, for backtracking with pruning, the place behind
+the earliest event that has finished a run and behind which all runs are pruned (0: none has)."""
 
 DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, VERSIONS_FULL, FINISHED_FULL, PAUSED = range(8)
 """Why a kernel returns; the last: a call has shown events to `RUNS_A_CALL` runs."""

@@ -14,7 +14,6 @@ from cep_pipeline.detection.nfab import memory
 from cep_pipeline.detection.nfab.buffer import (
     BEFORE,
     DIGIT,
-    JUNCTION_STATE,
     PATH_WORDS,
     PENDING_WORDS,
     POINTER_WORDS,
@@ -56,10 +55,6 @@ class Run:
     histories: tuple[tuple[tuple[int, int], ...], ...]
     digit: int = 0
     event: int = -1
-    length: int = 0
-    """How many events it has; below 0: since its newest junction."""
-    junction: int = -1
-    junction_state: int = -1
     versions: set[tuple[int, int]] = field(default_factory=set)
     """All versions that it, and the runs that it comes from, had."""
 
@@ -69,7 +64,7 @@ class Stream:
 
     def __init__(self, size: int = 64) -> None:
         self.memory, self.numbers = MatchBuffer(STATES, size), VersionNumbers(size)
-        self.started = self.row = self.handed_on = 0
+        self.started = self.row = 0
         self.runs: list[Run] = []
 
     @property
@@ -98,14 +93,7 @@ class Stream:
 
     def select(self, run: Run, state: int, before: int) -> None:
         run.versions.add((run.prefix, run.digit))
-        if run.length == 0 and before >= 0:
-            run.junction, run.junction_state = run.event, before
-        run.length += 1 if run.length > 0 or before < 0 else -1
-        run.event = select(
-            self.buffer,
-            *(state, self.row, run.prefix, run.digit, run.event, before),
-            *(run.length, run.junction, run.junction_state),
-        )
+        run.event = select(self.buffer, state, self.row, run.prefix, run.digit, run.event, before)
         run.histories = tuple((*history, (self.row, state)) for history in run.histories)
 
     def merge(self, one: Run, other: Run) -> None:
@@ -113,7 +101,7 @@ class Stream:
         junction = join(self.buffer, one.state, self.row)
         for place, run in enumerate(sorted((one, other), key=lambda run: -run.start)):
             label(self.buffer, one.state, junction + place, run.prefix, run.digit, run.event, run.start)
-        one.event, one.length = junction, 0
+        one.event = junction
         one.histories += other.histories
         self.runs = [run for run in self.runs if run is not other]
 
@@ -145,7 +133,7 @@ class Stream:
         rows, states = np.zeros(4096, np.int32), np.zeros(4096, np.int32)
         offsets = np.zeros(513, np.int64)
         wait(pending, 0, run.event, run.state, run.prefix, run.digit, 0)
-        top, written, matches = retrieve(
+        top, _, matches = retrieve(
             self.buffer,
             self.versions,
             earliest,
@@ -156,13 +144,11 @@ class Stream:
             states,
             4096,
             0,
-            self.handed_on,
             offsets,
             0,
             512,
         )
         assert top == 0
-        self.handed_on += written
         ends = offsets[: matches + 1].tolist()
         pairs = list(zip(rows.tolist(), states.tolist(), strict=True))
         return [tuple(pairs[begin:end]) for begin, end in pairwise(ends)]
@@ -220,7 +206,7 @@ def compatible(later: str, earlier: str) -> bool:
 def test_one_pointer_of_an_event_is_compatible_wherever_it_is_looked_for_first(stream: Stream, guess: int) -> None:
     buffer, versions = stream.buffer, stream.versions
     for run in stream.runs:
-        if run.length <= 0:
+        if len(run.histories) > 1:  # it goes on for others, too
             continue
         event, state, version = run.event, run.state, (run.prefix, run.digit)
         while event >= 0:
@@ -282,17 +268,6 @@ def test_expired_runs_are_left_out_of_a_merged_one() -> None:
     assert stream.way_back(stream.runs[0], earliest=1) == [((1, 0), (2, 0))]
 
 
-def test_room_is_lent_again_once_nobody_has_a_part_of_it() -> None:
-    room = memory.LentMemory(4)
-    assert room.is_free()
-    rows = room.lend()[0]
-    part = rows[1:].reshape(-1, 1)[::2]
-    del rows
-    assert not room.is_free()
-    del part
-    assert room.is_free()
-
-
 def test_places_of_pruned_events_are_used_again() -> None:
     stream = Stream(16)
     instants = np.arange(1_000)
@@ -339,4 +314,3 @@ def test_rings_have_a_limit(ring: MatchBuffer | VersionNumbers, monkeypatch: pyt
 def test_words_are_as_many_as_their_rings_have() -> None:
     own = (memory.POINTER_WORDS, memory.STACK_WORDS, memory.PENDING_WORDS, memory.PATH_WORDS, memory.PREFIX_WORDS)
     assert own == (POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS)
-    assert JUNCTION_STATE == POINTER_WORDS - 1

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.eager_nfa import mechanism as run
+from cep_pipeline.detection.instances.cell_ring import CellRing
 from cep_pipeline.detection.mechanisms import Metrics
+from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import DataError, PlanError, UnsupportedPattern
 from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.answers import comparable, from_tables
@@ -85,35 +86,23 @@ def test_memory_that_is_full_grows_without_a_trace(data: st.DataObject, stream: 
     pattern = data.draw(statements(features)).pattern
     table = events_table(stream)
     expected, counted = cep.detect([pattern], table, mechanism="eager_nfa", metrics=True)
+    of_types = CellRing.of_types
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "FIRST_CAPACITY", 1)
-        patch.setattr(run, "FIRST_CELLS", 1)
-        patch.setattr(run, "FIRST_ELEMENTS", 1)
-        patch.setattr(run, "INSTANCES_A_CALL", 0)
+        patch.setattr(memory.CellRing, "of_types", lambda *of: of_types(*of, size=1))
+        patch.setattr(memory, "ROOM", 1)
+        patch.setattr(run, "FIRST_FOUND_ALONE", 1)
         found, again = cep.detect([pattern], table, mechanism="eager_nfa", metrics=True)
     matches = comparable(evaluate([pattern], table))
     assert comparable(from_tables([pattern], found)) == comparable(from_tables([pattern], expected)) == matches
     assert again == counted
 
 
-@settings(max_examples=examples(40), deadline=None)
-@given(data=st.data(), stream=rows(min_size=4))
-def test_few_numbers_of_lives_leave_the_totals(data: st.DataObject, stream: list[dict[str, Any]]) -> None:
-    pattern = data.draw(statements(Features(nested=True, ties=("ARRIVAL",)))).pattern
-    table = events_table(stream)
-    _, expected = cep.detect([pattern], table, mechanism="eager_nfa", metrics=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "MOST_LIVES", 0)
-        _, metrics = cep.detect([pattern], table, mechanism="eager_nfa", metrics=True)
-    assert metrics.peak_instances == expected.peak_instances
-
-
 def test_too_many_instances_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "FIRST_CAPACITY", 2)
-    monkeypatch.setattr(run, "MOST_WORDS", 3 * 4)
+    monkeypatch.setattr(memory, "ROOM", 2)
+    monkeypatch.setattr(memory, "MOST_WORDS", 6 * 4)
     text = "PATTERN SEQ(A a, B b) WITHIN 1 hour"
     assert len(metrics_of(text, "a1 a2 a3 a4 b1")[0]) == 4
-    with pytest.raises(DataError, match="more than 4 partial matches are alive at a time: shorten the window"):
+    with pytest.raises(DataError, match="a state of the eager automaton holds more than 4 instances"):
         metrics_of(text, "a1 a2 a3 a4 a5 b1")
 
 

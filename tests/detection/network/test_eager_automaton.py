@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.eager_nfa import mechanism
-from cep_pipeline.detection.eager_nfa.mechanism import EagerAutomaton, compile_automaton
+from cep_pipeline.detection.network import eager
+from cep_pipeline.detection.network.eager import EagerAutomaton, compile_automaton
 from cep_pipeline.errors import UnsupportedPattern
 from tests.streams import stream_schema
 
@@ -71,7 +71,7 @@ def test_only_the_nearest_variables_before_are_looked_at() -> None:
 
 
 def test_too_many_states_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanism, "MOST_STATES", 7)
+    monkeypatch.setattr(eager, "MOST_STATES", 7)
     assert len(automaton_of("SEQ(A a, AND(B b, C c))").states) == 5
     with pytest.raises(UnsupportedPattern, match="eager_nfa") as refusal:
         automaton_of("AND(A a, B b, C c)")
