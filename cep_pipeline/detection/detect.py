@@ -359,7 +359,7 @@ class DetectionRun:
             self._chosen |= chosen
             logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
             detections = _detections(patterns, chosen, known.prepared, plan, self._counters, limit, options, prune=True)
-            at_once = found_at_once(detections, EVERYTHING, counted=output == "count", summarized=True)
+            at_once = found_at_once(detections, EVERYTHING, summarized=True)
             found.update(self._tables_at_once(detections, at_once, output))
             rest = [detection for place, detection in enumerate(detections) if place not in at_once]
         few: FoundFew = []
@@ -396,11 +396,7 @@ class DetectionRun:
         own = [(detections[place], found.blocks) for place, found in at_once.items()]
         if output == "count":
             patterns = [detection.pattern for detection, _ in own]
-            of_blocks = (count_blocks(blocks, detection.events) for detection, blocks in own)
-            numbers = [found.number for found in at_once.values()]
-            tables = count_tables(
-                patterns, [count if one is None else one for one, count in zip(numbers, of_blocks, strict=True)]
-            )
+            tables = count_tables(patterns, [count_blocks(blocks, detection.events) for detection, blocks in own])
         else:
             tables = tables_at_once(own, output)
         if self._counters.wanted:

@@ -301,17 +301,10 @@ class ManyFinder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoundAtOnce:
-    """All owned matches of a pattern, and a function that adds to counters what was done for them.
-
-    Attributes
-    ----------
-    number
-        How many matches there are, where only that was asked for: then there are no blocks. None: blocks have them.
-    """
+    """All owned matches of a pattern, and a function that adds to counters what was done for them."""
 
     blocks: list[Block]
     count: Callable[[Counters], None]
-    number: int | None = None
 
 
 class FinderAtOnce(Protocol):
@@ -325,13 +318,10 @@ class FinderAtOnce(Protocol):
         owned: Owned,
         counters: Counters,
         /,
-        *,
-        counted: bool = False,
     ) -> Sequence[FoundAtOnce | None]:
         """Find the owned matches that `Finder` would find; None for a pattern that is left to it.
 
-        Nothing is counted before the matches are used: then their function is called. With `counted` only the number of
-        all matches is wanted.
+        Nothing is counted before the matches are used: then their function is called.
         """
 
 

@@ -416,15 +416,11 @@ def summaries_together(detections: Sequence[Detection], few: FoundFew | None = N
     return [summary.table() for one in detections if (summary := summaries[id(one)]) is not None]
 
 
-def found_at_once(
-    detections: Sequence[Detection], owned: Owned, *, counted: bool = False, summarized: bool = False
-) -> dict[int, FoundAtOnce]:
+def found_at_once(detections: Sequence[Detection], owned: Owned, *, summarized: bool = False) -> dict[int, FoundAtOnce]:
     """The matches of patterns that have few of them, by the pattern's place among all; the others are to be run.
 
     Parameters
     ----------
-    counted
-        Whether only their number is wanted.
     summarized
         Whether patterns with SUMMARIZE are among them.
     """
@@ -439,7 +435,7 @@ def found_at_once(
         assert first.mechanism.find_at_once is not None
         patterns, orders = [detections[one].pattern for one in places], [detections[one].orders for one in places]
         find = first.mechanism.find_at_once
-        at_once = find(patterns, orders, first.events, owned, first.counters, counted=counted)
+        at_once = find(patterns, orders, first.events, owned, first.counters)
         found.update((place, one) for place, one in zip(places, at_once, strict=True) if one is not None)
     return found
 

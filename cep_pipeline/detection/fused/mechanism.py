@@ -31,6 +31,7 @@ from cep_pipeline.detection.mechanisms import (
     Owned,
 )
 from cep_pipeline.errors import PlanError
+from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.trees import Join, OrderOrTree
@@ -132,8 +133,6 @@ def find_at_once(
     events: PreparedEvents,
     owned: Owned,
     counters: Counters,
-    *,
-    counted: bool = False,
 ) -> list[FoundAtOnce | None]:
     """Find the matches of the patterns whose runs are short, one after another (`mechanisms.FinderAtOnce`)."""
     found: list[FoundAtOnce | None] = []
@@ -149,7 +148,9 @@ def find_at_once(
 
 def _is_short(pattern: Pattern, clause: Clause, events: PreparedEvents) -> bool:
     """True if few tuples of single events are expected in the windows of a clause, were events evenly spread."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_kleene(clause):
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or pattern.type_attribute == EVENT_TYPE:
+        return False
+    if has_kleene(clause):
         return False
     window = pattern.window
     of = (window.events, len(events)) if window.time_us is None else (window.time_us, events.span_us)

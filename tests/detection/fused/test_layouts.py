@@ -250,8 +250,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[list[FoundAtOnce | None]]:
     find = MECHANISMS["fused"].find_at_once
     assert find is not None
 
-    def watch(*arguments: Any, counted: bool = False) -> Sequence[FoundAtOnce | None]:
-        seen.append(list(find(*arguments, counted=counted)))
+    def watch(*arguments: Any) -> Sequence[FoundAtOnce | None]:
+        seen.append(list(find(*arguments)))
         return seen[-1]
 
     monkeypatch.setitem(MECHANISMS.places, "fused", replace(MECHANISMS["fused"], find_at_once=watch))
