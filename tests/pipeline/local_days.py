@@ -119,7 +119,6 @@ class LocalDays:
             mock.patch("cep_pipeline.spark.detection.run_tasks", in_order),
             mock.patch.object(composing, "run_tasks", in_order),
             mock.patch("cep_pipeline.spark.tasks.run_tasks", in_order),
-            mock.patch("cep_pipeline.spark.detection.compiled_kernels", lambda *_: {}),
         ):
             found = detect_day(spark, work, pattern_set, None, end_of_stream=end_of_stream)
         canonical_json(found.to_json())

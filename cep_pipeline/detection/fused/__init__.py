@@ -7,7 +7,8 @@ the order in which data flows, from a plan and a slice to blocks of matches:
   with lists (the package `kleene`);
 - `clause`: one run by an order, from its levels to the blocks that the slice owns; `trees`: a bushy node joins the
   stored partial matches of one side to those of the other;
-- `levels`: a plan's levels over a slice, as views, ranges and tests, with what they count; `constraints`: the index
+- `levels`: a plan's levels over a slice, as views, ranges and tests, with what they count, and plans that are prepared
+  once and bound to slices; `constraints`: the index
   ranges that order and window give a level, and conjuncts as tests of columns; `negation`: negated variables as early
   range checks, by extremes, by hash, or by searches of ranges (`range_search`);
 - `shape`: everything of a plan that code depends on;

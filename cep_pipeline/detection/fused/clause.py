@@ -92,8 +92,8 @@ def run_clause(
 
 
 @dataclass(eq=False)
-class _LaidOut:
-    """The levels of a plain run over a slice, kept for the next run of the same clause over it.
+class _Bound:
+    """A plan bound to a slice, kept for the next run of the same clause over it.
 
     Attributes
     ----------
@@ -154,8 +154,9 @@ class KernelRun:
 
     def count(self, counters: Counters) -> None:
         """Add the counts of the finished run, once somebody asks for them."""
-        pattern, clause, tally = self.pattern, self.clause, self.tally()
-        counters.later.append(lambda later: count_levels(pattern, clause, tally.counts(), later))
+        if counters.wanted:
+            pattern, clause, tally = self.pattern, self.clause, self.tally()
+            counters.later.append(lambda later: count_levels(pattern, clause, tally.counts(), later))
 
     def tests_alone(self) -> list[tuple[int, Callable[[], int]] | None]:
         """Return for each level the conjuncts on its variable alone, as `Tally` has them."""
@@ -179,8 +180,8 @@ class KernelRun:
             return
         self._prepared = True
         asked = self.order, self.first_row, self.end_row, self.finality, self._as_places
-        key = ("laid out", id(self._cache), *asked)
-        ready = self.events.handle(key, lambda: _LaidOut(self._cache))
+        key = ("bound", id(self._cache), *asked)
+        ready = self.events.handle(key, lambda: _Bound(self._cache))
         if ready.levels is not None and ready.pattern is self.pattern:
             self._leaves, self._levels = ready.levels.leaves, ready.levels
             self._read, self._reduced = ready.read, ready.reduced

@@ -328,7 +328,7 @@ class RunningShape:
 
     def __init__(self, shape: Shape, program: ShapeProgram) -> None:
         self.interpreted = 0
-        self._shape, self._program, self._program_at = shape, program, int(program.words.ctypes.data)
+        self._shape, self._program = shape, program
         self._own: Callable[[int], int] | None = None
         self._looked = False
 

@@ -574,6 +574,8 @@ class PreparedPlan:
         The bounds.
     columns
         Of each slot, and how each is made; a level behind the last one is that of a negated variable.
+    addressed
+        int64: the words of the addresses of each view's rows, of the ends of each range, and of each column.
     first_words
         int64: the argument words, which have the constants.
     output_rows
@@ -588,6 +590,7 @@ class PreparedPlan:
     keys: tuple[tuple[str, ...] | None, ...]
     ranges: tuple[Range, ...]
     columns: tuple[RemadeColumn, ...]
+    addressed: Array
     first_words: Array
     output_rows: tuple[int, ...] | None
     tested: tuple[tuple[Conjunct, ...], ...]
@@ -613,6 +616,9 @@ class PreparedPlan:
             for word, (level, earlier) in enumerate(ends, start=places[group]):
                 bound = sides[level, earlier, low]
                 ranges.append(Range(word, level, bound, (bound.clock.value, bound.partition_by, bound.delta)))
+        rows, slots = (
+            range(places[one], places[one] + size) for one, size in (("rows", last + 1), ("column", shape.slots))
+        )
         words = np.zeros(places["end"], np.int64)
         words[places["constant"] :] = np.array(levels.columns.constants, np.float64).view(np.int64)
         return cls(
@@ -622,6 +628,7 @@ class PreparedPlan:
             tuple(keys),
             tuple(ranges),
             columns[: shape.slots],
+            np.array([*rows, *(one.word for one in ranges), *slots]),
             words,
             tuple(levels.output_rows) if shape.as_rows else None,
             tuple(map(tuple, levels.tested)),
@@ -648,10 +655,7 @@ class PreparedPlan:
         arrays = [array for array, _ in placed if array is not None]
         if len(arrays) < len(placed):
             return None
-        first, column = self.places["rows"], self.places["column"]
-        at = [*range(first, first + len(views)), *(one.word for one in self.ranges)]
-        at += range(column, column + len(self.columns))
-        words[at] = [address for _, address in placed]
+        words[self.addressed] = [address for _, address in placed]
         words[FIRST_OWNED] = planned.first_owned or 0
         return BoundPlan(self, planned, leaves, views, words, arrays)
 
