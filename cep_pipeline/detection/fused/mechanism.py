@@ -122,7 +122,7 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
 
 
 MOST_TUPLES = 1 << 22
-"""Tuples of events that are expected in the windows of a clause up to which a run of it is short."""
+"""Tuples of events that are expected in the windows, and the order, of a clause up to which a run of it is short."""
 MOST_MATCHES = 1 << 12
 """Matches of a pattern up to which they are held beside those of others."""
 
@@ -147,17 +147,18 @@ def find_at_once(
 
 
 def _is_short(pattern: Pattern, clause: Clause, events: PreparedEvents) -> bool:
-    """True if few tuples of single events are expected in the windows of a clause, were events evenly spread."""
+    """True if a clause has few tuples of single events in its windows, in the order of a chain, by their mean rates."""
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or pattern.type_attribute == EVENT_TYPE:
         return False
     if has_kleene(clause):
         return False
-    window = pattern.window
+    window, count = pattern.window, len(clause.positive)
     of = (window.events, len(events)) if window.time_us is None else (window.time_us, events.span_us)
-    share = min(2 * (of[0] or 0) / max(of[1], 1), 1.0)
+    share = min((of[0] or 0) / max(of[1], 1), 1.0)
     every = clause_cache_of(clause).once("leaves", lambda: [leaf_of(clause, one.name) for one in clause.positive])
-    sizes = [len(view_of_leaf(events, leaf, 0, len(events))) for leaf in every]
-    return math.prod(sizes) * share ** (len(sizes) - 1) <= MOST_TUPLES
+    tuples = math.prod(len(view_of_leaf(events, leaf, 0, len(events))) for leaf in every) * share ** (count - 1)
+    is_chain = len(clause.precedence) == count * (count - 1) // 2
+    return tuples <= MOST_TUPLES * (math.factorial(count) if is_chain else 1)
 
 
 def _few_matches(found: Iterable[Block]) -> list[Block] | None:
