@@ -348,7 +348,7 @@ def uninitialized(count: int, dtype: Any) -> Array:
 LANES = 6
 """Runs of points that are merged side by side: a step waits for the one before it in its own run only."""
 VECTOR_BITS = 512
-FEW = 64
+FEW = 1 << 10
 """Number of points that are searched for one by one in less time than it takes to call a merge."""
 
 

@@ -15,6 +15,7 @@ from cep_pipeline.expressions.columns import Column
 from cep_pipeline.expressions.comparison import compare
 from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.patterns.expressions import ValueType
+from cep_pipeline.slices import routines
 from cep_pipeline.slices.keys import comparable, dense_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import (
@@ -76,12 +77,17 @@ def test_count_before(groups: list[tuple[list[int], list[int]]], delta: int, dty
     st.lists(st.tuples(st.sampled_from([0, 1, 70, 500]), st.sampled_from([0, 3, 400])), min_size=1, max_size=9),
     st.integers(-300, 300),
     st.integers(0, 9),
+    st.sampled_from([64, routines.FEW]),
 )
-def test_count_before_in_runs_that_begin_within_groups(sizes: list[tuple[int, int]], delta: int, seed: int) -> None:
+def test_count_before_in_runs_that_begin_within_groups(
+    sizes: list[tuple[int, int]], delta: int, seed: int, few: int
+) -> None:
     drawn = np.random.default_rng(seed)
     lists = [[np.sort(drawn.integers(0, 1000, size)) for size in pair] for pair in sizes]
     groups = [(points.tolist(), values.tolist()) for points, values in lists]
-    test_count_before.hypothesis.inner_test(groups, delta, np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routines, "FEW", few)
+        test_count_before.hypothesis.inner_test(groups, delta, np.int64)
 
 
 def test_count_before_needs_clocks_of_one_kind() -> None:
