@@ -92,10 +92,9 @@ _write_listed = NativeKernel(
     "cep_pipeline.detection.compressed.graph_kernels",
     "write_listed",
     (
-        *("int64", "int64", "int64", "int64", "int64*", "int32*"),
-        *("int64", "int16*", "int64", "int64*", "int64*", "int64", "int64*", "int64*", "int64", "int64*", "int64*"),
-        *("int64", "int64*", "int64*", "int32*", "int32*", "int64*", "int64", "int64"),
-        *("int64*", "int64*", "int64*", "int32*", "uint8*", "int32*", "int64"),
+        *("int64", "int64", "int64", "int64", "int64*", "int32*", "int64", "int16*", "int64", "int64", "int64"),
+        *("int64*", "int64*", "int64", "int64*", "int32*", "int32*", "int32*", "int64*", "int64", "int64"),
+        *("int64*", "int64*", "int32*", "uint8*", "int32*", "int64"),
     ),
     ("cep_pipeline.compiled.pointers",),
 )
@@ -293,8 +292,6 @@ class Listing:
         int32: the event of each element.
     variables
         int16: the variable of each element; where all matches bind the same ones, it may be those of one match.
-    of
-        int64: the pattern of each match, ascending; None: there is one pattern.
     """
 
     count: int
@@ -304,7 +301,6 @@ class Listing:
     offsets: Array
     rows: Array
     variables: Array
-    of: Array | None = None
 
     @classmethod
     def in_columns(cls, rows: Array, variables: Array) -> Listing:
@@ -321,98 +317,62 @@ class Listing:
 _NO_OFFSETS = np.zeros(1, np.int64)
 
 
-class StatementTexts:
-    """The statements of some patterns as `write_listed` takes them, and which of them a buffer has already.
-
-    Parameters
-    ----------
-    statements
-        That of each pattern, as `MatchesOfEvent` has it.
-
-    Attributes
-    ----------
-    longest
-        Bytes of the longest one.
-    is_told
-        int64, of each pattern: 0 until a buffer has its statement.
-    """
-
-    def __init__(self, statements: Sequence[str]) -> None:
-        texts = [statement.encode() for statement in statements]
-        self.longest = max(map(len, texts))
-        self.is_told = np.zeros(len(texts), np.int64)
-        self._bounds = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-        self._spelled = np.frombuffer(b"".join([*texts, bytes(8)]), np.uint8)
-        self._digests = np.array([digest_of(statement) for statement in statements], np.int64)
-
-    def __len__(self) -> int:
-        return len(self._digests)
-
-    def words(self) -> tuple[Any, ...]:
-        """The statements as the kernel reads them."""
-        return self._bounds, self._spelled.ctypes.data, self._digests, self.is_told
-
-
 @lru_cache(maxsize=4096)
 def digest_of(statement: str) -> int:
     """The first 8 bytes of the SHA-256 of a statement."""
     return int.from_bytes(sha256(statement.encode()).digest()[:8], "little", signed=True)
 
 
-def ends_of_listed(
-    statements: StatementTexts, listing: Listing, attributes: Sequence[str], events: PreparedEvents
-) -> Iterator[tuple[Array, Array, Array, pa.Array, pa.Array]]:
-    """Write the buffers of listed matches, one for all that end with the same event.
+class ListWriter:
+    """Writes the buffers of listed matches of one pattern: the first one has its statement, the others the digest."""
 
-    The first buffer of a pattern whose statement is not told yet has it; the others have its digest.
+    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
+        self._events, self._attributes = events, attributes_beside_clocks(pattern)
+        statement = statement_of(pattern)
+        self._statement = np.frombuffer(statement.encode() + bytes(8), np.uint8)
+        self._digest = digest_of(statement)
+        total = len(events)
+        self._stamps, self._places = np.zeros(total, np.int32), np.empty(total, np.int32)
+        self._distinct, self._state = np.empty(total + 1, np.int32), np.array([0, 1, 0])
 
-    Parameters
-    ----------
-    attributes
-        The attributes that RETURN reads, beside timestamp and seq.
+    def write(self, listing: Listing) -> Iterator[tuple[Array, Array, pa.Array, pa.Array]]:
+        """Write a buffer for all matches that end with the same event.
 
-    Yields
-    ------
-    patterns, seqs, timestamps, counts, buffers
-        Of some ends, in the order of the matches: the number of the pattern, seq and timestamp in microseconds, int64;
-        the number of matches as text; and the buffer, which is binary.
-    """
-    values = [_PlainValues.of(events, name, listing.rows) for name in attributes]
-    words = np.array([one.words() for one in values] or [_NO_WORDS], np.int64)
-    total = len(events)
-    marks, marked_before = np.zeros(total // 64 + 1, np.int64), np.empty(total // 64 + 1, np.int32)
-    distinct, state = np.empty(total + 1, np.int32), np.zeros(1, np.int64)
-    an_element = 20 + sum(one.mean_size for one in values)
-    least = 0
-    while int(state[0]) < listing.count:
-        left = listing.count - int(state[0])
-        ends = min(left, ENDS_AT_ONCE)
-        share = left / listing.count
-        untold = statements.longest * int((statements.is_told == 0).sum())
-        estimate = int(left * (_FIXED_SIZE + 2 * listing.width) + share * listing.elements * an_element) + untold
-        size = max(least, min(estimate, MOST_AT_ONCE))
-        numbers = [room_for(ends, np.int64) for _ in range(3)]
-        count_offsets, buffer_offsets = room_for(ends + 1, np.int32), room_for(ends + 1, np.int32)
-        counts, buffers = room_for(20 * ends, np.uint8), room_for(size, np.uint8)
-        found = _write_listed(
-            *(listing.count, listing.width, listing.match_step, listing.step, listing.offsets, listing.rows),
-            *(int(len(listing.variables) < listing.elements), listing.variables),
-            *(len(statements), _NO_OFFSETS if listing.of is None else listing.of),
-            *(*statements.words(), total, events.timestamps, events.seqs),
-            *(len(attributes), words, marks, marked_before, distinct, state, ends, size),
-            *(numbers[1], numbers[2], numbers[0], count_offsets, counts, buffer_offsets, buffers.ctypes.data),
-        )
-        if not found:
-            if size >= MOST_BYTES_OF_ARROW:
-                raise NoRoom("the matches that end with one event take more than 2 GB: shorten the window")
-            least = min(4 * size, MOST_BYTES_OF_ARROW)
-            continue
-        least = 0
-        yield (
-            *(array[:found] for array in numbers),
-            _spelled(pa.string(), found, count_offsets, counts),
-            _spelled(pa.binary(), found, buffer_offsets, buffers),
-        )
+        Yields
+        ------
+        seqs, timestamps, counts, buffers
+            Of some ends, in the order of the matches: seq and timestamp in microseconds, int64; the number of matches
+            as text; and the buffer, which is binary.
+        """
+        events, state, length = self._events, self._state, len(self._statement) - 8
+        values = [_PlainValues.of(events, name, listing.rows) for name in self._attributes]
+        words = np.array([one.words() for one in values] or [_NO_WORDS], np.int64)
+        an_element = 20 + sum(one.mean_size for one in values)
+        least, state[0] = 0, 0
+        while int(state[0]) < listing.count:
+            left = listing.count - int(state[0])
+            ends = min(left, ENDS_AT_ONCE)
+            share = left / listing.count
+            estimate = int(left * (_FIXED_SIZE + 2 * listing.width) + share * listing.elements * an_element) + length
+            size = max(least, min(estimate, MOST_AT_ONCE))
+            seqs, timestamps = room_for(ends, np.int64), room_for(ends, np.int64)
+            count_offsets, buffer_offsets = room_for(ends + 1, np.int32), room_for(ends + 1, np.int32)
+            counts, buffers = room_for(20 * ends, np.uint8), room_for(size, np.uint8)
+            found = _write_listed(
+                *(listing.count, listing.width, listing.match_step, listing.step, listing.offsets, listing.rows),
+                *(int(len(listing.variables) < listing.elements), listing.variables),
+                *(self._statement.ctypes.data, length, self._digest, events.timestamps, events.seqs),
+                *(len(values), words, self._stamps, self._places, self._distinct, state, ends, size),
+                *(seqs, timestamps, count_offsets, counts, buffer_offsets, buffers.ctypes.data),
+            )
+            if not found:
+                if size >= MOST_BYTES_OF_ARROW:
+                    raise NoRoom("the matches that end with one event take more than 2 GB: shorten the window")
+                least = min(4 * size, MOST_BYTES_OF_ARROW)
+                continue
+            least = 0
+            texts = _spelled(pa.string(), found, count_offsets, counts)
+            yield seqs[:found], timestamps[:found], texts, _spelled(pa.binary(), found, buffer_offsets, buffers)
 
 
 class GraphWriter:

@@ -16,9 +16,7 @@ from cep_pipeline.detection.compressed.buffers import (
     GraphBuilder,
     GraphWriter,
     Listing,
-    StatementTexts,
-    attributes_beside_clocks,
-    ends_of_listed,
+    ListWriter,
     pattern_of,
     statement_of,
 )
@@ -99,7 +97,7 @@ class ListedBuffers:
     def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
         self._pattern, self._events = pattern, events
         self._places = {operand.variable: place for place, operand in enumerate(pattern.operands)}
-        self._statement = StatementTexts([statement_of(pattern)])
+        self._writer = ListWriter(pattern, events)
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, blocks: Iterable[Block]) -> None:
@@ -115,8 +113,7 @@ class ListedBuffers:
         else:
             offsets, rows, numbers = ordered.elements()
             listing = Listing(len(ordered), 0, 0, 1, offsets, np.ascontiguousarray(rows), places[numbers])
-        of_ends = ends_of_listed(self._statement, listing, attributes_beside_clocks(self._pattern), self._events)
-        for _, seqs, timestamps, counts, buffers in of_ends:
+        for seqs, timestamps, counts, buffers in self._writer.write(listing):
             names, ends = pa.repeat(self._pattern.name, len(seqs)), pa.array(timestamps).view(UTC_MICROSECONDS)
             columns = [names, pa.array(seqs), ends, counts, buffers]
             self._batches.append(pa.RecordBatch.from_arrays(columns, schema=schema_of_buffers(self._pattern)))

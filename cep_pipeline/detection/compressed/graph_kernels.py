@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba import carray, njit, types
-from numba.extending import intrinsic
+from numba import carray, njit
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 
@@ -336,7 +334,7 @@ def write_graphs(
     while first < ends and written < most_ends:
         begin, stop = end_offsets[first], end_offsets[first + 1]
         # The nodes before the end, in order.
-        found, taken, least, most = 0, 0, nodes, -1
+        found, taken = 0, 0
         edges = stop - begin
         for entry in range(begin, stop):
             node = end_sources[entry]
@@ -347,7 +345,6 @@ def write_graphs(
         while taken < found:
             node = reached[taken]
             taken += 1
-            least, most = min(least, node), max(most, node)
             edges += edge_offsets[node + 1] - edge_offsets[node]
             for edge in range(edge_offsets[node], edge_offsets[node + 1]):
                 source = edge_sources[edge]
@@ -355,19 +352,10 @@ def write_graphs(
                     node_stamps[source] = stamp
                     reached[found] = source
                     found += 1
-        if most - least < 8 * found:
-            place = 0
-            for node in range(least, most + 1):
-                if node_stamps[node] == stamp:
-                    reached[place] = node
-                    place += 1
-        else:
-            _sort(reached, found)
+        _order(reached, found, node_stamps, stamp, nodes)
         # The events, in order.
-        last = end_rows[begin]
-        event_stamps[last] = stamp
-        distinct[0] = last
-        count, lowest = 1, last
+        event_stamps[end_rows[begin]] = stamp
+        distinct[0], count = end_rows[begin], 1
         for place in range(found):
             node = reached[place]
             numbers[node] = place + 1
@@ -379,17 +367,9 @@ def write_graphs(
                         event_stamps[row] = stamp
                         distinct[count] = row
                         count += 1
-                        lowest, last = min(lowest, row), max(last, row)
-        if last - lowest < 8 * count:
-            place = 0
-            for row in range(lowest, last + 1):
-                if event_stamps[row] == stamp:
-                    distinct[place], places[row] = row, place
-                    place += 1
-        else:
-            _sort(distinct, count)
-            for place in range(count):
-                places[distinct[place]] = place
+        _order(distinct, count, event_stamps, stamp, events)
+        for place in range(count):
+            places[distinct[place]] = place
         stamp += 1
         room = head_size + 12 + 16 * count + 14 * edges
         if used + room + 8 > most_bytes:
@@ -558,26 +538,21 @@ def write_listed(
     rows: Any,
     variables_alike: int,
     variables: Any,
-    patterns: int,
-    of: Any,
-    statement_bounds: Any,
-    statements_from: int,
-    digests: Any,
-    is_told: Any,
-    events: int,
+    statement_from: int,
+    statement_size: int,
+    digest: int,
     timestamps: Any,
     seqs: Any,
     attributes: int,
     attribute_words_at: Any,
-    marks: Any,
-    marked_before: Any,
+    stamps: Any,
+    places: Any,
     distinct: Any,
     state: Any,
     most_ends: int,
     most_bytes: int,
     end_seqs: Any,
     end_times: Any,
-    pattern_of_end: Any,
     count_offsets: Any,
     counts: Any,
     buffer_offsets: Any,
@@ -592,91 +567,55 @@ def write_listed(
         sizes: the elements of match m are those from `offsets[m]` to `offsets[m + 1]`.
     variables, variables_alike
         int16, of each element; where `variables_alike`, only those of one match, which all others bind, too.
-    patterns, of
-        The number of patterns; of several ones int64, the pattern of each match, ascending.
-    statements_from, statement_bounds
-        The address of the statements of the patterns, with 7 readable bytes behind them; and where each begins, and
-        behind the last one.
-    digests, is_told
-        int64, of each pattern: the digest of its statement; and 0 where its next buffer has the statement, which is
-        then set to 1: the others have the digest in its place.
+    statement_from, statement_size, digest
+        The address of the statement, with 7 readable bytes behind it; its bytes; and its digest.
     attribute_words
         int64, shape (attributes, 5): the bytes of a value, 1 or 8, and 0 for texts; and addresses: of the value of each
         event, which is the number of a text (int32) where there are texts; of a byte for each event, 0 where it has no
         value, or 0 if all have one; of the bounds of the texts (int64); and of their letters.
-    marks, marked_before
-        Room of one element for each 64 events, and one more; the marks are 0, and are left so.
-    distinct
-        Room of one element for each event, and one more.
+    stamps, places, distinct
+        Room of one element for each event, and one more for `distinct`; the stamps are less than that of `state`.
     state
-        int64 (1,): the first match that is not written yet, which is moved on.
+        int64 (3,): the first match that is not written yet, and the next stamp, which are moved on; and 0 where the
+        next buffer has the statement, which is then set to 1: the others have the digest in its place.
     most_ends, most_bytes
         The room for buffers. If the first one has not enough of it, none is written.
-    end_seqs, end_times, pattern_of_end, count_offsets, counts, buffer_offsets, buffers_from
-        Written: seq and time of each end, its pattern, its number of matches as text, and its buffer, which lies at
-        an address.
+    end_seqs, end_times, count_offsets, counts, buffer_offsets, buffers_from
+        Written: seq and time of each end, its number of matches as text, and its buffer, which lies at an address.
     """
     attribute_words, buffers = carray(attribute_words_at, (attributes, 5)), uint8_at(buffers_from)
-    first = state[0]
+    first, stamp = state[0], state[1]
     used, letters, ends = 0, 0, 0
     count_offsets[0] = 0
     buffer_offsets[0] = 0
     while first < matches and ends < most_ends:
-        pattern = of[first] if patterns > 1 else 0
-        stop = first
-        least, last, before, rising = events, -1, -1, True
-        while stop < matches and (patterns == 1 or of[stop] == pattern):
+        stop, last, count, elements = first, -1, 0, 0
+        while stop < matches:
             begin = stop * match_step if width else offsets[stop]
             length = width if width else offsets[stop + 1] - begin
-            low, high, at_end, in_order = events, -1, before, True
+            high = -1
             for element in range(length):
-                row = rows[begin + element * step]
-                in_order = in_order and row > at_end
-                before, at_end = at_end, row
-                low, high = min(low, row), max(high, row)
+                high = max(high, rows[begin + element * step])
             if stop > first and high != last:
                 break
-            rising = rising and in_order
-            least, last = min(least, low), high
-            stop += 1
-        elements = width * (stop - first) if width else offsets[stop] - offsets[first]
-        # If all events but the last one rise from match to match, as those of one match and of pairs do, each is new.
-        words = 0 if rising else (last - least) // 64 + 1
-        if words > 8 + 2 * elements:
-            words = 0
-        at_once = rising and elements < 256 and attributes == 0
-        count = elements - (stop - first) if at_once else 0
-        for match in range(first, first if at_once else stop):
-            begin = match * match_step if width else offsets[match]
-            length = width if width else offsets[match + 1] - begin
-            for element in range(length - rising):
+            last = high
+            stamps[last] = stamp
+            for element in range(length):
                 row = rows[begin + element * step]
-                if words:
-                    marks[(row - least) >> 6] |= 1 << ((row - least) & 63)
-                else:
+                if stamps[row] != stamp:
+                    stamps[row] = stamp
                     distinct[count] = row
                     count += 1
-        for word in range(words):
-            marked_before[word] = count
-            left = marks[word]
-            while left != 0:
-                distinct[count] = least + 64 * word + _lowest_bit(left)
-                left &= left - 1
-                count += 1
-        if rising:
-            distinct[count] = last
-            count += 1
-        elif not words:
-            _sort(distinct, count)
-            sorted_count, count = count, 1
-            for place in range(1, sorted_count):
-                distinct[count] = distinct[place]
-                count += distinct[place] != distinct[count - 1]
+            elements += length
+            stop += 1
+        _order(distinct, count, stamps, stamp, last)
+        distinct[count] = last
+        count += 1
+        stamp += 1
+        for place in range(count):
+            places[distinct[place]] = place
         place_size = 1 if count <= 256 else 2 if count <= 65536 else 4
-        text = statement_bounds[pattern]
-        text_size = statement_bounds[pattern + 1] - text
-        told = is_told[pattern] != 0
-        room = (32 if told else 36 + text_size) + 16 * count + place_size * elements
+        room = (32 if state[2] else 36 + statement_size) + 16 * count + place_size * elements
         room += 2 * width if width else 4 * (stop - first) + 2 * elements
         for attribute in range(attributes):
             value_size = attribute_words[attribute, 0]
@@ -685,30 +624,28 @@ def write_listed(
                 for place in range(count):
                     room += _text_of(attribute_words, attribute, distinct[place])[1]
         if used + room + 8 > most_bytes:
-            for word in range(words):
-                marks[word] = 0
             break
         at = used
         head = buffers_from + at
-        if told:
+        if state[2]:
             int64_at(head)[0] = 0x42504543 | 3 << 32 | 1 << 40  # the magic, the version and the kind
-            int64_at(head)[1] = digests[pattern]
+            int64_at(head)[1] = digest
             sizes = int32_at(head + 16)
             at += 32
         else:
             int64_at(head)[0] = 0x42504543 | 2 << 32 | 1 << 40
             int64_at(head)[1] = room - 16
-            int32_at(head + 16)[0] = text_size
+            int32_at(head + 16)[0] = statement_size
             sizes = int32_at(head + 20)
             at += 36
-            source, target = int64_at(statements_from + text), int64_at(buffers_from + at)
-            for word in range((text_size + 7) // 8):  # what is behind the text is written later
+            source, target = int64_at(statement_from), int64_at(buffers_from + at)
+            for word in range((statement_size + 7) // 8):  # what is behind the text is written later
                 target[word] = source[word]
-            at += text_size
-            is_told[pattern] = 1
+            at += statement_size
+            state[2] = 1
         sizes[0], sizes[1], sizes[2], sizes[3] = count, stop - first, width, place_size
         times_of_buffer, seqs_of_buffer = int64_at(buffers_from + at), int64_at(buffers_from + at + 8 * count)
-        for place in range(0 if at_once else count):
+        for place in range(count):
             row = distinct[place]
             times_of_buffer[place], seqs_of_buffer[place] = timestamps[row], seqs[row]
         at += 16 * count
@@ -725,32 +662,11 @@ def write_listed(
             for element in range(elements):
                 _put(buffers, at + 2 * element, variables[begin + element])
             at += 2 * elements
-        risen = 0
-        for match in range(first, stop if at_once else first):  # one loop where most ends have few matches
-            begin = match * match_step if width else offsets[match]
-            length = width if width else offsets[match + 1] - begin
-            for element in range(length - 1):
-                row = rows[begin + element * step]
-                times_of_buffer[risen], seqs_of_buffer[risen] = timestamps[row], seqs[row]
-                buffers[at + element] = risen
-                risen += 1
-            at += length
-            buffers[at - 1] = count - 1
-        if at_once:
-            times_of_buffer[risen], seqs_of_buffer[risen] = timestamps[last], seqs[last]
-        for match in range(first, first if at_once else stop):
+        for match in range(first, stop):
             begin = match * match_step if width else offsets[match]
             length = width if width else offsets[match + 1] - begin
             for element in range(length):
-                row = rows[begin + element * step]
-                if rising:
-                    place = count - 1 if element == length - 1 else risen
-                    risen += element < length - 1
-                elif words:
-                    word, bit = (row - least) >> 6, (row - least) & 63
-                    place = marked_before[word] + _bits_set(marks[word] & ((1 << bit) - 1))
-                else:
-                    place = _place_of(row, distinct, count)
+                place = places[rows[begin + element * step]]
                 if place_size == 1:
                     buffers[at] = place
                 elif place_size == 2:
@@ -758,8 +674,6 @@ def write_listed(
                 else:
                     int32_at(buffers_from + at)[0] = place
                 at += place_size
-        for word in range(words):
-            marks[word] = 0
         for attribute in range(attributes):
             value_size = attribute_words[attribute, 0]
             presence_from = attribute_words[attribute, 2]
@@ -787,7 +701,7 @@ def write_listed(
                         target[word] = source[word]
                     at += length
         used = at
-        end_seqs[ends], end_times[ends], pattern_of_end[ends] = seqs[last], timestamps[last], pattern
+        end_seqs[ends], end_times[ends] = seqs[last], timestamps[last]
         left, digits, tens = stop - first, 1, 10
         while left >= tens:
             digits, tens = digits + 1, 10 * tens
@@ -799,7 +713,7 @@ def write_listed(
         count_offsets[ends] = letters
         buffer_offsets[ends] = used
         first = stop
-    state[0] = first
+    state[0], state[1] = first, stamp
     return ends
 
 
@@ -963,35 +877,6 @@ def _put(target: Any, at: int, number: int) -> None:
     target[at + 1] = (number >> 8) & 255
 
 
-@intrinsic
-def _bits_set(typing_context: Any, word: Any) -> Any:
-    """The number of bits of a word that are set."""
-    return types.int64(types.int64), lambda context, builder, signature, arguments: builder.ctpop(arguments[0])
-
-
-@intrinsic
-def _lowest_bit(typing_context: Any, word: Any) -> Any:
-    """The place of the lowest bit that is set in a word that is not 0."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.int64), generate
-
-
-@njit(inline="always")
-def _place_of(number: int, numbers: Any, count: int) -> int:
-    """Find a number among `count` ascending ones; returns its place."""
-    low, high = 0, count - 1
-    while low < high:
-        middle = (low + high) // 2
-        if numbers[middle] < number:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 @njit(inline="always")
 def _text_of(attribute_words: Any, attribute: int, row: int) -> Any:
     """The address and the length of the text that an event has, of length 0 if it has none."""
@@ -1004,26 +889,29 @@ def _text_of(attribute_words: Any, attribute: int, row: int) -> Any:
 
 
 @njit(inline="always")
-def _sort(numbers: Any, count: int) -> None:
-    """Sort so many numbers, ascending, by a heap of the greatest."""
-    for start in range(count // 2 - 1, -1, -1):
-        _sink(numbers, start, count)
-    for last in range(count - 1, 0, -1):
-        numbers[0], numbers[last] = numbers[last], numbers[0]
-        _sink(numbers, 0, last)
-
-
-@njit(inline="always")
-def _sink(heap: Any, start: int, count: int) -> None:
-    """Let an entry of a heap sink below those that are greater."""
-    parent = start
-    while True:
-        child = 2 * parent + 1
-        if child >= count:
-            return
-        if child + 1 < count and heap[child + 1] > heap[child]:
-            child += 1
-        if heap[parent] >= heap[child]:
-            return
-        heap[parent], heap[child] = heap[child], heap[parent]
-        parent = child
+def _order(numbers: Any, count: int, stamps: Any, stamp: int, stop: int) -> None:
+    """Sort so many different numbers, ascending: of those below `stop` they alone have this stamp."""
+    least, most, rising = stop, -1, True
+    for place in range(count):
+        rising = rising and numbers[place] > most
+        least, most = min(least, numbers[place]), max(most, numbers[place])
+    if rising:
+        return
+    if most - least < 8 * count:
+        place = 0
+        for number in range(least, most + 1):
+            if stamps[number] == stamp:
+                numbers[place] = number
+                place += 1
+        return
+    gap = 1  # Shell's sort
+    while 3 * gap < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for place in range(gap, count):
+            number, at = numbers[place], place
+            while at >= gap and numbers[at - gap] > number:
+                numbers[at] = numbers[at - gap]
+                at -= gap
+            numbers[at] = number
+        gap //= 3
