@@ -53,7 +53,10 @@ def described(spark: SparkSession) -> str:
 
 @contextmanager
 def logged_stages(spark: SparkSession) -> Iterator[None]:
-    """Log, after the block, what Spark did in it: jobs, stages, tasks. A classic session does not tell of them."""
+    """Log, after the block, what Spark did in it: jobs, stages, tasks. A classic session does not tell of them.
+
+    The server tells every 200 ms, and not once more at the end: a stage that was seen at work has done all its tasks.
+    """
     if not is_connect(spark):
         yield
         return
@@ -61,7 +64,7 @@ def logged_stages(spark: SparkSession) -> Iterator[None]:
 
     def tell(stages: Iterable[Any] | None, *, operation_id: str, **_: object) -> None:
         known = done.setdefault(operation_id, {})
-        known.update({one.stage_id: one.num_completed_tasks for one in stages or () if one.num_completed_tasks})
+        known.update({one.stage_id: one.num_tasks for one in stages or () if one.num_completed_tasks})
 
     spark.registerProgressHandler(tell)
     try:

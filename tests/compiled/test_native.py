@@ -85,8 +85,8 @@ def test_arrays_of_another_type_or_layout_are_refused() -> None:
     events = [4, numbers, numbers, numbers, 1]
     rest = [words, words, words, numbers, numbers, numbers]
     with pytest.raises(TypeError, match=r"takes a contiguous int64\*, not float64"):
-        _describe_lists(1, numbers, numbers.astype(float), rows, rows, *events, *rest)
+        _describe_lists(1, numbers.astype(float), rows, rows, *events, *rest)
     with pytest.raises(TypeError, match=r"contiguous int32\*"):
-        _describe_lists(1, numbers, numbers, np.zeros(8, np.int32)[::2], rows, *events, *rest)
+        _describe_lists(1, numbers, np.zeros(8, np.int32)[::2], rows, *events, *rest)
     with pytest.raises(ValueError, match="argument"):
-        _describe_lists(1, numbers, numbers, rows, rows, *events)
+        _describe_lists(1, numbers, rows, rows, *events)

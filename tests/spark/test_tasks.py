@@ -164,7 +164,7 @@ def test_no_server_is_said_at_once() -> None:
 
 def test_a_connect_server_tells_of_its_stages(either: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="cep_pipeline"), logged_stages(either):
-        run_tasks(either, lambda task, _: task, [1, 2, 3], what="copying")
+        run_tasks(either, lambda *_: time.sleep(0.6), [1, 2, 3], what="waiting")  # some looks of the server long
     told = re.findall(r"Spark did (\d+) jobs in (\d+) stages of (\d+) tasks", caplog.text)
     assert told == ([("1", "1", "3")] if is_connect(either) else [])
 
