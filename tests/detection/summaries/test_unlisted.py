@@ -320,7 +320,9 @@ def test_what_is_counted_is_summarized_without_listing(shape: str) -> None:
         assert not_counted_because(counted) is None
         assert cep.detect([counted], events, output="count")["pattern_1"]["count"][0].as_py() != "0"
         assert not unlisted.explained(pattern).startswith("matches are listed"), item
-        same_as_listed(pattern, events)
+        # Beside a negated event, lists with weights and extremes by a bucket are left to listing by their data.
+        if "~" not in shape or unlisted_of(pattern, events) is not None:
+            same_as_listed(pattern, events)
 
 
 @pytest.mark.usefixtures("always")
