@@ -82,6 +82,7 @@ class DayWork:
       the events and the statistics, are drafts of the tables.
     - `plans`, `told`: the plan of each pattern set, and further details for the record of the run; its days share them.
     - `recorded`: what the run has recorded of the day before, where it does a part of it again.
+    - `merged`: small files whose rows are published in larger ones.
     - `ingest_seconds`: those of each part of ingestion, of all days that were ingested together.
     """
 
@@ -106,6 +107,7 @@ class DayWork:
     keeps_unchanged: bool = False
     told: dict[str, str] = field(default_factory=dict)
     recorded: RunRecord | None = None
+    merged: list[str] = field(default_factory=list)
 
     def of_pattern_set(self, pattern_set: PatternSet) -> DayWork:
         """Return the same work with one pattern set only; what is done with it is recorded with this work."""

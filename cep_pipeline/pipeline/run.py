@@ -22,6 +22,7 @@ from cep_pipeline.pipeline.day import (
     do_step,
     record_failure,
     record_run,
+    record_success,
     refuse_end_before,
 )
 from cep_pipeline.pipeline.day_work import SKIPPED_EVENTS, DayWork, Observer
@@ -311,7 +312,7 @@ class PipelineRun:
                     ready = list(takewhile(lambda one: one.day in only_detect or one.skipped or one.drafted, works))
                 for number, work in enumerate(ready, start=1):
                     self._finish_day(work)
-                    record_run(work, "succeeded")
+                    record_success(work)
                     finished.add(work.day)
                     self._detect_ahead(ready[number:])
                 if failure is not None:

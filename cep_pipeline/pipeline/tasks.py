@@ -25,7 +25,16 @@ from cep_pipeline.errors import CepError, DataError, InputError
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.guarded import brief
 from cep_pipeline.pipeline.configuration import Configuration, check_runnable
-from cep_pipeline.pipeline.day import PUBLISH, STEPS, Step, do_step, record_failure, record_run, step_of
+from cep_pipeline.pipeline.day import (
+    PUBLISH,
+    STEPS,
+    Step,
+    do_step,
+    record_failure,
+    record_run,
+    record_success,
+    step_of,
+)
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
 from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
 from cep_pipeline.pipeline.plan_checks import check_invariants
@@ -132,7 +141,7 @@ def run_step(
             do_step(chosen, [work])
         done = chosen is STEPS[-1] or (work.skipped and chosen is not STEPS[0])
         if done and not ended:
-            record_run(work, "succeeded")
+            record_success(work)
         result = _result(work, chosen, scratch, work.steps[taken:], done=done)
     if done:
         remove_scratch(scratch)

@@ -299,12 +299,18 @@ class StreamTables(StreamReader):
         lease.look()
         with commits.catalog_errors(self.warehouse.catalog, f"publishing {', '.join(names)} of {self.name}, {day}"):
             commits.replace_units(self.warehouse.catalog, self.name, units, run_id=lease.run_id, beside=beside)
-        for path in (path for one in drafts for path in one.merged):
+        return published
+
+    def remove_merged(self, files: Sequence[str]) -> None:
+        """Remove small files of which a published draft was put together (`Draft.merged`).
+
+        Whoever may publish the same draft again, after a kill, needs them until it is recorded that all is done.
+        """
+        for path in files:
             try:
                 remove_file(path)
             except CepError as error:  # the day is published; `cep maintain` removes what stays
                 logger.warning("%s", error)
-        return published
 
     def record_run(self, record: RunRecord) -> None:
         """Append a record of a run."""

@@ -222,6 +222,31 @@ def test_a_run_that_is_killed_while_it_tidies_up_has_ended(
     assert not scratch.exists() and published(project.tables()) == before
 
 
+def test_a_run_that_is_killed_before_it_records_what_it_published_publishes_it_again(
+    project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The small files that one file of matches was put together of are there until the record says that all is done."""
+    for step in NAMES[:-1]:
+        scheduler.do(MONDAY, step)
+    (detected,) = json.loads(scheduler.returned[MONDAY, "detect"])["documents"]["detected"]["content"]
+    small = [Path(path) for path, *_ in detected["files"]]
+    assert len(small) > 1
+
+    def die(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks, "record_success", die)
+        with pytest.raises(KeyboardInterrupt):
+            scheduler.do(MONDAY, "publish")
+    before = published(project.tables())
+    assert before["matches"] and all(path.exists() for path in small)
+    assert scheduler.do(MONDAY, "publish")["done"]
+    assert published(project.tables()) == before
+    assert not any(path.exists() for path in small)
+    assert [run.status for run in project.tables().runs()] == ["succeeded"]
+
+
 def test_a_schema_that_changes_between_steps_is_noticed(project: Project, scheduler: Scheduler) -> None:
     scheduler.do(MONDAY, "ingest")
     schema = (project.folder / "ticks.yaml").read_text()
