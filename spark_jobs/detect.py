@@ -139,6 +139,7 @@ def detect_days(
                 result.limited,
                 tuple(pattern.name for pattern in pattern_set.patterns if pattern.name in kept),
                 result.summaries,
+                result.routes,
             )
         )
         for name, limited in result.limited.items():

@@ -26,14 +26,17 @@ from cep_pipeline.adaptation.plan_switch import (
     moved,
     reading_of,
 )
+from cep_pipeline.detection.chooser import route_of
+from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.detect import COUNT_SCHEMA, count_table
 from cep_pipeline.detection.matches import match_batches, matches_schema
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
-from cep_pipeline.detection.outputs import Detection, SummaryOf, binds_lists, listed_because
+from cep_pipeline.detection.outputs import Detection, SummaryOf
 from cep_pipeline.detection.parts import JointRun, count_blocks
+from cep_pipeline.detection.route import Sink
 from cep_pipeline.detection.summaries.partial import summary_schema
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
@@ -261,7 +264,7 @@ class NumberOutput(LoopOutput):
         if self.at_once:
             return self._in(0, len(self.finding.stream), orders)
         if asked.tied or (asked.leading and asked.trailing):
-            if listed_because(self.finding.pattern) is not None:
+            if route_of(self.finding.pattern, Sink.COMPRESS).lists:
                 return None
             return sum(map(from_text, _merged(self.finding, stretch).column("count").to_pylist()))
         if asked.trailing:  # those that begin in the stretch: of those that begin behind it later events decide too
@@ -296,7 +299,7 @@ def output_of(finding: Finding, output: str) -> LoopOutput:
     if output == "count":
         return NumberOutput(finding)
     if output == "compressed":
-        return MergedBuffersOutput(finding) if listed_because(finding.pattern) is None else ListedBuffersOutput(finding)
+        return (ListedBuffersOutput if route_of(finding.pattern, Sink.COMPRESS).lists else MergedBuffersOutput)(finding)
     return RowsOutput(finding) if finding.pattern.summary is None else SummaryOutput(finding)
 
 

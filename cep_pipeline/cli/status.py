@@ -340,6 +340,8 @@ def _print_run(console: Terminal, found: Sequence[RunRecord]) -> None:
             console.print(f"unusual: {pattern} has {one['matches']:,} matches; {usual}", highlight=False)
         if "day_before" in run.details:
             console.print(run.details["day_before"], highlight=False)
+        for route, names in run.details.get("routes", {}).items():
+            console.print(f"{route}: {names}", highlight=False)
         if run.error:
             console.print(f"error: {run.error}", highlight=False)
     for spark in dict.fromkeys(run.details["spark"] for run in found if "spark" in run.details):

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.composition import WrittenMatches, events_read, longer_stream, plain_pattern
 from cep_pipeline.detection.compressed.compressing import compress_merged
+from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.counting.owned import count_owned
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.known_events import Streams, keep, known_events, new_events
@@ -39,16 +41,15 @@ from cep_pipeline.detection.outputs import (
     Detection,
     SummaryOf,
     batches_together,
-    binds_lists,
     compressed_together,
     count_together,
     first_matches,
-    listed_because,
     tables_together,
 )
 from cep_pipeline.detection.parts import JointRun, count_blocks
 from cep_pipeline.detection.results import Matches, draw_among
 from cep_pipeline.detection.room import explained
+from cep_pipeline.detection.route import Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
@@ -135,7 +136,7 @@ def detect(
         Whether to return what was counted beside the tables.
     limit
         Most matches of a pattern that may be listed: in rows, or to be counted or compressed where that needs the
-        lists themselves (`outputs.listed_because` says why). None: so many as there is memory for; with more an error
+        lists themselves (`route.route_of` says why). None: so many as there is memory for; with more an error
         says how many there are, if that is known soon.
     options
         Options of the mechanism: nfab knows `"merge"` and `"backtrack"`. They change costs, never matches.
@@ -660,12 +661,15 @@ class _SliceRun:
         return reached
 
     def _find(self, together: Sequence[Detection], counters: Counters) -> None:
-        together = [one for one in together if not self._summarized(one)]
+        together = [one for one in together if not self._summarized(one, counters)]
         if not together:
             return
         events, members = together[0].events, [detection.pattern for detection in together]
         orders = [detection.orders for detection in together]
         most = [self._most(pattern) for pattern in members]
+        for pattern in members:
+            if not self._puts_together(pattern):
+                counters.went(pattern.name, Route(Sink.LIST, Executor.MECHANISM))
         found = JointRun(members, together[0].mechanism, orders, events, self.owned, counters, most).parts()
         for parts in found:
             for pattern, blocks in zip(members, parts, strict=True):
@@ -687,12 +691,12 @@ class _SliceRun:
             return False
         return not has_output_policy(pattern)
 
-    def _summarized(self, detection: Detection) -> bool:
+    def _summarized(self, detection: Detection, counters: Counters) -> bool:
         """Make what SUMMARIZE puts together without listing matches; False where that is not asked for, or not done."""
         pattern = detection.pattern
         if pattern.summary is None or pattern.name in self.candidates or pattern.name in self.counted:
             return False
-        made = summarize_unlisted(pattern, detection.events, self.owned)
+        made = summarize_unlisted(pattern, detection.events, self.owned, counters)
         if made is not None:
             self.summaries[pattern.name] = SummaryOf(pattern)
             self.summaries[pattern.name].summary.add(made)
@@ -751,7 +755,7 @@ def count_slice(
     found = 0
     try:
         with at_most_seconds(seconds):
-            if compress is not None and ends and binds_lists(pattern) and listed_because(pattern) is None:
+            if compress is not None and ends and binds_lists(pattern) and not route_of(pattern, Sink.COMPRESS).lists:
                 compress(compress_merged(pattern, detection.events, Counters(), detection.events.rows_in(owned)))
             unlisted = count_owned(pattern, detection.events, owned)
             if unlisted is not None:

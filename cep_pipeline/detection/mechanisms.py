@@ -13,6 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import Protocol
 
+from cep_pipeline.detection.route import Route
 from cep_pipeline.errors import InputError, PlanError, UnsupportedPattern
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
@@ -112,6 +113,8 @@ class Metrics:
         Tests of one conjunct on one tuple; tests of order and window are not among them.
     runs
         Pattern name -> the numbers of its runs, if an automaton with a match buffer ran it.
+    routes
+        Pattern name -> the ways that detection went for it, one for each sink and executor.
     """
 
     mechanisms: dict[str, str]
@@ -120,6 +123,7 @@ class Metrics:
     events_buffered: int = 0
     condition_evaluations: int = 0
     runs: dict[str, RunCounts] = field(default_factory=dict)
+    routes: dict[str, tuple[Route, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return (
@@ -146,6 +150,8 @@ class Counters:
     later
         Functions that still have to count, run when somebody asks for `nodes` or `condition_evaluations`: for a
         thousand patterns that takes as long as to run many of them.
+    routes
+        The ways that detection went for each pattern.
     wanted
         Whether anybody reads the numbers of nodes. If not, matches may be counted in ways that have none.
     evaluated
@@ -157,6 +163,7 @@ class Counters:
     events_buffered: int = 0
     evaluations: int = 0
     runs: dict[str, RunCounts] = field(default_factory=dict)
+    routes: dict[str, tuple[Route, ...]] = field(default_factory=dict)
     peaks: list[Callable[[], int]] = field(default_factory=list)
     later: list[Callable[[Counters], None]] = field(default_factory=list)
     wanted: bool = True
@@ -209,8 +216,14 @@ class Counters:
         """Add the numbers of a pattern's runs."""
         self.runs[pattern] = self.runs.get(pattern, RunCounts()).plus(runs)
 
+    def went(self, pattern: str, *routes: Route) -> None:
+        """Note the routes that were taken for a pattern; what was gone for the same reason before is there once."""
+        self.routes[pattern] = tuple(dict.fromkeys((*self.routes.get(pattern, ()), *routes)))
+
     def add(self, other: Counters) -> None:
         """Add the counts of another part of the stream."""
+        for pattern, routes in other.routes.items():
+            self.went(pattern, *routes)
         for node in other.nodes.values():
             self.count(node)
         for pattern, runs in other.runs.items():
@@ -236,6 +249,7 @@ class Counters:
             self.events_buffered,
             self.condition_evaluations,
             dict(self.runs),
+            dict(self.routes),
         )
 
 

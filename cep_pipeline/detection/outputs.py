@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from cep_pipeline.detection.chooser import route_of
+from cep_pipeline.detection.costs import COUNTED_SHARE, COUNTING_S, FEW_S, SHARE_FOR_ROWS, few_matches, listed_in
+from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import (
     BATCH_ROWS,
@@ -25,33 +28,13 @@ from cep_pipeline.detection.ordering import as_found, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import JointRun
 from cep_pipeline.detection.room import SMALL, available_bytes
+from cep_pipeline.detection.route import LISTED_SOONER, LISTS_LATER, NODES_ASKED, Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
-
-
-def listed_because(pattern: Pattern) -> str | None:
-    """The reason why a pattern's matches cannot be counted and compressed without listing them; None: there is none.
-
-    Examples
-    --------
-    >>> import cep_pipeline as cep
-    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
-    >>> [pattern] = cep.parse_patterns("PATTERN A+ a[] WHERE sum(a[].x) > 3 WITHIN 1 minute", schema)
-    >>> listed_because(pattern)
-    "sum() over the list 'a'"
-    """
-    from cep_pipeline.detection.compressed.components import reason_to_list
-
-    return reason_to_list(pattern)
-
-
-def binds_lists(pattern: Pattern) -> bool:
-    """Return whether a match binds more than one event to a variable."""
-    return any(operand.kleene and not operand.negated for operand in pattern.operands)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +64,19 @@ class Detection:
         return self if self.limit is None or binds_lists(self.pattern) else replace(self, limit=None)
 
     def counted_at_once(self) -> int | None:
-        """The number of matches over Kleene variables, if they need not be listed."""
+        """The number of matches, if they need not be listed."""
         counted = self.mechanism.count(self.pattern, self.orders, self.events, self.counters)
         if counted is None and binds_lists(self.pattern):
             from cep_pipeline.detection.compressed.compressing import count_merged
 
             counted = count_merged(self.pattern, self.events, self.counters)
+            if counted is not None:
+                self.counters.went(self.pattern.name, Route(Sink.COUNT, Executor.GRAPH))
         return counted
+
+    def route(self, sink: Sink) -> Route:
+        """The executor that makes many matches by the pattern alone."""
+        return route_of(self.pattern, sink, columnar=self.mechanism.is_columnar)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The matches as rows in the page's order, a batch at a time, as `batches_together` has them."""
@@ -98,7 +87,7 @@ class Detection:
         """True if rows are read from buffers of lists that need not be made: there may be more than can be listed."""
         if self.limit is not None or has_output_policy(self.pattern) or self.pattern.type_attribute == EVENT_TYPE:
             return False
-        return binds_lists(self.pattern) and not listed_because(self.pattern)
+        return binds_lists(self.pattern) and not self.route(Sink.COMPRESS).lists
 
     @property
     def counts_first(self) -> bool:
@@ -107,7 +96,7 @@ class Detection:
             return False
         if any(clause.negated_structures for clause in self.pattern.clauses):
             return False  # they are counted by being listed
-        return not binds_lists(self.pattern) or listed_because(self.pattern) is None
+        return not binds_lists(self.pattern) or not self.route(Sink.COMPRESS).lists
 
     def refuse_more(self, count: int) -> None:
         """Raise where there are more matches than the limit.
@@ -160,10 +149,11 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
     if not detection.is_read_from_buffers:
         return detection.batches()
     count = _count_soon(detection, FEW_S)
-    if count is not None and count <= _few(detection):
+    if count is not None and count <= few_matches(detection.events):
         return detection.batches()
     from cep_pipeline.detection.compressed.expansion import expand
 
+    detection.counters.went(detection.pattern.name, Route(Sink.LIST, Executor.GRAPH, LISTS_LATER))
     lazily: Iterable[pa.RecordBatch] = expand(*compressed_together([detection]))
     return lazily
 
@@ -200,6 +190,10 @@ def count_together(detections: Sequence[Detection]) -> list[int]:
         They must be listed to be counted, and are more than the limit.
     """
     counts = [detection.counted_at_once() for detection in detections]
+    for detection, count in zip(detections, counts, strict=True):
+        if count is None:
+            because = NODES_ASKED if detection.counters.wanted else detection.route(Sink.COUNT).because or LISTED_SOONER
+            detection.counters.went(detection.pattern.name, Route(Sink.COUNT, Executor.MECHANISM, because))
     listed = [detection.to_count() for detection, count in zip(detections, counts, strict=True) if count is None]
     found = iter(_together(listed).count() if listed else ())
     return [next(found) if count is None else count for count in counts]
@@ -217,7 +211,8 @@ def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
     """
     from cep_pipeline.detection.compressed.compressing import ListedBuffers, compress_merged
 
-    listed = [detection for detection in detections if listed_because(detection.pattern) is not None]
+    routes = {id(detection): detection.route(Sink.COMPRESS) for detection in detections}
+    listed = [detection for detection in detections if routes[id(detection)].lists]
     buffers: dict[int, ListedBuffers] = {}
     for parts in listed_in_parts(listed) if listed else ():
         for number, blocks in enumerate(parts):
@@ -234,21 +229,11 @@ def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
             table = _compressed_by_listing(detection)
             if table is None:
                 table = compress_merged(detection.pattern, detection.events, detection.counters)
+            else:
+                routes[id(detection)] = Route(Sink.COMPRESS, Executor.MECHANISM, LISTED_SOONER)
             tables[detection.pattern.name] = table
+        detection.counters.went(detection.pattern.name, routes[id(detection)])
     return [tables[detection.pattern.name] for detection in detections]
-
-
-FEW_MATCHES = 1 << 17
-"""Matches, with `FEW_AN_EVENT` for each event, up to which they are listed to be compressed, without merged runs."""
-FEW_AN_EVENT = 2
-FEW_S = 0.1
-"""Lists are looked for so long, whatever merged runs would cost: of very many, few may be matches."""
-COUNTED_SHARE = 0.1
-"""Matches are counted before they are listed, for this share of the time that merged runs take."""
-LISTED_S = 40e-9
-"""Seconds to list a match and to write it to a buffer."""
-MOST_LISTED = 1 << 27
-"""Events of listed matches that buffers may hold, which take 1 to 4 bytes each."""
 
 
 def _compressed_by_listing(detection: Detection) -> pa.Table | None:
@@ -258,7 +243,7 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
     surely do.
     """
     pattern, events = detection.pattern, detection.events
-    at_least = _few(detection)
+    at_least = few_matches(events)
     table = _listed_up_to(detection, at_least, FEW_S)
     if table is not None:
         return table
@@ -267,16 +252,11 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
     from cep_pipeline.detection.compressed.runs import least_seconds
 
     seconds = sum(least_seconds(LaneEvents(pattern, group, events)) for group in groups_of(pattern))
-    most = min(int(seconds / LISTED_S), MOST_LISTED // len(pattern.operands))
+    most = listed_in(seconds, pattern)
     if most <= at_least and seconds <= FEW_S:
         return None
     count = _count_soon(detection, COUNTED_SHARE * seconds)
     return _listed_up_to(detection, most, seconds) if count is None or count <= most else None
-
-
-def _few(detection: Detection) -> int:
-    """Return the number of matches up to which they are listed, whatever another way would cost."""
-    return FEW_MATCHES + FEW_AN_EVENT * len(detection.events)
 
 
 def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table | None:
@@ -318,6 +298,8 @@ def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.
         for detection, count in zip(counted, count_together(unlimited), strict=True):
             detection.refuse_more(count)
     rows = [RowsOf(detection) for detection in detections]
+    for detection in detections:
+        detection.counters.went(detection.pattern.name, detection.route(Sink.LIST))
     for parts in listed_in_parts(detections):
         for number, blocks in enumerate(parts):
             for batch in rows[number].of_part(blocks):
@@ -365,7 +347,7 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     """
     from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
 
-    found = {id(one): summarize_unlisted(one.pattern, one.events, EVERYTHING) for one in detections}
+    found = {id(one): summarize_unlisted(one.pattern, one.events, EVERYTHING, one.counters) for one in detections}
     listed = [one for one in detections if found[id(one)] is None]
     made = [_new_summary(detection.pattern) for detection in listed]
     for parts in listed_in_parts(listed) if listed else ():
@@ -385,12 +367,6 @@ def _no_buffers(pattern: Pattern) -> pa.Table:
     from cep_pipeline.detection.compressed.compressing import schema_of_buffers
 
     return schema_of_buffers(pattern).empty_table()
-
-
-SHARE_FOR_ROWS = 0.5
-"""The share of the memory at hand that rows of matches may take; to write them takes some, too."""
-COUNTING_S = 20.0
-"""Longest time to count matches for which there is no memory."""
 
 
 def _held_rows(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -14,9 +14,11 @@ from functools import partial
 
 import numpy as np
 
+from cep_pipeline.detection.chooser import route_of
+from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.known_events import Streams
 from cep_pipeline.detection.mechanisms import MECHANISMS
-from cep_pipeline.detection.outputs import binds_lists, listed_because
+from cep_pipeline.detection.route import Sink
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Window
@@ -88,7 +90,7 @@ def _has_orders(pattern: Pattern, mechanism: str, output: str) -> bool:
         return False
     if all(len(clause.positive) == 1 for clause in pattern.clauses):
         return False
-    return output != "count" or not binds_lists(pattern) or listed_because(pattern) is not None
+    return output != "count" or not binds_lists(pattern) or route_of(pattern, Sink.COMPRESS).lists
 
 
 def own_order_plan(patterns: Sequence[Pattern]) -> Plan:

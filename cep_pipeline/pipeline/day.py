@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.foreign_text import listed
 from cep_pipeline.pipeline.run_log import data_docs_folder, log_file, working_on
 
 if TYPE_CHECKING:
@@ -349,7 +350,7 @@ def record_failure(work: DayWork, error: BaseException) -> None:
 
 
 def _details(work: DayWork) -> dict[str, Any]:
-    """Return what is recorded of matches that wait, of limited patterns, and of the end of the stream."""
+    """Return what is recorded of matches that wait, limited patterns, the end of the stream, and ways of detection."""
     pending = {
         f"{one.pattern_set}.{name}": number for one in work.detected.values() for name, number in one.pending.items()
     }
@@ -359,7 +360,17 @@ def _details(work: DayWork) -> dict[str, Any]:
     }
     from cep_pipeline.pipeline.signals import unusual_matches
 
-    found = {"pending": pending, "limited": limited, "end_of_stream": ends, "unusual": unusual_matches(work)}
+    routes: dict[str, list[str]] = {}
+    for one in work.detected.values():
+        for route, names in one.routes.items():
+            routes.setdefault(route, []).extend(f"{one.pattern_set}.{name}" for name in names)
+    found = {
+        "pending": pending,
+        "limited": limited,
+        "end_of_stream": ends,
+        "unusual": unusual_matches(work),
+        "routes": {route: listed(names) for route, names in routes.items()},
+    }
     return {name: value for name, value in found.items() if value}
 
 

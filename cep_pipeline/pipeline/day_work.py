@@ -197,7 +197,8 @@ class DetectedDay:
     the day is over; `carry_out` is what the next day needs to know, `observed` what detection found out on the way for
     the next day's statistics. Of the `limited` patterns nothing is in the files. The patterns that are `kept` were not
     detected: what is published of them is in the files, and in all that is said of the day. `summaries` has the groups
-    of patterns with SUMMARIZE, as `PartialSummary.to_json`.
+    of patterns with SUMMARIZE, as `PartialSummary.to_json`; `routes` the ways that detection went, in words, each with
+    the names of its patterns.
     """
 
     pattern_set: str
@@ -211,6 +212,7 @@ class DetectedDay:
     limited: Mapping[str, LimitedPattern] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
     summaries: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    routes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`."""

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, permutations
 
-from cep_pipeline.detection.counting.list_parts import counted_by_parts
+from cep_pipeline.detection.chooser import route_of
+from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.outputs import binds_lists, listed_because
+from cep_pipeline.detection.route import Executor, Route, Sink
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.language.checks import no_events_text
 from cep_pipeline.patterns.composing import plain_pattern
@@ -183,44 +184,44 @@ def _in_words(span: TimeSpan) -> str:
 
 def _on_counts(pattern: Pattern, mechanism: str) -> str:
     """Say how SUMMARIZE makes groups, and how matches are counted where that is not by finding them, or takes lists."""
+    columnar = MECHANISMS[mechanism].is_columnar
     if pattern.summary is not None:
-        from cep_pipeline.detection.summaries.unlisted import explained
-
-        return f"; {explained(pattern)}{_on_counts(replace(pattern, summary=None), mechanism)}"
-    if binds_lists(pattern):
-        return _on_lists(pattern, MECHANISMS[mechanism].is_columnar)
-    if not MECHANISMS[mechanism].is_columnar or has_output_policy(pattern):
+        route = route_of(pattern, Sink.SUMMARIZE)
+        made = (
+            f"matches are listed to make groups, since {route.because}"
+            if route.lists
+            else "groups are made by sweeps over the events, and matches are not listed"
+        )
+        return f"; {made}{_on_counts(replace(pattern, summary=None), mechanism)}"
+    if has_output_policy(pattern):
         return ""
-    from cep_pipeline.detection.counting.choice import sweeps_over
-
-    if sweeps_over(pattern):
+    if binds_lists(pattern):
+        return _on_lists(pattern, columnar=columnar)
+    if route_of(pattern, Sink.COUNT, columnar=columnar).executor is Executor.SWEEP:
         return "; many matches are counted by a sweep over the events, without being found"
     return ""
 
 
-def _kept_apart(pattern: Pattern, columnar: bool) -> str:
+def _kept_apart(pattern: Pattern, route: Route) -> str:
     """Say which conditions join lists so that no sweep counts them, but runs for each value that is compared."""
-    from cep_pipeline.detection.counting.choice import sweeps_over
-
-    if columnar and (sweeps_over(pattern) or counted_by_parts(pattern)):
-        return ""
     joined = [
         format_conjunct(conjunct)
         for clause in pattern.clauses
         for conjunct in clause.conjuncts
         if sum(clause.by_name[name].kleene for name in conjunct.variables) > 1
     ]
-    if not joined:
+    if route.executor is not Executor.GRAPH or not joined:
         return ""
     return f"; for {joined[0]}, which joins two lists, runs are kept apart by each value that may still be compared"
 
 
-def _on_lists(pattern: Pattern, columnar: bool) -> str:
+def _on_lists(pattern: Pattern, *, columnar: bool) -> str:
     """Say of a pattern with Kleene variables whether its matches are counted and compressed without being listed."""
-    reason = listed_because(pattern)
-    if reason is None:
-        return f"; matches are counted and compressed without being listed{_kept_apart(pattern, columnar)}"
-    if columnar and counted_by_parts(pattern):
+    counted, compressed = (route_of(pattern, sink, columnar=columnar) for sink in (Sink.COUNT, Sink.COMPRESS))
+    reason = compressed.because
+    if not compressed.lists:
+        return f"; matches are counted and compressed without being listed{_kept_apart(pattern, counted)}"
+    if not counted.lists:
         return f"; matches are counted without being listed; they are listed to be compressed, because of {reason}"
     tried = [
         format_conjunct(conjunct)

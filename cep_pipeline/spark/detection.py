@@ -26,6 +26,7 @@ from cep_pipeline.detection.detect import count_slice, detect_slice
 from cep_pipeline.detection.limits import CELL_BYTES, Kind, Ledger, LimitedPattern, Limits, SliceLimits, Then
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.route import Route, by_route
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import Array
@@ -254,7 +255,8 @@ class DetectedSlice:
     `candidates` is the file of matches that OUTPUT and CONSUME have still to decide about; `partitions` are those that
     have matches of a pattern, where a window counts their events and the slice is the one behind the range, and
     `waiting` is the earliest last event of these matches. `limited` are the patterns that were given up: what was
-    written of them is not to be published. `summaries` has what SUMMARIZE puts together, as `PartialSummary.to_json`.
+    written of them is not to be published. `summaries` has what SUMMARIZE puts together, as `PartialSummary.to_json`,
+    `routes` which executors made what was asked of each pattern.
     """
 
     path: str | None
@@ -267,6 +269,7 @@ class DetectedSlice:
     waiting: Mapping[str, Boundary] = field(default_factory=dict)
     limited: Mapping[str, Kind] = field(default_factory=dict)
     summaries: Mapping[str, Groups] = field(default_factory=dict)
+    routes: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -276,7 +279,8 @@ class DetectionResult:
     `observed` is what these counts and the published matches say to the next day's statistics. `pending` are the
     matches by pattern that are not published because they, or others before them, are not final yet; `carry_out` is
     what the next day needs to know of these, and for OUTPUT and CONSUME. Of the patterns that are `limited` no match is
-    among the files. `summaries` has the groups of each pattern with SUMMARIZE, which publishes no match.
+    among the files. `summaries` has the groups of each pattern with SUMMARIZE, which publishes no match. `routes` are
+    the ways that detection went, in words, each with its patterns.
     """
 
     files: tuple[str, ...]
@@ -288,6 +292,7 @@ class DetectionResult:
     pending: dict[str, int] = field(default_factory=dict)
     limited: dict[str, LimitedPattern] = field(default_factory=dict)
     summaries: dict[str, Groups] = field(default_factory=dict)
+    routes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -594,6 +599,8 @@ def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]
         matches.update(result.matches)
         for node in result.nodes:
             counters.count(node)
+        for name, taken in result.routes.items():
+            counters.went(name, *taken)
     files = [result.path for result in results if result.path is not None]
     pending = Counter(last.matches if last is not None else {})
     profiles = [profile for result in results for profile in result.profiles]
@@ -643,6 +650,7 @@ def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]
         pending={name: number for name, number in pending.items() if number},
         limited=_count_limited(spark, sliced, reached, least) if reached else {},
         summaries={name: summary.to_json() for name, summary in summaries.items()},
+        routes=by_route(counters.routes),
     )
 
 
@@ -823,6 +831,7 @@ def _detect(
         matches = dict.fromkeys((pattern.name for pattern in patterns), 0)
         nodes: list[NodeCounts] = []
         limited: dict[str, Kind] = {}
+        routes: dict[str, tuple[Route, ...]] = {}
         rows = before = 0
         told = time.monotonic()
 
@@ -853,6 +862,7 @@ def _detect(
             before += len(members)
             matches.update(result.matches)
             nodes += result.metrics.nodes
+            routes |= result.metrics.routes
             rows += events.num_rows
     if steps is not None:
         steps.tell(place, steps.each)
@@ -867,6 +877,7 @@ def _detect(
         waiting,
         limited,
         {name: summary.to_json() for name, summary in summaries.items() if name not in limited},
+        routes,
     )
 
 

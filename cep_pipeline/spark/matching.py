@@ -123,7 +123,7 @@ def match(
         events = events.withColumn(schema.type_attribute, F.lit(schema.type_of_all))
     with explain_failures("matching the events"):
         read = _Events.of(events, chosen, [order_by] if isinstance(order_by, str) else list(order_by), slice_rows)
-        frames = [_detected(read, route, columns) for route in routes_of(chosen)]
+        frames = [_detected(read, way, columns) for way in distributions_of(chosen)]
         if not frames:
             return events.sparkSession.createDataFrame([], _spark_schema(columns)).drop(_REFUSAL)
         found = reduce(lambda one, other: one.union(other), frames).localCheckpoint(eager=True)
@@ -164,7 +164,7 @@ def only_in_one_task(pattern: Pattern) -> str | None:
 
 
 @dataclass(frozen=True)
-class Route:
+class Distribution:
     """Patterns that are distributed alike: by `keys`, else by slices of time, or in one task."""
 
     patterns: tuple[Pattern, ...]
@@ -172,19 +172,19 @@ class Route:
     alone: bool = False
 
 
-def routes_of(patterns: Sequence[Pattern]) -> list[Route]:
+def distributions_of(patterns: Sequence[Pattern]) -> list[Distribution]:
     """The ways of patterns, in as few passes over the events as there can be."""
     keyed = {pattern: keys for pattern in patterns if (keys := common_keys(pattern))}
     shared = frozenset.intersection(*keyed.values()) if keyed else frozenset()
     by_keys: dict[frozenset[str], list[Pattern]] = {}
     for pattern, keys in keyed.items():
         by_keys.setdefault(shared or keys, []).append(pattern)
-    routes = [Route(tuple(own), tuple(sorted(keys))) for keys, own in by_keys.items()]
+    found = [Distribution(tuple(own), tuple(sorted(keys))) for keys, own in by_keys.items()]
     rest = [pattern for pattern in patterns if pattern not in keyed]
     for alone in (False, True):
         own = tuple(pattern for pattern in rest if (only_in_one_task(pattern) is not None) is alone)
-        routes += [Route(own, alone=alone)] if own else []
-    return routes
+        found += [Distribution(own, alone=alone)] if own else []
+    return found
 
 
 def _patterns_of(given: str | Pattern | Sequence[Pattern], schema: StreamSchema | None) -> list[Pattern]:
@@ -278,7 +278,7 @@ class _Events:
             *([F.col("seq")] if numbered else order),
             *(F.col(_quoted(name)) for name in wanted),
         )
-        if numbered and not any(not route.keys and not route.alone for route in routes_of(patterns)):
+        if numbered and not any(not way.keys and not way.alone for way in distributions_of(patterns)):
             return cls(frame, np.zeros(0, np.int64), 0, slice_rows)
         shares = [place / _QUANTILES for place in range(_QUANTILES)]
         rows, timed, points = frame.agg(
@@ -369,35 +369,35 @@ def _place_among(cuts: Sequence[int], time: Column) -> Column:
     return F.size(F.filter(F.array(*map(F.lit, cuts)), lambda cut: cut <= time))
 
 
-def _detected(read: _Events, route: Route, columns: pa.Schema) -> DataFrame:
-    """The matches of the patterns of a route, and the errors of its tasks."""
+def _detected(read: _Events, way: Distribution, columns: pa.Schema) -> DataFrame:
+    """The matches of the patterns that are distributed alike, and the errors of its tasks."""
     from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
     time, owned, parts = F.col("timestamp"), None, 1
-    needed = [name for name in columns_needed(with_composed(route.patterns)) if name not in ("timestamp", "seq")]
+    needed = [name for name in columns_needed(with_composed(way.patterns)) if name not in ("timestamp", "seq")]
     kept = [name for name in (_TWICE,) if name in read.frame.columns]
     frame = read.frame.select("timestamp", "seq", *(F.col(_quoted(name)) for name in [*needed, *kept]))
-    if route.keys:
+    if way.keys:
         parts = max(KEY_PARTS, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 0))
-        part = F.expr(_part_of_key(route, parts))
-    elif route.alone:
+        part = F.expr(_part_of_key(way, parts))
+    elif way.alone:
         part = F.lit(0)
     else:
-        back_us = min(look_back(route.patterns).time_us, _LONGEST_US)
+        back_us = min(look_back(way.patterns).time_us, _LONGEST_US)
         cuts = read.cuts(back_us)
         points = [None, *((cut, _BEFORE_ALL) for cut in cuts), None]
         owned, parts = list(pairwise(points)), len(cuts) + 1
         # An event is read by its own slice, and by the later ones whose look-back covers it.
         slices = F.sequence(_place_among(cuts, time), _place_among(cuts, time + F.lit(back_us)))
         part = F.explode(slices) if cuts else F.lit(0)
-    if (types := _types_read(route.patterns)) is not None:
-        asked = F.col(_quoted(route.patterns[0].type_attribute)).isin(types)
+    if (types := _types_read(way.patterns)) is not None:
+        asked = F.col(_quoted(way.patterns[0].type_attribute)).isin(types)
         frame = frame.where(asked | F.col(_quoted(_TWICE)) if kept else asked)
     frame = frame.withColumn(_PART, part)
     if owned is not None:  # a task for each; small parts of keys may share one
         frame = frame.repartitionById(parts, _quoted(_PART))
     detect_part = _part_detection(
-        route.patterns, owned, columns, None if is_local(frame.sparkSession) else installation()
+        way.patterns, owned, columns, None if is_local(frame.sparkSession) else installation()
     )
     return frame.groupBy(_quoted(_PART)).applyInArrow(detect_part, _spark_schema(columns))
 
@@ -412,11 +412,11 @@ def _types_read(patterns: Sequence[Pattern]) -> list[str] | None:
     return sorted(names)
 
 
-def _part_of_key(route: Route, parts: int) -> str:
+def _part_of_key(way: Distribution, parts: int) -> str:
     """SQL for the number of the part that holds all events with the key of an event."""
-    floats = {name for pattern in route.patterns for name, kind in pattern.attributes if kind is ValueType.FLOAT64}
+    floats = {name for pattern in way.patterns for name, kind in pattern.attributes if kind is ValueType.FLOAT64}
     # As a key -0.0 is 0.0, and a hash tells them apart.
-    keys = (f"{_quoted(name)} + 0.0D" if name in floats else _quoted(name) for name in route.keys)
+    keys = (f"{_quoted(name)} + 0.0D" if name in floats else _quoted(name) for name in way.keys)
     return f"CAST(pmod(xxhash64({', '.join(keys)}), {parts}) AS INT)"
 
 
@@ -539,11 +539,11 @@ def _table_function(schema: StreamSchema) -> type:
                 raise InputError("the events have no column 'seq', which numbers them in their order")
             read, found = _checked_columns(columns, with_composed(chosen)), columns_of_matches(chosen)
             time = columns["timestamp"].dataType.typeName() == "timestamp"
-            route = Route(chosen, tuple(sorted(frozenset.intersection(*map(common_keys, chosen)))))
+            way = Distribution(chosen, tuple(sorted(frozenset.intersection(*map(common_keys, chosen)))))
             return Analyzed(
                 schema=_spark_schema(found),
-                withSinglePartition=not route.keys,
-                partitionBy=[PartitioningColumn(_part_of_key(route, KEY_PARTS))] if route.keys else [],
+                withSinglePartition=not way.keys,
+                partitionBy=[PartitioningColumn(_part_of_key(way, KEY_PARTS))] if way.keys else [],
                 select=[
                     SelectedColumn("unix_micros(timestamp)", "timestamp")
                     if one == "timestamp" and time

@@ -157,7 +157,7 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
         "error": (pa.string(), "What went wrong in a run that did not succeed; else empty."),
         "details": (
             pa.string(),
-            "Matches that wait for later events, the end of the stream, and `workers`, which ran the tasks, as JSON.",
+            "Matches that wait for later events, the end of the stream, and `routes`, how matches were found, as JSON.",
         ),
     },
 }

@@ -14,7 +14,7 @@ from hypothesis import assume, given, seed, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection import MECHANISMS, costs
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.summaries import by_semiring, unlisted
 from cep_pipeline.errors import UnsupportedPattern
@@ -146,7 +146,7 @@ def test_summaries_without_listing(statement: Statement, stream_rows: list[Row],
     expected = comparable(oracle(patterns, table))
     count = unlisted.count_owned
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(unlisted, "FEW_MATCHES", -1)
+        patched.setattr(costs, "FEW_SUMMARIZED", -1)
         patched.setattr(by_semiring, "LEAST_S", 1e9)
         patched.setattr(by_semiring, "MOST_COUNTS", 200)
         if not by_event:

@@ -45,6 +45,8 @@ def test_scheduled_days_give_the_tables_of_one_run(
         assert records[day].validation == by_run[day].validation
         assert "detect all" in [step.name for step in records[day].steps]
         assert records[day].details["spark"].startswith("Spark, local[")
+        assert set(records[day].details["routes"]) == {"listed by finding each match"}
+        assert records[day].details["routes"] == by_run[day].details["routes"]
     assert list((project.folder / "warehouse" / "scratch").glob("*")) == []
 
 

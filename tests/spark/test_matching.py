@@ -21,7 +21,7 @@ import cep_pipeline as cep
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark import match, matching, register_match
-from cep_pipeline.spark.matching import Route, common_keys, only_in_one_task, routes_of
+from cep_pipeline.spark.matching import Distribution, common_keys, distributions_of, only_in_one_task
 from cep_pipeline.spark.workers import Installation
 from cep_pipeline.storage import id_texts
 from tests.pattern_strategies import SECOND_EDITION, statements
@@ -218,18 +218,18 @@ def test_a_table_function_of_sql_finds_the_same(either: SparkSession) -> None:
         either.sql(f"SELECT * FROM cep_match(TABLE(SELECT timestamp, symbol FROM trades), '{whole}')").toArrow()
 
 
-def parts(route: Route, stream_rows: list[Row], cuts: list[int]) -> Iterator[tuple[Any, list[Row]]]:
+def parts(way: Distribution, stream_rows: list[Row], cuts: list[int]) -> Iterator[tuple[Any, list[Row]]]:
     """What tasks would read: the events of each key, or of each slice with its look-back; and what a slice owns."""
-    if route.keys:
+    if way.keys:
         groups: dict[tuple[Any, ...], list[Row]] = {}
         for row in stream_rows:
-            values = (row[name] for name in route.keys)
+            values = (row[name] for name in way.keys)
             groups.setdefault(tuple("NaN" if value != value else value for value in values), []).append(row)
         yield from ((None, own) for own in groups.values())
-    elif route.alone:
+    elif way.alone:
         yield None, stream_rows
     else:
-        back_us = look_back(route.patterns).time_us
+        back_us = look_back(way.patterns).time_us
         for start, end in pairwise([None, *((cut, -(2**63)) for cut in cuts), None]):
             read = [row for row in stream_rows if end is None or row["timestamp"] < end[0]]
             yield (start, end), [row for row in read if start is None or row["timestamp"] >= start[0] - back_us]
@@ -270,11 +270,11 @@ def test_parts_have_together_the_matches_of_all_events(data: st.DataObject, stre
         warnings.simplefilter("ignore")
         [*_, pattern] = parse_patterns(text, stream_schema(), params)
     cuts = sorted(data.draw(st.sets(st.sampled_from([row["timestamp"] for row in stream_rows]))))
-    [route] = routes_of([pattern])
+    [way] = distributions_of([pattern])
     columns = matching.columns_of_matches([pattern])
     found = [
         matching.matches_of_part([pattern], owned, events_table(own), columns)
-        for owned, own in parts(route, stream_rows, cuts)
+        for owned, own in parts(way, stream_rows, cuts)
     ]
     right = detected([pattern], events_table(stream_rows))
     assert repr(in_order(pa.concat_tables(found))) == repr(in_order(right))
@@ -322,7 +322,7 @@ def test_patterns_that_share_a_key_are_read_together() -> None:
     patterns = cep.parse_patterns("; ".join(f"PATTERN SEQ(Trade a, Trade b) {text}" for text in texts), SCHEMA)
 
     def ways(*numbers: int) -> list[tuple[tuple[str, ...], int]]:
-        return [(route.keys, len(route.patterns)) for route in routes_of([patterns[number] for number in numbers])]
+        return [(way.keys, len(way.patterns)) for way in distributions_of([patterns[number] for number in numbers])]
 
     assert ways(0, 1, 3) == [(("venue",), 2), ((), 1)]
     assert ways(0, 1, 2) == [(("symbol", "venue"), 1), (("venue",), 1), (("symbol",), 1)]

@@ -7,17 +7,11 @@ slice a window is, and, where comparisons join three variables, how many pairs o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, pairwise, permutations
 
-import numpy as np
-
-from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.mixed import MixedComparison
-from cep_pipeline.expressions.comparison import compare
-from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import (
@@ -33,9 +27,7 @@ from cep_pipeline.patterns.expressions import (
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.keys import Key, agreement_codes, keyed_leaf, keys_of, shared_attributes
-from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import ANY_EVENT, View, leaf_of, view_of_leaf, without_name
+from cep_pipeline.slices.keys import Key, keys_of, shared_attributes
 
 MOST_STATES = 64
 """States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
@@ -47,24 +39,6 @@ MOST_ORDERS = 24
 """Orders of the variables of an AND that are swept one by one."""
 LANES = 64
 """First events that are counted behind side by side."""
-SAMPLED = 1024
-"""Pairs of events that tell how many pass a condition."""
-CLEARLY = 100.0
-"""The ratio by which finding has to look dearer where comparisons join three variables and a sweep counts behind first
-events.
-
-Finding removes the events that are in no match first. Where conditions of one event stand beside comparisons, that
-leaves a much smaller part of the combinations than a sample of pairs tells.
-"""
-CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
-"""Time to find matches, a candidate, without and with negation, which rejects most of them; fixed time of a sweep."""
-LONG_NS = 50e6
-"""Time to find partial matches that is worth another try to do without."""
-ELEMENT_NS = 3.5
-"""Time to count lists of compared neighbours for each element between two single events, in ns."""
-STEP_NS, STATE_NS, JOINING_NS, BEHIND_NS = 60.0, 4.0, 350.0, 600.0
-"""Times of a sweep for each event: without a comparison, and for each pair of its states; with one comparison; and
-behind 64 first events."""
 
 
 @dataclass(frozen=True)
@@ -449,103 +423,6 @@ def orders_of(clause: Clause) -> list[tuple[Variable, ...]]:
         )
     ]
     return found if len(found) <= MOST_ORDERS else []
-
-
-def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
-    """Return whether a sweep takes less time than to find the matches."""
-    clause = of.clause
-    sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
-    groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
-    orders = len(orders_of(clause))
-    candidates = candidates_of(of, groups, sizes)
-    finding_ns = candidates * (REJECTED_NS if clause.negated else CANDIDATE_NS)
-    if finding_ns <= FIXED_NS:
-        return False
-    behind = bool(sweep.joining) and not counted_as_chain(clause, sweep.joining)
-    if not sweep.joining:
-        event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
-    elif not behind:
-        event_ns = JOINING_NS * orders
-    else:
-        order, share = orders_of(clause)[0], _share_of_window(of)
-        if joins_neighbours(order, sweep.joining):
-            share = min(share, 1 - share)  # windows that reach the last event end alike
-        anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
-        elements = sum(len(views[one.name]) for one in order if one.kleene) * _share_of_window(of) / (groups or 1)
-        event_ns = BEHIND_NS * orders * (1 + anchors / LANES) * (1 + elements / 64)  # a word more for 64 elements
-        if any(one.is_of_list for one in sweep.joining):
-            finding_ns *= 1 + ELEMENT_NS / CANDIDATE_NS * elements / 2
-        if len(order) == len(sizes):  # elements of lists are not left out early
-            finding_ns *= orders / math.factorial(len(sizes) - 1)
-    sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
-    if behind and finding_ns > sweeping_ns and len(sizes) == len(clause.positive):
-        passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
-        share = math.prod(passing[:-1]) / (CLEARLY if len(sizes) == 3 else 1.0)
-        finding_ns *= max(share, math.prod(passing))
-    return finding_ns > sweeping_ns
-
-
-def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) -> float:
-    """The share of the pairs of events within a window that pass a condition, by a sample of them."""
-    one, other = (views[name].rows for name in joining.variables)
-    some = np.linspace(0, len(one) - 1, SAMPLED).astype(np.int64)
-    apart = np.arange(SAMPLED) * math.sqrt(2) % 2 - 1  # spread evenly, ahead and behind
-    near = np.searchsorted(other, one[some]) + (apart * len(other) * _share_of_window(of)).astype(np.int64)
-    rows = one[some], other[np.clip(near, 0, len(other) - 1)]
-    passed = np.ones(SAMPLED, bool)
-    compared = [(Comparator.EQ, sides) for sides in joining.equal]
-    if joining.mixed is not None:
-        passed &= joining.mixed.holds(of.events, rows)
-    elif joining.sides is not None:
-        compared.append((joining.comparator, joining.sides))
-    for comparator, sides in compared:
-        left, right = (
-            expression_values(without_name(side, name), of.events, {ANY_EVENT: own})
-            for side, name, own in zip(sides, joining.variables, rows, strict=True)
-        )
-        passed &= compare(comparator, left, right)
-    return max(float(passed.mean()), 1 / SAMPLED)
-
-
-def _share_of_window(of: ClauseSlice) -> float:
-    """The share of a slice that a window is."""
-    window = of.pattern.window
-    if window.time_us is not None:
-        return min(window.time_us / max(of.events.span_us, 1), 1.0)
-    return min((window.events or 0) / max(len(of.events), 1), 1.0)
-
-
-def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) -> float:
-    """Estimate the candidates that are tested to find matches, by the events that a window holds on average.
-
-    Parameters
-    ----------
-    groups
-        The number of values of a key on which the events of a match agree; None: those of what the clause agrees on.
-    sizes
-        The number of events of each single variable.
-    """
-    if groups is None:
-        groups = agreement_codes(of.events, of.clause.agree_on)[1] if of.clause.agree_on else 1
-    ascending, share = sorted(sizes.values()), _share_of_window(of)
-    return math.prod((*ascending[:1], *(size * share / groups for size in ascending[1:])))
-
-
-def finding_takes_long(of: ClauseSlice) -> bool:
-    """Return whether it takes `LONG_NS` and more to find the events of the single variables of matches."""
-    clause, events = of.clause, of.events
-    single = [one for one in clause.positive if not one.kleene]
-    events.split(one.event_type for one in single)
-    sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in single}
-    return candidates_of(of, None, sizes) * CANDIDATE_NS >= LONG_NS
-
-
-def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
-    """The number of values that a key may have."""
-    attributes = shared_attributes(key)
-    if attributes is not None:
-        return agreement_codes(events, attributes)[1]
-    return len(keyed_leaf(events, key, key.variables[0], views).starts) - 1
 
 
 @dataclass(frozen=True)

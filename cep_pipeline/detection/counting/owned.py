@@ -14,6 +14,7 @@ from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.clause import KleeneRun, count_matches, counts_at_once
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.route import LISTED_SOONER, NODES_ASKED, NOT_SWEPT, Executor, Route, Sink
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.trees import Join, OrderOrTree
@@ -178,6 +179,14 @@ def count_by_clause(
     runs = [start(of, plan) for of, plan in left]
     if not all(counts_at_once(run) for run in runs if isinstance(run, KleeneRun)):
         return None
+    if not runs:
+        taken = Route(Sink.COUNT, Executor.SWEEP)
+    elif total is None and not any(isinstance(run, KleeneRun) for run in runs):
+        because = NODES_ASKED if counters.wanted else (LISTED_SOONER if sweeps_over(pattern) else NOT_SWEPT)
+        taken = Route(Sink.COUNT, Executor.MECHANISM, because)
+    else:
+        taken = Route(Sink.COUNT, Executor.PARTS)
+    counters.went(pattern.name, taken)
     total = total or 0
     for run in runs:
         total += count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))

@@ -39,6 +39,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.costs import pays
 from cep_pipeline.detection.counting.choice import (
     LANES,
     Joining,
@@ -51,7 +52,6 @@ from cep_pipeline.detection.counting.choice import (
     joins_neighbours,
     of_elements,
     orders_of,
-    pays,
     states_of,
     sweep_of,
     ways_behind,

@@ -15,20 +15,21 @@ different ways, each is made by itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.counting.choice import finding_takes_long, signed_clauses
+from cep_pipeline.detection.costs import finding_takes_long, listed_to_summarize
+from cep_pipeline.detection.counting.choice import signed_clauses
 from cep_pipeline.detection.counting.owned import count_owned, not_counted_because
 from cep_pipeline.detection.counting.sweep import count_by_event
 from cep_pipeline.detection.fused.clause import last_variable
 from cep_pipeline.detection.matches import RETURN_TYPES, column_to_arrow
-from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.route import CHOSEN_AMONG, Executor, Route, Sink
 from cep_pipeline.detection.summaries.by_semiring import RowsBySemirings, with_columns
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.detection.summaries.values import NotCounted
@@ -51,31 +52,43 @@ from cep_pipeline.patterns.structure import Composite, Operator, Structure
 from cep_pipeline.slices.ownership import finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 
-FEW_MATCHES = 1 << 20
-"""Number of matches that are listed in less time than most summaries take without a list."""
 _NULLS = {kind: f"\0null {kind.value}" for kind in ValueType}
 """Columns of nulls, by their type: what a clause reads of variables that it does not bind."""
 Read = TypeVar("Read", SummaryAggregate, SummaryGroup)
 
 
-def summarize_unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> PartialSummary | None:
+def summarize_unlisted(
+    pattern: Pattern, events: PreparedEvents, owned: Owned, counters: Counters
+) -> PartialSummary | None:
     """The groups of SUMMARIZE over the matches that a slice owns; None where the matches are to be listed.
 
-    None is also returned where there are few matches.
+    `counters` are told the route: that matches are listed may be because of the pattern, or because of these events.
     """
-    summary = PartialSummary(pattern)
-    if needs_matches(pattern) is not None:
+    try:
+        summary = _unlisted(pattern, events, owned)
+    except NotCounted as reason:
+        counters.went(pattern.name, Route(Sink.SUMMARIZE, Executor.MECHANISM, str(reason)))
         return None
+    counters.went(pattern.name, Route(Sink.SUMMARIZE, Executor.SWEEP))
+    return summary
+
+
+def _unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> PartialSummary:
+    """The same; NotCounted says why matches are to be listed."""
+    summary = PartialSummary(pattern)
+    if (reason := _needs_matches(pattern)) is not None:
+        raise NotCounted(reason)
     assert pattern.summary is not None
     if not pattern.items and not pattern.summary.groups:
         total = count_owned(pattern, events, owned, finding=True)
-        if total is not None:
-            summary.group(()).matches = total
-        return None if total is None else summary
+        if total is None:
+            raise NotCounted(not_counted_because(pattern) or FEW)
+        summary.group(()).matches = total
+        return summary
     apart = _signed_parts(pattern)
     numbers = [count_owned(one, events, owned) for _, one in apart]
-    if _are_few(numbers):
-        return None
+    if listed_to_summarize(numbers):
+        raise NotCounted(FEW)
     if len(apart) > 1:
         events = with_columns(events, {name: pa.nulls(len(events), RETURN_TYPES[of]) for of, name in _NULLS.items()})
         numbers = [
@@ -84,20 +97,17 @@ def summarize_unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -
             else number
             for (_, one), number in zip(apart, numbers, strict=True)
         ]
-        if _are_few(numbers):
-            return None
+        if listed_to_summarize(numbers):
+            raise NotCounted(FEW)
     for (sign, one), number in zip(apart, numbers, strict=True):
-        part = PartialSummary(one) if number == 0 else _of_clause_apart(one, events, owned, number)
-        if part is None:
-            return None
-        summary.add(part, sign)
+        if number is None:
+            raise NotCounted(not_counted_because(one) or FEW)
+        summary.add(PartialSummary(one) if number == 0 else _of_clause_apart(one, events, owned, number), sign)
     summary.groups = {key: row for key, row in summary.groups.items() if row.matches or not key}
     return summary
 
 
-def _are_few(numbers: Sequence[int | None]) -> bool:
-    """Return whether the matches of all parts are known to be few."""
-    return None not in numbers and sum(number or 0 for number in numbers) <= FEW_MATCHES
+FEW = "there are few matches"
 
 
 def _is_found_soon(pattern: Pattern, events: PreparedEvents, owned: Owned) -> bool:
@@ -105,10 +115,10 @@ def _is_found_soon(pattern: Pattern, events: PreparedEvents, owned: Owned) -> bo
     return not finding_takes_long(ClauseSlice(pattern, pattern.clauses[0], events, owned))
 
 
-def needs_matches(pattern: Pattern) -> str | None:
+def _needs_matches(pattern: Pattern) -> str | None:
     """The reason why SUMMARIZE asks for the matches themselves, whatever it reads of them; None: there is none."""
     if has_output_policy(pattern):
-        return "OUTPUT and CONSUME choose among them"
+        return CHOSEN_AMONG
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         return f"of the strategy {pattern.strategy.value}"
     if pattern.composes:
@@ -118,29 +128,14 @@ def needs_matches(pattern: Pattern) -> str | None:
     return None
 
 
-def explained(pattern: Pattern) -> str:
-    """The way in which the groups of a pattern with SUMMARIZE are made of many matches, in words.
-
-    Examples
-    --------
-    >>> import cep_pipeline as cep
-    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
-    >>> text = "PATTERN SEQ(A a, B b, C c) WITHIN 1 day SUMMARIZE "
-    >>> for summary in ("sum(b.x * a.x), max(a.x)", "avg(b.x / a.x)"):
-    ...     print(explained(*cep.parse_patterns(text + summary, schema)))
-    groups are made by sweeps over the events, and matches are not listed
-    matches are listed to make groups, since one value is read of a and b
-    """
-    reason = needs_matches(pattern)
-    if reason is not None:
-        return f"matches are listed to make groups, since {reason}"
-    for _, one in _signed_parts(pattern):
-        apart = _by_aggregate(one) if _reason_not_to_count(one) is not None else []
-        for part in apart if len(apart) > 1 else [one]:
-            reason = _reason_not_to_count(part)
-            if reason is not None:
-                return f"matches are listed to make groups, since {reason}"
-    return "groups are made by sweeps over the events, and matches are not listed"
+def not_summarized_because(pattern: Pattern) -> str | None:
+    """The reason why matches are listed to make the groups of SUMMARIZE, whatever the events; None: there is none."""
+    reasons = [_needs_matches(pattern)]
+    if reasons == [None]:
+        for _, one in _signed_parts(pattern):
+            apart = _by_aggregate(one) if _reason_not_to_count(one) is not None else []
+            reasons += map(_reason_not_to_count, apart if len(apart) > 1 else [one])
+    return next(filter(None, reasons), None)
 
 
 def _reason_not_to_count(pattern: Pattern) -> str | None:
@@ -207,21 +202,14 @@ def _without_choice(structure: Structure) -> Structure:
     return replace(structure, operator=operator, operands=tuple(map(_without_choice, structure.operands)))
 
 
-def _of_clause_apart(
-    pattern: Pattern, events: PreparedEvents, owned: Owned, number: int | None
-) -> PartialSummary | None:
+def _of_clause_apart(pattern: Pattern, events: PreparedEvents, owned: Owned, number: int) -> PartialSummary:
     """The same as `_of_one_clause`; where no way makes all aggregates together, each is made by itself."""
-    if number is None:
-        return None
-    together = _of_one_clause(pattern, events, owned, number)
-    if together is not None or len(parts := _by_aggregate(pattern)) < 2:
-        return together
-    found = []
-    for one in parts:
-        part = _of_one_clause(one, events, owned, number)
-        if part is None:
-            return None
-        found.append(part)
+    try:
+        return _of_one_clause(pattern, events, owned, number)
+    except NotCounted:
+        if len(parts := _by_aggregate(pattern)) < 2:
+            raise
+    found = [_of_one_clause(one, events, owned, number) for one in parts]
     summary = PartialSummary(pattern)
     for key, first in found[0].groups.items():
         row = summary.group(key)
@@ -239,16 +227,12 @@ def _by_aggregate(pattern: Pattern) -> list[Pattern]:
     ]
 
 
-def _of_one_clause(pattern: Pattern, events: PreparedEvents, owned: Owned, number: int) -> PartialSummary | None:
-    """The summary of a pattern of one clause that has `number` matches; None where they are to be listed."""
+def _of_one_clause(pattern: Pattern, events: PreparedEvents, owned: Owned, number: int) -> PartialSummary:
+    """The summary of a pattern of one clause that has `number` matches; NotCounted: they are to be listed."""
     summary = PartialSummary(pattern)
     name = _only_variable(pattern)
-    if name is not None and _add_by_event(summary, pattern, events, owned, name):
-        return summary
-    try:
+    if name is None or not _add_by_event(summary, pattern, events, owned, name):
         RowsBySemirings(pattern, events, owned, summary, number, number).run()
-    except NotCounted:
-        return None
     return summary
 
 

@@ -12,11 +12,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.compressed import lanes, runs
 from cep_pipeline.detection.compressed.compressing import count_merged
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.mechanisms import Counters
-from cep_pipeline.detection.outputs import listed_because
+from cep_pipeline.detection.route import Sink
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle import evaluate
@@ -81,7 +82,7 @@ def test_the_whole_language(statement: Statement, stream_rows: list[Row]) -> Non
     pattern = statement.pattern
     table = events_table(stream_rows)
     found = merged(pattern, table)
-    assert (found is None) == (listed_because(pattern) is not None)
+    assert (found is None) == route_of(pattern, Sink.COMPRESS).lists
     assume(found is not None)
     assert found == len(evaluate([pattern], table))
 
@@ -133,8 +134,8 @@ def test_conditions_between_events_that_are_guessed(data: st.DataObject, stream_
     ],
 )
 def test_what_needs_the_lists_is_named(text: str, reason: str | None) -> None:
-    found = listed_because(parsed(text))
-    assert found is None if reason is None else reason in str(found)
+    found = route_of(parsed(text), Sink.COMPRESS).because
+    assert not found if reason is None else reason in found
 
 
 def stream(middle: str) -> pa.Table:

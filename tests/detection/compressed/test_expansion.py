@@ -16,7 +16,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection import outputs
+from cep_pipeline.detection import costs, outputs
+from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.compressed import buffers, expansion, lanes
 from cep_pipeline.detection.compressed.buffers import GraphBuilder, ListedMatches, MatchesOfEvent, Paths
 from cep_pipeline.detection.compressed.components import groups_of
@@ -27,7 +28,7 @@ from cep_pipeline.detection.compressed.runs import MergedRuns
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import MANY_PATTERNS
 from cep_pipeline.detection.mechanisms import Counters
-from cep_pipeline.detection.outputs import listed_because
+from cep_pipeline.detection.route import Sink
 from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.answers import comparable, from_tables
@@ -72,7 +73,7 @@ def compressed(text: str, table: pa.Table) -> pa.Table:
 @given(statement=statements(LANGUAGE), stream_rows=rows(), data=st.data())
 def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row], data: st.DataObject) -> None:
     pattern = statement.pattern
-    assume(listed_because(pattern) is None)
+    assume(not route_of(pattern, Sink.COMPRESS).lists)
     table = events_table(stream_rows)
     listing = data.draw(st.sampled_from([outputs._listed_up_to, never_listed]))
     with (
@@ -242,7 +243,7 @@ def test_few_matches_are_listed_rather_than_read_from_buffers(few: bool, monkeyp
     if few:
         monkeypatch.setattr(outputs, "compressed_together", lambda _: pytest.fail("buffers are made"))
     else:
-        monkeypatch.setattr(outputs, "FEW_MATCHES", 100)
+        monkeypatch.setattr(costs, "FEW_COMPRESSED", 100)
         monkeypatch.setattr(outputs, "batches_together", lambda _: pytest.fail("matches are listed"))
     batches = [batch for _, batch in cep.detect_batches(patterns, stream(9))]
     monkeypatch.undo()

@@ -17,8 +17,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection import costs
+from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.counting.owned import not_counted_because
-from cep_pipeline.detection.mechanisms import EVERYTHING
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
+from cep_pipeline.detection.route import Sink
 from cep_pipeline.detection.summaries import by_semiring, unlisted
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.events.schema import StreamSchema
@@ -104,7 +107,7 @@ def rows_of(seed: int, number: int = 60) -> list[dict[str, Any]]:
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Matches are counted however few they are."""
     count = unlisted.count_owned
-    monkeypatch.setattr(unlisted, "FEW_MATCHES", -1)
+    monkeypatch.setattr(costs, "FEW_SUMMARIZED", -1)
     monkeypatch.setattr(by_semiring, "LEAST_S", 1e9)
     monkeypatch.setattr(unlisted, "finding_takes_long", lambda _: True)
     monkeypatch.setattr(
@@ -113,8 +116,11 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unlisted_of(pattern: cep.Pattern, events: pa.Table) -> pa.Table | None:
-    prepared = PreparedEvents(events, type_attribute="kind")
-    made = unlisted.summarize_unlisted(pattern, prepared, EVERYTHING)
+    prepared, counters = PreparedEvents(events, type_attribute="kind"), Counters()
+    made = unlisted.summarize_unlisted(pattern, prepared, EVERYTHING, counters)
+    [taken] = counters.routes[pattern.name]
+    assert taken.sink is Sink.SUMMARIZE and taken.lists is (made is None)
+    assert bool(taken.because) is taken.lists
     return None if made is None else made.table()
 
 
@@ -330,7 +336,7 @@ def test_what_is_counted_is_summarized_without_listing(shape: str) -> None:
         counted = replace(pattern, summary=None)
         assert not_counted_because(counted) is None
         assert cep.detect([counted], events, output="count")["pattern_1"]["count"][0].as_py() != "0"
-        assert not unlisted.explained(pattern).startswith("matches are listed"), item
+        assert not route_of(pattern, Sink.SUMMARIZE).lists, item
         if item in LEFT_TO_LISTING.get(shape, ()):
             assert unlisted_of(pattern, events) is None
         else:
@@ -341,7 +347,7 @@ def test_what_is_counted_is_summarized_without_listing(shape: str) -> None:
 @pytest.mark.parametrize("item", OF_SEVERAL_EVENTS)
 def test_what_is_read_of_several_events_is_listed(item: str) -> None:
     [pattern] = cep.parse_patterns(stated("SEQ(A a, K+ k[], B b) WITHIN 3 h", item), SCHEMA)
-    assert "matches are listed" in unlisted.explained(pattern)
+    assert route_of(pattern, Sink.SUMMARIZE).lists
     assert unlisted_of(pattern, SCHEMA.table(some_rows(8, 30))) is None
 
 

@@ -1,0 +1,169 @@
+"""What executors take, and the thresholds by which matches are found one by one in place of a way around that.
+
+Times are of one core of a server of 2024, as `cep bench kernel-costs` and `cep bench detection` measure them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.counting.choice import (
+    LANES,
+    Joining,
+    Sweep,
+    counted_as_chain,
+    joins_neighbours,
+    orders_of,
+)
+from cep_pipeline.expressions.comparison import compare
+from cep_pipeline.expressions.evaluate import expression_values
+from cep_pipeline.patterns.conditions import Comparator
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.keys import Key, agreement_codes, keyed_leaf, shared_attributes
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import ANY_EVENT, View, leaf_of, view_of_leaf, without_name
+
+CANDIDATE_NS, REJECTED_NS, LISTED_S = 1.5, 0.4, 40e-9
+"""Time to find matches, a candidate, without and with negation, which rejects most; to write one to a buffer."""
+FIXED_NS, STEP_NS, STATE_NS, JOINING_NS, BEHIND_NS = 500_000.0, 60.0, 4.0, 350.0, 600.0
+"""Times of a sweep: fixed; for each event without a comparison, and for each pair of its states; with one comparison;
+and behind 64 first events."""
+ELEMENT_NS = 3.5
+"""Time to count lists of compared neighbours for each element between two single events."""
+LONG_NS = 50e6
+"""Time to find partial matches that is worth another try to do without."""
+SAMPLED = 1024
+"""Pairs of events that tell how many pass a condition: a share of 3 % is told within a fifth."""
+CLEARLY = 100.0
+"""The ratio by which finding has to look dearer where comparisons join three variables and a sweep counts behind first
+events. Finding removes the events that are in no match first, which leaves a much smaller part than a sample tells."""
+FEW_SUMMARIZED = 1 << 20
+"""Matches that are listed in less time (0.1 s) than most summaries take without a list."""
+FEW_COMPRESSED, FEW_AN_EVENT = 1 << 17, 2
+"""Matches, and more for each event, that are listed for buffers sooner (5 ms) than any graph is made."""
+FEW_S = 0.1
+"""Lists are looked for so long, whatever a graph would cost: of very many, few may be matches."""
+COUNTED_SHARE = 0.1
+"""Matches are counted before they are listed, for this share of the time that a graph takes."""
+MOST_LISTED = 1 << 27
+"""Events of listed matches that buffers may hold, which take 1 to 4 bytes each: half a gigabyte."""
+SHARE_FOR_ROWS = 0.5
+"""The share of the memory at hand that rows of matches may take; to write them takes some, too."""
+COUNTING_S = 20.0
+"""Longest time to count matches for which there is no memory: a user waits for an error."""
+
+
+def few_matches(events: PreparedEvents) -> int:
+    """The number of matches up to which they are listed, whatever a graph would cost."""
+    return FEW_COMPRESSED + FEW_AN_EVENT * len(events)
+
+
+def listed_in(seconds: float, pattern: Pattern) -> int:
+    """The number of matches that are listed in the time of a graph, and that buffers may hold."""
+    return min(int(seconds / LISTED_S), MOST_LISTED // len(pattern.operands))
+
+
+def listed_to_summarize(numbers: Sequence[int | None]) -> bool:
+    """Return whether the matches of all parts of a pattern are known, and so few that they are listed."""
+    return None not in numbers and sum(number or 0 for number in numbers) <= FEW_SUMMARIZED
+
+
+def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
+    """Return whether a sweep takes less time than to find the matches."""
+    clause = of.clause
+    sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
+    groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
+    orders = len(orders_of(clause))
+    candidates = candidates_of(of, groups, sizes)
+    finding_ns = candidates * (REJECTED_NS if clause.negated else CANDIDATE_NS)
+    if finding_ns <= FIXED_NS:
+        return False
+    behind = bool(sweep.joining) and not counted_as_chain(clause, sweep.joining)
+    if not sweep.joining:
+        event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
+    elif not behind:
+        event_ns = JOINING_NS * orders
+    else:
+        order, share = orders_of(clause)[0], _share_of_window(of)
+        if joins_neighbours(order, sweep.joining):
+            share = min(share, 1 - share)  # windows that reach the last event end alike
+        anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
+        elements = sum(len(views[one.name]) for one in order if one.kleene) * _share_of_window(of) / (groups or 1)
+        event_ns = BEHIND_NS * orders * (1 + anchors / LANES) * (1 + elements / 64)  # a word more for 64 elements
+        if any(one.is_of_list for one in sweep.joining):
+            finding_ns *= 1 + ELEMENT_NS / CANDIDATE_NS * elements / 2
+        if len(order) == len(sizes):  # elements of lists are not left out early
+            finding_ns *= orders / math.factorial(len(sizes) - 1)
+    sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
+    if behind and finding_ns > sweeping_ns and len(sizes) == len(clause.positive):
+        passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
+        share = math.prod(passing[:-1]) / (CLEARLY if len(sizes) == 3 else 1.0)
+        finding_ns *= max(share, math.prod(passing))
+    return finding_ns > sweeping_ns
+
+
+def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) -> float:
+    """The share of the pairs of events within a window that pass a condition, by a sample of them."""
+    one, other = (views[name].rows for name in joining.variables)
+    some = np.linspace(0, len(one) - 1, SAMPLED).astype(np.int64)
+    apart = np.arange(SAMPLED) * math.sqrt(2) % 2 - 1  # spread evenly, ahead and behind
+    near = np.searchsorted(other, one[some]) + (apart * len(other) * _share_of_window(of)).astype(np.int64)
+    rows = one[some], other[np.clip(near, 0, len(other) - 1)]
+    passed = np.ones(SAMPLED, bool)
+    compared = [(Comparator.EQ, sides) for sides in joining.equal]
+    if joining.mixed is not None:
+        passed &= joining.mixed.holds(of.events, rows)
+    elif joining.sides is not None:
+        compared.append((joining.comparator, joining.sides))
+    for comparator, sides in compared:
+        left, right = (
+            expression_values(without_name(side, name), of.events, {ANY_EVENT: own})
+            for side, name, own in zip(sides, joining.variables, rows, strict=True)
+        )
+        passed &= compare(comparator, left, right)
+    return max(float(passed.mean()), 1 / SAMPLED)
+
+
+def _share_of_window(of: ClauseSlice) -> float:
+    """The share of a slice that a window is."""
+    window = of.pattern.window
+    if window.time_us is not None:
+        return min(window.time_us / max(of.events.span_us, 1), 1.0)
+    return min((window.events or 0) / max(len(of.events), 1), 1.0)
+
+
+def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) -> float:
+    """Estimate the candidates that are tested to find matches, by the events that a window holds on average.
+
+    Parameters
+    ----------
+    groups
+        The number of values of a key on which the events of a match agree; None: those of what the clause agrees on.
+    sizes
+        The number of events of each single variable.
+    """
+    if groups is None:
+        groups = agreement_codes(of.events, of.clause.agree_on)[1] if of.clause.agree_on else 1
+    ascending, share = sorted(sizes.values()), _share_of_window(of)
+    return math.prod((*ascending[:1], *(size * share / groups for size in ascending[1:])))
+
+
+def finding_takes_long(of: ClauseSlice) -> bool:
+    """Return whether it takes `LONG_NS` and more to find the events of the single variables of matches."""
+    clause, events = of.clause, of.events
+    single = [one for one in clause.positive if not one.kleene]
+    events.split(one.event_type for one in single)
+    sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in single}
+    return candidates_of(of, None, sizes) * CANDIDATE_NS >= LONG_NS
+
+
+def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
+    """The number of values that a key may have."""
+    attributes = shared_attributes(key)
+    if attributes is not None:
+        return agreement_codes(events, attributes)[1]
+    return len(keyed_leaf(events, key, key.variables[0], views).starts) - 1
