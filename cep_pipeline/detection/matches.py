@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, partition_keys
@@ -32,7 +31,6 @@ from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import room_for
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
@@ -54,13 +52,6 @@ CANDIDATES = pa.schema(
 )
 """Matches that OUTPUT and CONSUME have still to decide about: with the timestamp of each event of the bindings in
 microseconds, and the values of PARTITION BY as text (null: alone in its partition)."""
-MOST_LETTERS = (1 << 31) - 1
-"""Letters that an Arrow array of strings has room for."""
-_spell_names = NativeKernel(
-    "cep_pipeline.detection.match_rows_kernel",
-    "spell_names",
-    ("int64", "int32*", "int64", "int64*", "uint8*", "int64", "int32*", "uint8*"),
-)
 BATCH_ROWS = 1 << 17
 """Matches made into Arrow arrays at once: what is held beside the sorted row numbers."""
 
@@ -192,39 +183,24 @@ class _Bindings:
         """The bindings of a part."""
         count, size = len(rows.ids), len(rows.seqs)
         if rows.variables is not None:
-            offsets, variables = _spelled(names, rows.offsets, rows.variables)
+            offsets, variables = _named(names, rows.offsets, rows.variables)
         else:
             shared = self._shared
             if shared is None or shared[0] != names or len(shared[1]) <= count:
                 known = len(shared[1]) if shared is not None and shared[0] == names else 0
                 most = max(count, min(2 * known, BATCH_ROWS))
                 of_elements = np.tile(np.arange(len(names), dtype=np.int32), most)
-                shared = self._shared = names, *_spelled(names, np.arange(most + 1) * len(names), of_elements)
+                shared = self._shared = names, *_named(names, np.arange(most + 1) * len(names), of_elements)
             offsets, variables = shared[1].slice(0, count + 1), shared[2].slice(0, size)
         elements = pa.StructArray.from_arrays([variables, pa.array(rows.seqs)], fields=list(BINDINGS.value_type))
         return pa.ListArray.from_arrays(offsets, elements)
 
 
-def _spelled(names: tuple[str, ...], offsets: Array, variables: Array) -> tuple[pa.Array, pa.Array]:
-    letters = [name.encode() for name in names]
-    ends = np.cumsum([0, *map(len, letters)], dtype=np.int64)
-    count = len(variables)
-    room = min(count * max(map(len, letters)), MOST_LETTERS)
-    starts, text = room_for(count + 1, np.int32), room_for(room, np.uint8)
-    written = _spell_names(
-        count,
-        np.ascontiguousarray(variables, np.int32),
-        len(names),
-        ends,
-        np.frombuffer(b"".join(letters), np.uint8),
-        room,
-        starts,
-        text,
-    )
-    if written < 0:
-        raise MemoryError(f"the variables of {len(offsets) - 1:,} matches have more than {room:,} letters")
-    spelled = pa.StringArray.from_buffers(count, pa.py_buffer(starts), pa.py_buffer(text[:written]))
-    return pa.array(offsets.astype(np.int32)), spelled
+def _named(names: tuple[str, ...], offsets: Array, variables: Array) -> tuple[pa.Array, pa.Array]:
+    try:
+        return pa.array(offsets.astype(np.int32)), pa.array(names, pa.string()).take(pa.array(variables))
+    except pa.ArrowInvalid as error:
+        raise MemoryError(f"the variables of {len(offsets) - 1:,} matches have more than 2**31 letters") from error
 
 
 RETURN_TYPES = {

@@ -22,8 +22,6 @@ from cep_pipeline.slices.routines import room_for
 
 ABSENT = np.int32(-1)
 """The number in place of a row where the form of the match has no such variable."""
-_WORD_BITS = 63
-"""Bits of a non-negative int64."""
 _COUNTED = 6 << 11
 """Values that the digits of such a number have."""
 
@@ -156,33 +154,26 @@ def order_matches(
 
     Notes
     -----
-    Time O(n log n); memory two 64-bit integers a match at most beside the rows.
+    Time O(n) where one integer holds a match, else that of `in_order`.
     """
     blocks = list(blocks)
     fixed = [block for block in blocks if not isinstance(block, ListBlock)]
     if len(fixed) < len(blocks):
         return order_lists(blocks, seqs)
     forms, form, rows = _joined(fixed)
-    if (seqs[1:] > seqs[:-1]).all() if growing is None else growing:
-        place = rows
-    else:  # seqs that do not grow with time: lists compare by seq all the same
-        rank = np.empty(len(seqs) + 1, np.int32)
-        rank[np.argsort(seqs)] = np.arange(len(seqs), dtype=np.int32)
-        rank[ABSENT] = ABSENT
-        place = rank[rows]
-    if form is None and place is rows:
+    if form is None and ((seqs[1:] > seqs[:-1]).all() if growing is None else growing):
         near = _sorted_rows(rows)
         if near is not None:
             return OrderedMatches(forms, None, near)
-    order = _order(rows, place, form)
-    rows = np.stack([row[order] for row in rows])
-    if form is not None:
-        form = form[order]
-        repeated = np.zeros(len(order), dtype=bool)
-        repeated[1:] = (rows[:, 1:] == rows[:, :-1]).all(axis=0) & (form[1:] == form[:-1])
-        if repeated.any():
-            rows, form = rows[:, ~repeated], form[~repeated]
-    return OrderedMatches(forms, form if len(forms) > 1 else None, rows)
+    found = OrderedMatches(forms, form if len(forms) > 1 else None, rows)
+    offsets, bound, variables = found.elements()
+    position = {variable.name: variable.position for form in forms for variable in form}
+    positions = np.array([position[name] for name in found.names], np.int32)[variables]
+    order = _page_order(offsets, bound, _seq_order(bound, seqs), positions, distinct=True)
+    if order is None:
+        return found
+    of_matches = None if found.form is None else found.form[order]
+    return OrderedMatches(forms, of_matches, np.stack([row[order] for row in rows]))
 
 
 def _joined(blocks: list[MatchBlock]) -> tuple[tuple[tuple[Variable, ...], ...], Array | None, Array]:
@@ -217,59 +208,6 @@ def _sorted_rows(rows: Array) -> Array | None:
     numbers, counts = np.empty((2, width), np.int64), np.empty(_COUNTED, np.int64)
     found = _order_single_events(width, count, rows, *numbers, counts, words, spare, ordered)
     return None if found < 0 else ordered if found else rows
-
-
-def _order(rows: Array, place: Array, form: Array | None) -> Array:
-    """The permutation that sorts matches by last event, then by `place`, then by form."""
-    count = rows.shape[1]
-    if count < 2:
-        return np.arange(count)
-    last = rows.max(axis=0)
-    # Beside its last event a match reaches back over few rows, whatever the size of the stream.
-    keys = [last, *(_distances(last, rows, form is not None) if place is rows else place)]
-    words = _packed(keys if form is None else [*keys, form])
-    order = np.argsort(words[0])
-    if len(words) == 1 and form is None:
-        return order  # every key differs: the bindings of one clause do
-    leading = words[0][order]
-    same = leading[1:] == leading[:-1]
-    tied = np.zeros(count, dtype=bool)
-    tied[1:] = same
-    tied[:-1] |= same
-    if tied.any():
-        places = np.flatnonzero(tied)
-        members = order[places]
-        order[places] = members[np.lexsort([*(word[members] for word in reversed(words[1:])), leading[places]])]
-    return order
-
-
-def _distances(last: Array, rows: Array, padded: bool) -> list[Array]:
-    """Each row less the match's last one; ABSENT is below all of them, since a shorter list comes first."""
-    if not padded:
-        return list(rows - last)
-    present = rows != ABSENT
-    lowest = int((rows - last).min(where=present, initial=0))
-    return list(np.where(present, rows - last, lowest - 1))
-
-
-def _packed(keys: list[Array]) -> list[Array]:
-    """The keys, most significant first, in as few non-negative int64 words as hold them."""
-    words: list[Array] = []
-    used = _WORD_BITS + 1
-    for key in keys:
-        value = key.astype(np.int64)
-        value -= value.min()
-        bits = int(value.max()).bit_length()
-        if words and bits == 0:
-            continue
-        if used + bits > _WORD_BITS:
-            words.append(value)
-            used = bits
-        else:
-            words[-1] <<= bits
-            words[-1] |= value
-            used += bits
-    return words
 
 
 @dataclass(frozen=True, eq=False)
