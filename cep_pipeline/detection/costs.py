@@ -1,4 +1,4 @@
-"""What executors take, and the thresholds by which matches are found one by one in place of a way around that.
+"""What executors take, and all thresholds by which one way is taken in place of another.
 
 Times are of one core of a server of 2024, as `cep bench kernel-costs` and `cep bench detection` measure them.
 """
@@ -55,6 +55,23 @@ SHARE_FOR_ROWS = 0.5
 """The share of the memory at hand that rows of matches may take; to write them takes some, too."""
 COUNTING_S = 20.0
 """Longest time to count matches for which there is no memory: a user waits for an error."""
+
+
+# Whether a call makes a plan (`own_order.worth_planning`).
+SAMPLE = 256
+"""Events that are looked at to tell how many are in a window."""
+SOON, CROWDED = 1 << 15, 10
+"""A slice of so few events is run without counting its windows if `CROWDED` times the average in each is cheap."""
+PASSING, PASSING_EQUAL = 0.5, 0.1
+"""The shares that are taken to pass a condition of which nothing is known: a comparison, and an equality, by which
+events are looked up."""
+SAVED = 0.5
+"""The share of what orders decide about that a plan is taken to save."""
+CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 2.6e5
+"""Nanoseconds of planning: to estimate any statistics, to read an event of the table, to plan a pattern."""
+COLUMNAR_NS, STORING_NS, PARTIAL_NS = 0.12, 5.0, 5.5
+"""Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches; to
+make a partial match."""
 
 
 def few_matches(events: PreparedEvents) -> int:

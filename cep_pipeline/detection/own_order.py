@@ -15,6 +15,20 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.detection.chooser import route_of
+from cep_pipeline.detection.costs import (
+    CALL_NS,
+    COLUMNAR_NS,
+    CROWDED,
+    PARTIAL_NS,
+    PASSING,
+    PASSING_EQUAL,
+    PATTERN_NS,
+    ROW_NS,
+    SAMPLE,
+    SAVED,
+    SOON,
+    STORING_NS,
+)
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.known_events import Streams
 from cep_pipeline.detection.mechanisms import MECHANISMS
@@ -28,20 +42,6 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import clause_cache_of
 
-SAMPLE = 256
-"""Events that are looked at."""
-SOON, CROWDED = 1 << 15, 10
-"""A slice of so few events is run without counting its windows if `CROWDED` times the average in each is cheap."""
-PASSING, PASSING_EQUAL = 0.5, 0.1
-"""The shares that are taken to pass a condition of which nothing is known: a comparison, and an equality, by which
-events are looked up."""
-SAVED = 0.5
-"""The share of what orders decide about that a plan is taken to save."""
-CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 2.6e5
-"""Nanoseconds of planning: to estimate any statistics, to read an event of the table, to plan a pattern."""
-COLUMNAR_NS, STORING_NS, PARTIAL_NS = 0.12, 5.0, 5.5
-"""Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches; to
-make a partial match."""
 _MOST_VARIABLES = 12
 
 
