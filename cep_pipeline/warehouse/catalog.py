@@ -235,9 +235,14 @@ class WarehouseCatalog(SqlCatalog):
 
 
 def remove_uncommitted(transactions: Iterable[Transaction]) -> None:
-    """Remove the manifests and manifest lists that transactions have written and that will never be committed."""
+    """Remove the manifests and manifest lists that transactions have written and that will never be committed.
+
+    Where Ctrl-C came before one was written, there is nothing to remove, and nothing to warn of.
+    """
     for transaction in transactions:
         for producer in transaction._snapshot_producers:
+            for paths in (producer._uncommitted_manifests, producer._written_manifests, producer._written_manifest_lists):
+                paths[:] = [path for path in paths if producer._io.new_input(path).exists()]
             producer._clean_all_uncommitted()
 
 

@@ -371,6 +371,22 @@ def test_a_transaction_that_gave_way_to_another_is_tried_again(
     assert len(tried) == 2 and prices_of(tables) == [1.0]
 
 
+def test_a_publication_that_is_stopped_before_it_has_written_its_manifests_says_nothing(
+    tables: StreamTables, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish_day(tables, MONDAY, [1.0])
+
+    def stopped(producer: Any) -> None:
+        producer._written_manifests.append(f"{tables.warehouse.location}/trades/events/metadata/not-yet-m0.avro")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, caplog.at_level("WARNING"), pytest.raises(KeyboardInterrupt):
+        patch.setattr(commits._Replacement, "_manifests", stopped)
+        publish_day(tables, MONDAY, [2.0])
+    assert caplog.records == []
+    assert prices_of(tables) == [1.0]
+
+
 def test_a_changed_carry_is_passed_on_from_one_moment_in_the_order_of_publishing(
     tables: StreamTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
