@@ -241,7 +241,8 @@ def remove_uncommitted(transactions: Iterable[Transaction]) -> None:
     """
     for transaction in transactions:
         for producer in transaction._snapshot_producers:
-            for paths in (producer._uncommitted_manifests, producer._written_manifests, producer._written_manifest_lists):
+            written = producer._uncommitted_manifests, producer._written_manifests, producer._written_manifest_lists
+            for paths in written:
                 paths[:] = [path for path in paths if producer._io.new_input(path).exists()]
             producer._clean_all_uncommitted()
 

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -328,11 +330,39 @@ class Database:
             connection.execute(statement)
 
 
+class _Connection(sqlite3.Connection):
+    """A connection whose end is also that of what it was asked.
+
+    A query that Ctrl-C broke off, of which the traceback still holds the cursor, would keep the file locked.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._asked = weakref.WeakSet[sqlite3.Cursor]()
+
+    def cursor(self, *given: Any) -> Any:
+        made = super().cursor(*given)
+        self._asked.add(made)
+        return made
+
+    def rollback(self) -> None:
+        self._end()
+        super().rollback()
+
+    def close(self) -> None:
+        self._end()
+        super().close()
+
+    def _end(self) -> None:
+        for cursor in list(self._asked):
+            cursor.close()
+
+
 def _reached(uri: str | URL) -> tuple[URL, Engine]:
     """Return the address of a database, and how it is reached from here; an InputError says that it is no address."""
     try:
         url = make_url(uri)
-        waits = {"timeout": SQLITE_WAIT_S} if url.get_backend_name() == "sqlite" else {}
+        waits = {"timeout": SQLITE_WAIT_S, "factory": _Connection} if url.get_backend_name() == "sqlite" else {}
         address = _for_reading(url) if _is_read_only(url) else url
         return url, sql.create_engine(address, connect_args=waits, pool_pre_ping=not waits)
     except (exc.ArgumentError, exc.NoSuchModuleError, ModuleNotFoundError) as error:
