@@ -84,7 +84,7 @@ def searching_shape(prefix: int, behind: Sequence[Level], columns: TestColumns, 
         prefix=prefix,
         slots=len(columns.arrays),
         constants=len(columns.constants),
-        owned_slot=None,
+        owned=False,
         as_rows=False,
         search=search,
     )

@@ -121,7 +121,7 @@ class Drawn:
             prefix=prefix,
             slots=len(self.arguments.columns),
             constants=len(CONSTANTS),
-            owned_slot=None,
+            owned=False,
             as_rows=False,
             search=search,
         )
