@@ -159,10 +159,11 @@ class _Writer:
                 highs += [high, earlier]
                 high += 1
             self._values = {}
-            simple, others = [], []
+            simple: list[int] = []
+            others: list[int] = []
             for conjunct in level.tests:
-                words = self._simple(conjunct[0][0], number) if len(conjunct) == len(conjunct[0]) == 1 else None
-                if words is None:
+                test_words = self._simple(conjunct[0][0], number) if len(conjunct) == len(conjunct[0]) == 1 else None
+                if test_words is None:
                     others.append(len(conjunct))
                     for alternative in conjunct:
                         others.append(len(alternative))
@@ -170,7 +171,7 @@ class _Writer:
                             sides = (*self._side(test.left, number), *self._side(test.right, number))
                             others += [_COMPARATORS[test.comparator], *sides]
                 else:
-                    simple += words
+                    simple += test_words
             conjuncts = len(level.tests) - len(simple) // SIMPLE_WORDS
             most_values = max(most_values, len(self._values))
             values = [word for term in self._values for word in self._value(term)]
