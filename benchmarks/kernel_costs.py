@@ -23,7 +23,6 @@ from benchmarks.report import machine, markdown_table
 from benchmarks.stock_stream import TICKERS
 from benchmarks.workloads import WORKLOADS, stock_schema
 from cep_pipeline.cli.terminal import format_seconds
-from cep_pipeline.detection.fused.kernel import own_code
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.schema import StreamSchema
@@ -254,9 +253,8 @@ def condition_costs(mechanism: str, repetitions: int, progress: Progress, larges
         for _ in range(repetitions + 1):
             counters = Counters()
             begin = time.process_time()
-            with own_code():
-                if list_matches(mechanism, pattern, [("a", "b")], prepared, counters):
-                    raise CepError(f"{condition} holds of some events")
+            if list_matches(mechanism, pattern, [("a", "b")], prepared, counters):
+                raise CepError(f"{condition} holds of some events")
             seconds.append(time.process_time() - begin)
         tests = counters.evaluations or max(count.candidates for count in counters.nodes.values())
         found[kind] = float(f"{min(seconds[1:]) * 1e9 / max(tests, 1):.4g}")
@@ -453,8 +451,7 @@ def _measure(
         counters = Counters()
         begin = time.process_time()
         prepared = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
-        with own_code():
-            matches = list_matches("fused", pattern, [bound_by], prepared, counters)
+        matches = list_matches("fused", pattern, [bound_by], prepared, counters)
         seconds.append(time.process_time() - begin)
     of_tickers = _events_of_tickers(table)
     events = [of_tickers[TICKERS.index(variable.event_type)] for variable in pattern.clauses[0].positive]

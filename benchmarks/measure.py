@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from benchmarks.report import Timing
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.fused.kernel import own_code
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
@@ -143,7 +142,6 @@ def mechanism_runner(
     orders = planned_orders(patterns, events, mechanism, SHARING_OF.get(mechanism, "none"))
     first = patterns[0]
     find_many = MECHANISMS[mechanism].find_many
-    compiled = False
 
     def find(prepared: PreparedEvents, counted: Counters) -> int:
         if find_many is not None:
@@ -155,13 +153,10 @@ def mechanism_runner(
         return matches
 
     def run() -> Measurement:
-        nonlocal compiled
         counted = Counters()
         start = time.process_time()
         prepared = PreparedEvents(events, type_attribute=first.type_attribute, base_type=first.base_type)
-        with nullcontext() if compiled else own_code():
-            matches = find(prepared, counted)
-        compiled = True
+        matches = find(prepared, counted)
         taken = time.process_time() - start
         if counters is not None:
             counters.add(counted)

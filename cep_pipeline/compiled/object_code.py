@@ -148,15 +148,7 @@ def load(code: bytes) -> Library:
 @lru_cache(maxsize=1024)
 def library(ir: str) -> Library:
     """The loaded code of a module: from the cache folder, or compiled now."""
-    return library_for(code_key(ir), lambda: ir)
-
-
-def library_for(key: str, make_ir: Callable[[], str]) -> Library:
-    """The loaded code kept under a key: from the cache folder, or compiled now of what `make_ir` writes.
-
-    For code whose IR takes longer to write than to load: `key` is a `code_key` of all that the IR depends on.
-    """
-    return load(kept(key, lambda: compile_ir(make_ir())))
+    return load(kept(code_key(ir), lambda: compile_ir(ir)))
 
 
 def kept(key: str, make: Callable[[], bytes]) -> bytes:
@@ -166,12 +158,6 @@ def kept(key: str, make: Callable[[], bytes]) -> bytes:
         code = make()
         write_cached(key, code)
     return code
-
-
-def is_at_hand(key: str) -> bool:
-    """True if there is object code of a key, so that loading it compiles nothing."""
-    folder = cache_folder()
-    return folder is not None and _file(folder, key).exists()
 
 
 def cache_folder() -> Path | None:

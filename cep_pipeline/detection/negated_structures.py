@@ -12,7 +12,7 @@ joins them with an event that is bound before. So those between two events are f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 
 import numpy as np
@@ -44,8 +44,6 @@ EVENTS_A_CALL = 1 << 24
 """Candidates that are looked at before a call returns, so that a search can be interrupted."""
 RUNS_ALIKE = 4
 """Matches that ask alike are not looked for elsewhere where so many of them come one after another."""
-FEW_ROWS = 1 << 12
-"""Number of rows between events of matches up to which they are simply searched for each match."""
 DENSE_KEYS = 4
 """Keys up to so many times their number are looked up in a table."""
 MOST_SUMMED = 2.0**62
@@ -108,43 +106,6 @@ def structure_checks(pattern: Pattern, clause: Clause, events: PreparedEvents) -
         for structure in clause.negated_structures
         for negated in structure.clauses
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class KnownEnds:
-    """The least row at which a binding ends that begins at an event or behind it.
-
-    Attributes
-    ----------
-    size
-        Without keys 0; otherwise more than any row: `key * size + row` tells keys apart.
-    begins, ends
-        Such numbers, ascending, of the events and of the ends. Without keys the ends alone, of every row.
-    """
-
-    size: int
-    begins: Array
-    ends: Array
-
-    @classmethod
-    def of(cls, rows: Array, starts: Array, ends: Array, events: int, *, keyed: bool) -> KnownEnds:
-        """Make it from the rows that begin bindings, key after key, the start of each key, and their first ends."""
-        if not keyed:
-            of_rows = np.full(events + 1, events, np.int32)
-            of_rows[rows] = ends
-            return cls(0, rows, np.minimum.accumulate(of_rows[::-1])[::-1])
-        size = events + 1
-        base = np.repeat(np.arange(len(starts) - 1), np.diff(starts)) * size
-        least = np.minimum.accumulate((base + ends)[::-1])[::-1]
-        return cls(size, base + rows, np.append(least, np.iinfo(np.int64).max))
-
-    def reject(self, low: Array, high: Array, codes: Array | None) -> Array:
-        """bool: whether a binding lies between two rows, among the events of a key."""
-        if codes is None:
-            return np.asarray(self.ends[low] < high)
-        base = codes.astype(np.int64) * self.size
-        found = self.ends[np.searchsorted(self.begins, base + low)] < base + high
-        return np.asarray(found & (codes >= 0))
 
 
 class _Matches:
@@ -236,9 +197,6 @@ class JoinedClause:
         uint8: the positive variables whose events a search looks at.
     after, before
         The places of the positive variables that the structure comes behind, and before.
-    begins_alone
-        Whether a binding's first variable has its first event, and no event of the match says what is a binding. Then
-        an event begins the same bindings for all matches that it lies in.
     leaves, joining
         For each variable of the structure the conditions on one event, the slot that says which of its events it can
         be joined with, and the equalities of both.
@@ -265,13 +223,6 @@ class JoinedClause:
         self.after, self.before = (
             [clause.positive.index(variable) for variable in side]
             for side in (clause.predecessors(structure.name), clause.successors(structure.name))
-        )
-        first, *others = (self.slots[variable.name] for variable in negated.positive)
-        self.begins_alone = (
-            before_is_earlier(pattern.ties)
-            and not self.needed.any()
-            and all(self.relations[first, other] & EARLIER for other in others)
-            and bool(self.after or self.before)
         )
         self.leaves = [filters_of(self.clause, variable.name) for variable in negated.positive]
         bound = [variable.name for variable in clause.positive]
@@ -414,8 +365,6 @@ class StructureCheck:
         self._window = instants_of(pattern, events)
         self._codes = agreement_codes(events, clause.agree_on) if clause.agree_on else None
         self._kept: list[Array] = []
-        self._asked = 0
-        self._ends: KnownEnds | None = None
         self._words: Array | None = None
         self._program: Program | None = None
         self._ring: CellRing | None = None
@@ -431,10 +380,6 @@ class StructureCheck:
         if not self.may_reject or not len(matches):
             return np.zeros(len(matches), np.bool_)
         low, high = self._between(matches)
-        if self._ends is None and int(np.maximum(high - low, 0).sum()) <= FEW_ROWS:
-            return np.asarray(self._first_ends(matches, low, high, high) < high)
-        if (known := self._known_ends(low, high)) is not None:
-            return known.reject(low, high, None if self._codes is None else self._codes[0][matches.first_of(0)])
         if any(self._joined.needed[self._joined.slots[one.name]] for one in self.clause.positive if one.kleene):
             return np.asarray(self._first_ends(matches, low, high, high) < high)
         matches = matches.of_first_events()
@@ -504,25 +449,6 @@ class StructureCheck:
                 _, key = np.unique(key, return_inverse=True)
             key = key * size + column
         return key
-
-    def _known_ends(self, low: Array, high: Array) -> KnownEnds | None:
-        """The row at which a binding ends for each event that may begin one, once they are worth to be known."""
-        if self._ends is None and self._joined.begins_alone:
-            first = self._views[self.negated.positive[0].name].rows
-            self._asked += int((np.searchsorted(first, high) - np.searchsorted(first, low)).clip(0).sum())
-            if self._asked >= len(first):
-                self._ends = self._ends_of_all()
-        return self._ends
-
-    def _ends_of_all(self) -> KnownEnds:
-        rows, starts, _ = self._candidates(0)
-        asking = _Matches(1, np.arange(len(rows) + 1, dtype=np.int64), rows)
-        limits = self._window.end_row_within(rows)  # bindings between events of one match lie in one window
-        words = self._search_words()
-        words[at.ANCHORED], words[at.POSITIVE] = 1, 1
-        ends = self._first_ends(asking, rows.astype(np.int64), limits, limits)
-        words[at.ANCHORED], words[at.POSITIVE] = 0, len(self.clause.positive)
-        return KnownEnds.of(rows, starts, ends, len(self.events), keyed=self._codes is not None)
 
     # --- searching --------------------------------------------------------------------------------------------------
 

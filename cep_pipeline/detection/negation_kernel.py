@@ -48,7 +48,6 @@ def search_negated(words: Any) -> int:
             if not _load(words, cells, query):
                 return at.RING_FULL
             words[at.HIGH] = highs[query]
-            words[at.LATEST_FIRST] = lows[query] if words[at.ANCHORED] else highs[query]
             _enter(words, cells, 0, 0, lows[query])
             words[at.DEPTH] = 0
         result = _search(words, code, cells, lows[query], enough[query])
@@ -199,7 +198,7 @@ def _bind_next(words: Any, code: Code, cells: Cells, levels: Any, stack: Any, sl
             if place == end:
                 break
         row = rows[place]
-        if row >= high or (entry == 0 and row > words[at.LATEST_FIRST]):
+        if row >= high:
             break
         words[at.BUDGET] -= 1
         taken = False

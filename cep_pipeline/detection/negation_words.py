@@ -27,14 +27,9 @@ from __future__ import annotations
     REACH,
     RELATIONS,
     HIGH,
-    LATEST_FIRST,
-    ANCHORED,
     PROGRAM,
-) = range(27)
-"""Places in the words of a search: counts, addresses of arrays, and where it has got to; the last is a program's.
-
-`ANCHORED` says that the first event lies at the lower bound of a query; `LATEST_FIRST` is its last row, then.
-"""
+) = range(25)
+"""Places in the words of a search: counts, addresses of arrays, and where it has got to; the last is a program's."""
 
 NOT_BEGUN = -1
 """The depth of a query that has not begun."""

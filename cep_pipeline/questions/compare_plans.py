@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.fused.kernel import own_code
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import Detection
@@ -126,8 +125,7 @@ def measure_runs(
                 continue
             if repetition == 1:
                 seconds[key].clear()
-            with own_code():  # what the kernel does once code is made, whatever is asked of this process
-                taken, matches, counters = _run(pattern, run, events, limit)
+            taken, matches, counters = _run(pattern, run, events, limit)
             seconds[key].append(taken)
             found[key] = matches, counters
     _refuse_different_matches(pattern, runs, {name: found[run.key][0] for name, run in runs.items()})

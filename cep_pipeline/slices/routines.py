@@ -1,7 +1,7 @@
 """Arrays of a slice, and the compiled loops that make them: split by type, sort by group, gather, merge sorted clocks.
 
-The loops are written in LLVM IR by hand and kept like the generated code, so that a worker that only runs kernels loads
-them in milliseconds and imports no compiler front end.
+The loops are written in LLVM IR by hand, compiled on their first use and kept in the user's cache folder, so that later
+processes load them in milliseconds.
 
 Arrays lie in memory that a thread keeps for the next slice, or in that of Arrow's pool. Memory that the system gives
 anew costs more to write than a preparation step costs to compute.

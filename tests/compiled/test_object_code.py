@@ -268,7 +268,7 @@ def test_code_of_an_earlier_version_is_not_run(folder: Path, planted: bytes) -> 
     key = object_code.code_key(ANSWER)
     assert object_code.cache_folder() == folder
     (folder / f"{key}.o").write_bytes(hashlib.sha256(planted).digest() + planted)
-    assert not object_code.is_at_hand(key)
+    assert object_code.read_cached(key) is None
     assert object_code.library(ANSWER).function("answer", 1)(1) == 42
 
 

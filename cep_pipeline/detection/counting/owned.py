@@ -189,7 +189,10 @@ def count_by_clause(
     counters.went(pattern.name, taken)
     total = total or 0
     for run in runs:
-        total += count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))
+        counted = count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))
+        if counted is None:
+            return None
+        total += counted
         run.count(counters)
     return total
 

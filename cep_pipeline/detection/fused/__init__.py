@@ -1,7 +1,7 @@
-"""The columnar kernel for skip_till_any_match: generated loops over sorted columns, depth first.
+"""The columnar kernel for skip_till_any_match: loops over sorted columns, batch by batch, depth first.
 
-No partial match is stored but the current one, so that memory does not grow with the number of matches. The modules in
-the order in which data flows, from a plan and a slice to blocks of matches:
+No partial matches are stored but a batch a variable, so that memory does not grow with the number of matches. The
+modules in the order in which data flows, from a plan and a slice to blocks of matches:
 
 - `mechanism`: the record; clause after clause it starts a run by an order (`clause`), by a bushy tree (`trees`), or
   with lists (the package `kleene`);
@@ -11,7 +11,6 @@ the order in which data flows, from a plan and a slice to blocks of matches:
   once and bound to slices; `constraints`: the index
   ranges that order and window give a level, and conjuncts as tests of columns; `negation`: negated variables as early
   range checks, by extremes, by hash, or by searches of ranges (`range_search`);
-- `shape`: everything of a plan that code depends on;
-- `kernel`: a shape bound to arrays, run block by block; it is interpreted (`programs` writes the words, and
-  `any_shape_kernel` reads them) or has code of its own (`generator` writes its LLVM IR).
+- `shape`: everything of a plan but its data, as terms; `programs`: the same as words, which `join_kernel` reads;
+- `kernel`: a shape bound to arrays, run block by block.
 """

@@ -1,31 +1,18 @@
-"""A plan shape bound to arrays, and the loop that runs it and takes its output block by block.
-
-There are two ways to run a shape. It is interpreted at first, and has code of its own once that pays. To make code of a
-shape takes as long as to interpret some twenty million candidates, and to load code that somebody has made as long as a
-million: a workload of a thousand patterns has hundreds of shapes, and most of them never get there. Both ways test the
-same candidates in the same order and keep the same state, so that a run goes over from one to the other between two
-blocks. Code is not made in a thread beside the interpreter: that takes more processor time, and answers no sooner where
-every core has work (docs/mechanisms.md has the figures).
-"""
+"""A plan shape bound to arrays, and the loop that runs it and takes its output block by block."""
 
 from __future__ import annotations
 
 import math
 import sys
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
-from cep_pipeline.compiled import object_code
 from cep_pipeline.compiled.ir_text import WIDTH
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.compiled.shipped import source_of
-from cep_pipeline.detection.fused.generator import ENTRY, NOT_FOUND, OUTPUT_PADDING, generate
 from cep_pipeline.detection.fused.programs import (
     BUDGET,
     CAPACITY,
@@ -34,7 +21,6 @@ from cep_pipeline.detection.fused.programs import (
     FIRST_OWNED,
     OUTER,
     SCRATCH,
-    SCRATCH_STRIDE,
     STATE,
     ShapeProgram,
     argument_places,
@@ -46,6 +32,8 @@ from cep_pipeline.expressions.columns import Array
 
 MOST_LISTS = 1 << 60
 """Most lists that are counted as an int64: a sum up to this, and one more step, cannot overflow."""
+OUTPUT_PADDING = 3 * WIDTH
+"""Elements that the kernel may write behind the block's capacity."""
 _POOLED = 3
 """Blocks kept for use again: the reader of blocks still has the last one while the next one is made."""
 _POOLED_BYTES = 1 << 24
@@ -70,7 +58,7 @@ class Arguments:
     columns, constants
         By slot (float64, padded) and by number.
     first_owned
-        The first owned row; read where the shape has an `owned_slot`.
+        The first owned row; read where the shape is `owned`.
     """
 
     sizes: tuple[int, ...]
@@ -113,13 +101,11 @@ def run_shape(
     words = data_words(shape, arguments)
     words[FIRST_OWNED] = arguments.first_owned
     program, places = _known(shape)
-    yield from run_words(
-        running_shape(shape, program), words, places, arguments.sizes, block_rows, counters, prefix, output_rows
-    )
+    yield from run_words(program, words, places, arguments.sizes, block_rows, counters, prefix, output_rows)
 
 
 def run_words(
-    code: RunningShape,
+    program: ShapeProgram,
     words: Array,
     places: Mapping[str, int],
     sizes: Sequence[int],
@@ -132,8 +118,8 @@ def run_words(
 
     Parameters
     ----------
-    code
-        The shape that is run.
+    program
+        That of the shape that is run.
     words, places
         The argument words, and where each group of them begins (`argument_places`). Whoever reads the blocks keeps
         their arrays.
@@ -141,29 +127,22 @@ def run_words(
         Rows of each level's view, none of them 0.
     """
     levels = len(sizes)
-    state = np.zeros(1 + 2 * levels + 2, np.int64)
-    stride = max(sizes) + 2 * WIDTH
+    frame, state = _frame(program, levels)
     capacity = max(block_rows - WIDTH + 1, 1)  # a full block takes the rest of the chunk in which it filled
-    words[STATE] = state.ctypes.data
     words[COUNTERS] = counters.ctypes.data
     words[CAPACITY] = capacity
-    words[SCRATCH_STRIDE] = stride
     words[OUTER] = sizes[0] if prefix is None else prefix.shape[1]
     if prefix is not None:
         prefix = np.ascontiguousarray(prefix, np.int32)
         _point(words, places["prefix"], list(prefix))
     out = places["out"]
-    scratch = _memory.scratch.free_block((stride * levels,))
-    words[SCRATCH] = scratch.ctypes.data
-    begun = False
-    while not begun or state[0] != FINISHED:
-        begun = True
+    while state[0] != FINISHED:
         go_on()
         block = _memory.blocks.free_block((levels, capacity + WIDTH + OUTPUT_PADDING))
         address, step = block.ctypes.data, block.strides[0]
         for level, row in enumerate(output_rows or range(levels)):
             words[out + level] = address + row * step
-        found = code.call(words)
+        found = _call(program, words, frame)
         matches = block[:, :found] if 2 * found > capacity else block[:, :found].copy()  # lets go of a mostly empty one
         del block
         if found:
@@ -180,17 +159,15 @@ def search_places(shape: Shape, arguments: Arguments, prefix: Array, program: Sh
     prefix
         int32, shape (shape.prefix, n): places in the views.
     program
-        As `running_shape` takes it.
+        That of the shape, where it is at hand.
 
     Returns
     -------
     Array
         int32, shape (n,).
     """
-    found = np.full(prefix.shape[1], NOT_FOUND, np.int32)
-    for begin in range(0, prefix.shape[1], SEARCHED_A_CALL):  # between two calls code may take over
-        part = slice(begin, begin + SEARCHED_A_CALL)
-        _search(shape, arguments, prefix[:, part], found[part], program=program)
+    found = np.full(prefix.shape[1], -1, np.int32)
+    _search(shape, arguments, prefix, found, program=program)
     return found
 
 
@@ -246,7 +223,10 @@ def _search(
     words[SCRATCH] = ending.ctypes.data
     _point(words, places["out"], found)
     _point(words, places["prefix"], list(prefix))
-    running_shape(shape, program or known).call(words)
+    program = program or known
+    frame, state = _frame(program, len(arguments.sizes))
+    while state[0] != FINISHED:
+        _call(program, words, frame)
 
 
 def data_words(shape: Shape, arguments: Arguments) -> Array:
@@ -287,7 +267,7 @@ class _Memory(threading.local):
     """The memory of one thread, for the blocks that its runs write and for work."""
 
     def __init__(self) -> None:
-        self.blocks, self.scratch = _Pool(), _Pool()
+        self.blocks, self.frames = _Pool(), _Pool()
 
 
 _memory = _Memory()
@@ -298,120 +278,39 @@ def _point(words: Array, place: int, arrays: tuple[Array, ...] | list[Array]) ->
         words[place + offset] = array.ctypes.data
 
 
-LOADED_FROM, COMPILED_FROM = 1 << 20, 1 << 24
-"""Interpreted candidates of a shape, in all runs of this process, from which on its code is loaded if there is some,
-and from which on it is made."""
-CANDIDATES_A_CALL = 1 << 29
-"""Candidates tested before a call of own code returns, block full or not, so that a run can be interrupted."""
-SEARCHED_A_CALL = 1 << 12
-"""Rows of a prefix behind which a call searches."""
+CANDIDATES_A_CALL = 1 << 27
+"""Candidates tested before a call returns, block full or not, so that a run can be interrupted."""
 MOST_SHAPES = 1 << 12
-"""Shapes of which is remembered how much was interpreted; those not run for longest are forgotten."""
+"""Shapes whose programs are remembered."""
 
 _FOLDER = "cep_pipeline.detection.fused"
-_run_any = NativeKernel(
-    f"{_FOLDER}.any_shape_kernel",
-    "run_any",
+_join = NativeKernel(
+    f"{_FOLDER}.join_kernel",
+    "join",
     ("int64", "int64*", "int64"),
-    (f"{_FOLDER}.programs", "cep_pipeline.compiled.pointers"),
+    (
+        f"{_FOLDER}.programs",
+        *(f"cep_pipeline.compiled.{module}" for module in ("ir_text", "lanes", "pointers")),
+    ),
 )
 
 
-class RunningShape:
-    """One shape in this process.
+def _frame(program: ShapeProgram, levels: int) -> tuple[Array, Array]:
+    """Memory for a run to work in, int64, and the part of it that says how far it is: nothing has begun."""
+    frame = _memory.frames.free_block((2 * program.frame_size,)).view(np.int64)
+    begin = program.words[STATE]
+    state = frame[begin : begin + 2 + 2 * levels]
+    state[:] = 0
+    return frame, state
 
-    Attributes
-    ----------
-    interpreted
-        Candidates that were tested without code of its own.
-    """
 
-    def __init__(self, shape: Shape, program: ShapeProgram) -> None:
-        self.interpreted = 0
-        self._shape, self._program = shape, program
-        self._own: Callable[[int], int] | None = None
-        self._looked = False
-
-    def call(self, words: Array) -> int:
-        """Run on the argument words; what the function returns."""
-        own = self._own_code()
-        if own is not None:
-            words[BUDGET] = CANDIDATES_A_CALL
-            return own(words.ctypes.data)
-        frame = np.empty(self._program.frame_size, np.int64)
-        words[BUDGET] = min(next_ for next_ in (LOADED_FROM, COMPILED_FROM) if next_ > self.interpreted)
-        found = _run_any(words.ctypes.data, self._program.words, frame.ctypes.data)
-        self.interpreted += int(frame[0]) + 1
-        return found
-
-    def _own_code(self) -> Callable[[int], int] | None:
-        if self._own is None and self._pays():
-            key = key_of(self._program)
-            self._own = object_code.library_for(key, lambda: generate(self._shape)).function(ENTRY, 1)
-        return self._own
-
-    def _pays(self) -> bool:
-        if not self._program.runs or _at_once or self.interpreted >= COMPILED_FROM:
-            return True
-        if self._looked or self.interpreted < LOADED_FROM:
-            return False
-        self._looked = True
-        return object_code.is_at_hand(key_of(self._program))
+def _call(program: ShapeProgram, words: Array, frame: Array) -> int:
+    """Go on with a program on argument words; what the kernel returns."""
+    words[BUDGET] = CANDIDATES_A_CALL
+    return _join(words.ctypes.data, program.words, frame.ctypes.data)
 
 
 @lru_cache(MOST_SHAPES)
 def _known(shape: Shape) -> tuple[ShapeProgram, dict[str, int]]:
     """The program of a shape and its `argument_places`, which take as long to make as a short run."""
     return program_of(shape), argument_places(shape)
-
-
-_shapes: OrderedDict[bytes, RunningShape] = OrderedDict()
-_at_once = False
-
-
-def running_shape(shape: Shape, program: ShapeProgram | None = None) -> RunningShape:
-    """The one of an equal shape that this process has run before, or a new one.
-
-    Parameters
-    ----------
-    program
-        That of the shape, where it is at hand: to write it takes as long as a short run.
-    """
-    program = _known(shape)[0] if program is None else program
-    known = _shapes.get(program.name)
-    if known is None:
-        known = _shapes[program.name] = RunningShape(shape, program)
-        while len(_shapes) > MOST_SHAPES:
-            _shapes.popitem(last=False)
-    else:
-        _shapes.move_to_end(program.name)
-    return known
-
-
-@contextmanager
-def own_code() -> Iterator[None]:
-    """Give every shape that is run inside code of its own, which it keeps: as a process does that has run for long."""
-    global _at_once
-    before, _at_once = _at_once, True
-    try:
-        yield
-    finally:
-        _at_once = before
-
-
-def forget_shapes() -> None:
-    """Begin as a new process does: nothing has been run, and no code is loaded."""
-    _shapes.clear()
-
-
-def key_of(program: ShapeProgram) -> str:
-    """The key under which a shape's object code is kept."""
-    return object_code.code_key("\0".join((_sources(), program.words.tobytes().hex())))
-
-
-@cache
-def _sources() -> str:
-    """The modules that make code of shapes: code does not outlive a change of them."""
-    names = ("generator", "shape", "programs")
-    modules = (*(f"{_FOLDER}.{name}" for name in names), "cep_pipeline.compiled.ir_text")
-    return "\0".join(map(source_of, modules))

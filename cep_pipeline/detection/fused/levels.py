@@ -35,7 +35,7 @@ from cep_pipeline.detection.fused.constraints import (
     span_bounds,
     tightest,
 )
-from cep_pipeline.detection.fused.kernel import Arguments, run_shape, run_words, running_shape
+from cep_pipeline.detection.fused.kernel import Arguments, run_shape, run_words
 from cep_pipeline.detection.fused.negation import LevelNegation, Surroundings
 from cep_pipeline.detection.fused.programs import FIRST_OWNED, ShapeProgram, argument_places, program_of
 from cep_pipeline.detection.fused.shape import Level, Rejecting, Shape, Slot, Test, TestedConjunct
@@ -506,14 +506,12 @@ class Levels:
     def shape(self, end: int, bound: int) -> Shape:
         """The stage that extends `bound` levels up to level `end`."""
         final = end == len(self.specs) - 1
-        tests_owned = final and self.planned.first_owned is not None
-        owned_slot = self._row_slot(end).slot if tests_owned else None
         return Shape(
             levels=tuple(Level() if level < bound else spec for level, spec in enumerate(self.specs[: end + 1])),
             prefix=bound,
             slots=len(self.columns.arrays),
             constants=len(self.columns.constants),
-            owned_slot=owned_slot,
+            owned=final and self.planned.first_owned is not None,
             as_rows=final and not self.asks(end) and not self.as_places,
         )
 
@@ -707,8 +705,7 @@ class BoundPlan:
         sizes = [len(view) for view in self.views]
         if all(sizes):
             plan, words = self.plan, self.words.copy()
-            code = running_shape(plan.shape, plan.program)
-            yield from run_words(code, words, plan.places, sizes, block_rows, counters, None, plan.output_rows)
+            yield from run_words(plan.program, words, plan.places, sizes, block_rows, counters, None, plan.output_rows)
 
 
 @dataclass(eq=False)

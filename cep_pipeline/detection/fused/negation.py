@@ -10,7 +10,7 @@ earliest plan level where all that bounds the range or is compared is bound, by 
 - by the least and greatest values of two blocks that make up the range, where one comparison joins the event with
   several others: the kernel tests them with all else, in the same time for any range; or by looking its value up among
   all, where that is an equality;
-- by a search of the range for each partial match, which reads up to the first event that rejects (`range_search`);
+- by a search of the range for each partial match, which reads up to the first event that rejects;
 - by evaluating the conditions on all pairs of a partial match and an event of its range, in vectors, where a condition
   cannot be compiled.
 """
@@ -40,9 +40,9 @@ from cep_pipeline.detection.fused.constraints import (
     row_slot,
     span_bounds,
 )
+from cep_pipeline.detection.fused.kernel import search_places
 from cep_pipeline.detection.fused.programs import HASH_FACTOR, ShapeProgram, program_of
 from cep_pipeline.detection.fused.range_search import (
-    EventSearch,
     arguments_over,
     blocks_of,
     equality_test,
@@ -177,8 +177,8 @@ class _RejectingSearch:
 
     def over(
         self, events: PreparedEvents, views: Sequence[View], lows: Sequence[Array], highs: Sequence[Array]
-    ) -> EventSearch | None:
-        """The search over a slice; None if a condition is not compiled.
+    ) -> Callable[[Array], Array] | None:
+        """The search over a slice, as `search_places` does it for a prefix; None if a condition is not compiled.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class _RejectingSearch:
             self.made = (shape, program, known, constants) if len(known) == len(arrays) else None
         ends = dict(zip(self.lows, lows, strict=True)), dict(zip(self.highs, highs, strict=True))
         arguments = arguments_over(views, len(views) - 1, *ends, arrays, constants)
-        return EventSearch(shape, arguments, program)
+        return partial(search_places, shape, arguments, program=program)
 
     def _compiled(self, events: PreparedEvents, views: Sequence[View]) -> tuple[Shape, TestColumns] | None:
         last = len(views) - 1
@@ -286,7 +286,7 @@ class _NearestColumn:
             made = self.search.over(events, (view, candidates), *ends)
             if made is None:
                 return None
-            places = padded_copy(made.places(np.arange(len(view), dtype=np.int32)[np.newaxis]), np.float64)
+            places = padded_copy(made(np.arange(len(view), dtype=np.int32)[np.newaxis]), np.float64)
             if self.search.search is RangeResult.FIRST:
                 places[places < 0] = np.inf
             return places
@@ -312,56 +312,6 @@ class _NearestRowColumn:
         beyond = np.isin(places, (-1, np.inf))
         found[~beyond] = candidates.rows[places[~beyond].astype(np.int64)]
         return padded_copy(found)
-
-
-@dataclass(frozen=True, eq=False)
-class _ExtremeColumn:
-    """The extremes of blocks of values of a negated variable's events, as a column.
-
-    Attributes
-    ----------
-    of
-        The values, of the events of one view.
-    attributes
-        As `_EndColumn` has them.
-    width
-        The numbers of each power of two, one for each event that there may be.
-    least
-        Whether the least values are wanted, or the greatest.
-    """
-
-    of: RemadeColumn
-    attributes: tuple[str, ...] | None
-    width: int
-    least: bool
-
-    @property
-    def key(self) -> Hashable:
-        """The same for equal columns."""
-        return "extremes", self.of.key, self.attributes, self.width, self.least
-
-    def __call__(self, events: PreparedEvents, leaf: View) -> Array | None:
-        return self.of_view(events, leaf if self.attributes is None else leaf_by(events, leaf, self.attributes))
-
-    def of_view(self, events: PreparedEvents, view: View) -> Array | None:
-        """The column over a view that is sorted; None where it has too many events, or values that do not fit."""
-        size = len(view)
-        values = self.of.values(events, view) if size <= self.width else None
-        if values is None:
-            return None
-
-        def make() -> Array:
-            powers = max(size.bit_length(), 1)
-            found = np.full((powers, self.width), np.nan)
-            found[:, :size] = blocks_of(values[:size], powers, np.fmin if self.least else np.fmax)
-            return found.reshape(-1)
-
-        return events.derive((self.key, view.identity), make)
-
-
-def _width_of(events: int) -> int:
-    """The width of the extremes of so many events: a power of two, so that it serves other slices, too."""
-    return 1 << max((events - 1).bit_length(), 8)
 
 
 def _alike(events: PreparedEvents, view: View, leaf: View, attributes: tuple[str, ...] | None) -> tuple[View, View]:
@@ -414,7 +364,7 @@ class LevelNegation:
         edges = {bound.earlier for bound in self._edges}
         self.depends = sorted({*self.lows, *self.highs, *edges, *self.distinct, *compared})
         self.level = min(max(*self.depends, 1), len(around.order) - 1)
-        self._search: EventSearch | None = None
+        self._search: Callable[[Array], Array] | None = None
 
     def _ends(self, *bounds: Bound) -> Array:
         around, level = self.around, bounds[0].earlier
@@ -485,23 +435,8 @@ class LevelNegation:
         numbers = len(tables) * powers * len(self.view)
         if numbers > max(FEW_NUMBERS, NUMBERS_A_CANDIDATE * candidates) or not has_room(numbers):
             return None
-        made_of = {slot: found.again[slot] for slot, _ in tables}
-        width = _width_of(len(self.view))
-        # A side with arithmetic is decided by extremes only where its values are neither too large nor infinite.
-        kept = self._remade and equality is None and all(isinstance(test.left, Slot) for test, *_ in tests)
-        kept = kept and all(one is not None and one.levels == (last,) for one in made_of.values())
-        kept = kept and len(tables) * len(self.view).bit_length() * width <= FEW_NUMBERS
-        stride = width if kept else stride
         blocks = {}
         for slot, least in sorted(tables):
-            own = made_of[slot]
-            if kept and own is not None:
-                column = _ExtremeColumn(own, self._attributes, width, least)
-                table = column.of_view(around.events, self.view)
-                assert table is not None
-                again = RemadeColumn((self.number,), column.key, column)
-                blocks[slot, least] = columns.slot(REJECTING, (self.name, slot, least), table, again)
-                continue
             values = found.arrays[slot][: len(self.view)]
             if equality is None:
                 table = blocks_of(values, powers, np.fmin if least else np.fmax).reshape(-1)
@@ -630,7 +565,7 @@ class LevelNegation:
             bool, shape (n,).
         """
         if self._search is not None:
-            return self._search.any(block[self.depends])
+            return self._search(block[self.depends]) >= 0
         lows = np.maximum.reduce([array[block[level]] for level, array in self.lows.items()])
         highs = np.minimum.reduce([array[block[level]] for level, array in self.highs.items()])
         rejected = np.zeros(block.shape[1], dtype=bool)

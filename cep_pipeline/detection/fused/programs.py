@@ -1,17 +1,15 @@
-"""Shapes as words: the argument words of generated code, and programs that one compiled function interprets.
+"""Shapes as words: programs that one compiled function, `join_kernel`, runs, and the words of its arguments.
 
-Arguments are an array of 64-bit words, mostly addresses. A program is int64 words from which `any_shape_kernel` runs
-any shape. Code of its own makes a shape two to three times as fast, but takes longer to make than most patterns of a
-large workload run: `kernel` says which shapes get it.
+Arguments are an array of 64-bit words, mostly addresses. A program is int64 words.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from cep_pipeline.compiled.ir_text import WIDTH
 from cep_pipeline.detection.fused.shape import (
     REJECTING,
     Constant,
@@ -28,11 +26,14 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 
 # Places of the argument words before the arrays.
-STATE, COUNTERS, CAPACITY, BUDGET, OUTER, SCRATCH, SCRATCH_STRIDE, FIRST_OWNED, HEADER = range(9)
+COUNTERS, CAPACITY, BUDGET, OUTER, SCRATCH, FIRST_OWNED, HEADER = range(7)
 
-FINISHED, INSIDE, BETWEEN = 0, 1, 2
-"""First word of the state: nothing left (or not begun: then all state is 0), stopped inside, stopped between two
-iterations of the outermost loop."""
+FINISHED = -1
+"""First word of the state: nothing is left. All state is 0 where nothing has begun."""
+BATCH = 512
+"""The most partial matches of a level that are extended together."""
+ROOM = BATCH + 2 * WIDTH
+"""Room for the places of a batch, int32s: those behind the last one may be written over."""
 
 
 def argument_places(shape: Shape) -> dict[str, int]:
@@ -71,15 +72,17 @@ def argument_places(shape: Shape) -> dict[str, int]:
     ROWS_PLACE,
     OUT_PLACE,
     PREFIX_PLACE,
-    VALUES,
+    STATE,
+    OWNERS,
+    BATCHES,
+    BATCH_WORDS,
     STACK,
-    SLOTS,
-    CONSTANTS,
+    DEPTH,
     FIRST_LEVEL,
-) = range(13)
+) = range(15)
 
 LT, LE, GT, GE, EQ, NE = range(6)
-COMPARATORS = {
+_COMPARATORS = {
     Comparator.LT: LT,
     Comparator.LE: LE,
     Comparator.GT: GT,
@@ -87,63 +90,49 @@ COMPARATORS = {
     Comparator.EQ: EQ,
     Comparator.NE: NE,
 }
-_TURNED = {LT: GT, LE: GE, GT: LT, GE: LE, EQ: EQ, NE: NE}
 
-COLUMN, CONSTANT, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(9)
+COLUMN, CONSTANT, OWN, VALUE, TERM, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(12)
 """Codes of a term's words. An operation has three words: its code and up to two operands."""
-OPERATIONS = {"negative": NEGATIVE, "abs": ABSOLUTE, "sqrt": ROOT, "+": PLUS, "-": MINUS, "*": TIMES, "/": DIVIDE}
-TERM_WORDS, LEVEL_WORDS, SIMPLE_WORDS = 3, 4, 6
+_OPERATIONS = {"negative": NEGATIVE, "abs": ABSOLUTE, "sqrt": ROOT, "+": PLUS, "-": MINUS, "*": TIMES, "/": DIVIDE}
+TERM_WORDS, LEVEL_WORDS, VALUE_WORDS, SIMPLE_WORDS, TEST_WORDS = 3, 4, 3, 3, 5
 HASH_FACTOR = 0x9E3779B97F4A7C15
 """The hash of a value: its bits as an integer times this, modulo 2^64; -0.0 has that of 0.0."""
 
-NO_TESTS = 3
-"""Words of the tests of a level that has none: their three numbers."""
-NO_SEARCH, FIND_FIRST, FIND_LAST, COUNT_SIZES = range(4)
-_SEARCHES = {
-    None: NO_SEARCH,
-    RangeResult.FIRST: FIND_FIRST,
-    RangeResult.LAST: FIND_LAST,
-    RangeResult.SIZES: COUNT_SIZES,
-}
-_SEARCHES |= {search: number for number, search in enumerate(RangeResult, start=10) if search not in _SEARCHES}
+NO_SEARCH, FIND_FIRST, FIND_LAST, COUNT_SIZES, COUNT_LISTS, LISTS_FROM_FIRST, FIND_FOLLOWERS = range(7)
+_SEARCHES = {search: number for number, search in enumerate((None, *RangeResult))}
+MOST_FOLLOWERS = 64
+"""Candidates whose followers are a word each."""
+TOO_MANY = -1
+"""The number that is written where there are more lists than the argument words allow."""
 
 
 @dataclass(frozen=True, eq=False)
 class ShapeProgram:
-    """A shape to be interpreted.
+    """A shape to be run.
 
     Attributes
     ----------
     words
         int64. From `FIRST_LEVEL` on there are for each level `LEVEL_WORDS`: where the words of its lower bounds begin,
         of its upper bounds, and of its tests, and whether it has some. Bounds: how many, for each the place of its
-        address among the arguments and the earlier level. Tests: how many are simple, for each `SIMPLE_WORDS`, the
-        comparator, the place of the column of this level, the place of the other side's column and its level or -1
-        twice, and where the words of the other side begin and end; then the number of other conjuncts, for each the
-        number of alternatives, for each of these the number of tests, for each of these the comparator and both sides;
-        then the number of negations, for each of them how many words follow, the place of the stride, of the column of
-        sorted places or 0, the lower and the upper bounds (how many, for each the place of its column and the level),
-        and the tests, as above.
+        address among the arguments and the earlier level. Tests: how many values earlier levels decide, for each
+        `VALUE_WORDS`: `COLUMN`, the place of a column and its level, or `TERM` and where a term begins; then the number
+        of conjuncts, for each the number of alternatives, for each of these the number of tests, for each of these
+        `TEST_WORDS`: the comparator and both sides, `OWN` and the place of a column, `VALUE` and its number, or `TERM`
+        and where it begins; then the number of negations, for each of them how many words follow: the level, the place
+        of the stride, of the columns of sorted places, buckets and rows or 0, the bounds (how many, for each the place
+        of its column and the level), and the tests, for each the comparator and where its terms begin. A term has the
+        number of its operations, for each `TERM_WORDS`.
     frame_size
-        How many int64s the function needs to work with.
+        The number of int64s that the function needs to work with.
     """
 
     words: Array
     frame_size: int
 
-    @cached_property
-    def name(self) -> bytes:
-        """A text that tells the program from those of other shapes."""
-        return self.words.tobytes()
-
-    @property
-    def runs(self) -> bool:
-        """True if it can be interpreted: a search that counts lists has code of its own only."""
-        return bool(self.words[SEARCH] <= COUNT_SIZES)
-
 
 def program_of(shape: Shape) -> ShapeProgram:
-    """The program of a shape: equal shapes, and no others, have equal words."""
+    """The program of a shape."""
     return _Writer(shape).program()
 
 
@@ -151,23 +140,16 @@ class _Writer:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._places = argument_places(shape)
-        self.terms: list[int] = []
-        self._deepest = 1
+        self._first_term = FIRST_LEVEL + LEVEL_WORDS * len(shape.levels)
+        self._terms: list[int] = []  # they stand before the levels: their places are known before the levels' are
+        self._values: dict[Term, int] = {}
+        self._depth = 1
 
     def program(self) -> ShapeProgram:
         shape, places = self._shape, self._places
-        levels = len(shape.levels)
-        header = [0] * FIRST_LEVEL
-        header[LEVELS], header[PREFIX] = levels, shape.prefix
-        header[AS_ROWS], header[OWNED] = int(shape.as_rows), 0 if shape.owned_slot is None else 1 + shape.owned_slot
-        header[SLOTS], header[CONSTANTS] = shape.slots, shape.constants
-        header[SEARCH] = _SEARCHES[shape.search]
-        header[ROWS_PLACE], header[OUT_PLACE], header[PREFIX_PLACE] = places["rows"], places["out"], places["prefix"]
         bodies: list[tuple[list[int], ...]] = []
         low, high = places["low"], places["high"]
-        simple = 0
-        # Terms stand before the levels: their places are known before the levels' are.
-        first_term = FIRST_LEVEL + LEVEL_WORDS * levels
+        most_values = 0
         for number, level in enumerate(shape.levels):
             lows, highs = [len(level.lows)], [len(level.highs)]
             for earlier in level.lows:
@@ -176,86 +158,113 @@ class _Writer:
             for earlier in level.highs:
                 highs += [high, earlier]
                 high += 1
-            simple_tests, others = [], []
+            self._values = {}
+            simple: list[int] = []
+            others: list[int] = []
             for conjunct in level.tests:
-                turned = self._simple(conjunct[0][0], number) if len(conjunct) == len(conjunct[0]) == 1 else None
-                if turned is not None:
-                    simple_tests.append(turned)
+                test_words = self._simple(conjunct[0][0], number) if len(conjunct) == len(conjunct[0]) == 1 else None
+                if test_words is None:
+                    others.append(len(conjunct))
+                    for alternative in conjunct:
+                        others.append(len(alternative))
+                        for test in alternative:
+                            sides = (*self._side(test.left, number), *self._side(test.right, number))
+                            others += [_COMPARATORS[test.comparator], *sides]
                 else:
-                    others.append(conjunct)
-            body = [len(simple_tests)]
-            for comparator, column, other in simple_tests:
-                beside = (places["column"] + other.slot, other.level) if isinstance(other, Slot) else (-1, -1)
-                body += [comparator, places["column"] + column.slot, *beside, *self._term(other, first_term)]
-            simple = max(simple, len(simple_tests))
-            body.append(len(others))
-            for conjunct in others:
-                body.append(len(conjunct))
-                for alternative in conjunct:
-                    body.append(len(alternative))
-                    for test in alternative:
-                        body += self._test(test, first_term)
-            body.append(len(level.rejecting))
+                    simple += test_words
+            conjuncts = len(level.tests) - len(simple) // SIMPLE_WORDS
+            most_values = max(most_values, len(self._values))
+            values = [word for term in self._values for word in self._value(term)]
+            others = [conjuncts + len(level.rejecting), conjuncts, *others, len(level.rejecting)]
             for negation in level.rejecting:
-                body += self._rejecting(negation, first_term)
-            bodies.append((lows, highs, body))
+                others += self._rejecting(negation, number)
+            tests = [len(self._values), *values, len(simple) // SIMPLE_WORDS, *simple, *others]
+            bodies.append((lows, highs, tests))
         table: list[int] = []
-        at = first_term + len(self.terms)
-        for parts in bodies:
+        at = self._first_term + len(self._terms)
+        for level, parts in zip(shape.levels, bodies, strict=True):
             for part in parts:
                 table.append(at)
                 at += len(part)
-            table.append(int(len(parts[-1]) > NO_TESTS))
-        header[VALUES] = 3 * levels + 1  # behind the place of what is extreme among events that may reject
-        header[STACK] = header[VALUES] + simple
-        words = [*header, *table, *self.terms, *(word for parts in bodies for part in parts for word in part)]
-        return ShapeProgram(np.array(words, np.int64), header[STACK] + self._deepest + 1)
+            table.append(int(level.is_tested))
+        header = [0] * FIRST_LEVEL
+        header[LEVELS], header[PREFIX] = len(shape.levels), shape.prefix
+        header[AS_ROWS], header[OWNED] = int(shape.as_rows), int(shape.owned)
+        header[SEARCH] = _SEARCHES[shape.search]
+        header[ROWS_PLACE], header[OUT_PLACE], header[PREFIX_PLACE] = places["rows"], places["out"], places["prefix"]
+        levels = len(shape.levels)
+        header[STATE] = levels + 1  # behind the places bound, and that of what is extreme among events that may reject
+        header[OWNERS] = header[STATE] + 2 + 2 * levels
+        header[BATCHES] = header[OWNERS] + ROOM // 2
+        header[BATCH_WORDS] = (levels + 2) * ROOM // 2 + BATCH * most_values
+        header[STACK] = header[BATCHES] + levels * header[BATCH_WORDS]
+        header[DEPTH] = self._depth
+        words = [*header, *table, *self._terms, *(word for parts in bodies for part in parts for word in part)]
+        return ShapeProgram(np.array(words, np.int64), header[STACK] + 2 * WIDTH * self._depth)
 
-    @staticmethod
-    def _simple(test: Test, level: int) -> tuple[int, Slot, Term] | None:
-        """The test with a column of the level on its left and something that earlier levels decide on its right."""
-        comparator = COMPARATORS[test.comparator]
-        for code, one, other in (
-            (comparator, test.left, test.right),
-            (_TURNED[comparator], test.right, test.left),
+    def _simple(self, test: Test, level: int) -> tuple[int, int, int] | None:
+        """The words of a test of a column of the level and a value that earlier levels decide; None for others."""
+        for comparator, own, other in (
+            (test.comparator, test.left, test.right),
+            (test.comparator.mirror, test.right, test.left),
         ):
-            if isinstance(one, Slot) and one.level == level and all(slot.level < level for slot in slots_of(other)):
-                return code, one, other
+            if isinstance(own, Slot) and own.level == level and all(slot.level < level for slot in slots_of(other)):
+                return _COMPARATORS[comparator], self._places["column"] + own.slot, self._number(other)
         return None
 
-    def _test(self, test: Test, first: int) -> list[int]:
-        return [COMPARATORS[test.comparator], *self._term(test.left, first), *self._term(test.right, first)]
+    def _number(self, term: Term) -> int:
+        """The number of a value that earlier levels decide."""
+        return self._values.setdefault(term, len(self._values))
 
-    def _rejecting(self, negation: Rejecting, first: int) -> list[int]:
+    def _side(self, term: Term, level: int) -> tuple[int, int]:
+        if isinstance(term, Slot) and term.level == level:
+            return OWN, self._places["column"] + term.slot
+        return TERM, self._term(term, level)
+
+    def _value(self, term: Term) -> tuple[int, int, int]:
+        if isinstance(term, Slot):
+            return COLUMN, self._places["column"] + term.slot, term.level
+        return TERM, self._term(term), 0
+
+    def _rejecting(self, negation: Rejecting, level: int) -> list[int]:
         columns = (
             0 if slot is None else self._places["column"] + slot.slot
             for slot in (negation.places, negation.buckets, negation.rows)
         )
-        words = [self._places["constant"] + negation.stride.index, *columns]
+        words = [level, self._places["constant"] + negation.stride.index, *columns]
         for ends in (negation.lows, negation.highs, negation.since, negation.until):
             words.append(len(ends))
             words += [word for end in ends for word in (self._places["column"] + end.slot, end.level)]
         words.append(len(negation.tests))
-        words += [word for test in negation.tests for word in self._test(test, first)]
+        for test in negation.tests:
+            words += [_COMPARATORS[test.comparator], self._term(test.left), self._term(test.right)]
         return [len(words), *words]
 
-    def _term(self, term: Term, first: int) -> tuple[int, int]:
-        """The places where the words of a term begin and end in the program."""
-        start = first + len(self.terms)
-        self._deepest = max(self._deepest, self.write(term))
-        return start, first + len(self.terms)
+    def _term(self, term: Term, level: int | None = None) -> int:
+        """The place where a term begins; with a level, what earlier levels decide in it is values."""
+        words: list[int] = []
+        self._depth = max(self._depth, self._write(term, level, words))
+        start = self._first_term + len(self._terms)
+        self._terms += [len(words) // TERM_WORDS, *words]
+        return start
 
-    def write(self, term: Term) -> int:
+    def _write(self, term: Term, level: int | None, words: list[int]) -> int:
         """Write a term in postfix; how deep the stack gets."""
+        if level is not None and all(slot.level < level for slot in slots_of(term)):
+            words += [VALUE, self._number(term), 0]
+            return 1
         match term:
-            case Slot(level, slot):
-                at = 3 * len(self._shape.levels) if level == REJECTING else level
-                self.terms += [COLUMN, self._places["column"] + slot, at]
-                return 1
+            case Slot(of, slot):
+                column = self._places["column"] + slot
+                words += (
+                    [OWN, column, 0]
+                    if of == level
+                    else [COLUMN, column, len(self._shape.levels) if of == REJECTING else of]
+                )
             case Constant(index):
-                self.terms += [CONSTANT, self._places["constant"] + index, 0]
-                return 1
+                words += [CONSTANT, self._places["constant"] + index, 0]
             case Operation(operator, operands):
-                depths = [below + self.write(operand) for below, operand in enumerate(operands)]
-                self.terms += [OPERATIONS[operator], 0, 0]
+                depths = [below + self._write(operand, level, words) for below, operand in enumerate(operands)]
+                words += [_OPERATIONS[operator], 0, 0]
                 return max(depths)
+        return 1

@@ -1,10 +1,10 @@
-"""Searches of ranges for an event that passes tests.
+"""Searches of ranges for an event that passes a test, which hardly depend on how wide ranges are.
 
 The compiled search of a range reads it up to the first event that passes. Where few pass, that takes as long as the
 range is wide. One comparison in whose side the event stands once, in sums, differences, products and quotients, is
 decided by the least and the greatest value of a range. Rounding keeps the order of numbers, so that the extremes decide
 the test for all values between, with the same arithmetic. They are kept of all blocks of 1, 2, 4, ... events (a sparse
-table), of which two make up any range: such a search hardly depends on how wide ranges are.
+table), of which two make up any range.
 
 Bender and Farach-Colton: The LCA Problem Revisited. LATIN 2000, section 3.
 """
@@ -18,8 +18,7 @@ from functools import reduce
 import numpy as np
 
 from cep_pipeline.detection.fused.constraints import TestColumns
-from cep_pipeline.detection.fused.kernel import Arguments, search_places
-from cep_pipeline.detection.fused.programs import ShapeProgram
+from cep_pipeline.detection.fused.kernel import Arguments
 from cep_pipeline.detection.fused.shape import (
     Constant,
     Level,
@@ -38,10 +37,6 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.slices.views import View
 
-FAR = 1 << 12
-"""Events that are read in the time of a search by blocks."""
-SAMPLED = 256
-"""Partial matches that are searched by reading to see how far that reads; again when twice as many have come."""
 ROWS_AT_ONCE = 1 << 17
 """Partial matches that are searched by blocks in one call, which cannot be interrupted."""
 MOST_BYTES = 1 << 28
@@ -84,7 +79,7 @@ def searching_shape(prefix: int, behind: Sequence[Level], columns: TestColumns, 
         prefix=prefix,
         slots=len(columns.arrays),
         constants=len(columns.constants),
-        owned_slot=None,
+        owned=False,
         as_rows=False,
         search=search,
     )
@@ -96,55 +91,6 @@ def _ranges(arguments: Arguments, prefix: Array) -> tuple[Array, Array]:
         [ends.take(prefix[place]) for (_, place), ends in sides.items()] for sides in (arguments.lows, arguments.highs)
     )
     return reduce(np.maximum, lows).astype(np.int64), reduce(np.minimum, highs).astype(np.int64)
-
-
-class EventSearch:
-    """A search of the last level's ranges, by reading them; by blocks where one comparison decides and few events pass.
-
-    Parameters
-    ----------
-    shape
-        It searches for the first event, or the last one, behind a prefix of all other levels.
-    program
-        That of the shape, where it is at hand.
-    """
-
-    def __init__(self, shape: Shape, arguments: Arguments, program: ShapeProgram | None = None) -> None:
-        self.shape, self.arguments, self._program = shape, arguments, program
-        self._asked = self._sampled_at = 0
-        self._blocks: BlockSearch | None = None
-
-    def any(self, prefix: Array) -> Array:
-        """bool, shape (n,): whether an event of the range passes the tests, for each row of the prefix."""
-        blocks = self._by_blocks(prefix)
-        return self._read(prefix) >= 0 if blocks is None else blocks.any(prefix)
-
-    def places(self, prefix: Array) -> Array:
-        """int32, shape (n,): the first or last place that passes the tests for each row of the prefix, or -1."""
-        blocks = self._by_blocks(prefix)
-        return self._read(prefix) if blocks is None else blocks.places(prefix, self.shape.search)
-
-    def _read(self, prefix: Array) -> Array:
-        return search_places(self.shape, self.arguments, prefix, self._program)
-
-    def _by_blocks(self, prefix: Array) -> BlockSearch | None:
-        """The search by blocks, once a sample of partial matches has shown that ranges are read far."""
-        tests, count = self.shape.levels[-1].tests, prefix.shape[1]
-        if self._blocks is None and len(tests) == 1 and self.arguments.sizes[-1] > FAR and count:
-            if self._asked >= 2 * self._sampled_at:
-                self._sampled_at = max(self._asked, 1)
-                sample = prefix[:, np.linspace(0, count - 1, min(count, SAMPLED)).astype(np.int64)]
-                if self._mean_read(sample) > FAR:
-                    self._blocks = BlockSearch.of(tests[0], self.arguments)
-            self._asked += count
-        return self._blocks
-
-    def _mean_read(self, prefix: Array) -> float:
-        """The number of events that are read to search a range, on average."""
-        lows, highs = _ranges(self.arguments, prefix)
-        places = self._read(prefix)
-        begin = lows if self.shape.search is RangeResult.FIRST else highs - 1
-        return float(np.where(places < 0, np.maximum(highs - lows, 0), np.abs(places - begin) + 1).mean())
 
 
 class BlockSearch:
@@ -183,26 +129,6 @@ class BlockSearch:
                 passes = self._passes(power, lows[asked], of)
                 passes |= self._passes(power, highs[asked] - (1 << power), of)
                 found[begin + asked[passes]] = True
-        return found
-
-    def places(self, prefix: Array, search: RangeResult | None) -> Array:
-        """int32, shape (n,): the first or last place that passes for each row of the prefix, or -1."""
-        found = np.full(prefix.shape[1], -1, np.int32)
-        backward = search is RangeResult.LAST
-        for begin in range(0, len(found), ROWS_AT_ONCE):
-            go_on()
-            rows = prefix[:, begin : begin + ROWS_AT_ONCE]
-            lows, highs = _ranges(self._arguments, rows)
-            for power in reversed(range(int((highs - lows).max(initial=0)).bit_length())):
-                asked = np.flatnonzero(highs - lows >= 1 << power)
-                at = highs[asked] - (1 << power) if backward else lows[asked]
-                none = asked[~self._passes(power, at, rows[:, asked])]
-                if backward:
-                    highs[none] -= 1 << power
-                else:
-                    lows[none] += 1 << power
-            left = np.flatnonzero(lows < highs)
-            found[begin + left] = highs[left] - 1 if backward else lows[left]
         return found
 
     def _passes(self, power: int, at: Array, rows: Array) -> Array:

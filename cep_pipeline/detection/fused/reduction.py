@@ -35,8 +35,9 @@ from cep_pipeline.detection.fused.constraints import (
     span_bounds,
     tightest,
 )
+from cep_pipeline.detection.fused.kernel import search_places
 from cep_pipeline.detection.fused.levels import PlannedClause
-from cep_pipeline.detection.fused.range_search import BlockSearch, EventSearch, arguments_over, searching_shape
+from cep_pipeline.detection.fused.range_search import BlockSearch, arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
@@ -217,7 +218,7 @@ def _fitting(
     fits = np.asarray(lows[places] < highs[places])
     if which is not None and decided:  # some are read sooner than blocks are made
         shape = searching_shape(1, [Level((0,), (0,), tuple(decided))], columns, RangeResult.FIRST)
-        return EventSearch(shape, arguments).any(places[np.newaxis])
+        return search_places(shape, arguments, places[np.newaxis]) >= 0
     for search in decided.values():
         fits[fits] = search.any(places[np.newaxis, fits])
     return fits

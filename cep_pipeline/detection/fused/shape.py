@@ -168,9 +168,8 @@ class Shape:
         a table of partial matches.
     slots, constants
         Numbers of float64 columns and constants.
-    owned_slot
-        The slot of the last level's row numbers where the code must test that some event of the match is in the
-        owned rows; None where the views already say so.
+    owned
+        Whether it is tested that some event of the match is in the owned rows; not where the views already say so.
     as_rows
         Whether the output are row numbers of the events (else places in the views).
     search
@@ -182,7 +181,7 @@ class Shape:
     prefix: int
     slots: int
     constants: int
-    owned_slot: int | None
+    owned: bool
     as_rows: bool
     search: RangeResult | None = None
 

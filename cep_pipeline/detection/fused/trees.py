@@ -207,7 +207,7 @@ class TreeRun:
             prefix=1,
             slots=len(columns.arrays),
             constants=len(columns.constants),
-            owned_slot=None,
+            owned=False,
             as_rows=False,
         )
         arguments = Arguments(

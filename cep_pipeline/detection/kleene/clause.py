@@ -20,11 +20,10 @@ from cep_pipeline.detection.kleene.bindings import (
     unrejected,
 )
 from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, exact_sum, lists_at_once, subsets_of
-from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Extension, ListCandidates
+from cep_pipeline.detection.kleene.extension import Extension
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.lists import pieces, ranges
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.ownership import reading
@@ -182,10 +181,6 @@ def _extended(bindings: Bindings, anchors: Array | None, extensions: list[Extens
         yield from _extended(found, None, others)
 
 
-INT64_ELEMENTS = 62
-"""Candidates of a list up to which the number of its lists fits an int64."""
-
-
 def counts_at_once(run: KleeneRun) -> bool:
     """Return whether the matches of a run can be counted without listing them.
 
@@ -194,119 +189,22 @@ def counts_at_once(run: KleeneRun) -> bool:
     if run.owned != (None, None) or not lists_at_once(run.clause):
         return False
     [extension] = run.extensions
-    return not (extension.variable.limits and extension.conditions.adjacent)
+    limited = bool(extension.variable.limits and extension.conditions.adjacent)
+    return not limited and run.compiled_lists() is not None
 
 
-def count_matches(run: KleeneRun) -> int:
-    """The number of matches of a run that `counts_at_once` lets pass."""
+def count_matches(run: KleeneRun) -> int | None:
+    """The number of matches of a run that `counts_at_once` lets pass; None where one partial match has too many."""
     [extension] = run.extensions
     counted = run.compiled_lists()
-    if counted is not None:
-        total = _compiled(extension, counted)
-    else:
-        total = sum(_behind(extension, bindings, anchors) for bindings, anchors in run.skeletons())
-    extension.tested = extension.passed = total
-    return total
-
-
-def _compiled(extension: Extension, counted: CompiledLists) -> int:
+    assert counted is not None
     total = 0
-    for places, found in counted.counted():
+    for _, found in counted.counted():
         if not counted.conditions.adjacent:
             total += subsets_of(extension.variable, found, anchored=counted.anchored)
-            continue
-        large = np.flatnonzero(found < 0)
-        if len(large):
-            found = np.maximum(found, 0)
-            total += _behind(extension, *counted.bindings(places[:, large]))
-        total += exact_sum(found)
+        elif (found < 0).any():
+            return None
+        else:
+            total += exact_sum(found)
+    extension.tested = extension.passed = total
     return total
-
-
-def _behind(extension: Extension, bindings: Bindings, anchors: Array | None) -> int:
-    """The lists behind partial matches, by vectors over many of them."""
-    sizes = extension.free_sizes(bindings, anchors)
-    if sizes is not None:
-        return subsets_of(extension.variable, sizes + (anchors is not None), anchored=anchors is not None)
-    return sum(
-        _count(extension, part)
-        for candidates in extension.candidates(bindings, anchors)
-        for part in _with_windows(extension, candidates)
-    )
-
-
-def _count(extension: Extension, candidates: ListCandidates) -> int:
-    """The lists of candidates that are all in one window."""
-    if extension.conditions.adjacent:
-        return _paths(extension, candidates)
-    anchored = candidates.anchors is not None
-    return subsets_of(extension.variable, np.diff(candidates.offsets) + anchored, anchored=anchored)
-
-
-def _with_windows(extension: Extension, candidates: ListCandidates) -> Iterator[ListCandidates]:
-    """The candidates, with each possible first element as an anchor where they are not all in one window."""
-    if candidates.anchors is not None or not len(candidates.rows):
-        yield candidates
-        return
-    sizes = np.diff(candidates.offsets)
-    some = np.flatnonzero(sizes)
-    rules, rows = extension.rules, candidates.rows
-    first, last = rows[candidates.offsets[some]], rows[candidates.offsets[some + 1] - 1]
-    wide = np.zeros(len(candidates), dtype=bool)
-    wide[some] = rules.window.of_row[last] - rules.window.of_row[first] > rules.window.width
-    if not wide.any():
-        yield candidates
-        return
-    narrow = np.flatnonzero(~wide)
-    yield _some(candidates, narrow)
-    owner = np.repeat(np.arange(len(candidates), dtype=np.int64), sizes)
-    keys = owner * (len(rules.events) + 1) + rows
-    end = rules.window.end_row_within(rows)
-    following = np.searchsorted(keys, owner * (len(rules.events) + 1) + end, "left") - np.arange(len(rows)) - 1
-    anchors = np.flatnonzero(wide[owner])
-    for start, stop in pieces(following[anchors] + 1, CANDIDATES_AT_ONCE):
-        part = anchors[start:stop]
-        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(following[part])))
-        behind = rows[ranges(part + 1, following[part])]
-        yield ListCandidates(candidates.bindings.take(owner[part]), rows[part], offsets, behind)
-
-
-def _some(candidates: ListCandidates, members: Array) -> ListCandidates:
-    sizes = np.diff(candidates.offsets)[members]
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
-    rows = candidates.rows[ranges(candidates.offsets[members], sizes)]
-    return ListCandidates(candidates.bindings.take(members), None, offsets, rows)
-
-
-def _paths(extension: Extension, candidates: ListCandidates) -> int:
-    """The lists whose adjacent elements may follow each other."""
-    rows, offsets = candidates.rows, candidates.offsets
-    if candidates.anchors is not None:  # the anchor is the first candidate, and no list begins behind it
-        rows = np.insert(rows, offsets[:-1], candidates.anchors)
-        offsets = offsets + np.arange(len(offsets))
-    sizes = np.diff(offsets)
-    total = 0
-    for dtype, members in ((np.int64, sizes <= INT64_ELEMENTS), (object, sizes > INT64_ELEMENTS)):
-        owner = np.flatnonzero(members & (sizes > 0))
-        if len(owner):
-            total += _path_sum(extension, candidates, owner, rows, offsets, dtype)
-    return total
-
-
-def _path_sum(
-    extension: Extension, candidates: ListCandidates, owner: Array, rows: Array, offsets: Array, dtype: type
-) -> int:
-    starts, sizes = offsets[owner], np.diff(offsets)[owner]
-    ends_with: Array = np.zeros(len(rows), dtype)
-    ends_with[starts if candidates.anchors is not None else ranges(starts, sizes)] = 1
-    for step in range(1, int(sizes.max())):
-        longer = sizes > step
-        starts, sizes, owner = starts[longer], sizes[longer], owner[longer]
-        before = ranges(starts, np.full(len(starts), step))
-        here = np.repeat(starts + step, step)
-        may_follow = extension.steps(candidates, np.repeat(owner, step), np.stack((rows[before], rows[here]), axis=1))
-        counted = np.where(may_follow, ends_with[before], 0).reshape(len(starts), step).sum(axis=1)
-        ends_with[starts + step] += counted
-    if dtype is object:
-        return int(sum(ends_with))
-    return exact_sum(ends_with)

@@ -30,7 +30,6 @@ from cep_pipeline.detection.fused.constraints import (
     ends_by_level,
     other_event,
 )
-from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.kernel import count_lists, followers
 from cep_pipeline.detection.fused.levels import (
     BoundPlan,
@@ -39,6 +38,7 @@ from cep_pipeline.detection.fused.levels import (
     PlannedClause,
     types_of_attributes,
 )
+from cep_pipeline.detection.fused.programs import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import Bindings, clause_over

@@ -206,28 +206,6 @@ class Extension:
                 if len(found):
                     yield found
 
-    def free_sizes(self, bindings: Bindings, anchors: Array | None = None) -> Array | None:
-        """The number of candidates of each partial match, if any of them make a list; None if rules restrict them."""
-        conditions, rules = self.conditions, self.rules
-        if (
-            conditions.elements
-            or conditions.adjacent
-            or conditions.growing
-            or conditions.whole
-            or rules.agreement is not None
-        ):
-            return None
-        if any(rules.may_be_one(name, self.variable) for name in bindings.bound):
-            return None
-        begin, end = self._places(bindings, anchors)
-        if anchors is None:
-            some = end > begin
-            spans = rules.window.of_row[self.leaf[end[some] - 1]] - rules.window.of_row[self.leaf[begin[some]]]
-            if (spans > rules.window.width).any():
-                return None
-        sizes: Array = end - begin
-        return sizes
-
     def _places(self, bindings: Bindings, anchors: Array | None) -> tuple[Array, Array]:
         """The places in the leaf of each partial match's candidates, whatever the conditions say."""
         begin, end = self.rules.rows_in_window(bindings)

@@ -8,7 +8,7 @@ from itertools import permutations
 import pyarrow as pa
 import pytest
 
-from cep_pipeline.detection.fused import range_search, reduction
+from cep_pipeline.detection.fused import reduction
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.normal_form import Clause
@@ -35,12 +35,11 @@ def prepare(pattern: Pattern, table: pa.Table) -> PreparedEvents:
 
 
 def reduce_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every run be reduced, and every search use blocks."""
+    """Let every run be reduced."""
     monkeypatch.setattr(reduction, "FEWEST_COMBINATIONS", 0)
     monkeypatch.setattr(reduction, "FEWEST_CANDIDATES", 0)
     monkeypatch.setattr(reduction, "CANDIDATES_AN_EVENT", 0)
     monkeypatch.setattr(reduction, "WORTH_IT", 1)
-    monkeypatch.setattr(range_search, "FAR", 0)
 
 
 def found(

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection.fused import range_search
-from cep_pipeline.detection.fused.kernel import Arguments
-from cep_pipeline.detection.fused.range_search import BlockSearch, EventSearch
+from cep_pipeline.detection.fused.kernel import Arguments, count_lists, search_places
+from cep_pipeline.detection.fused.range_search import BlockSearch
 from cep_pipeline.detection.fused.shape import (
     Constant,
     Level,
@@ -121,7 +121,7 @@ class Drawn:
             prefix=prefix,
             slots=len(self.arguments.columns),
             constants=len(CONSTANTS),
-            owned_slot=None,
+            owned=False,
             as_rows=False,
             search=search,
         )
@@ -171,26 +171,22 @@ def searches(draw_from: st.DrawFn) -> Drawn:
 
 
 @settings(max_examples=examples(400), deadline=None)
-@given(searches(), st.sampled_from([0, 1 << 12]), st.sampled_from([1, 7, 1 << 17]))
-def test_a_search_finds_what_a_plain_reading_finds(drawn: Drawn, far: int, at_once: int) -> None:
-    table, expected = drawn.table, drawn.expected
-    with patch.multiple(range_search, FAR=far, ROWS_AT_ONCE=at_once):
-        for search, end in ((RangeResult.FIRST, 0), (RangeResult.LAST, -1)):
-            found = EventSearch(drawn.shape(search), drawn.arguments)
-            for _ in range(2):
-                assert found.any(table).tolist() == [len(events) > 0 for events in expected]
-                assert found.places(table).tolist() == [int(events[end]) if len(events) else -1 for events in expected]
+@given(searches())
+def test_a_search_finds_what_a_plain_reading_finds(drawn: Drawn) -> None:
+    for search, end in ((RangeResult.FIRST, 0), (RangeResult.LAST, -1)):
+        found = search_places(drawn.shape(search), drawn.arguments, drawn.table)
+        assert found.tolist() == [int(events[end]) if len(events) else -1 for events in drawn.expected]
+    counted = count_lists(drawn.shape(RangeResult.SIZES), drawn.arguments, drawn.table)
+    assert counted.tolist() == list(map(len, drawn.expected))
 
 
 @settings(max_examples=examples(400), deadline=None)
-@given(searches().filter(lambda drawn: len(drawn.tests) == 1))
-def test_blocks_find_what_a_plain_reading_finds(drawn: Drawn) -> None:
+@given(searches().filter(lambda drawn: len(drawn.tests) == 1), st.sampled_from([1, 7, 1 << 17]))
+def test_blocks_find_what_a_plain_reading_finds(drawn: Drawn, at_once: int) -> None:
     found = BlockSearch.of(drawn.tests[0], drawn.arguments)
     if found is not None:
-        assert found.any(drawn.table).tolist() == [len(events) > 0 for events in drawn.expected]
-        for search, end in ((RangeResult.FIRST, 0), (RangeResult.LAST, -1)):
-            places = found.places(drawn.table, search).tolist()
-            assert places == [int(events[end]) if len(events) else -1 for events in drawn.expected]
+        with patch.object(range_search, "ROWS_AT_ONCE", at_once):
+            assert found.any(drawn.table).tolist() == [len(events) > 0 for events in drawn.expected]
 
 
 def test_one_comparison_is_decided_by_blocks() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.fused import negation, range_search
+from cep_pipeline.detection.fused import negation
 from tests.detection.fused.running import expected, found, pattern_of, prepare, written_orders
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -63,9 +63,8 @@ INEQUALITIES = [
 
 
 @pytest.fixture(autouse=True)
-def by_blocks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ranges be searched by blocks, however short they are."""
-    monkeypatch.setattr(range_search, "FAR", 0)
+def read_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let many ranges be read."""
     monkeypatch.setattr(negation, "NUMBERS_A_CANDIDATE", 0)
 
 
@@ -172,31 +171,13 @@ def drawn_stream(seed: int, count: int, *, edges: bool) -> pa.Table:
     ],
 )
 @pytest.mark.parametrize("edges", [False, True])
-def test_blocks_and_reading_find_the_same(
+def test_extremes_and_reading_find_the_same(
     structure: str, condition: str, edges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pattern = pattern_of(f"PATTERN {structure} WHERE {condition} WITHIN 100 us")
     table = drawn_stream(7, 700, edges=edges)
     by_extremes = found(pattern, prepare(pattern, table))
     monkeypatch.setattr(negation, "FEW_NUMBERS", -1)
-    by_blocks = found(pattern, prepare(pattern, table), block_rows=1000)
-    monkeypatch.setattr(range_search, "FAR", 1 << 30)
-    read = found(pattern, prepare(pattern, table))
-    assert by_extremes == by_blocks == read
-    assert by_blocks
-
-
-def test_long_ranges_in_which_nothing_rejects_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    monkeypatch.setattr(range_search, "FAR", 1 << 9)
-    monkeypatch.setattr(negation, "FEW_NUMBERS", -1)
-    monkeypatch.setattr(negation, "NUMBERS_A_CANDIDATE", 0)
-    read: list[int] = []
-    search = range_search.search_places
-    monkeypatch.setattr(
-        range_search, "search_places", lambda *asked: (read.append(asked[2].shape[1]), search(*asked))[1]
-    )
-    pattern = pattern_of("PATTERN SEQ(A a, ~B n, C c) WHERE n.x > a.x + c.x + 90 WITHIN 1 second")
-    table = drawn_stream(3, 6000, edges=False)
-    assert found(pattern, prepare(pattern, table), block_rows=100)
-    assert sum(read) < 10_000
+    read = found(pattern, prepare(pattern, table), block_rows=1000)
+    assert by_extremes == read
+    assert read

@@ -17,7 +17,7 @@ from benchmarks.workloads import stock_schema
 from cep_pipeline.detection.counting import sweep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import kernel
-from cep_pipeline.detection.kleene import clause, compiled_lists
+from cep_pipeline.detection.kleene import compiled_lists
 from cep_pipeline.detection.kleene.compiled_lists import CompiledLists
 from cep_pipeline.detection.kleene.extension import Extension
 from cep_pipeline.detection.ordering import order_lists
@@ -76,16 +76,14 @@ def texts(draw: st.DrawFn) -> str:
 @settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=12))
 def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows: list[Row]) -> None:
-    """By compiled code, and by vectors where the numbers are large or a condition cannot be compiled."""
+    """By compiled code, and by merged runs where the numbers are large or a condition is not tested in a loop."""
     text = data.draw(texts())
     table = events_table(stream_rows)
     with (
-        patch.object(clause, "INT64_ELEMENTS", data.draw(st.sampled_from([62, 2, 1]))),
         patch.object(kernel, "MOST_LISTS", data.draw(st.sampled_from([1 << 60, 3]))),
         patch.object(sweep, "LONG_LISTS", data.draw(st.sampled_from([48, 1, 0]))),
         patch.object(sweep, "MOST_ESTIMATED", data.draw(st.sampled_from([2.0**1000, 0.0]))),
         patch.object(sweep, "MOST_BITS_OF_A_WORD", data.draw(st.sampled_from([64.0, -1.0]))),
-        patch.object(clause, "CANDIDATES_AT_ONCE", data.draw(st.sampled_from([1 << 18, 3]))),
         patch.object(Extension, "extended", side_effect=AssertionError("lists are made")),
     ):
         found = counted(text, table)

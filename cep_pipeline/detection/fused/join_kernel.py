@@ -1,0 +1,616 @@
+"""The loops of every shape in one function, which reads what it does from a program. Imported only to compile it.
+
+A level extends a batch of partial matches by the next variable: for each it tests a contiguous range of columns, 16
+doubles at a time, and compresses the places that pass into the batch of the next level, or into the output block. A
+batch is extended to its end before the one before it goes on, so that matches come in the order of nested loops, and no
+more than one batch a level is stored. Ranges are short, mostly: what a level needs to know it reads once a batch. When
+the block is full the function returns; called again, it goes on in the same batches.
+
+`_search` finds or counts something for each partial match instead: the first event of a range that passes, which is
+enough for a negation; or the lists of a Kleene variable, without making them. The lists that end with an element are
+one, that of the element alone, and those that end with an element before it that it may follow.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-any-return"
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from cep_pipeline.compiled.ir_text import WIDTH
+from cep_pipeline.compiled.lanes import (
+    add_where,
+    at_least,
+    at_least_than,
+    at_most,
+    at_most_than,
+    count_bits,
+    equal,
+    equal_to,
+    fill,
+    greater,
+    greater_than,
+    less,
+    less_than,
+    lowest_bit,
+    put_places,
+    unequal,
+    unequal_to,
+)
+from cep_pipeline.compiled.pointers import float64_at, further, int32_at, int64_at
+from cep_pipeline.detection.fused import programs
+from cep_pipeline.detection.fused.programs import BATCH, ROOM, SIMPLE_WORDS, TERM_WORDS, VALUE_WORDS
+
+ALL = (1 << WIDTH) - 1
+"""The bits of all places that are tested at once."""
+
+UNFIT = -1 << 62
+"""Lists that end with what cannot be an element: whatever is added, they stay below 0."""
+
+
+@njit(error_model="numpy")
+def _operate(code: int, stack: Any, top: int, lanes: int) -> int:
+    """Apply an operation to the numbers on top of a stack, so many side by side; the new top."""
+    if code == programs.NEGATIVE:
+        for lane in range(lanes):
+            stack[top + lane] = -stack[top + lane]
+    elif code == programs.ABSOLUTE:
+        for lane in range(lanes):
+            stack[top + lane] = abs(stack[top + lane])
+    elif code == programs.ROOT:
+        for lane in range(lanes):
+            value = stack[top + lane]
+            stack[top + lane] = math.sqrt(value) if value >= 0.0 else math.nan
+    else:
+        top -= lanes
+        if code == programs.PLUS:
+            for lane in range(lanes):
+                stack[top + lane] += stack[top + lanes + lane]
+        elif code == programs.MINUS:
+            for lane in range(lanes):
+                stack[top + lane] -= stack[top + lanes + lane]
+        elif code == programs.TIMES:
+            for lane in range(lanes):
+                stack[top + lane] *= stack[top + lanes + lane]
+        else:
+            for lane in range(lanes):
+                divisor = stack[top + lanes + lane]
+                stack[top + lane] = stack[top + lane] / divisor if divisor != 0.0 else math.nan
+    return top
+
+
+@njit(error_model="numpy")
+def _value_of(words_at: int, program: Any, at: int, index: Any, stack: Any) -> float:
+    """The value, for the events bound, of the term whose words begin at `at`."""
+    words = int64_at(words_at)
+    top = -1
+    for place in range(at + 1, at + 1 + TERM_WORDS * program[at], TERM_WORDS):
+        code = program[place]
+        if code == programs.COLUMN:
+            top += 1
+            stack[top] = float64_at(words[program[place + 1]])[index[program[place + 2]]]
+        elif code == programs.CONSTANT:
+            top += 1
+            stack[top] = float64_at(words_at)[program[place + 1]]
+        else:
+            top = _operate(code, stack, top, 1)
+    return float(stack[0])
+
+
+@njit(error_model="numpy")
+def _side(words: Any, program: Any, at: int, here: int, values: Any, entry: int, stack: Any) -> Any:
+    """The values of one side of a test for the places from `here` on."""
+    code, place = program[at], program[at + 1]
+    if code == programs.OWN:
+        return further(float64_at(words[place]), here)
+    top = -WIDTH
+    for word in range(place + 1, place + 1 + TERM_WORDS * program[place], TERM_WORDS):
+        code, operand = program[word], program[word + 1]
+        if code == programs.OWN:
+            top += WIDTH
+            source = further(float64_at(words[operand]), here)
+            for lane in range(WIDTH):
+                stack[top + lane] = source[lane]
+        elif code == programs.VALUE:
+            top += WIDTH
+            fill(further(stack, top), values[BATCH * operand + entry])
+        else:
+            top = _operate(code, stack, top, WIDTH)
+    return stack
+
+
+@njit(error_model="numpy")
+def _compared(code: int, one: Any, other: Any) -> int:
+    if code == programs.LT:
+        return less(one, other)
+    if code == programs.LE:
+        return at_most(one, other)
+    if code == programs.GT:
+        return greater(one, other)
+    if code == programs.GE:
+        return at_least(one, other)
+    return equal(one, other) if code == programs.EQ else unequal(one, other)
+
+
+@njit(error_model="numpy", forceinline=True)
+def _compared_with(code: int, one: Any, value: float) -> int:
+    if code == programs.LT:
+        return less_than(one, value)
+    if code == programs.GT:
+        return greater_than(one, value)
+    if code == programs.LE:
+        return at_most_than(one, value)
+    if code == programs.GE:
+        return at_least_than(one, value)
+    return equal_to(one, value) if code == programs.EQ else unequal_to(one, value)
+
+
+@njit(error_model="numpy", forceinline=True)
+def _passing(words_at: int, program: Any, at: int, here: int, high: int, values: Any, entry: int, frame_at: int) -> int:
+    """Bits of the `WIDTH` places from `here`, of those before `high`, that pass the tests whose words begin at `at`."""
+    bits = (1 << max(0, min(high - here, WIDTH))) - 1
+    for place in range(at + 1, at + 1 + SIMPLE_WORDS * program[at], SIMPLE_WORDS):
+        own = further(float64_at(int64_at(words_at)[program[place + 1]]), here)
+        bits &= _compared_with(program[place], own, values[BATCH * program[place + 2] + entry])
+    at += 1 + SIMPLE_WORDS * program[at]
+    return _passing_others(words_at, program, at, here, bits, values, entry, frame_at) if program[at] else bits
+
+
+@njit(error_model="numpy")
+def _passing_others(
+    words_at: int, program: Any, at: int, here: int, bits: int, values: Any, entry: int, frame_at: int
+) -> int:
+    """The bits that pass the conjuncts and negations whose words begin at `at`."""
+    words, index, stack = int64_at(words_at), int64_at(frame_at), float64_at(frame_at + 8 * program[programs.STACK])
+    conjuncts = program[at + 1]
+    at += 2
+    for _ in range(conjuncts):
+        alternatives = program[at]
+        at += 1
+        holds = 0
+        for _ in range(alternatives):
+            tests = program[at]
+            at += 1
+            together = ALL
+            for _ in range(tests):
+                one = _side(words, program, at + 1, here, values, entry, stack)
+                other = _side(
+                    words, program, at + 3, here, values, entry, further(stack, WIDTH * program[programs.DEPTH])
+                )
+                together &= _compared(program[at], one, other)
+                at += programs.TEST_WORDS
+            holds |= together
+        bits &= holds
+    negations = program[at]
+    at += 1
+    for _ in range(negations):
+        asked = bits
+        while asked:
+            index[program[at + 1]] = here + lowest_bit(asked)
+            if _rejected(words_at, program, at + 1, index, stack):
+                bits ^= asked & -asked
+            asked &= asked - 1
+        at += 1 + program[at]
+    return bits
+
+
+@njit(error_model="numpy", forceinline=True)
+def _put(out: Any, count: int, here: int, bits: int) -> int:
+    """Append the places of bits, counted from `here`; how many there are then."""
+    put_places(further(out, count), np.int32(here), bits & 255)
+    if bits > 255:
+        put_places(further(out, count + count_bits(bits & 255)), np.int32(here + 8), bits >> 8)
+    return count + count_bits(bits)
+
+
+@njit(error_model="numpy")
+def _furthest(words: Any, program: Any, at: int, index: Any, upper: bool) -> float:
+    """The largest of some lower bounds, or the smallest of some upper ones, whose words begin at `at`."""
+    found = 0.0
+    for bound in range(program[at]):
+        place = at + 1 + 2 * bound
+        edge = float64_at(words[program[place]])[index[program[place + 1]]]
+        if bound == 0 or (edge < found if upper else edge > found):
+            found = edge
+    return found
+
+
+@njit(error_model="numpy")
+def _first_row(rows: Any, edge: float, low: int, high: int) -> int:
+    """The first place of [low, high) whose row is not before an edge."""
+    while low < high:
+        middle = (low + high) >> 1
+        if rows[middle] < edge:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(error_model="numpy")
+def _holds(comparator: int, left: float, right: float) -> bool:
+    if comparator == programs.LT:
+        return left < right
+    if comparator == programs.LE:
+        return left <= right
+    if comparator == programs.GT:
+        return left > right
+    if comparator == programs.GE:
+        return left >= right
+    if comparator == programs.EQ:
+        return left == right
+    return left < right or left > right
+
+
+@njit(error_model="numpy")
+def _rejected(words_at: int, program: Any, at: int, index: Any, stack: Any) -> bool:
+    """Return whether an event rejects those bound, by the negation whose words begin at `at`."""
+    words = int64_at(words_at)
+    stride = int(float64_at(words_at)[program[at + 1]])
+    lower = at + 5
+    upper = lower + 1 + 2 * program[lower]
+    since = upper + 1 + 2 * program[upper]
+    until = since + 1 + 2 * program[since]
+    tests = until + 1 + 2 * program[until]
+    low = int(_furthest(words, program, lower, index, False))
+    high = int(_furthest(words, program, upper, index, True))
+    rows = float64_at(words[program[at + 4]])
+    if program[since]:
+        low = _first_row(rows, _furthest(words, program, since, index, False), low, high)
+    if program[until]:
+        high = _first_row(rows, _furthest(words, program, until, index, True), low, high)
+    if low >= high:
+        return False
+    if program[at + 2]:
+        value = _value_of(words_at, program, program[tests + 3], index, stack)
+        values = float64_at(words[program[program[tests + 2] + 2]])
+        places = float64_at(words[program[at + 2]])
+        starts = float64_at(words[program[at + 3]])
+        hashed = np.float64(value + 0.0).view(np.uint64) * np.uint64(programs.HASH_FACTOR)
+        bucket = int(hashed >> np.uint64(stride))
+        first, last = int(starts[bucket]), int(starts[bucket + 1])
+        end = last
+        while first < end:
+            middle = (first + end) >> 1
+            if values[middle] < value or (values[middle] == value and places[middle] < low):
+                first = middle + 1
+            else:
+                end = middle
+        return bool(first < last and values[first] == value and places[first] < high)
+    power = 0
+    while 2 << power <= high - low:
+        power += 1
+    for block in range(2):
+        index[program[programs.LEVELS]] = power * stride + (high - (1 << power) if block else low)
+        for place in range(tests + 1, tests + 1 + 3 * program[tests], 3):
+            left = _value_of(words_at, program, program[place + 1], index, stack)
+            right = _value_of(words_at, program, program[place + 2], index, stack)
+            if _holds(program[place], left, right):
+                return True
+    return False
+
+
+@njit(error_model="numpy")
+def _batch_at(program: Any, frame_at: int, level: int) -> int:
+    """The address of the batch of a level: its partial matches by level, their ranges of the next one, and values."""
+    return frame_at + 8 * (program[programs.BATCHES] + level * program[programs.BATCH_WORDS])
+
+
+@njit(error_model="numpy")
+def _bind(program: Any, frame_at: int, level: int, entry: int) -> None:
+    """Put the places of a partial match of a level's batch where terms read them."""
+    index, batch = int64_at(frame_at), int32_at(_batch_at(program, frame_at, level))
+    for earlier in range(level + 1):
+        index[earlier] = batch[earlier * ROOM + entry]
+
+
+@njit(error_model="numpy")
+def _prepare(words_at: int, program: Any, frame_at: int, level: int, size: int) -> None:
+    """Find, for each partial match of a level's batch, its range of the next level and the values that are tested."""
+    words, index = int64_at(words_at), int64_at(frame_at)
+    batch, values = int32_at(_batch_at(program, frame_at, level)), float64_at(_values_at(program, frame_at, level))
+    at = programs.FIRST_LEVEL + programs.LEVEL_WORDS * (level + 1)
+    for upper in range(2):
+        edges = further(batch, (program[programs.LEVELS] + upper) * ROOM)
+        bounds = program[at + upper]
+        for place in range(bounds + 1, bounds + 1 + 2 * program[bounds], 2):
+            ends, places = int32_at(words[program[place]]), further(batch, program[place + 1] * ROOM)
+            if place == bounds + 1:
+                for entry in range(size):
+                    edges[entry] = ends[places[entry]]
+            elif upper:
+                for entry in range(size):
+                    edges[entry] = min(edges[entry], ends[places[entry]])
+            else:
+                for entry in range(size):
+                    edges[entry] = max(edges[entry], ends[places[entry]])
+    tests = program[at + 2]
+    for number in range(program[tests]):
+        place = tests + 1 + VALUE_WORDS * number
+        own = further(values, number * BATCH)
+        if program[place] == programs.COLUMN:
+            column, places = float64_at(words[program[place + 1]]), further(batch, program[place + 2] * ROOM)
+            for entry in range(size):
+                own[entry] = column[places[entry]]
+        else:
+            for entry in range(size):
+                _bind(program, frame_at, level, entry)
+                own[entry] = _value_of(
+                    words_at, program, program[place + 1], index, float64_at(frame_at + 8 * program[programs.STACK])
+                )
+
+
+@njit(error_model="numpy")
+def _values_at(program: Any, frame_at: int, level: int) -> int:
+    """The address of the values that the tests of the next level read of a level's batch."""
+    return _batch_at(program, frame_at, level) + 4 * (program[programs.LEVELS] + 2) * ROOM
+
+
+@njit(error_model="numpy")
+def _tests_of(program: Any, level: int) -> int:
+    """The place where the tests of a level begin, behind the values that they read."""
+    at = program[programs.FIRST_LEVEL + programs.LEVEL_WORDS * level + 2]
+    return at + 1 + VALUE_WORDS * program[at]
+
+
+@njit(error_model="numpy")
+def _least_row(words: Any, program: Any, frame_at: int, level: int) -> int:
+    """The least row that the last event of a bound partial match may have for the match to be owned."""
+    latest = 0
+    for earlier in range(level + 1):
+        latest = max(latest, int32_at(words[program[programs.ROWS_PLACE] + earlier])[int64_at(frame_at)[earlier]])
+    return -1 if latest >= words[programs.FIRST_OWNED] else words[programs.FIRST_OWNED]
+
+
+@njit(error_model="numpy")
+def _extend(
+    words_at: int, program: Any, frame_at: int, level: int, first: int, size: int, target: Any, most: int
+) -> tuple[int, int]:
+    """Extend the partial matches of a batch, from one on, until enough have passed; how many have, and where to go on.
+
+    The places of the next level go to `target`, and the partial matches that they extend to `OWNERS`. What is left of a
+    range becomes the range.
+    """
+    words = int64_at(words_at)
+    batch, values = int32_at(_batch_at(program, frame_at, level)), float64_at(_values_at(program, frame_at, level))
+    lows, highs = further(batch, program[programs.LEVELS] * ROOM), further(batch, (program[programs.LEVELS] + 1) * ROOM)
+    owners = int32_at(frame_at + 8 * program[programs.OWNERS])
+    tests = _tests_of(program, level + 1)
+    owned = program[programs.OWNED] and level + 2 == program[programs.LEVELS]
+    binds = owned or program[tests + 1 + SIMPLE_WORDS * program[tests]]
+    rows, least = int32_at(words[program[programs.ROWS_PLACE] + level + 1]), 0
+    count, work, entry = 0, 0, first
+    while entry < size and count < most and work <= words[programs.BUDGET]:
+        low, high = lows[entry], highs[entry]
+        here = low
+        if binds:
+            _bind(program, frame_at, level, entry)
+            if owned:
+                least = _least_row(words, program, frame_at, level)
+        while True:
+            bits = _passing(words_at, program, tests, here, high, values, entry, frame_at)
+            if least > 0:
+                for lane in range(WIDTH):
+                    if (bits >> lane) & 1 and rows[here + lane] < least:
+                        bits ^= 1 << lane
+            for lane in range(WIDTH):
+                owners[count + lane] = entry
+            count = _put(target, count, here, bits)
+            here += WIDTH
+            if here >= high or count >= most:
+                break
+        here = max(low, min(here, high))
+        work += here - low
+        if here < high:
+            lows[entry] = here
+        else:
+            entry += 1
+    words[programs.BUDGET] -= work
+    counters = int64_at(words[programs.COUNTERS])
+    counters[2 * level + 2] += work
+    counters[2 * level + 3] += count
+    return count, entry
+
+
+@njit(error_model="numpy")
+def _take(target: Any, source: Any, owners: Any, count: int) -> None:
+    for number in range(count):
+        target[number] = source[owners[number]]
+
+
+@njit(error_model="numpy")
+def _make_candidates(words_at: int, program: Any, frame_at: int, entry: int, size: int, place: int) -> int:
+    """Make the candidates of lists a batch, from a place of one partial match on; how many there are."""
+    prefix = program[programs.PREFIX]
+    bound, batch = int32_at(_batch_at(program, frame_at, prefix - 1)), int32_at(_batch_at(program, frame_at, prefix))
+    lows, highs = further(bound, program[programs.LEVELS] * ROOM), further(bound, (program[programs.LEVELS] + 1) * ROOM)
+    count = 0
+    while entry < size and count < BATCH:
+        for candidate in range(place, min(highs[entry], place + BATCH - count)):
+            for earlier in range(prefix):
+                batch[earlier * ROOM + count] = bound[earlier * ROOM + entry]
+            batch[prefix * ROOM + count] = candidate
+            count += 1
+        entry += 1
+        place = lows[entry]
+    _prepare(words_at, program, frame_at, prefix, count)
+    return count
+
+
+@njit(error_model="numpy", forceinline=True)
+def _candidate(words_at: int, program: Any, frame_at: int, entry: int, size: int, place: int) -> int:
+    """The number of a candidate of a list in their batch; they are asked for one after another, and made together."""
+    first = further(int64_at(frame_at + 8 * program[programs.STATE]), 2 + program[programs.PREFIX])
+    if first[0] == first[program[programs.LEVELS]]:
+        first[0], first[program[programs.LEVELS]] = 0, _make_candidates(words_at, program, frame_at, entry, size, place)
+    first[0] += 1
+    return first[0] - 1
+
+
+@njit(error_model="numpy")
+def _count_lists(words_at: int, program: Any, frame_at: int, size: int, counted: Any) -> None:
+    """Write the number of lists of the candidates of each row of the prefix in the batch, or `TOO_MANY`."""
+    words, prefix = int64_at(words_at), program[programs.PREFIX]
+    batch, ending = int32_at(_batch_at(program, frame_at, prefix - 1)), int64_at(words[programs.SCRATCH])
+    lows, highs = further(batch, program[programs.LEVELS] * ROOM), further(batch, (program[programs.LEVELS] + 1) * ROOM)
+    element, after = _tests_of(program, prefix), _tests_of(program, prefix + 1)
+    values = float64_at(_values_at(program, frame_at, prefix - 1))
+    own_values = float64_at(_values_at(program, frame_at, prefix))
+    from_first, most = program[programs.SEARCH] == programs.LISTS_FROM_FIRST, words[programs.CAPACITY]
+    for entry in range(size):
+        low, high = lows[entry], highs[entry]
+        for here in range(low, high, WIDTH):
+            bits = _passing(words_at, program, element, here, high, values, entry, frame_at)
+            for lane in range(WIDTH):  # the lists that end with each candidate so far
+                ending[here - low + lane] = UNFIT
+            add_where(further(ending, here - low), bits, -UNFIT if from_first else 1 - UNFIT)
+        if from_first:
+            ending[0] = 1
+        total = 0
+        for place in range(low, high):
+            own = _candidate(words_at, program, frame_at, entry, size, place)
+            lists = ending[place - low]
+            if lists <= 0 or total == programs.TOO_MANY:
+                continue
+            total = total + lists if total + lists <= most else programs.TOO_MANY
+            # Chunks lie on one grid, since a vector that is stored is soon loaded again.
+            for here in range(low + (place - low) // WIDTH * WIDTH, high, WIDTH):
+                bits = _passing(words_at, program, after, here, high, own_values, own, frame_at)
+                bits &= -2 << (place - here) if here <= place else ALL
+                add_where(further(ending, here - low), bits, lists)
+        counted[entry] = total
+
+
+@njit(error_model="numpy")
+def _find_followers(words_at: int, program: Any, frame_at: int, size: int, offsets: Any, found: Any) -> None:
+    """Write for each row a word of the candidates that can be elements, then for each those that may follow it."""
+    prefix = program[programs.PREFIX]
+    batch = int32_at(_batch_at(program, frame_at, prefix - 1))
+    lows, highs = further(batch, program[programs.LEVELS] * ROOM), further(batch, (program[programs.LEVELS] + 1) * ROOM)
+    element, after = _tests_of(program, prefix), _tests_of(program, prefix + 1)
+    values = float64_at(_values_at(program, frame_at, prefix - 1))
+    own_values = float64_at(_values_at(program, frame_at, prefix))
+    for entry in range(size):
+        low, high, out = lows[entry], highs[entry], further(found, offsets[entry])
+        if high - low > programs.MOST_FOLLOWERS:
+            highs[entry] = low  # no candidates of these are made
+            first = further(int64_at(frame_at + 8 * program[programs.STATE]), 2 + prefix)
+            first[0] = first[program[programs.LEVELS]]
+            continue
+        fitting = 0
+        for here in range(low, high, WIDTH):
+            fitting |= _passing(words_at, program, element, here, high, values, entry, frame_at) << (here - low)
+        if low < high:
+            out[0] = fitting
+        for place in range(low, high):
+            own, bits = _candidate(words_at, program, frame_at, entry, size, place), 0
+            for here in range(place + 1, high, WIDTH):
+                bits |= _passing(words_at, program, after, here, high, own_values, own, frame_at) << (here - low)
+            out[place + 1 - low] = bits & fitting
+
+
+@njit(error_model="numpy")
+def _find(words_at: int, program: Any, frame_at: int, size: int, out: int) -> None:
+    """Write for each row of the prefix in the batch the event that is found, or how many pass."""
+    prefix, wanted = program[programs.PREFIX], program[programs.SEARCH]
+    batch = int32_at(_batch_at(program, frame_at, prefix - 1))
+    values, tests = float64_at(_values_at(program, frame_at, prefix - 1)), _tests_of(program, prefix)
+    for entry in range(size):
+        low, high = batch[program[programs.LEVELS] * ROOM + entry], batch[(program[programs.LEVELS] + 1) * ROOM + entry]
+        found, passed = -1, 0
+        for here in range(low, high, WIDTH):
+            bits = _passing(words_at, program, tests, here, high, values, entry, frame_at)
+            passed += count_bits(bits)
+            if bits and wanted == programs.FIND_FIRST:
+                found = here + lowest_bit(bits)
+                break
+            while bits:
+                found = here + lowest_bit(bits)
+                bits &= bits - 1
+        if wanted == programs.COUNT_SIZES:
+            int64_at(out)[entry] = passed
+        else:
+            int32_at(out)[entry] = found
+
+
+@njit(error_model="numpy")
+def _search(words_at: int, program: Any, frame_at: int, size: int, begin: int) -> None:
+    """Find what the program says of the next level's range, for each row of the prefix in the batch."""
+    words, wanted = int64_at(words_at), program[programs.SEARCH]
+    out = words[program[programs.OUT_PLACE]]
+    if wanted == programs.FIND_FOLLOWERS:
+        offsets = further(int64_at(words[program[programs.OUT_PLACE] + 1]), begin)
+        _find_followers(words_at, program, frame_at, size, offsets, int64_at(out))
+    elif wanted > programs.COUNT_SIZES:
+        _count_lists(words_at, program, frame_at, size, further(int64_at(out), begin))
+    else:
+        _find(words_at, program, frame_at, size, out + (8 if wanted == programs.COUNT_SIZES else 4) * begin)
+
+
+def join(words_at: int, program: Any, frame_at: int) -> Any:
+    """Go on with a run until the block is full, the budget spent or nothing left; the number of matches in the block.
+
+    A search runs at once to its end.
+    """
+    words = int64_at(words_at)
+    levels, prefix = program[programs.LEVELS], program[programs.PREFIX]
+    state = int64_at(frame_at + 8 * program[programs.STATE])
+    firsts, sizes = further(state, 2), further(state, 2 + levels)
+    owners, as_rows = int32_at(frame_at + 8 * program[programs.OWNERS]), program[programs.AS_ROWS]
+    level, matches = state[0] + prefix - 1, 0
+    while matches < words[programs.CAPACITY] and words[programs.BUDGET] >= 0:
+        batch = int32_at(_batch_at(program, frame_at, level))
+        if firsts[level] == sizes[level] and level >= prefix:
+            level -= 1
+            continue
+        if firsts[level] == sizes[level]:
+            begin = state[1]
+            size = min(words[programs.OUTER] - begin, BATCH)
+            if size == 0:
+                state[0] = programs.FINISHED
+                return matches
+            for earlier in range(prefix):
+                for entry in range(size):
+                    if words[program[programs.PREFIX_PLACE]]:
+                        batch[earlier * ROOM + entry] = int32_at(words[program[programs.PREFIX_PLACE] + earlier])[
+                            begin + entry
+                        ]
+                    else:
+                        batch[entry] = begin + entry
+            firsts[level], sizes[level] = 0, size
+            state[1] = begin + size
+            _prepare(words_at, program, frame_at, level, size)
+            if program[programs.SEARCH]:
+                _search(words_at, program, frame_at, size, begin)
+                firsts[level] = size
+                continue
+        if level + 2 < levels:
+            following = int32_at(_batch_at(program, frame_at, level + 1))
+            target, most = further(following, (level + 1) * ROOM), BATCH - WIDTH + 1
+        else:
+            following = batch
+            target = further(int32_at(words[program[programs.OUT_PLACE] + level + 1]), matches)
+            most = min(words[programs.CAPACITY] - matches, BATCH)
+        count, firsts[level] = _extend(words_at, program, frame_at, level, firsts[level], sizes[level], target, most)
+        for earlier in range(level + 1):
+            source = further(batch, earlier * ROOM)
+            if level + 2 < levels:
+                _take(further(following, earlier * ROOM), source, owners, count)
+                continue
+            out = further(int32_at(words[program[programs.OUT_PLACE] + earlier]), matches)
+            _take(out, source, owners, count)
+            if as_rows:
+                _take(out, int32_at(words[program[programs.ROWS_PLACE] + earlier]), out, count)
+        if level + 2 < levels:
+            level += 1
+            firsts[level], sizes[level] = 0, count
+            _prepare(words_at, program, frame_at, level, count)
+            continue
+        if as_rows:
+            _take(target, int32_at(words[program[programs.ROWS_PLACE] + level + 1]), target, count)
+        matches += count
+    state[0] = level - prefix + 1
+    return matches
