@@ -168,15 +168,12 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     lists = {variable.name for variable in positive if variable.kleene}
     if any(conjunct.variables & lists for conjunct in made_true):
         return None
-    may_be_empty = any(variable.minimum == 0 for variable in positive)
     joining = [one for one in clause.conjuncts if len(one.variables) > 1 and one not in made_true]
     joining += [one for one in clause.conjuncts if len(one.variables) == 1 and not of_elements(clause, one)]
     if clause.negated and key is not None and shared_attributes(key) != clause.agree_on:
         return None  # what only positive events agree on leaves the negated ones of all keys
     backwards = any(not clause.successors(one.name) for one in clause.negated)
     if backwards and any(not clause.predecessors(one.name) for one in clause.negated):
-        return None
-    if not joining and may_be_empty:
         return None
     if not joining:
         return Sweep(key, (), backwards) if states_of(clause, backwards=backwards) is not None else None
@@ -185,7 +182,7 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     if apart is None or len(found) < len(joining) or not orders_of(clause):
         return None
     known = _together_joined([*found, *apart])
-    is_swept = counted_as_chain(clause, known) or counted_behind(clause, known)
+    is_swept = counted_as_chain(known) or counted_behind(clause, known)
     return Sweep(key, known, False) if is_swept else None
 
 
@@ -239,36 +236,15 @@ def counted_behind(clause: Clause, joining: Sequence[Joining]) -> bool:
     """
     if len(clause.positive) < 3:
         return False
-    if any(one.of_each and any(clause.by_name[name].minimum == 0 for name in one.variables) for one in joining):
-        return False
     return all(
         _follow_each_other(order, joining) and any(True for _ in ways_behind(order, joining))
         for order in orders_of(clause)
     )
 
 
-def growing_lists(order: Sequence[Variable]) -> tuple[Variable | None, ...] | None:
-    """The list that may grow before and behind each variable of a sequence that is not one that may be empty.
-
-    There is one more than such variables. None where two lists may grow at one place, or one at an end that may be
-    empty.
-    """
-    found: list[Variable | None] = [None]
-    for variable in order:
-        if variable.minimum:
-            found.append(variable if variable.kleene else None)
-        elif found[-1] is None and len(found) > 1:
-            found[-1] = variable
-        else:
-            return None
-    return None if order[-1].minimum == 0 else tuple(found)
-
-
-def counted_as_chain(clause: Clause, joining: Sequence[Joining]) -> bool:
+def counted_as_chain(joining: Sequence[Joining]) -> bool:
     """Return whether one comparison of two single variables, which a sweep tests, is all that joins variables."""
-    if len(joining) != 1 or joining[0].neighbours or joining[0].of_each:
-        return False
-    return all(growing_lists(order) is not None for order in orders_of(clause))
+    return len(joining) == 1 and not joining[0].neighbours and not joining[0].of_each
 
 
 def joins_neighbours(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
@@ -461,7 +437,7 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
     finding_ns = candidates * (REJECTED_NS if clause.negated else CANDIDATE_NS)
     if finding_ns <= FIXED_NS:
         return False
-    behind = bool(sweep.joining) and not counted_as_chain(clause, sweep.joining)
+    behind = bool(sweep.joining) and not counted_as_chain(sweep.joining)
     if not sweep.joining:
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
     elif not behind:
@@ -629,22 +605,6 @@ def states_of(clause: Clause, *, backwards: bool = False) -> StateSpace | None:
 
 
 @dataclass(frozen=True)
-class Skipped:
-    """Variables between two others that the earlier one of them stands for, since only its value is asked for again.
-
-    Attributes
-    ----------
-    grows
-        A list, possibly empty, that no condition joins with others; it comes first.
-    passed
-        A single variable that nothing but the anchor is compared with.
-    """
-
-    grows: Variable | None = None
-    passed: Variable | None = None
-
-
-@dataclass(frozen=True)
 class WayBehind:
     """A way to count a sequence behind, or ahead of, each event of its first or last variable, the anchors.
 
@@ -655,26 +615,18 @@ class WayBehind:
         the one bound before it.
     from_last
         Whether the anchors are the last events.
-    skipped
-        The variables that come directly behind each of the others but the last one, and are not in `order`.
     beside_list
         Whether the anchor is compared with the element of a list next to it, and with nothing else.
     """
 
     order: tuple[Variable, ...]
     from_last: bool
-    skipped: tuple[Skipped, ...]
     beside_list: bool = False
 
     @property
     def last_in_time(self) -> int:
         """The place of the variable whose events come last."""
         return 0 if self.from_last else len(self.order) - 1
-
-    @property
-    def skips(self) -> bool:
-        """True where a variable is not in `order`."""
-        return any(one != Skipped() for one in self.skipped)
 
 
 def ways_behind(order: Sequence[Variable], joining: Sequence[Joining]) -> Iterator[WayBehind]:
@@ -690,50 +642,6 @@ def ways_behind(order: Sequence[Variable], joining: Sequence[Joining]) -> Iterat
             continue
         among = [each for each in joining if not each.is_of_list]
         between = [frozenset(each.variables) for each in among if anchor.name not in each.variables]
-        joined = {name for each in joining if anchor.name not in each.variables for name in each.variables}
-        if len(set(between)) < len(between):
-            continue
-        kept = _kept(others, set(between), joined)
-        if kept is None:
-            continue
-        bound, skipped = kept
-        way = WayBehind((anchor, *bound), from_last, skipped, beside_list)
-        if not (way.skips and beside_list):
-            yield way
-
-
-def _kept(
-    others: Sequence[Variable], pairs: set[frozenset[str]], joined: set[str]
-) -> tuple[tuple[Variable, ...], tuple[Skipped, ...]] | None:
-    """The variables behind an anchor that are bound, with those that are skipped; None if that does not do.
-
-    Parameters
-    ----------
-    pairs, joined
-        The pairs of these variables that conditions join, and all variables that one joins with another than the
-        anchor.
-    """
-    kept, skipped, found, place = [others[0]], [], 0, 0
-    while place + 1 < len(others):
-        grows = others[place + 1] if others[place + 1].minimum == 0 else None
-        following = place + 1 + (grows is not None)
-        name = others[place].name
-        further = [at for at in (following, following + 1) if at < len(others) and {name, others[at].name} in pairs]
-        if following >= len(others) or len(further) > 1:
-            return None
-        passed = None
-        if further == [following + 1]:
-            passed = others[following]
-            following += 1
-        found += len(further)
-        one = Skipped(grows, passed)
-        if one != Skipped() and others[place].kleene:
-            return None
-        if passed is not None and (passed.kleene or passed.name in joined):
-            return None
-        kept.append(others[following])
-        skipped.append(one)
-        place = following
-    if found < len(pairs) or any(one.minimum == 0 for one in kept):
-        return None
-    return tuple(kept), tuple(skipped)
+        neighbours = {frozenset((one.name, other.name)) for one, other in pairwise(others)}
+        if len(set(between)) == len(between) and neighbours.issuperset(between):
+            yield WayBehind((anchor, *others), from_last, beside_list)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 
-from cep_pipeline.detection.counting.choice import of_elements, sweep_of
+from cep_pipeline.detection.counting.choice import sweep_of
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct, expressions_of
@@ -213,53 +213,13 @@ def _parts_of_all(
         parts = _split(clause, lists, known, ends, written_out=written_out)
         if parts is None or parts == (clause,) or len(parts) > MOST_PARTS:
             return None
-        for joined in dict.fromkeys((_joined(parts), parts)):
-            to_sweep = (part for part in joined if written_out or any(one.kleene for one in part.positive))
-            if all(sweep_of(pattern, part) is not None for part in to_sweep):
-                return joined
+        to_sweep = (part for part in parts if written_out or any(one.kleene for one in part.positive))
+        if all(sweep_of(pattern, part) is not None for part in to_sweep):
+            return parts
         unswept = unswept or parts
         if not any(_has_to_be_swept(clause, lists, part) for part in unswept):
             return unswept
     return None
-
-
-def _joined(parts: Sequence[Clause]) -> tuple[Clause, ...]:
-    """The parts, with a list that may be empty in place of two parts, with and without a list that nothing joins.
-
-    A list at an end is left: sweeps have none there that may be empty.
-    """
-    for part in parts:
-        for variable in part.positive[1:-1]:
-            without = _without(part, variable) if variable.kleene and variable.minimum == 1 else None
-            if without is not None and without in parts:
-                empty = replace(variable, minimum=0)
-                positive = tuple(empty if one is variable else one for one in part.positive)
-                joined = replace(part, positive=positive)
-                return _joined([joined if one is part else one for one in parts if one != without])
-    return tuple(parts)
-
-
-def apart(part: Clause) -> tuple[Clause, ...]:
-    """The parts that one with a list that may be empty stands for: with the list and without it."""
-    for variable in part.positive:
-        without = _without(part, variable) if variable.minimum == 0 else None
-        if without is not None:
-            full = replace(variable, minimum=1)
-            return replace(part, positive=tuple(full if one is variable else one for one in part.positive)), without
-    return (part,)
-
-
-def _without(part: Clause, variable: Variable) -> Clause | None:
-    """The part without a list, of which nothing is asked but conditions on each of its events alone."""
-    own = [conjunct for conjunct in part.conjuncts if variable.name in conjunct.variables]
-    if variable.maximum is not None or not all(len(one.variables) == 1 and of_elements(part, one) for one in own):
-        return None
-    return replace(
-        part,
-        positive=tuple(one for one in part.positive if one is not variable),
-        precedence=frozenset(pair for pair in part.precedence if variable.name not in pair),
-        conjuncts=tuple(one for one in part.conjuncts if one not in own),
-    )
 
 
 def _has_to_be_swept(clause: Clause, lists: Sequence[Variable], part: Clause) -> bool:

@@ -13,9 +13,7 @@ its events. So a count takes some steps an event; 10^12 matches cost what 10^6 c
 W are the events of a window. All take equalities that all variables share. All take lists whose elements are chosen one
 by one, the one behind first events such lists between the first and the last variable, and the first one any order of
 the variables, and negations. Where values are compared, each order in which the variables of an AND may come is swept
-by itself. What lies between two compared variables is passed by behind first events, if only the first event is
-compared with it: a single variable, and a list that may be empty ahead of it. In the other sweeps with comparisons such
-a list grows behind any variable.
+by itself.
 
 The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
 has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
@@ -32,7 +30,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import accumulate, chain, repeat, takewhile
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +45,6 @@ from cep_pipeline.detection.counting.choice import (
     Sweep,
     WayBehind,
     counted_as_chain,
-    growing_lists,
     joins_neighbours,
     of_elements,
     orders_of,
@@ -104,17 +101,13 @@ _count_joined = NativeKernel(
         *("int32*", "int32*", "int64", *("uint64*",) * 5, *_TOTAL),
     ),
 )
-_count_chain_behind, _estimate_chain_behind = (
-    NativeKernel(
-        _KERNELS,
-        name,
-        (
-            *(*("int64",) * 3, *("int64*",) * 3, *("int64",) * 2, "int32*", "int64", "int64*", *("int32*",) * 2),
-            *("int64", *("int32*",) * 3, *("int64",) * 2, "int32*", "uint64*", number),
-            *("int64", number, "int64*", number, "int64", number, number, number),
-        ),
-    )
-    for name, number in (("count_chain", "uint64*"), ("estimate_chain", "float64*"))
+_count_behind_anchors = NativeKernel(
+    _KERNELS,
+    "count_chain",
+    (
+        *(*("int64",) * 3, *("int64*",) * 3, *("int64",) * 2, "int32*", "int64", "int64*", *("int32*",) * 2),
+        *("int64", *("int32*",) * 3, "int64", "uint64*", "int64*", "uint64*", "int64", *("uint64*",) * 3),
+    ),
 )
 ANCHORED_AT_ONCE = 1 << 10
 """Events, at least, whose values are sorted together."""
@@ -124,7 +117,7 @@ FEW_LANES = 8
 """Number of lanes up to which trees are only as wide as there are lanes."""
 _MERSENNE_BITS = 61
 _MERSENNE = 2**_MERSENNE_BITS - 1
-_GREATEST = 2**64 - 1
+_GREATEST, _ROUNDED = 2**64 - 1, 2**64 - 2
 
 
 class Semiring(NamedTuple):
@@ -184,7 +177,7 @@ def _sweeping(of: ClauseSlice, ends: str | None = None, *, always: bool = True) 
     if sweep.backwards:
         steps = steps.mirrored()
     most = steps.most(clause)
-    if not all(most[one.name] or not one.minimum for one in clause.positive):
+    if not all(most.values()):
         return 0
     bits = _bits(clause, most)
     return None if bits > MOST_BITS else _Sweeping(sweep, steps, bits)
@@ -205,7 +198,7 @@ def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
     if not sweep.joining:
         return _count_of_states(of.clause, sweep, steps, bits)
     steps = steps.with_negated(of.clause)
-    if counted_as_chain(of.clause, sweep.joining):
+    if counted_as_chain(sweep.joining):
         orders = orders_of(of.clause)
         return sum(_count_chain(order, of.clause, sweep.joining[0], steps, of.events, bits) for order in orders)
     return _count_all_behind(of.clause, sweep.joining, steps, of.events, bits)
@@ -246,19 +239,19 @@ def swept(of: ClauseSlice, semiring: Semiring, weights: Weights) -> int | None:
     sweep, steps, bits = found
     if steps.weights is not None:
         return None
-    runs: list[Callable[[int], float]] = _runs_of_states(of.clause, sweep, steps, semiring, weights)
+    runs: list[Callable[[int], int]] = _runs_of_states(of.clause, sweep, steps, semiring, weights)
     if sweep.joining:
         steps = steps.with_negated(of.clause)
         behind = [
             _sweep_behind(ways_behind(order, sweep.joining), of.clause, sweep.joining, steps, of.events, weights)
             for order in orders_of(of.clause)
         ]
-        some = [one for one in behind if one is not None and not one.way.skips]
+        some = [one for one in behind if one is not None]
         if len(some) < len(behind) or not (semiring.is_ring or all(one.only_adds for one in some)):
             return None
         runs = [one.run for one in some]
     if not semiring.is_ring:
-        return max(int(run(modulus)) for run in runs for modulus in semiring.moduli())
+        return max(run(modulus) for run in runs for modulus in semiring.moduli())
     bits += sum(max(map(abs, own[steps.rows].tolist()), default=0).bit_length() for own in weights.values())
     if bits > MOST_BITS:
         return None
@@ -266,7 +259,7 @@ def swept(of: ClauseSlice, semiring: Semiring, weights: Weights) -> int | None:
     offset = 1 << math.ceil(bits)
 
     def remainder(modulus: int) -> int:
-        return (sum(int(run(modulus)) for run in runs) + offset) % modulus
+        return (sum(run(modulus) for run in runs) + offset) % modulus
 
     return number_of(remainder, semiring.moduli(), bits + 1.0) - offset
 
@@ -293,14 +286,14 @@ def _sweeps_other_matches(of: ClauseSlice) -> bool:
     return not of_any or (of.finality is not Finality.LAST_EVENT and of.owned != EVERYTHING)
 
 
-def _remainders(numbers: Array, modulus: int | None) -> Array:
-    """The numbers by a modulus; as they are where there is none, and where they are ranks."""
-    return numbers if modulus in (None, 0, _GREATEST) else numbers % modulus
+def _remainders(numbers: Array, modulus: int) -> Array:
+    """The numbers by a modulus; as they are where they are ranks."""
+    return numbers if modulus == _GREATEST else numbers % modulus
 
 
 def _runs_of_states(
     clause: Clause, sweep: Sweep, steps: Steps, semiring: Semiring, weights: Weights
-) -> list[Callable[[int], float]]:
+) -> list[Callable[[int], int]]:
     """The sweep of states with weights, by a modulus; none where comparisons join variables."""
     if sweep.joining:
         return []
@@ -381,15 +374,15 @@ def sums_by_size(
         return [] if views is None else None
     steps = steps.mirrored() if sweep.backwards else steps
     most = steps.most(clause)
-    if not all(most[one.name] or not one.minimum for one in clause.positive):
+    if not all(most.values()):
         return []
     bits = _bits(clause, most)
     names = [one.name for one in clause.positive]
-    once = [one for one in clause.positive if one.name in counted and one.minimum and not one.kleene]
+    once = [one for one in clause.positive if one.name in counted and not one.kleene]
     often = [one for one in clause.positive if one.name in counted and one not in once]
     places = [names.index(one.name) for one in often]
-    least = sum(1 for one in often if one.minimum)
-    size = sum(most[one.name] if one.kleene else 1 for one in often) - least + 1
+    least = len(often)
+    size = sum(most[one.name] for one in often) - least + 1
     space, kinds, factors, run = _states_swept(clause, sweep, steps)
     grown = np.array(
         [[sum(one in places for one in space.open_lists(state, kind)) for state in space.states] for kind in kinds],
@@ -449,7 +442,7 @@ def _views(of: ClauseSlice) -> dict[str, View] | None:
         variable.name: leaf_view(events, variable.event_type, _filters(clause, variable), of.earliest_row, of.end_row)
         for variable in (*clause.positive, *clause.negated)
     }
-    if not all(len(views[variable.name]) or not variable.minimum for variable in clause.positive):
+    if not all(len(views[variable.name]) for variable in clause.positive):
         return None
     return views
 
@@ -487,7 +480,7 @@ def _sweep_over(of: ClauseSlice, ends: str | None = None) -> Sweep | None:
 def _is_end(clause: Clause, sweep: Sweep, name: str) -> bool:
     """Return whether a variable is the first or the last one of a sequence that one sweep goes over event by event."""
     [order] = orders_of(clause)
-    if any(not one.minimum for one in order) or (sweep.joining and not counted_as_chain(clause, sweep.joining)):
+    if sweep.joining and not counted_as_chain(sweep.joining):
         return False
     return name in (order[0].name, order[-1].name)
 
@@ -858,7 +851,8 @@ def _count_chain(
     ended
         Gets the number of matches that end with each step, where they need less than `_MERSENNE_BITS`.
     """
-    order, fits, loops = _with_loops(order, clause, steps)
+    fits = _places_in(order, clause, steps)
+    loops = np.array([0, *(int(one.kleene) << place for place, one in enumerate(order))], np.int64)
     names = [variable.name for variable in order]
     at = sorted(names.index(name) for name in joining.variables)
     members = [np.flatnonzero(fits >> place & 1) for place in at]
@@ -909,26 +903,12 @@ def _count_chain(
     return run(_MERSENNE) if bits < _MERSENNE_BITS else _by_moduli(run, _moduli(), bits, steps)
 
 
-def _with_loops(order: Sequence[Variable], clause: Clause, steps: Steps) -> tuple[Sequence[Variable], Array, Array]:
-    """The variables of a sequence that have to be bound, and how events fit these and the lists between them.
-
-    Returns
-    -------
-    order : sequence of Variable
-        Those that are not lists which may be empty.
-    fits : Array
-        int32, shape (steps,): the variables of this order, as bits, and behind them the lists that may be empty.
-    loops : Array
-        int64, shape (variables + 1,): the bit of the list that may grow when so many variables are bound; 0: none.
-    """
-    growing = growing_lists(order)
-    assert growing is not None, "`sweep_of` has looked"
-    order = [*(one for one in order if one.minimum), *(one for one in order if not one.minimum)]
+def _places_in(order: Sequence[Variable], clause: Clause, steps: Steps) -> Array:
+    """int32: how the event of each step fits the variables of an order, as bits."""
     fits: Array = np.zeros(len(steps.fits), np.int32)
     for place, variable in enumerate(order):
         fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
-    loops = np.array([0 if one is None else 1 << order.index(one) for one in growing], np.int64)
-    return order[: len(growing) - 1], fits, loops
+    return fits
 
 
 def _compared(
@@ -1019,7 +999,7 @@ class _Lanes:
         first, last = (clause.positive.index(way.order[place]) for place in (0, -1))
         anchors = np.flatnonzero((steps.fits >> first & 1) * steps.first_counted)
         stops = np.searchsorted(steps.lefts, anchors, "right")
-        if len(anchors) and not way.skips and joins_neighbours(way.order, joining):
+        if len(anchors) and joins_neighbours(way.order, joining):
             lasts = np.concatenate((np.zeros(1, np.int64), np.cumsum(steps.number(last))))[stops]
             groups = np.searchsorted(steps.starts, anchors, "right")
             ends = (lasts[1:] != lasts[:-1]) | (groups[1:] != groups[:-1])
@@ -1043,15 +1023,10 @@ def _count_behind(
     found = _sweep_behind(ways, clause, joining, steps, events)
     if found is None:
         return None
-
-    def run(modulus: int) -> int:
-        return int(found.run(modulus))
-
-    if found.way.skips:
-        return _by_moduli(run, _moduli(), bits, steps)
+    run = found.run
     if bits < MOST_BITS_OF_A_WORD:  # all matches of an anchor lie in one window
         return run(0)
-    estimate = found.run(None) if found.only_adds else math.inf
+    estimate = run(_ROUNDED) if found.only_adds else math.inf
     if estimate < MOST_ESTIMATED:
         bits = math.log2(estimate + 1) + 0.01
         return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, large_moduli(), bits)
@@ -1059,14 +1034,10 @@ def _count_behind(
 
 
 class _SweepBehind(NamedTuple):
-    """A sweep behind first events: the way it takes, whether it only adds, and its result by a modulus.
+    """A sweep behind first events: whether it only adds, and its result by a modulus; that of `_ROUNDED` is about."""
 
-    Without a modulus the result is that in float64.
-    """
-
-    way: WayBehind
     only_adds: bool
-    run: Callable[[int | None], float]
+    run: Callable[[int], int]
 
 
 def _sweep_behind(
@@ -1090,31 +1061,27 @@ def _sweep_behind(
         return None
     lanes = min(found, key=lambda one: len(one.anchors))
     way, steps, anchors, before = lanes.way, lanes.steps, lanes.anchors, int(lanes.shared)
-    fits: Array = np.zeros(len(steps.fits), np.int32)
-    for place, variable in enumerate(way.order, start=before):
-        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
+    fits = _places_in(way.order, clause, steps) << before
     if way.last_in_time:
         fits &= ~((1 - steps.counted.astype(np.int32)) << way.last_in_time + before)
-    skipped = _SkippedSteps.of(way, clause, steps)
-    joined = _joined_behind(lanes, fits, skipped, joining, clause, events)
+    joined = _joined_behind(lanes, fits, joining, clause, events)
     joints = len(joined.places)
-    trees = 2 * joints if skipped.passed else joints
     span = max(int((lanes.stops - lanes.starts).max(initial=0)), ANCHORED_AT_ONCE)
     width = len(anchors) if len(anchors) <= FEW_LANES else LANES
-    if trees * 16 * width * span > MOST_TREE_BYTES:
+    if joints * 16 * width * span > MOST_TREE_BYTES:
         return None
     lists = sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene)
     weighted = {place: one.name for place, one in enumerate(way.order, start=before) if one.name in weights}
 
-    def run(modulus: int | None) -> float:
-        kernel, kind = (_estimate_chain_behind, np.float64) if modulus is None else (_count_chain_behind, np.uint64)
+    def run(modulus: int) -> int:
         begin, total = 0, 0
-        scales = skipped.scales(modulus or 0)
-        room, found = np.empty((2, width), kind), np.zeros(2, kind)
-        factors = np.ones((len(way.order) + before, len(steps.rows)) if weighted else (1, 1), kind)
+        room, found = np.empty((2, width), np.uint64), np.zeros(2, np.uint64)
+        factors = np.ones((len(way.order) + before, len(steps.rows)) if weighted else (1, 1), np.uint64)
         for place, name in weighted.items():
             factors[place] = _remainders(weights[name][steps.rows], modulus)
-        begins = factors[0, anchors] if weighted else np.ones(len(anchors), kind)
+        begins = factors[0, anchors] if weighted else np.ones(len(anchors), np.uint64)
+        if modulus == _ROUNDED:
+            begins = np.ones(len(anchors)).view(np.uint64)
         while begin < len(anchors):
             go_on()
             end = int(np.searchsorted(lanes.starts, lanes.starts[begin] + span))
@@ -1130,7 +1097,7 @@ def _sweep_behind(
                 if lists:
                     own_follow[joint] = np.searchsorted(known, own_follow[joint])
                 size = max(size, len(known))
-            kernel(
+            _count_behind_anchors(
                 max(last - first, 0),
                 width,
                 end - begin + idle,
@@ -1148,13 +1115,8 @@ def _sweep_behind(
                 here,
                 may_follow,
                 own_follow,
-                skipped.scaled,
-                skipped.passed,
-                np.ascontiguousarray(skipped.passing[own]),
-                np.ascontiguousarray(scales[:, own]),
-                np.empty((joints + 1, width), kind),
-                (modulus or 0) % 2**64,
-                np.empty((trees, size + 1, width), kind),
+                modulus % 2**64,
+                np.empty((joints, size + 1, width), np.uint64),
                 np.empty((joints, size + 1), np.int64),
                 room,
                 sum(1 << place for place in weighted if place),
@@ -1162,62 +1124,12 @@ def _sweep_behind(
                 np.pad(begins[begin:end], (0, idle)),
                 found,
             )
-            part = found[0] if modulus is None else _in_two_words(found)
+            part = int(min(found.view(np.float64)[0], MOST_ESTIMATED)) if modulus == _ROUNDED else _in_two_words(found)
             total = max(total, part) if modulus == _GREATEST else total + part
             begin = end
         return total
 
-    return _SweepBehind(way, joined.only_adds, run)
-
-
-@dataclass(frozen=True, eq=False)
-class _SkippedSteps:
-    """The steps of the variables that a way skips.
-
-    Attributes
-    ----------
-    names
-        For each variable behind the anchor but the last one, the one that is passed behind it; "" for none.
-    passing
-        int32: behind which of these variables the event of each step may be passed, as bits.
-    scaled, passed
-        Behind which of them a list may grow, and one is passed, as bits.
-    numbers
-        int64, shape (variables, steps + 1): how many events of the list behind each come before a step.
-    """
-
-    names: tuple[str, ...]
-    passing: Array
-    scaled: int
-    passed: int
-    numbers: Array
-
-    @classmethod
-    def of(cls, way: WayBehind, clause: Clause, steps: Steps) -> _SkippedSteps:
-        """The steps of the variables that a way over some steps skips."""
-        size = len(steps.fits)
-        scaled, passed, passing = 0, 0, np.zeros(size, np.int32)
-        numbers = np.zeros((len(way.skipped), size + 1), np.int64)
-        for joint, one in enumerate(way.skipped):
-            if one.grows is not None:
-                scaled |= 1 << joint
-                np.cumsum(steps.fits >> clause.positive.index(one.grows) & 1, out=numbers[joint, 1:])
-            if one.passed is not None:
-                passed |= 1 << joint
-                passing |= (steps.fits >> clause.positive.index(one.passed) & 1) << joint
-        names = tuple("" if one.passed is None else one.passed.name for one in way.skipped)
-        return cls(names, passing, scaled, passed, numbers)
-
-    def scales(self, modulus: int) -> Array:
-        """uint64, shape (variables, steps, 2): the factors of each step, for reading ways and for adding some."""
-        if not self.scaled:
-            return np.ones((1, self.numbers.shape[1] - 1, 2), np.uint64)
-        most = int(self.numbers.max())
-        powers = [
-            np.array(list(accumulate(repeat(base, most), lambda one, by: one * by % modulus, initial=1)), np.uint64)
-            for base in (2, pow(2, -1, modulus))
-        ]
-        return np.stack((powers[0][self.numbers[:, :-1]], powers[1][self.numbers[:, 1:]]), axis=2)
+    return _SweepBehind(joined.only_adds, run)
 
 
 @dataclass(frozen=True)
@@ -1252,7 +1164,6 @@ class _JoinedBehind:
 def _joined_behind(
     lanes: _Lanes,
     fits: Array,
-    skipped: _SkippedSteps,
     joining: Sequence[Joining],
     clause: Clause,
     events: PreparedEvents,
@@ -1260,8 +1171,6 @@ def _joined_behind(
     names = [*[""][: int(lanes.shared)], *(variable.name for variable in lanes.way.order)]
     members = [np.flatnonzero(fits >> place & 1) for place in range(len(names))]
     joints, steps_of_all = len(names) - 2, len(fits)
-    names += skipped.names
-    members += [np.flatnonzero(skipped.passing >> joint & 1) for joint in range(len(skipped.names))]
     places = np.full((joints, steps_of_all), -1, np.int32)
     ranges, lists = np.zeros((2, joints, steps_of_all, 2), np.int32)
     lists[:, :, 1] = steps_of_all
