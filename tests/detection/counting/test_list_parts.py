@@ -298,11 +298,7 @@ def test_what_parts_bind(condition: str, parts: list[str] | None) -> None:
     [clause] = pattern.clauses
     found = parts_of_lists(pattern, clause)
     assert parts == (
-        None
-        if found is None
-        else [
-            " ".join(one.name + "+" * one.kleene for one in part.positive) for part in found
-        ]
+        None if found is None else [" ".join(one.name + "+" * one.kleene for one in part.positive) for part in found]
     )
     assert parts_of_lists(replace(pattern, ties=Ties.STRICT), clause) is None
 
