@@ -559,17 +559,15 @@ class StateSpace:
             if fits >> place & 1 and not state >> place & 1 and not self.before[place] & ~state:
                 yield place, state | 1 << place
 
-    def factor(self, state: int, fits: int) -> int:
-        """The factor by which such an event multiplies the ways that end in a state and do not leave it."""
-        size = len(self.after)
+    def rejects(self, state: int, fits: int) -> bool:
+        """Return whether such an event of a negated variable rejects what a state has bound."""
         names = {variable.name: 1 << place for place, variable in enumerate(self.clause.positive)}
-        kept = 1
-        for place, variable in enumerate(self.clause.negated, start=size):
-            if fits >> place & 1:
-                behind = sum(names[one.name] for one in self.clause.predecessors(variable.name))
-                ahead = sum(names[one.name] for one in self.clause.successors(variable.name))
-                kept = 0 if not behind & ~state and not ahead & state else kept
-        return kept + sum(1 for _ in self.open_lists(state, fits))
+        for place, variable in enumerate(self.clause.negated, start=len(names)):
+            behind = sum(names[one.name] for one in self.clause.predecessors(variable.name))
+            ahead = sum(names[one.name] for one in self.clause.successors(variable.name))
+            if fits >> place & 1 and not behind & ~state and not ahead & state:
+                return True
+        return False
 
 
 def states_of(clause: Clause, *, backwards: bool = False) -> StateSpace | None:

@@ -44,7 +44,10 @@ MOST_PARTS = 27
 
 
 def parts_of_lists(
-    pattern: Pattern, clause: Clause, events: PreparedEvents | None = None, *, written_out: bool = False
+    pattern: Pattern,
+    clause: Clause,
+    events: PreparedEvents | None = None,
+    asked: frozenset[tuple[str, Element]] | None = None,
 ) -> tuple[Clause, ...] | None:
     """The clauses whose matches together are as many as those of a clause with lists.
 
@@ -56,10 +59,11 @@ def parts_of_lists(
 
     Parameters
     ----------
-    written_out
-        Whether a list of limited length is written out in any case.
+    asked
+        The lists whose first or last elements are to be single variables, as those at the ends of the clause are then.
+        A list of limited length is written out in any case, and nothing is said of sweeps.
     """
-    if pattern.ties is not Ties.ARRIVAL or clause.negations:
+    if pattern.ties is not Ties.ARRIVAL or (clause.negations and asked is None):
         return None
     lists = [variable for variable in clause.positive if variable.kleene]
     if not lists:
@@ -80,8 +84,8 @@ def parts_of_lists(
         for variable, side in bounded
         if events is not None and _has_all(events, variable, side)
     )
-    key = "parts of lists", known, pattern.strategy, written_out
-    return cache.once(key, lambda: _parts_of_all(pattern, clause, lists, known, always=written_out))
+    key = "parts of lists", known, pattern.strategy, asked
+    return cache.once(key, lambda: _parts_of_all(pattern, clause, lists, known, asked))
 
 
 def parts_of_neighbours(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] | None:
@@ -106,18 +110,6 @@ def parts_of_neighbours(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] 
         return parts if all(sweep_of(pattern, one) for one in to_sweep) else None
 
     return clause_cache_of(clause).once(("parts of neighbours", pattern.strategy), make)
-
-
-def parts_with_single_ends(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] | None:
-    """The parts of a clause whose lists at the beginning and the end of it leave a single variable there."""
-    lists = [variable for variable in clause.positive if variable.kleene]
-    if pattern.ties is not Ties.ARRIVAL or clause.negations or not lists:
-        return None
-    ends = {
-        clause.positive[0].name: _Ends(first=True, last=False),
-        clause.positive[-1].name: _Ends(first=False, last=True),
-    }
-    return _split(clause, lists, frozenset(), ends, written_out=False)
 
 
 def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
@@ -195,7 +187,11 @@ _WITHIN = _Ends(first=False, last=False)
 
 
 def _parts_of_all(
-    pattern: Pattern, clause: Clause, lists: Sequence[Variable], known: frozenset[tuple[str, str]], *, always: bool
+    pattern: Pattern,
+    clause: Clause,
+    lists: Sequence[Variable],
+    known: frozenset[tuple[str, str]],
+    asked: frozenset[tuple[str, Element]] | None,
 ) -> tuple[Clause, ...] | None:
     """The parts of one list after another; None where that changes nothing, and where several are not swept.
 
@@ -203,11 +199,17 @@ def _parts_of_all(
     taken apart there even if no condition names its element.
     """
     clause = _by_lengths(clause, known) if known else clause
-    if always:
-        parts = _split(clause, lists, known, {}, written_out=True)
+    begin, end = clause.positive[0], clause.positive[-1]
+    outermost = {
+        one.name: _Ends(
+            first=one is begin or (one.name, Element.FIRST) in (asked or ()),
+            last=one is end or (one.name, Element.LAST) in (asked or ()),
+        )
+        for one in lists
+    }
+    if asked is not None:
+        parts = _split(clause, lists, known, outermost, written_out=True)
         return None if parts is None or len(parts) > MOST_PARTS else parts
-    begin, end = clause.positive[0].name, clause.positive[-1].name
-    outermost = {begin: _Ends(first=True, last=False), end: _Ends(first=False, last=True)}
     unswept = None
     for written_out, ends in product((False, True), [{}, outermost] if len(lists) > 1 else [{}]):
         parts = _split(clause, lists, known, ends, written_out=written_out)

@@ -27,8 +27,8 @@ modulo as many primes as are needed to tell the number.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain, takewhile
 from typing import NamedTuple
@@ -89,7 +89,7 @@ _count_states = NativeKernel(
     _KERNELS,
     "count_states",
     (
-        *(*_OF_STEPS, "int64", "int64*", *("int64",) * 4, *("int64*",) * 4),
+        *(*_OF_STEPS, "int64", "int64*", *("int64",) * 4, *("int64*",) * 3),
         *("int64", "int64*", "int64", *("uint64*",) * 2, *_TOTAL),
     ),
 )
@@ -120,67 +120,65 @@ _MERSENNE = 2**_MERSENNE_BITS - 1
 _GREATEST, _ROUNDED = 2**64 - 1, 2**64 - 2
 
 
-class Semiring(NamedTuple):
-    """The two operations of a sweep, which gives a sum over the matches of products over their events.
+Weights = Mapping[str, Array]
+"""Variable -> a number for each event of the slice: int64, bool, or whole numbers of Python. Each element of a list has
+its own."""
+Run = Callable[[int, Weights], int]
+"""A sweep, by a modulus and weights: the sum over all matches of the products of the weights of their events."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Sweeping:
+    """The sweep of a clause over the events of a slice.
 
     Attributes
     ----------
-    moduli
-        What a kernel is told, sweep after sweep: primes by whose remainders the result is told, or one number that
-        stands for another semiring than a ring.
-    is_ring
-        Whether there are differences and numbers as large as one likes; otherwise a sum is one of what is added.
+    most
+        The most events of each variable in a window.
+    bits
+        The bits of the most matches that may end with one event.
     """
 
-    moduli: Callable[[], Iterator[int]]
-    is_ring: bool
-
-
-def _moduli() -> Iterator[int]:
-    """The primes that the kernels of a sweep know: those first by which they divide without a division."""
-    yield _MERSENNE
-    yield from takewhile(lambda prime: prime > 2**54 - 2**10, primes_below(2**54))
-    yield from primes_below(2**31)
-
-
-SUM = Semiring(_moduli, is_ring=True)
-"""Whole numbers: the sum over all matches of a product of numbers, one of each of some events; the count, of ones."""
-GREATEST = Semiring(lambda: iter((_GREATEST,)), is_ring=False)
-"""Ranks from 1 on: the greatest rank that an event of a match has; 0 where there is no match. The least of other values
-is the greatest of ranks that fall as these rise."""
-Weights = Mapping[str, Array]
-"""Single variable -> a number for each event of the slice, of int64 or of whole numbers of Python."""
-
-
-class _Sweeping(NamedTuple):
-    """The sweep of a clause over the events of a slice, with the bits of the largest number in it."""
-
+    of: ClauseSlice
     sweep: Sweep
     steps: Steps
-    bits: float
+    most: dict[str, int]
+
+    @property
+    def bits(self) -> float:
+        lists = (one.kleene for one in self.of.clause.positive)
+        return sum(
+            float(number) if is_list else math.log2(number) + 1e-9
+            for number, is_list in zip(self.most.values(), lists, strict=True)
+        )
+
+    def bound(self, name: str) -> int:
+        """The most events that a match binds to a variable."""
+        return self.most[name] if self.of.clause.by_name[name].kleene else 1
 
 
-def _sweeping(of: ClauseSlice, ends: str | None = None, *, always: bool = True) -> _Sweeping | int | None:
+def _sweeping(
+    of: ClauseSlice, ends: str | None = None, weights: Weights | None = None, *, always: bool = True
+) -> _Sweeping | int | None:
     """The sweep over a slice; 0 where there is no match, None where no sweep counts the matches, or none pays."""
-    _, clause, events, _, _ = of
     sweep = _sweep_over(of, ends)
     if sweep is None:
         return None
     views = _views(of)
     if views is None:
         return 0
-    if not (always or pays(of, sweep, views)) or not _are_known(sweep, views, events):
+    if not (always or pays(of, sweep, views)) or not _are_known(sweep, views, of.events):
         return None
-    steps = _steps(of, sweep, views)
+    steps = _steps(of, sweep, views, weights or {})
     if steps is None:
         return None
     if sweep.backwards:
         steps = steps.mirrored()
-    most = steps.most(clause)
+    most = steps.most(of.clause)
     if not all(most.values()):
         return 0
-    bits = _bits(clause, most)
-    return None if bits > MOST_BITS else _Sweeping(sweep, steps, bits)
+    found = _Sweeping(of, sweep, steps, most)
+    return None if found.bits > MOST_BITS else found
 
 
 def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
@@ -192,16 +190,18 @@ def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
         Whether one need not pay.
     """
     found = _sweeping(of, always=always)
-    if not isinstance(found, _Sweeping):
-        return found
-    sweep, steps, bits = found
-    if not sweep.joining:
-        return _count_of_states(of.clause, sweep, steps, bits)
-    steps = steps.with_negated(of.clause)
-    if counted_as_chain(sweep.joining):
-        orders = orders_of(of.clause)
-        return sum(_count_chain(order, of.clause, sweep.joining[0], steps, of.events, bits) for order in orders)
-    return _count_all_behind(of.clause, sweep.joining, steps, of.events, bits)
+    return _count(found) if isinstance(found, _Sweeping) else found
+
+
+def _count(found: _Sweeping) -> int | None:
+    """The number of matches of a sweep; None where a window has too many events."""
+    (_, clause, events, *_), joining, steps, bits = found.of, found.sweep.joining, found.steps, found.bits
+    if not joining:
+        return _count_of_states(clause, found.sweep, steps, bits)
+    steps = steps.with_negated(clause)
+    if counted_as_chain(joining):
+        return sum(_count_chain(order, clause, joining[0], steps, events, bits) for order in orders_of(clause))
+    return _count_all_behind(clause, joining, steps, events, bits)
 
 
 def count_by_event(of: ClauseSlice, name: str) -> tuple[Array, Array] | None:
@@ -212,8 +212,8 @@ def count_by_event(of: ClauseSlice, name: str) -> tuple[Array, Array] | None:
     found = _sweeping(of, name)
     if not isinstance(found, _Sweeping):
         return None if found is None else (np.zeros(0, np.int64), np.zeros(0, np.uint64))
-    sweep, steps, bits = found
-    if bits >= _MERSENNE_BITS or steps.weights is not None:
+    sweep, steps, bits = found.sweep, found.steps, found.bits
+    if bits >= _MERSENNE_BITS:
         return None
     ended = np.zeros(len(steps.rows), np.uint64)
     if sweep.joining:
@@ -226,90 +226,158 @@ def count_by_event(of: ClauseSlice, name: str) -> tuple[Array, Array] | None:
     return steps.rows[some], ended[some]
 
 
-def swept(of: ClauseSlice, semiring: Semiring, weights: Weights) -> int | None:
-    """The sum over the matches of a clause of the products of the weights of their events, in a semiring.
+def swept(of: ClauseSlice, semiring: Sum | Greatest, weights: Weights) -> list[int] | None:
+    """Add up the products of the weights of the events of each match, in a semiring.
 
-    None where no sweep tells it, or where a number is too large.
+    Parameters
+    ----------
+    weights
+        An event whose weight is 0 is bound in no match.
+
+    Returns
+    -------
+    list of int or None
+        The sum, or as many as the semiring says; [] where there is no match. None where no sweep tells them, or where a
+        number is too large.
     """
-    if len(of.clause.positive) == 1:
-        return _swept_events(of, semiring, weights)
-    found = _sweeping(of)
+    found = _sweeping(of, weights=weights)
     if not isinstance(found, _Sweeping):
-        return found
-    sweep, steps, bits = found
-    if steps.weights is not None:
-        return None
-    runs: list[Callable[[int], int]] = _runs_of_states(of.clause, sweep, steps, semiring, weights)
-    if sweep.joining:
-        steps = steps.with_negated(of.clause)
-        behind = [
-            _sweep_behind(ways_behind(order, sweep.joining), of.clause, sweep.joining, steps, of.events, weights)
-            for order in orders_of(of.clause)
-        ]
-        some = [one for one in behind if one is not None]
-        if len(some) < len(behind) or not (semiring.is_ring or all(one.only_adds for one in some)):
+        return None if found is None else []
+    places = {one.name: place for place, one in enumerate(of.clause.positive)}
+    some = {
+        name: own
+        for name, own in weights.items()
+        if (own[found.steps.rows[found.steps.number(places[name]) > 0]] != 1).any()
+    }
+    return semiring.of(found, some)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Whole numbers: the products of weights, added up over all matches; the count, where there are no weights.
+
+    Attributes
+    ----------
+    added
+        Numbers that are added up over the events of a match, and this sum is one more factor.
+    counted
+        Variables; there is a result for each number of events that they bind together, from 0 on.
+    before_each
+        Is called before each sweep.
+
+    Notes
+    -----
+    Where something is added, the sweep is in the expectation semiring (Eisner 2002, section 3): an event has the weight
+    1 + e x, where e^2 = 0. Such numbers are the remainders modulo p^2, with e = p. And where a counted event has the
+    weight z, the result is a polynomial of z, whose coefficients follow from as many values.
+    """
+
+    added: Weights = field(default_factory=dict)
+    counted: tuple[str, ...] = ()
+    before_each: Callable[[], None] = go_on
+
+    def of(self, found: _Sweeping, weights: Weights) -> list[int] | None:
+        """The sums over the matches of a sweep; None where a window has too many events, or a number is too large."""
+        if not (weights or self.added or self.counted):
+            count = _count(found)
+            return None if count is None else [count]
+        runner, rows = _runner(found), found.steps.rows
+        if runner is None:
             return None
-        runs = [one.run for one in some]
-    if not semiring.is_ring:
-        return max(run(modulus) for run in runs for modulus in semiring.moduli())
-    bits += sum(max(map(abs, own[steps.rows].tolist()), default=0).bit_length() for own in weights.values())
-    if bits > MOST_BITS:
-        return None
-    bits += math.log2(max(len(steps.rows), 1)) + math.log2(len(runs))
-    offset = 1 << math.ceil(bits)
+        bits = (
+            found.bits
+            + math.log2(len(rows))
+            + sum(found.bound(name) * _widest(own[rows]).bit_length() for name, own in weights.items())
+        )
+        bits += sum(found.bound(name) * _widest(own[rows]) for name, own in self.added.items()).bit_length()
+        if bits > MOST_BITS:
+            return None
+        offset, above, size = 1 << math.ceil(bits), math.ceil(bits) + 2.0, len(found.of.events)
+        degree = sum(found.bound(name) for name in self.counted)
+        counts = replace(self, added={}).of(found, weights) if self.added else None
 
-    def remainder(modulus: int) -> int:
-        return (sum(run(modulus) for run in runs) + offset) % modulus
+        def sweep(modulus: int, own: Weights) -> int:
+            self.before_each()
+            return runner.run(modulus, own)
 
-    return number_of(remainder, semiring.moduli(), bits + 1.0) - offset
+        def coefficients(modulus: int, prime: int) -> list[int]:
+            own = {name: numbers % modulus for name, numbers in weights.items()}
+            for name, numbers in self.added.items():
+                own[name] = _product(own.get(name, 1), numbers % prime * prime + 1, modulus)
+            if not self.counted:
+                return [sweep(modulus, own)]
+            values = [0]  # each match binds one of these events
+            for z in range(1, degree + 1):
+                times_z = np.full(size, z)
+                weighed = {
+                    name: _product(own[name], times_z, modulus) if name in own else times_z for name in self.counted
+                }
+                values.append(sweep(modulus, {**own, **weighed}))
+            return _coefficients(values, modulus)
+
+        @cache
+        def remainders(prime: int) -> list[int]:
+            if counts is None:
+                return [(one + offset) % prime for one in coefficients(prime, 0)]
+            both = zip(coefficients(prime**2, prime), counts, strict=True)
+            return [(one - count) % prime**2 // prime + offset for one, count in both]
+
+        def number(place: int) -> int:
+            moduli = _moduli() if counts is None else primes_below(2**15)
+            return number_of(lambda prime: remainders(prime)[place] % prime, moduli, above) - offset
+
+        return [number(place) for place in range(degree + 1)]
+
+    def plus(self, one: int, other: int, sign: int = 1) -> int:
+        """Put together what two sets of matches give; with a sign of -1 the second one is a part of the first one."""
+        return one + sign * other
 
 
-def _swept_events(of: ClauseSlice, semiring: Semiring, weights: Weights) -> int | None:
-    """The sum over the matches of one single variable, which are its events."""
-    [variable] = of.clause.positive
-    if variable.kleene or of.clause.negations or _sweeps_other_matches(of):
-        return None
-    views = _views(of)
-    if views is None:
-        return 0
-    rows = views[variable.name].rows
-    rows = rows[rows >= of.first_row]
-    numbers = [1] * len(rows)
-    for own in weights.values():
-        numbers = own[rows].tolist()
-    return sum(numbers) if semiring.is_ring else max(numbers, default=0)
+@dataclass(frozen=True)
+class Greatest:
+    """Ranks from 1 on: the greatest rank of an event of a match; 0 where there is no match.
+
+    The least of some values is the greatest of ranks that fall as these rise.
+    """
+
+    def of(self, found: _Sweeping, weights: Weights) -> list[int] | None:
+        """The greatest rank in the matches of a sweep; None where that takes some numbers away."""
+        runner = _runner(found)
+        return None if runner is None or not runner.only_adds else [runner.run(_GREATEST, weights)]
+
+    def plus(self, one: int, other: int, sign: int = 1) -> int | None:
+        """Put together what two sets of matches give; None where matches would have to be taken away."""
+        return max(one, other) if sign > 0 else None
 
 
-def _sweeps_other_matches(of: ClauseSlice) -> bool:
-    """Return whether a slice owns other matches than those whose last event lies in it, as sweeps count them."""
-    of_any = of.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
-    return not of_any or (of.finality is not Finality.LAST_EVENT and of.owned != EVERYTHING)
+def _widest(numbers: Array) -> int:
+    """The greatest size of some whole numbers."""
+    return max(map(abs, numbers.tolist()), default=0)
 
 
-def _remainders(numbers: Array, modulus: int) -> Array:
-    """The numbers by a modulus; as they are where they are ranks."""
-    return numbers if modulus == _GREATEST else numbers % modulus
+def _product(one: Array | int, other: Array, modulus: int) -> Array:
+    """int64: products by a modulus, exact at any size."""
+    wide = other.astype(np.int64 if modulus < 2**31 else object)
+    return np.asarray(one * wide % modulus, np.int64)
 
 
-def _runs_of_states(
-    clause: Clause, sweep: Sweep, steps: Steps, semiring: Semiring, weights: Weights
-) -> list[Callable[[int], int]]:
-    """The sweep of states with weights, by a modulus; none where comparisons join variables."""
-    if sweep.joining:
-        return []
-    _, _, factors, sweep_once = _states_swept(clause, sweep, steps)
-    if not semiring.is_ring:
-        factors = np.minimum(factors, 1)  # more ways make no rank greater
-    of_steps = np.ones((len(steps.rows), len(clause.positive)), np.int64)
+def _runner(found: _Sweeping) -> _Runner | None:
+    """The sweep with weights; None where a window has too many events."""
+    clause, joining, steps = found.of.clause, found.sweep.joining, found.steps
+    if not joining:
+        return _Runner(_states_swept(clause, found.sweep, steps), only_adds=True)
+    steps = steps.with_negated(clause)
+    behind = [
+        _sweep_behind(ways_behind(order, joining), clause, joining, steps, found.of.events)
+        for order in orders_of(clause)
+    ]
+    some = [one for one in behind if one is not None]
 
-    def run(modulus: int) -> int:
-        go_on()
-        for place, variable in enumerate(clause.positive):
-            if variable.name in weights:
-                of_steps[:, place] = _remainders(weights[variable.name][steps.rows], modulus)
-        return sweep_once(modulus, factors, of_steps)
+    def run(modulus: int, weights: Weights) -> int:
+        parts = [one.run(modulus, weights) for one in some]
+        return max(parts) if modulus == _GREATEST else sum(parts)
 
-    return [run]
+    return None if len(some) < len(behind) else _Runner(run, all(one.only_adds for one in some))
 
 
 def has_long_lists(of: ClauseSlice) -> bool:
@@ -321,7 +389,7 @@ def has_long_lists(of: ClauseSlice) -> bool:
     lists = [one.name for one in of.clause.positive if one.kleene]
     if views is None or not any(_may_be_long(of, views[name]) for name in lists):
         return False
-    steps = _steps(of, sweep, views)
+    steps = _steps(of, sweep, views, {})
     if steps is None:
         return False
     most = steps.most(of.clause)
@@ -339,93 +407,14 @@ def _may_be_long(of: ClauseSlice, view: View) -> bool:
     return bool((times[LONG_LISTS:] - times[:-LONG_LISTS] <= width).any())
 
 
-def sums_by_size(
-    of: ClauseSlice,
-    counted: Collection[str],
-    weighing: tuple[str, Array] | None = None,
-    before_each: Callable[[], None] = go_on,
-) -> list[int] | None:
-    """Count the matches by how many events some variables bind, or add up a weight over them.
-
-    A sweep that multiplies the ways by z wherever one of these events is bound gives a polynomial of z, of which these
-    numbers are the coefficients. So as many sweeps tell all of them as there are numbers, modulo each prime.
-
-    Parameters
-    ----------
-    counted
-        Variables of the clause.
-    weighing
-        A single variable, and the weight of each event of the slice in it: whole numbers of Python, of any size.
-    before_each
-        Is called before each sweep.
-
-    Returns
-    -------
-    list of int or None
-        By the number of events that these variables bind together, from 0 on. None where no sweep of states counts the
-        matches, or where a number is too large.
-    """
-    clause, sweep = of.clause, _sweep_over(of)
-    if sweep is None or sweep.joining or clause.negated:
-        return None
-    views = _views(of)
-    steps = None if views is None else _steps(of, sweep, views)
-    if steps is None or steps.weights is not None:
-        return [] if views is None else None
-    steps = steps.mirrored() if sweep.backwards else steps
-    most = steps.most(clause)
-    if not all(most.values()):
-        return []
-    bits = _bits(clause, most)
-    names = [one.name for one in clause.positive]
-    once = [one for one in clause.positive if one.name in counted and not one.kleene]
-    often = [one for one in clause.positive if one.name in counted and one not in once]
-    places = [names.index(one.name) for one in often]
-    least = len(often)
-    size = sum(most[one.name] for one in often) - least + 1
-    space, kinds, factors, run = _states_swept(clause, sweep, steps)
-    grown = np.array(
-        [[sum(one in places for one in space.open_lists(state, kind)) for state in space.states] for kind in kinds],
-        np.int64,
-    )
-    weights = np.ones((len(steps.rows), len(names)), np.int64)
-    given = np.zeros(0, object)
-    if weighing is not None:
-        given = weighing[1][steps.rows]
-        bits += max(abs(one) for one in given.tolist()).bit_length()
-    if bits > MOST_BITS:
-        return None
-    offset = 1 << math.ceil(bits + math.log2(len(steps.rows)))
-    known: dict[int, list[int]] = {}
-
-    def sums_by(modulus: int) -> list[int]:
-        if modulus not in known:
-            if weighing is not None:
-                weights[:, names.index(weighing[0])] = given % modulus
-            values = []
-            for z in range(1, size + 1):
-                before_each()
-                weights[:, places] = z
-                found = run(modulus, factors + (z - 1) * grown, weights)
-                values.append(found * pow(z, -least, modulus) % modulus)
-            known[modulus] = _coefficients(values, modulus)
-        return known[modulus]
-
-    def sum_of(n: int) -> int:
-        return number_of(lambda modulus: (sums_by(modulus)[n] + offset) % modulus, _moduli(), above) - offset
-
-    above = offset.bit_length() + 1.0
-    return [0] * (len(once) + least) + [sum_of(n) for n in range(size)]
-
-
 def _coefficients(values: Sequence[int], modulus: int) -> list[int]:
-    """The coefficients, modulo a prime, of the polynomial with these values at 1, 2, 3, ...: by Newton's formula."""
+    """The coefficients, by a modulus, of the polynomial with these values at 0, 1, 2, ...: by Newton's formula."""
     steep = np.array(values, object)
     for order in range(1, len(steep)):
         steep[order:] = (steep[order:] - steep[order - 1 : -1]) * pow(order, -1, modulus) % modulus
     found = np.zeros(len(steep), object)
     for place in reversed(range(len(steep))):
-        found = np.append(0, found[:-1]) - (place + 1) * found
+        found = np.append(0, found[:-1]) - place * found
         found[0] += steep[place]
         found %= modulus
     return [int(one) for one in found]
@@ -439,17 +428,12 @@ def _views(of: ClauseSlice) -> dict[str, View] | None:
         return None
     events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
     views = {
-        variable.name: leaf_view(events, variable.event_type, _filters(clause, variable), of.earliest_row, of.end_row)
+        variable.name: leaf_view(events, variable.event_type, filters_of(clause, variable), of.earliest_row, of.end_row)
         for variable in (*clause.positive, *clause.negated)
     }
     if not all(len(views[variable.name]) for variable in clause.positive):
         return None
     return views
-
-
-def _bits(clause: Clause, most: Mapping[str, int]) -> float:
-    """The bits of the largest number of matches that end with one event, by the most events of each variable."""
-    return sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
 
 
 def _are_known(sweep: Sweep, views: dict[str, View], events: PreparedEvents) -> bool:
@@ -464,7 +448,7 @@ def _sweep_over(of: ClauseSlice, ends: str | None = None) -> Sweep | None:
     """The sweep that counts the matches of a clause of a slice as `count_swept` is asked; None where none does."""
     pattern, clause, _, owned, finality = of
     kind = ("sweep", pattern.strategy)
-    sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause))
+    sweep = clause_cache_of(clause).once(kind, lambda: _events_of_one(of) or sweep_of(pattern, clause))
     if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
         return None
     if ends is None:
@@ -475,6 +459,15 @@ def _sweep_over(of: ClauseSlice, ends: str | None = None) -> Sweep | None:
     if _is_end(clause, sweep, ends) and (is_last or owned == EVERYTHING):
         return replace(sweep, backwards=not is_last)
     return None
+
+
+def _events_of_one(of: ClauseSlice) -> Sweep | None:
+    """The sweep of one variable of which nothing is asked but conditions on each event alone; None: it is none such."""
+    pattern, clause, *_ = of
+    if len(clause.positive) > 1 or clause.negations or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+        return None
+    of_one = all(of_elements(clause, one) for one in clause.conjuncts if one.variables)
+    return Sweep(None, (), backwards=False) if of_one else None
 
 
 def _is_end(clause: Clause, sweep: Sweep, name: str) -> bool:
@@ -501,7 +494,7 @@ def _count_all_behind(
     return total
 
 
-def _filters(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
+def filters_of(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
     """The conditions on one event of a variable, as `leaf_view` takes them."""
 
     def single(node: Expression) -> Expression:
@@ -525,7 +518,7 @@ class Steps:
     starts
         int64, shape (groups + 1,): where the steps of each key begin.
     rows
-        int32: the event of each step, the first one of several that are one step.
+        int32: the event of each step.
     fits
         int32: the variables whose event it may be, as bits: positive ones, then negated ones.
     lefts
@@ -534,8 +527,6 @@ class Steps:
         uint8: whether the slice owns the matches that end with it.
     clock, width
         int64: the instant of each step, and the most by which those of a match differ.
-    weights
-        int64, shape (n, positive variables): how many events of a step fit each variable; None: each step is one event.
     is_mirrored
         Whether they go from the last event to the first.
     around
@@ -550,15 +541,13 @@ class Steps:
     counted: Array
     clock: Array
     width: int
-    weights: Array | None = None
     is_mirrored: bool = False
     around: tuple[tuple[Array, Array], ...] = ()
 
     def mirrored(self) -> Steps:
         """The same events from the last one to the first."""
         turned = (self.rows[::-1], self.fits[::-1], -self.clock[::-1], self.counted[::-1])
-        weights = None if self.weights is None else self.weights[::-1]
-        found = _in_windows(len(self.rows) - self.starts[::-1], *turned, weights, self.width)
+        found = _in_windows(len(self.rows) - self.starts[::-1], *turned, self.width)
         around = tuple((one[::-1], other[::-1]) for one, other in self.around)
         return replace(found, is_mirrored=not self.is_mirrored, around=around)
 
@@ -582,9 +571,7 @@ class Steps:
         return self.counted if self.is_mirrored else np.ones(len(self.counted), np.uint8)
 
     def number(self, place: int) -> Array:
-        """int64: how many events of each step fit the variable of a place."""
-        if self.weights is not None:
-            return np.asarray(self.weights[:, place])
+        """int64: 1 for each step whose event fits the variable of a place, else 0."""
         return (self.fits >> place & 1).astype(np.int64)
 
     def in_windows(self, place: int) -> Array:
@@ -597,8 +584,8 @@ class Steps:
         return {one.name: int(self.in_windows(place).max(initial=0)) for place, one in enumerate(clause.positive)}
 
 
-def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | None:
-    """The steps of a sweep; None where events of one timestamp would have to be told apart."""
+def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View], weights: Weights) -> Steps | None:
+    """The steps of a sweep; None where events of one timestamp, which are in no order, would have to be told apart."""
     pattern, clause, events, *_ = of
     variables = (*clause.positive, *clause.negated)
     if sweep.key is None:
@@ -606,22 +593,21 @@ def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | Non
         starts = np.array([0, len(rows)], np.int64)
     else:
         starts, rows, fits = _by_key(events, sweep.key, variables, views)
-    instants = instants_of(pattern, events)
-    clock, times = instants.of_row[rows], events.timestamps[rows]
-    counted = (rows >= of.first_row).astype(np.uint8)
-    ties = pattern.ties
-    if ties is not Ties.ARRIVAL and (clause.precedence or clause.negated):
+    for place, variable in enumerate(clause.positive):
+        if variable.name in weights:
+            fits = fits & ~((weights[variable.name][rows] == 0).astype(np.int32) << place)
+    kept = np.flatnonzero(fits)
+    if len(kept) < len(rows):
+        starts, rows, fits = np.searchsorted(kept, starts), rows[kept], fits[kept]
+    if pattern.ties is not Ties.ARRIVAL and (clause.precedence or clause.negated):
+        times = events.timestamps[rows]
         same = times[1:] == times[:-1]
         same[starts[(starts > 0) & (starts < len(rows))] - 1] = False
         if same.any():
-            apart = ties is Ties.STRICT and not sweep.joining and pattern.window.time_us is not None
-            begin = of.first_row
-            cut = 0 < begin < len(events) and events.timestamps[begin - 1] == events.timestamps[begin]
-            lists = any(variable.kleene for variable in clause.positive)
-            if not apart or cut or lists or len(orders_of(clause)) != 1 or not _chain(clause):
-                return None
-            return _together(starts, rows, fits, clock, counted, same, clause, instants.width)
-    return _in_windows(starts, rows, fits, clock, counted, None, instants.width)
+            return None
+    instants = instants_of(pattern, events)
+    counted = (rows >= of.first_row).astype(np.uint8)
+    return _in_windows(starts, rows, fits, instants.of_row[rows], counted, instants.width)
 
 
 def _head_of(steps: Steps, fits: Array) -> tuple[int | Array, ...]:
@@ -649,13 +635,6 @@ def _marked(size: int, views: Sequence[View]) -> tuple[Array, Array]:
     if not begins.all():
         fits = np.bitwise_or.reduceat(fits, np.flatnonzero(begins))
     return rows[begins], fits
-
-
-def _chain(clause: Clause) -> bool:
-    """Return whether all positive variables are in one order."""
-    size = len(clause.positive)
-    names = {variable.name for variable in clause.positive}
-    return sum(one in names and other in names for one, other in clause.precedence) == size * (size - 1) // 2
 
 
 def _by_key(
@@ -691,29 +670,7 @@ def _by_key(
     return starts, together % size, fits
 
 
-def _together(
-    starts: Array,
-    rows: Array,
-    fits: Array,
-    clock: Array,
-    counted: Array,
-    same: Array,
-    clause: Clause,
-    width: int,
-) -> Steps:
-    """Steps in which the events of one timestamp, of which none is before another, are one."""
-    begins = np.flatnonzero(np.append(True, ~same))
-    weights = np.stack(
-        [np.add.reduceat((fits >> place & 1).astype(np.int64), begins) for place in range(len(clause.positive))], axis=1
-    )
-    starts = np.searchsorted(begins, starts).astype(np.int64)
-    merged = np.bitwise_or.reduceat(fits, begins)
-    return _in_windows(starts, rows[begins], merged, clock[begins], counted[begins], weights, width)
-
-
-def _in_windows(
-    starts: Array, rows: Array, fits: Array, clock: Array, counted: Array, weights: Array | None, width: int
-) -> Steps:
+def _in_windows(starts: Array, rows: Array, fits: Array, clock: Array, counted: Array, width: int) -> Steps:
     """Steps with the first one in the window that ends with each."""
     padded = padded_copy(clock, np.int64)
     starts = np.ascontiguousarray(starts, np.int64)
@@ -726,51 +683,49 @@ def _in_windows(
         np.ascontiguousarray(counted),
         padded,
         width,
-        None if weights is None else np.ascontiguousarray(weights),
     )
 
 
 def _count_of_states(clause: Clause, sweep: Sweep, steps: Steps, bits: float, ended: Array | None = None) -> int:
-    _, _, factors, sweep_once = _states_swept(clause, sweep, steps, ended)
+    run_weighted = _states_swept(clause, sweep, steps, ended)
 
     def run(modulus: int) -> int:
         go_on()
-        return sweep_once(modulus, factors, steps.weights)
+        return run_weighted(modulus, {})
 
     return run(0) if bits < MOST_BITS_OF_A_WORD else _by_moduli(run, _moduli(), bits, steps)
 
 
-def _states_swept(
-    clause: Clause, sweep: Sweep, steps: Steps, ended: Array | None = None
-) -> tuple[StateSpace, list[int], Array, Callable[[int, Array, Array | None], int]]:
-    """The states of a sweep, the kinds of events, the factors of a count, and a function that sweeps.
+def _states_swept(clause: Clause, sweep: Sweep, steps: Steps, ended: Array | None = None) -> Run:
+    """The sweep over the states of a clause.
 
-    The function takes a modulus, factors, shape (kinds, states), and the weights of the steps; it returns the number of
-    matches: modulo the modulus, or where that is 0, by as many bits as two words have.
+    It counts the matches modulo its modulus, or where that is 0, by as many bits as two words have.
     """
     space = states_of(clause, backwards=sweep.backwards)
     assert space is not None, "`sweep_of` has looked"
     kinds = np.flatnonzero(np.bincount(steps.fits, minlength=1))
     number = np.zeros(int(kinds[-1]) + 1, np.int32)
     number[kinds] = np.arange(len(kinds))
-    factors, offsets, operations = _operations(space, kinds.tolist())
+    offsets, operations = _operations(space, kinds.tolist())
     total = np.zeros(2, np.uint64)
     widest = int((np.arange(len(steps.lefts)) - steps.lefts).max(initial=0))
     size = len(space.states)
     ask_for(8 * size * widest, f"a window of {widest:,} events has a number for each state")
     front, matrices = np.empty((widest + 1, size), np.uint64), np.empty((2, size, size), np.uint64)
-    head, none = _head_of(steps, number[steps.fits]), np.zeros((1, len(clause.positive)), np.int64)
+    head, places = _head_of(steps, number[steps.fits]), [one.name for one in clause.positive]
 
-    def run(modulus: int, factors: Array, weights: Array | None) -> int:
+    def run(modulus: int, weights: Weights) -> int:
+        of_steps = np.ones((len(steps.rows) if weights else 1, len(places)), np.int64)
+        for name, own in weights.items():
+            of_steps[:, places.index(name)] = own[steps.rows]
         _count_states(
             *head,
-            int(weights is not None),
-            none if weights is None else weights,
+            int(bool(weights)),
+            of_steps,
             len(clause.positive),
             size,
             len(kinds),
             widest,
-            factors,
             *offsets,
             len(operations),
             operations,
@@ -783,46 +738,45 @@ def _states_swept(
         )
         return _in_two_words(total)
 
-    return space, kinds.tolist(), factors, run
+    return run
 
 
-def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array, Array, Array], Array]:
+def _operations(space: StateSpace, kinds: list[int]) -> tuple[tuple[Array, Array, Array], Array]:
     """The matrices of the kinds of events as operations on states, in the order in which each reads what was before.
 
     Returns
     -------
-    factors : Array
-        int64, shape (kinds, states): the diagonals.
     offsets : tuple of three Arrays
         int64, shape (kinds + 1,): the operations of each kind, on numbers of ways that end in a state, on numbers of
         ways that begin with one, and those that end matches.
     operations : Array
-        int64, shape (n, 3): variable, state that is left, state that is reached; -1 for a state that is multiplied.
+        int64, shape (n, 4): variable, state that is left, state that is reached, 0. Where these states are the same it
+        is multiplied: the lists that grow there, as bits, twice the state, and 0 where the event rejects what is there.
     """
     states = space.states
     place = {state: number for number, state in enumerate(states)}
-    factors = np.array([[space.factor(state, kind) for state in states] for kind in kinds], np.int64)
-    lists: tuple[list[list[tuple[int, int, int]]], ...] = ([], [], [])
-    for number, kind in enumerate(kinds):
+    lists: tuple[list[list[tuple[int, int, int, int]]], ...] = ([], [], [])
+    for kind in kinds:
         moves = [
             (variable, place[state], following)
             for state in states
             for variable, following in space.next_states(state, kind)
         ]
-        inside = [(variable, source, place[following]) for variable, source, following in moves if following in place]
-        forward, backward = [], []
-        for state in range(len(states)):
-            scaled = factors[number, state] != 1
-            backward += [(0, state, -1)] if scaled else []
-            backward += [move for move in inside if move[1] == state]
-        for state in reversed(range(len(states))):
-            scaled = factors[number, state] != 1
-            forward += [(0, -1, state)] if scaled else []
-            forward += [move for move in inside if move[2] == state]
-        ends = [(variable, source, -1) for variable, source, following in moves if following == space.full]
+        inside = [
+            (variable, source, place[following], 0) for variable, source, following in moves if following in place
+        ]
+        forward: list[tuple[int, int, int, int]] = []
+        backward: list[tuple[int, int, int, int]] = []
+        for state, bound in enumerate(states):
+            grown = sum(1 << one for one in space.open_lists(bound, kind))
+            kept = int(not space.rejects(bound, kind))
+            scaled = [(grown, state, state, kept)] if grown or not kept else []
+            backward += scaled + [move for move in inside if move[1] == state]
+            forward = scaled + [move for move in inside if move[2] == state] + forward
+        ends = [(variable, source, -1, 0) for variable, source, following in moves if following == space.full]
         if space.full in place:
             full = place[space.full]
-            ends += [(variable, full, -1) for variable in space.open_lists(space.full, kind)]
+            ends += [(variable, full, -1, 0) for variable in space.open_lists(space.full, kind)]
         for own, moved in zip(lists, (forward, backward, ends), strict=True):
             own.append(moved)
     offsets, every, begin = [], [], 0
@@ -831,8 +785,8 @@ def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array
         offsets.append(sizes.astype(np.int64))
         every += [move for moved in own for move in moved]
         begin = len(every)
-    operations = np.array(every or [(0, 0, 0)], np.int64)
-    return factors, (offsets[0], offsets[1], offsets[2]), operations
+    operations = np.array(every or [(0, 0, 0, 0)], np.int64)
+    return (offsets[0], offsets[1], offsets[2]), operations
 
 
 def _count_chain(
@@ -1023,7 +977,10 @@ def _count_behind(
     found = _sweep_behind(ways, clause, joining, steps, events)
     if found is None:
         return None
-    run = found.run
+
+    def run(modulus: int) -> int:
+        return found.run(modulus, {})
+
     if bits < MOST_BITS_OF_A_WORD:  # all matches of an anchor lie in one window
         return run(0)
     estimate = run(_ROUNDED) if found.only_adds else math.inf
@@ -1033,11 +990,11 @@ def _count_behind(
     return _by_moduli(run, large_moduli(), bits, steps)
 
 
-class _SweepBehind(NamedTuple):
-    """A sweep behind first events: whether it only adds, and its result by a modulus; that of `_ROUNDED` is about."""
+class _Runner(NamedTuple):
+    """A sweep with weights, and whether it only adds; behind first events its result by `_ROUNDED` is about right."""
 
+    run: Run
     only_adds: bool
-    run: Callable[[int], int]
 
 
 def _sweep_behind(
@@ -1046,8 +1003,7 @@ def _sweep_behind(
     joining: Sequence[Joining],
     steps: Steps,
     events: PreparedEvents,
-    weights: Weights | None = None,
-) -> _SweepBehind | None:
+) -> _Runner | None:
     """A sweep over the matches whose events come in an order, behind each first event, or ahead of each last one.
 
     The window of a match is that of its anchor. Behind it, an event of the variable bound second begins one chain; an
@@ -1055,7 +1011,6 @@ def _sweep_behind(
     admits. Events whose windows end with the same event of the last variable have an anchor together. None where there
     is no way, or a window has too many events.
     """
-    weights = weights or {}
     found = [_Lanes.of(way, clause, joining, steps) for way in ways]
     if not found:
         return None
@@ -1071,14 +1026,14 @@ def _sweep_behind(
     if joints * 16 * width * span > MOST_TREE_BYTES:
         return None
     lists = sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene)
-    weighted = {place: one.name for place, one in enumerate(way.order, start=before) if one.name in weights}
 
-    def run(modulus: int) -> int:
+    def run(modulus: int, weights: Weights) -> int:
+        weighted = {place: one.name for place, one in enumerate(way.order, start=before) if one.name in weights}
         begin, total = 0, 0
         room, found = np.empty((2, width), np.uint64), np.zeros(2, np.uint64)
         factors = np.ones((len(way.order) + before, len(steps.rows)) if weighted else (1, 1), np.uint64)
         for place, name in weighted.items():
-            factors[place] = _remainders(weights[name][steps.rows], modulus)
+            factors[place] = weights[name][steps.rows]
         begins = factors[0, anchors] if weighted else np.ones(len(anchors), np.uint64)
         if modulus == _ROUNDED:
             begins = np.ones(len(anchors)).view(np.uint64)
@@ -1129,7 +1084,7 @@ def _sweep_behind(
             begin = end
         return total
 
-    return _SweepBehind(joined.only_adds, run)
+    return _Runner(run, joined.only_adds)
 
 
 @dataclass(frozen=True)
@@ -1278,6 +1233,13 @@ def _in_two_words(total: Array) -> int:
 def _by_moduli(run: Callable[[int], int], moduli: Iterable[int], bits: float, steps: Steps) -> int:
     """The number of matches over some steps, each of which ends less than 2^bits; `run` counts them by a modulus."""
     return number_of(lambda modulus: run(modulus) % modulus, moduli, bits + math.log2(len(steps.rows)))
+
+
+def _moduli() -> Iterator[int]:
+    """The primes that the kernels of a sweep know: those first by which they divide without a division."""
+    yield _MERSENNE
+    yield from takewhile(lambda prime: prime > 2**54 - 2**10, primes_below(2**54))
+    yield from primes_below(2**31)
 
 
 def large_moduli() -> Iterator[int]:

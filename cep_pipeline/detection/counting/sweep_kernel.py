@@ -142,6 +142,28 @@ def add_between(tree: Any, first: int, stop: int, sums: Any, modulus: Any) -> No
         behind -= behind & -behind
 
 
+@njit
+def apply(to: Any, of: Any, operation: Any, weights: Any, step: int, weighted: int, modulus: Any) -> None:
+    """Add the ways of one state, times the weight of an event, to those of another one; or multiply those of a state.
+
+    These are multiplied by 1, or 0 where the event rejects them, and the weight in each list that it may be added to.
+    """
+    if operation[1] == operation[2]:
+        factor = np.uint64(operation[3])
+        for variable in range(weights.shape[1]):
+            if (operation[0] >> variable) & 1:
+                factor = plus(factor, np.uint64(weights[step, variable]) if weighted else _1, modulus)
+        for state in range(len(to)):
+            to[state] = times(to[state], factor, modulus)
+    elif weighted:
+        weight = np.uint64(weights[step, operation[0]])
+        for state in range(len(to)):
+            to[state] = plus(to[state], times(of[state], weight, modulus), modulus)
+    else:
+        for state in range(len(to)):
+            to[state] = plus(to[state], of[state], modulus)
+
+
 def count_states(
     steps: int,
     groups: int,
@@ -155,7 +177,6 @@ def count_states(
     states: int,
     kind_count: int,
     widest: int,
-    factors_at: Any,
     forward_offsets_at: Any,
     backward_offsets_at: Any,
     ends_offsets_at: Any,
@@ -170,7 +191,7 @@ def count_states(
 ) -> int:
     """Count the ways through a set of states within a sliding window.
 
-    `sweep.Steps` has the events, `sweep._operations` the factors and the operations on states.
+    `sweep.Steps` has the events, `sweep._operations` the operations on states.
 
     A window is a queue of two stacks: of the events before a point, and of those from it on. Of each suffix of the
     first stack the ways from the start are kept, and of the whole second one the ways from each state to each. So an
@@ -183,11 +204,10 @@ def count_states(
     kinds = carray(kinds_at, steps)
     counted = carray(counted_at, steps)
     weights = carray(weights_at, (steps if weighted else 1, variables))
-    factors = carray(factors_at, (kind_count, states))
     forward_offsets = carray(forward_offsets_at, kind_count + 1)
     backward_offsets = carray(backward_offsets_at, kind_count + 1)
     ends_offsets = carray(ends_offsets_at, kind_count + 1)
-    operations = carray(operations_at, (operation_count, 3))
+    operations = carray(operations_at, (operation_count, 4))
     total = carray(total_at, 2)
     modulus = np.uint64(modulus_number)
     front = carray(front_at, (widest + 1, states))
@@ -214,19 +234,8 @@ def count_states(
                 for earlier in range(step - 1, left - 1, -1):
                     kind = kinds[earlier]
                     for place in range(backward_offsets[kind], backward_offsets[kind + 1]):
-                        source, target = operations[place, 1], operations[place, 2]
-                        if target < 0:
-                            factor = np.uint64(factors[kind, source])
-                            for state in range(states):
-                                suffix[source, state] = times(suffix[source, state], factor, modulus)
-                        elif weighted:
-                            weight = np.uint64(weights[earlier, operations[place, 0]])
-                            for state in range(states):
-                                more = times(suffix[target, state], weight, modulus)
-                                suffix[source, state] = plus(suffix[source, state], more, modulus)
-                        else:
-                            for state in range(states):
-                                suffix[source, state] = plus(suffix[source, state], suffix[target, state], modulus)
+                        source, target = suffix[operations[place, 1]], suffix[operations[place, 2]]
+                        apply(source, target, operations[place], weights, earlier, weighted, modulus)
                     for state in range(states):
                         front[border - 1 - earlier, state] = suffix[0, state]
             kind = kinds[step]
@@ -251,19 +260,8 @@ def count_states(
                         if low < ways:
                             high += _1
             for place in range(forward_offsets[kind], forward_offsets[kind + 1]):
-                source, target = operations[place, 1], operations[place, 2]
-                if source < 0:
-                    factor = np.uint64(factors[kind, target])
-                    for state in range(states):
-                        back[state, target] = times(back[state, target], factor, modulus)
-                elif weighted:
-                    weight = np.uint64(weights[step, operations[place, 0]])
-                    for state in range(states):
-                        more = times(back[state, source], weight, modulus)
-                        back[state, target] = plus(back[state, target], more, modulus)
-                else:
-                    for state in range(states):
-                        back[state, target] = plus(back[state, target], back[state, source], modulus)
+                source, target = back[:, operations[place, 1]], back[:, operations[place, 2]]
+                apply(target, source, operations[place], weights, step, weighted, modulus)
     total[0], total[1] = low, high
     return 0
 

@@ -377,27 +377,17 @@ BY_LISTS = ("", "k.LEN", "k[1].s", "k[k.LEN].id", "max(k[].id)", "min(k[].w)", "
     item=st.sampled_from((*ITEMS["k"], *ITEMS["ak"], "sum(sum(k[].w))", "sum(sum(k[].x) * 2 - k[1].id)")),
     group=st.sampled_from(BY_LISTS),
     seed=st.integers(0, 2**16),
-    by_event=st.booleans(),
-    by_length=st.booleans(),
 )
-@example("K+ k[]", [], "max(max(k[].w))", "k[1].s", 0, True, True)
-@example("SEQ(A a, K+ k[])", ["k[].x > a.id"], "sum(sum(k[].w))", "k.LEN", 0, False, True)
-@example("K+ k[]", ["k[1].x <= k[k.LEN].x"], "avg(k.LEN)", "", 0, False, False)
-def test_drawn_summaries_of_lists(
-    structure: str, conditions: list[str], item: str, group: str, seed: int, by_event: bool, by_length: bool
-) -> None:
-    """Whether sweeps tell the matches of each event or length, or a count is made for each bit of the values."""
+@example("K+ k[]", [], "max(max(k[].w))", "k[1].s", 0)
+@example("SEQ(A a, K+ k[])", ["k[].x > a.id"], "sum(sum(k[].w))", "k.LEN", 0)
+@example("K+ k[]", ["k[1].x <= k[k.LEN].x"], "avg(k.LEN)", "", 0)
+def test_drawn_summaries_of_lists(structure: str, conditions: list[str], item: str, group: str, seed: int) -> None:
     usable = [one for one in conditions if "A a" in structure or "a." not in one]
     item = item.partition(" BY ")[0] if "A a" in structure or "a." not in item else "sum(k.LEN)"
     where = f" WHERE {' AND '.join(usable)}" if usable else ""
     [pattern] = cep.parse_patterns(stated(f"{structure}{where} WITHIN 100 minutes", f"{item} BY {group}"), SCHEMA)
     events = SCHEMA.table(some_rows(seed, 30))
-    with pytest.MonkeyPatch.context() as patched:
-        if not by_event:
-            patched.setattr(by_semiring.RowsBySemirings, "_number_by_event", lambda *_: None)
-        if not by_length:
-            patched.setattr(by_semiring, "sums_by_size", lambda *_: None)
-        made = unlisted_of(pattern, events)
+    made = unlisted_of(pattern, events)
     if made is not None:
         assert repr(made.to_pylist()) == listed_rows(pattern, events)
 
@@ -432,11 +422,7 @@ def test_a_list_of_any_length_is_exact() -> None:
     assert row["length"] == 300 * 2**299 / (2**300 - 1)
 
 
-def test_lists_are_told_apart_by_their_length_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sweep a number of the list's length, and not one count for each place that an element may have in it."""
-    monkeypatch.setattr(
-        by_semiring.RowsBySemirings, "_number_by_event", lambda *_: pytest.fail("counted place by place")
-    )
+def test_lists_are_told_apart_by_their_length_however_many_there_are() -> None:
     n = 150
     values = [{"x": (at * 7 % 11 - 5) * 10**12, "y": at % 8 / 4 - 1} for at in range(n)]
     rows = [{"kind": "A"}, *({"kind": "K", **own} for own in values), {"kind": "C"}]
