@@ -33,8 +33,7 @@ from cep_pipeline.patterns.expressions import (
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.keys import Key, agreement_codes, keyed_leaf, keys_of, shared_attributes
-from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.keys import agreement_codes, keys_of, shared_attributes
 from cep_pipeline.slices.views import ANY_EVENT, View, leaf_of, view_of_leaf, without_name
 
 MOST_STATES = 64
@@ -73,15 +72,15 @@ class Sweep:
 
     Attributes
     ----------
-    key
-        What all events of a match agree on; None: nothing.
+    agree_on
+        The attributes on which all events of a match agree.
     joining
         The comparisons of two variables that the sweep tests.
     backwards
         Whether the sweep goes from the last event to the first, since a negated variable has nothing after it.
     """
 
-    key: Key | None
+    agree_on: tuple[str, ...]
     joining: tuple[Joining, ...]
     backwards: bool
 
@@ -163,27 +162,28 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     names = {variable.name for variable in positive}
     types = {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
     keys = [key for key in keys_of(clause, types) if set(key.variables) == names]
-    key = keys[0] if keys else None
-    made_true = key.conjuncts if key is not None else frozenset()
+    agree_on, made_true = clause.agree_on, frozenset[Conjunct]()
+    if keys and (shared := shared_attributes(keys[0])) is not None:
+        agree_on, made_true = shared, keys[0].conjuncts
     lists = {variable.name for variable in positive if variable.kleene}
     if any(conjunct.variables & lists for conjunct in made_true):
         return None
     joining = [one for one in clause.conjuncts if len(one.variables) > 1 and one not in made_true]
     joining += [one for one in clause.conjuncts if len(one.variables) == 1 and not of_elements(clause, one)]
-    if clause.negated and key is not None and shared_attributes(key) != clause.agree_on:
+    if clause.negated and agree_on != clause.agree_on:
         return None  # what only positive events agree on leaves the negated ones of all keys
     backwards = any(not clause.successors(one.name) for one in clause.negated)
     if backwards and any(not clause.predecessors(one.name) for one in clause.negated):
         return None
     if not joining:
-        return Sweep(key, (), backwards) if states_of(clause, backwards=backwards) is not None else None
+        return Sweep(agree_on, (), backwards) if states_of(clause, backwards=backwards) is not None else None
     found = [one for conjunct in joining if (one := _joining(clause, conjunct)) is not None]
     apart = _negations(clause)
     if apart is None or len(found) < len(joining) or not orders_of(clause):
         return None
     known = _together_joined([*found, *apart])
     is_swept = counted_as_chain(known) or counted_behind(clause, known)
-    return Sweep(key, known, False) if is_swept else None
+    return Sweep(agree_on, known, False) if is_swept else None
 
 
 def binds_lists(pattern: Pattern) -> bool:
@@ -431,7 +431,7 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
     """Return whether a sweep takes less time than to find the matches."""
     clause = of.clause
     sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
-    groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
+    groups = agreement_codes(of.events, sweep.agree_on)[1] if sweep.agree_on else 1
     orders = len(orders_of(clause))
     candidates = candidates_of(of, groups, sizes)
     finding_ns = candidates * (REJECTED_NS if clause.negated else CANDIDATE_NS)
@@ -514,14 +514,6 @@ def finding_takes_long(of: ClauseSlice) -> bool:
     events.split(one.event_type for one in single)
     sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in single}
     return candidates_of(of, None, sizes) * CANDIDATE_NS >= LONG_NS
-
-
-def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
-    """The number of values that a key may have."""
-    attributes = shared_attributes(key)
-    if attributes is not None:
-        return agreement_codes(events, attributes)[1]
-    return len(keyed_leaf(events, key, key.variables[0], views).starts) - 1
 
 
 @dataclass(frozen=True)

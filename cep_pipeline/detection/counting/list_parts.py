@@ -16,7 +16,7 @@ from itertools import pairwise, product
 from cep_pipeline.detection.counting.choice import sweep_of
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
-from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct, expressions_of
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Element,
@@ -25,7 +25,6 @@ from cep_pipeline.patterns.expressions import (
     Literal,
     Reference,
     variables_of,
-    walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
@@ -54,8 +53,8 @@ def parts_of_lists(
     None where a condition asks for the whole list, where no condition asks for one element, and where the order of
     the stream is not that of events; where conditions ask for adjacent elements, or there are several lists, too,
     unless sweeps count all parts with a list. A list of limited length is written out for that, element by element.
-    The greatest value of a list is below a limit where each is, and there are as many values as elements, if none is
-    null among these events; without events nothing is known of that.
+    The greatest value of a list is below a limit where each is, if none is null among these events; without events
+    nothing is known of that.
 
     Parameters
     ----------
@@ -71,13 +70,7 @@ def parts_of_lists(
     cache = clause_cache_of(clause)
     bounded = cache.once(
         "bounded lists",
-        lambda: [
-            (one, found)
-            for one in lists
-            for c in clause.conjuncts
-            for found in (*_numbers_of_values(c, one), _bounded(c, one))
-            if found is not None
-        ],
+        lambda: [(one, found) for one in lists for c in clause.conjuncts if (found := _bounded(c, one)) is not None],
     )
     known = frozenset(
         (variable.name, side.attribute)
@@ -96,20 +89,16 @@ def parts_of_neighbours(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] 
     """
 
     def make() -> tuple[Clause, ...] | None:
-        lists = [variable for variable in clause.positive if variable.kleene]
-        if pattern.ties is not Ties.ARRIVAL or clause.negations or len(lists) != 1 or sweep_of(pattern, clause):
+        lists = [variable.name for variable in clause.positive if variable.kleene]
+        if clause.negations or len(lists) != 1 or sweep_of(pattern, clause):
             return None
-        if not any(Uses.of(one).kinds.get(lists[0].name) == _ADJACENT for one in clause.conjuncts):
+        if not any(Uses.of(one).kinds.get(lists[0]) == _ADJACENT for one in clause.conjuncts):
             return None
-        limited = bool(lists[0].limits)
-        ends = {} if limited else {lists[0].name: _Ends(first=True, last=True)}
-        parts = _split(clause, lists, frozenset(), ends, written_out=limited)
-        if parts is None or len(parts) > MOST_PARTS:
-            return None
-        to_sweep = [one for one in parts if len(one.positive) > 1]
-        return parts if all(sweep_of(pattern, one) for one in to_sweep) else None
+        ends = frozenset((lists[0], end) for end in (Element.FIRST, Element.LAST))
+        parts = parts_of_lists(pattern, clause, asked=ends) or ()
+        return parts if all(sweep_of(pattern, one) for one in parts if len(one.positive) > 1) else None
 
-    return clause_cache_of(clause).once(("parts of neighbours", pattern.strategy), make)
+    return clause_cache_of(clause).once(("parts of neighbours", pattern.strategy), make) or None
 
 
 def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
@@ -125,30 +114,6 @@ def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
         return None
     below, above = (Comparator.LT, Comparator.LE), (Comparator.GT, Comparator.GE)
     return side if comparator in {"max": below, "min": above}.get(side.function, ()) else None
-
-
-def _numbers_of_values(conjunct: Conjunct, variable: Variable) -> list[Aggregate]:
-    """The numbers of values of a whole list that a condition asks for."""
-    return [
-        node
-        for atom in conjunct.atoms
-        for expression in expressions_of(atom)
-        for node in walk(expression)
-        if isinstance(node, Aggregate)
-        and (node.function, node.variable, node.prefix) == ("count", variable.name, False)
-    ]
-
-
-def _by_lengths(clause: Clause, known: frozenset[tuple[str, str]]) -> Clause:
-    """The clause with the length of a list in place of the number of its values, where none is null."""
-
-    def length(node: Expression) -> Expression:
-        if not isinstance(node, Aggregate) or node.function != "count" or node.prefix:
-            return node
-        return Length(node.variable) if (node.variable, node.attribute) in known else node
-
-    conjuncts = dict.fromkeys(rewritten(conjunct, length) for conjunct in clause.conjuncts)
-    return replace(clause, conjuncts=tuple(conjuncts))
 
 
 def _has_all(events: PreparedEvents, variable: Variable, side: Aggregate) -> bool:
@@ -198,7 +163,6 @@ def _parts_of_all(
     What is counted behind events of the first or the last variable has single variables there: a list at an end is
     taken apart there even if no condition names its element.
     """
-    clause = _by_lengths(clause, known) if known else clause
     begin, end = clause.positive[0], clause.positive[-1]
     outermost = {
         one.name: _Ends(

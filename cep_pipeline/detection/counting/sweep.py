@@ -63,15 +63,13 @@ from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Strategy, Ties
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.keys import Key, agreement_codes, comparable, keyed_leaf, shared_attributes
+from cep_pipeline.slices.keys import agreement_codes, comparable
 from cep_pipeline.slices.order import instants_of
 from cep_pipeline.slices.ownership import Finality
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, group_rows, padded_copy
 from cep_pipeline.slices.views import ANY_EVENT, View, clause_cache_of, leaf_view, without_name
 
-_FEW = 8
-"""Rows are sorted where all events are so many times as many."""
 LONG_LISTS = 48
 """Candidates from which on lists are swept in any case: their number may exceed a word, which finding cannot count."""
 MOST_BITS_OF_A_WORD = 64.0
@@ -147,7 +145,8 @@ class _Sweeping:
     @property
     def bits(self) -> float:
         lists = (one.kleene for one in self.of.clause.positive)
-        return sum(
+        orders = len(orders_of(self.of.clause)) if self.sweep.joining else 1
+        return math.log2(orders) + sum(
             float(number) if is_list else math.log2(number) + 1e-9
             for number, is_list in zip(self.most.values(), lists, strict=True)
         )
@@ -196,12 +195,26 @@ def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
 def _count(found: _Sweeping) -> int | None:
     """The number of matches of a sweep; None where a window has too many events."""
     (_, clause, events, *_), joining, steps, bits = found.of, found.sweep.joining, found.steps, found.bits
-    if not joining:
-        return _count_of_states(clause, found.sweep, steps, bits)
-    steps = steps.with_negated(clause)
-    if counted_as_chain(joining):
+    if joining and counted_as_chain(joining):
+        steps = steps.with_negated(clause)
         return sum(_count_chain(order, clause, joining[0], steps, events, bits) for order in orders_of(clause))
-    return _count_all_behind(clause, joining, steps, events, bits)
+    runner = _runner(found)
+    if runner is None:
+        return None
+
+    def run(modulus: int) -> int:
+        go_on()
+        return runner.run(modulus, {})
+
+    if bits < MOST_BITS_OF_A_WORD:  # what ends with an event, or lies behind one in a window, is told in one word
+        return run(0)
+    if not joining:
+        return _by_moduli(run, _moduli(), bits, steps)
+    estimate = run(_ROUNDED) if runner.only_adds else math.inf
+    if estimate >= MOST_ESTIMATED:
+        return _by_moduli(run, large_moduli(), bits, steps)
+    bits = math.log2(estimate + 1) + 0.01
+    return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, large_moduli(), bits)
 
 
 def count_by_event(of: ClauseSlice, name: str) -> tuple[Array, Array] | None:
@@ -221,7 +234,7 @@ def count_by_event(of: ClauseSlice, name: str) -> tuple[Array, Array] | None:
         order = order[:: -1 if sweep.backwards else 1]
         _count_chain(order, of.clause, sweep.joining[0], steps, of.events, bits, ended)
     else:
-        _count_of_states(of.clause, sweep, steps, bits, ended)
+        _states_swept(of.clause, sweep, steps, ended)(0, {})
     some = np.flatnonzero(ended)
     return steps.rows[some], ended[some]
 
@@ -387,13 +400,7 @@ def has_long_lists(of: ClauseSlice) -> bool:
         return False
     views = _views(of)
     lists = [one.name for one in of.clause.positive if one.kleene]
-    if views is None or not any(_may_be_long(of, views[name]) for name in lists):
-        return False
-    steps = _steps(of, sweep, views, {})
-    if steps is None:
-        return False
-    most = steps.most(of.clause)
-    return any(most[one.name] > LONG_LISTS for one in of.clause.positive if one.kleene)
+    return views is not None and any(_may_be_long(of, views[name]) for name in lists)
 
 
 def _may_be_long(of: ClauseSlice, view: View) -> bool:
@@ -467,7 +474,7 @@ def _events_of_one(of: ClauseSlice) -> Sweep | None:
     if len(clause.positive) > 1 or clause.negations or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         return None
     of_one = all(of_elements(clause, one) for one in clause.conjuncts if one.variables)
-    return Sweep(None, (), backwards=False) if of_one else None
+    return Sweep(clause.agree_on, (), backwards=False) if of_one else None
 
 
 def _is_end(clause: Clause, sweep: Sweep, name: str) -> bool:
@@ -476,22 +483,6 @@ def _is_end(clause: Clause, sweep: Sweep, name: str) -> bool:
     if sweep.joining and not counted_as_chain(sweep.joining):
         return False
     return name in (order[0].name, order[-1].name)
-
-
-def _count_all_behind(
-    clause: Clause,
-    joining: Sequence[Joining],
-    steps: Steps,
-    events: PreparedEvents,
-    bits: float,
-) -> int | None:
-    total = 0
-    for order in orders_of(clause):
-        part = _count_behind(ways_behind(order, joining), clause, joining, steps, events, bits)
-        if part is None:
-            return None
-        total += part
-    return total
 
 
 def filters_of(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
@@ -587,18 +578,21 @@ class Steps:
 def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View], weights: Weights) -> Steps | None:
     """The steps of a sweep; None where events of one timestamp, which are in no order, would have to be told apart."""
     pattern, clause, events, *_ = of
-    variables = (*clause.positive, *clause.negated)
-    if sweep.key is None:
-        rows, fits = _marked(of.end_row, [views[variable.name] for variable in variables])
-        starts = np.array([0, len(rows)], np.int64)
-    else:
-        starts, rows, fits = _by_key(events, sweep.key, variables, views)
+    fits: Array = np.zeros(of.end_row, np.int32)
+    for place, variable in enumerate((*clause.positive, *clause.negated)):
+        fits[views[variable.name].rows] |= np.int32(1 << place)
     for place, variable in enumerate(clause.positive):
         if variable.name in weights:
-            fits = fits & ~((weights[variable.name][rows] == 0).astype(np.int32) << place)
-    kept = np.flatnonzero(fits)
-    if len(kept) < len(rows):
-        starts, rows, fits = np.searchsorted(kept, starts), rows[kept], fits[kept]
+            fits &= ~((weights[variable.name][: of.end_row] == 0).astype(np.int32) << place)
+    rows = np.flatnonzero(fits)
+    if sweep.agree_on:
+        codes, groups = agreement_codes(events, sweep.agree_on)
+        rows = rows[codes[rows] >= 0]
+        order, starts = group_rows(codes[rows], groups)
+        rows = rows[order]
+    else:
+        starts = np.array([0, len(rows)], np.int64)
+    fits = fits[rows]
     if pattern.ties is not Ties.ARRIVAL and (clause.precedence or clause.negated):
         times = events.timestamps[rows]
         same = times[1:] == times[:-1]
@@ -621,55 +615,6 @@ def _head_of(steps: Steps, fits: Array) -> tuple[int | Array, ...]:
     return len(fits), len(steps.starts) - 1, steps.starts, steps.lefts, fits, steps.counted
 
 
-def _marked(size: int, views: Sequence[View]) -> tuple[Array, Array]:
-    """The rows of some views of the first `size` events, ascending, each with the views that have it, as bits."""
-    if _FEW * sum(map(len, views)) > size:
-        every = np.zeros(size, np.int32)
-        for place, view in enumerate(views):
-            every[view.rows] |= np.int32(1 << place)
-        rows = np.flatnonzero(every)
-        return rows, every[rows]
-    together = np.sort(np.concatenate([view.rows.astype(np.int64) << 4 | place for place, view in enumerate(views)]))
-    rows, fits = together >> 4, np.int32(1) << (together & 15).astype(np.int32)
-    begins = np.append(True, rows[1:] != rows[:-1])
-    if not begins.all():
-        fits = np.bitwise_or.reduceat(fits, np.flatnonzero(begins))
-    return rows[begins], fits
-
-
-def _by_key(
-    events: PreparedEvents, key: Key, variables: Sequence[Variable], views: dict[str, View]
-) -> tuple[Array, Array, Array]:
-    """The starts of the keys, and the rows and bits of their events."""
-    attributes = shared_attributes(key)
-    if attributes is not None:
-        fits = np.zeros(len(events), np.int32)
-        for place, variable in enumerate(variables):
-            fits[views[variable.name].rows] |= np.int32(1 << place)
-        codes, groups = agreement_codes(events, attributes)
-        rows = np.flatnonzero((fits != 0) & (codes >= 0))
-        order, starts = group_rows(codes[rows], groups)
-        rows = rows[order]
-        return starts, rows, fits[rows]
-    size = max(len(events), 1)
-    marks, bits, groups = [], [], 1
-    for place, variable in enumerate(variables):
-        view = keyed_leaf(events, key, variable.name, views)
-        groups = len(view.starts) - 1
-        marks.append(np.repeat(np.arange(groups), np.diff(view.starts)) * size + view.rows)
-        bits.append(np.full(len(view), 1 << place, np.int32))
-    together, every = np.concatenate(marks), np.concatenate(bits)
-    order = np.argsort(together, kind="stable")
-    together, every = together[order], every[order]
-    if not len(together):
-        return np.zeros(groups + 1, np.int64), together, every
-    begins = np.flatnonzero(np.append(True, together[1:] != together[:-1]))
-    fits = np.bitwise_or.reduceat(every, begins)
-    together = together[begins]
-    starts = np.searchsorted(together, np.arange(groups + 1) * size).astype(np.int64)
-    return starts, together % size, fits
-
-
 def _in_windows(starts: Array, rows: Array, fits: Array, clock: Array, counted: Array, width: int) -> Steps:
     """Steps with the first one in the window that ends with each."""
     padded = padded_copy(clock, np.int64)
@@ -684,16 +629,6 @@ def _in_windows(starts: Array, rows: Array, fits: Array, clock: Array, counted: 
         padded,
         width,
     )
-
-
-def _count_of_states(clause: Clause, sweep: Sweep, steps: Steps, bits: float, ended: Array | None = None) -> int:
-    run_weighted = _states_swept(clause, sweep, steps, ended)
-
-    def run(modulus: int) -> int:
-        go_on()
-        return run_weighted(modulus, {})
-
-    return run(0) if bits < MOST_BITS_OF_A_WORD else _by_moduli(run, _moduli(), bits, steps)
 
 
 def _states_swept(clause: Clause, sweep: Sweep, steps: Steps, ended: Array | None = None) -> Run:
@@ -963,31 +898,6 @@ class _Lanes:
                 anchors, until = anchors[begins], anchors[behind] + 1
                 return cls(way, steps, True, anchors, anchors - 1, until, stops[behind])
         return cls(way, steps, False, anchors, anchors, stops, stops)
-
-
-def _count_behind(
-    ways: Iterable[WayBehind],
-    clause: Clause,
-    joining: Sequence[Joining],
-    steps: Steps,
-    events: PreparedEvents,
-    bits: float,
-) -> int | None:
-    """The number of matches whose events come in an order; None where a window has too many events."""
-    found = _sweep_behind(ways, clause, joining, steps, events)
-    if found is None:
-        return None
-
-    def run(modulus: int) -> int:
-        return found.run(modulus, {})
-
-    if bits < MOST_BITS_OF_A_WORD:  # all matches of an anchor lie in one window
-        return run(0)
-    estimate = run(_ROUNDED) if found.only_adds else math.inf
-    if estimate < MOST_ESTIMATED:
-        bits = math.log2(estimate + 1) + 0.01
-        return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, large_moduli(), bits)
-    return _by_moduli(run, large_moduli(), bits, steps)
 
 
 class _Runner(NamedTuple):

@@ -97,7 +97,10 @@ def half(number: Any, modulus: Any) -> Any:
 @njit
 def add_lanes(one: Any, other: Any, modulus: Any) -> None:
     """Add numbers to others, side by side: fast where there are `LANES`."""
-    if len(one) != LANES or modulus >= ROUNDED:
+    if modulus == ROUNDED:
+        for lane in range(len(one)):
+            one[lane] = rounded_sum(one[lane], other[lane])
+    elif len(one) != LANES or modulus == GREATEST:
         for lane in range(len(one)):
             one[lane] = plus(one[lane], other[lane], modulus)
     elif modulus != _0:

@@ -420,7 +420,7 @@ class RowsBySemirings:
             if len(sums) > 1:
                 raise NotCounted("elements of several lists are multiplied")
             found.terms.append((coefficient, units, values))
-        check_exact(found, self._clause, self._events)
+        check_exact(found)
         return found
 
 

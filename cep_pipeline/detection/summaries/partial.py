@@ -35,10 +35,6 @@ FRACTION_BITS = 1074
 """Every float64 is a whole multiple of 2 to the minus this."""
 _AT_ONCE = 1 << 20
 """Most halves of int64 numbers whose sum float64 surely holds exactly."""
-_SUMS_A_NUMBER, _FEW_SUMS = 2, 64
-"""A table of sums by group and exponent may have two sums for each number and 64 more; else only used ones are made."""
-_WORD = 31
-"""Bits of a weight that are multiplied at once: the product with half an int64 number is an int64 number."""
 _FEW = 4
 """Numbers up to a limit are sorted where the limit is so many times as large as their number."""
 _FIRST_US, _LAST_US = -62_135_596_800_000_000 + 86_400_000_000, 253_402_300_799_999_999 - 86_400_000_000
@@ -146,8 +142,7 @@ class PartialSummary:
         self,
         ends_us: Array,
         items: Sequence[pa.Array],
-        numbers: Array | Sequence[int] | None = None,
-        kinds: Array | None = None,
+        numbers: Array | None = None,
     ) -> None:
         """Take some matches.
 
@@ -157,14 +152,13 @@ class PartialSummary:
             int64: the timestamp of the last event of each match.
         items
             The values of `Pattern.items`: an array for each.
-        numbers, kinds
-            Where each of them stands for several matches with the same values: the number of these, at least 1, as
-            uint64 or whole numbers of any size. With `kinds` there is a number for each kind, and the kind of each.
+        numbers
+            Where each of them stands for several matches with the same values: uint64, the number of these, at least 1.
         """
         if not len(ends_us):
             return
         columns, values = self._read(ends_us, items)
-        weights = None if numbers is None else weights_of(numbers, kinds)
+        weights = None if numbers is None else numbers.astype(object)
         codes, keys = group_codes(columns, len(ends_us))
         found = [self.group(key) for key in keys]
         for group, number in zip(found, _numbers(codes, len(keys), weights), strict=True):
@@ -353,40 +347,21 @@ def _codes(column: pa.Array) -> tuple[Array, list[Value]]:
     return same[codes], list(places)
 
 
-Weights = list[Array]
-"""The numbers of matches that some values stand for: `_WORD` bits after `_WORD` bits of each, from the lowest on."""
-
-
-def weights_of(numbers: Array | Sequence[int], kinds: Array | None = None) -> Weights:
-    """The weights of values that stand for so many matches each; with `kinds`, for as many as the kind of each says."""
-    whole = numbers if isinstance(numbers, np.ndarray) else np.array(numbers, object)
-    words = range(0, max(int(whole.max()).bit_length(), 1), _WORD)
-    weights = [(whole >> type(whole[0])(at) & type(whole[0])((1 << _WORD) - 1)).astype(np.int64) for at in words]
-    return weights if kinds is None else [own[kinds] for own in weights]
-
-
-def numbers_by_code(codes: Array, groups: int, numbers: Array) -> list[int]:
-    """The sum of some numbers, uint64, of each group; exact at any size."""
-    return _numbers(codes, groups, weights_of(numbers)) if len(numbers) else [0] * groups
-
-
-def _numbers(codes: Array, groups: int, weights: Weights | None) -> list[int]:
+def _numbers(codes: Array, groups: int, weights: Array | None) -> list[int]:
     """The number of matches of each group."""
     if weights is None:
         return list(np.bincount(codes, minlength=groups).tolist())
     return _sums(codes, np.ones(len(codes), np.int64), groups, weights)
 
 
-def totals(codes: Array, numbers: Array, groups: int, weights: Weights | None = None) -> list[Total]:
+def totals(codes: Array, numbers: Array, groups: int, weights: Array | None = None) -> list[Total]:
     """The totals of the numbers of each group, each as often as its weight says; exact, in whatever order they come."""
     counts = _numbers(codes, groups, weights)
     if numbers.dtype != np.float64:
         sums = _sums(codes, numbers.astype(np.int64), groups, weights)
         return [Total(count, total) for count, total in zip(counts, sums, strict=True)]
     finite = np.isfinite(numbers)
-    exact = _fraction_sums(
-        codes[finite], numbers[finite], groups, None if weights is None else [own[finite] for own in weights]
-    )
+    exact = _fraction_sums(codes[finite], numbers[finite], groups, None if weights is None else weights[finite])
     special = np.zeros(groups)
     if not finite.all():
         with np.errstate(invalid="ignore"):
@@ -394,17 +369,13 @@ def totals(codes: Array, numbers: Array, groups: int, weights: Weights | None = 
     return [Total(*one) for one in zip(counts, exact, special.tolist(), strict=True)]
 
 
-def _sums(codes: Array, numbers: Array, groups: int, weights: Weights | None) -> list[int]:
+def _sums(codes: Array, numbers: Array, groups: int, weights: Array | None) -> list[int]:
     """The exact sum of int64 numbers of each group, each as often as its weight says."""
     if weights is None:
         return _whole_sums(codes, numbers, groups)
-    is_short = int(numbers.min(initial=0)) >= -(1 << 32) and int(numbers.max(initial=0)) < 1 << 32
-    parts = [(0, numbers)] if is_short else [(0, numbers & 0xFFFFFFFF), (32, numbers >> 32)]
     sums = [0] * groups
-    for word, weight in enumerate(weights):
-        for shift, part in parts:
-            own = _whole_sums(codes, part * weight, groups)
-            sums = [total + (one << shift + _WORD * word) for total, one in zip(sums, own, strict=True)]
+    for code, number in zip(codes.tolist(), (weights * numbers).tolist(), strict=True):
+        sums[code] += number
     return sums
 
 
@@ -419,7 +390,7 @@ def _whole_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
     return sums
 
 
-def _fraction_sums(codes: Array, numbers: Array, groups: int, weights: Weights | None) -> list[int]:
+def _fraction_sums(codes: Array, numbers: Array, groups: int, weights: Array | None) -> list[int]:
     """The exact sum of finite float64 numbers of each group, in units of 2 ** -1074."""
     sums = [0] * groups
     if not len(numbers):
@@ -427,33 +398,23 @@ def _fraction_sums(codes: Array, numbers: Array, groups: int, weights: Weights |
     fractions, exponents = np.frexp(numbers)
     mantissas = np.ldexp(fractions, 53).astype(np.int64)
     shifts = exponents.astype(np.int64) - 53 + FRACTION_BITS
-    # Where the number is subnormal its lowest bits are zero.
+    mantissas >>= np.maximum(-shifts, 0)  # where the number is subnormal its lowest bits are zero
+    shifts = np.maximum(shifts, 0)
     least, most = int(shifts.min()), int(shifts.max())
-    if least < 0:
-        small = shifts < 0
-        mantissas[small] >>= -shifts[small]
-        shifts[small] = 0
-        least, most = 0, max(most, 0)
-    pairs, where = (shifts - least) * groups + codes, None
-    size = (most - least + 1) * groups
-    if size > _SUMS_A_NUMBER * len(numbers) + _FEW_SUMS:
-        pairs, where = np.unique(pairs, return_inverse=True)
-        size = len(pairs)
-    of_pairs = _sums(pairs if where is None else where.reshape(-1), mantissas, size, weights)
-    for pair, total in zip(range(size) if where is None else pairs.tolist(), of_pairs, strict=True):
-        if total:
-            sums[pair % groups] += total << (least + pair // groups)
+    pairs, where = _distinct((shifts - least) * groups + codes, (most - least + 1) * groups)
+    for pair, total in zip(pairs.tolist(), _sums(where, mantissas, len(pairs), weights), strict=True):
+        sums[pair % groups] += total << (least + pair // groups)
     return sums
 
 
 def _states(
-    aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: int, weights: Weights | None = None
+    aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: int, weights: Array | None = None
 ) -> Sequence[State]:
     """The state of each group after values, each as often as its weight says; nulls are left out."""
     if array.null_count:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         codes, array = codes[valid], array.drop_null()
-        weights = None if weights is None else [own[valid] for own in weights]
+        weights = None if weights is None else weights[valid]
     if aggregate.function in ("sum", "avg"):
         return totals(codes, array.to_numpy(zero_copy_only=False), groups, weights)
     return _extremes(codes, array, groups, greatest=aggregate.function == "max")

@@ -30,7 +30,6 @@ from cep_pipeline.patterns.expressions import (
 )
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_of, leaf_view, view_of_leaf
 
@@ -245,8 +244,8 @@ def terms_of(expression: Expression, sign: int = 1) -> Iterator[tuple[int, tuple
             raise NotCounted(_SEVERAL if len(names) < 2 else f"one value is read of {in_words(sorted(names))}")
 
 
-def check_exact(of: SumOfTerms, clause: Clause, events: PreparedEvents) -> None:
-    """Refuse a sum that is not exact in some match, by the values of events that agree on what a match agrees on."""
+def check_exact(of: SumOfTerms) -> None:
+    """Refuse a sum that may not be exact in some match."""
     widest, digits, whole = [], [], 0
     for coefficient, units, factors in of.terms:
         sizes, lowest, of_ints = abs(coefficient), abs(coefficient) & -abs(coefficient), 1
@@ -267,33 +266,8 @@ def check_exact(of: SumOfTerms, clause: Clause, events: PreparedEvents) -> None:
         digits.append(lowest)
     if whole >= 2**63 or (not of.is_float and sum(widest) >= 2**63):
         raise NotCounted("a sum may exceed int64")
-    if not of.is_float or is_held(sum(widest), digits):
-        return
-    if len(of.terms) > 2 or any(
-        abs(one) != 1 or len(values) != 1 or values[0].read == "sum" for one, _, values in of.terms
-    ):
+    if of.is_float and not is_held(sum(widest), digits):
         raise NotCounted(_ROUNDED)
-    # The difference of two values of one key, such as two prices of a stock, may be exact where others are not.
-    keys, number = np.zeros(len(events), np.int64), 1
-    if clause.agree_on:
-        keys, number = agreement_codes(events, clause.agree_on)
-    low, high, digits = ([0] * number for _ in range(3))
-    for sign, _, (values,) in of.terms:
-        units_of = [0 if value is None else sign * whole_units(value) for value in values.values]
-        own_keys = keys[values.rows].astype(np.int64)
-        pairs = np.unique((own_keys * len(units_of) + values.codes)[own_keys >= 0])
-        ends: dict[int, tuple[int, int]] = {}
-        for pair in pairs.tolist():
-            key, unit = pair // len(units_of), units_of[pair % len(units_of)]
-            least, greatest = ends.get(key, (unit, unit))
-            ends[key] = min(least, unit), max(greatest, unit)
-            digits[key] |= abs(unit)
-        for key, (least, greatest) in ends.items():
-            low[key] += least
-            high[key] += greatest
-    for key in range(number):
-        if not is_held(max(abs(low[key]), abs(high[key])), [digits[key]]):
-            raise NotCounted(_ROUNDED)
 
 
 def is_held(widest: int, units: Iterable[int]) -> bool:

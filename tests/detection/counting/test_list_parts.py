@@ -14,7 +14,6 @@ import cep_pipeline as cep
 from cep_pipeline.detection.counting import sweep
 from cep_pipeline.detection.counting.list_parts import parts_of_lists
 from cep_pipeline.patterns.pattern import Ties
-from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -301,21 +300,6 @@ def test_what_parts_bind(condition: str, parts: list[str] | None) -> None:
         None if found is None else [" ".join(one.name + "+" * one.kleene for one in part.positive) for part in found]
     )
     assert parts_of_lists(replace(pattern, ties=Ties.STRICT), clause) is None
-
-
-@pytest.mark.parametrize("other", [4, None])
-def test_a_number_of_values_is_a_length_where_none_is_null(other: int | None) -> None:
-    """Only nulls among the events that the list may bind keep the matches from being counted by lengths."""
-    text = "NAME p PATTERN SEQ(A a, B+ v[], C c) WHERE count(v[].x) < 3 WITHIN 1 day"
-    patterns = cep.parse_patterns(text, stream_schema())
-    values = [("A", None), ("B", 1), ("B", other), ("B", 2), ("C", None)]
-    table = events_table([{"timestamp": t, "kind": kind, "x": x} for t, (kind, x) in enumerate(values)])
-    events = PreparedEvents(table, type_attribute="kind", base_type="Ev")
-    [clause] = patterns[0].clauses
-    parts = parts_of_lists(patterns[0], clause, events)
-    assert (parts is None) == (other is None)
-    [counted] = cep.detect(patterns, table, output="count")["p"]["count"].to_pylist()
-    assert int(counted) == len(evaluate(patterns, table)) == (6 if other is not None else 7)
 
 
 def test_more_lists_than_could_be_made() -> None:
