@@ -259,16 +259,13 @@ def _parts(
         return ()
     first = adjacent or apart.first or bool(named & {Element.FIRST, Element.CURRENT})
     ends = _Ends(first, adjacent or apart.last or Element.LAST in named)
-    if written_out and (most is not None or least > ends.first + ends.last + 1):
-        longest = MOST_PARTS if most is None else most
-        if max(least, longest - least) > MOST_PARTS:
-            return None
-        return tuple(_written_out(clause, variable, own, others, ends, least, most))
-    if ends.first or ends.last:
-        return tuple(_parts_with_ends(clause, variable, own, others, ends, least, most))
-    if len(lengths) == 1 and not bounded:
+    limited = written_out and (most is not None or least > ends.first + ends.last + 1)
+    if limited and max(least, (most or MOST_PARTS) - least) > MOST_PARTS:
+        return None
+    if not (ends.first or ends.last or bounded or limited) and len(lengths) == 1:
         return (clause,)
-    return (_limited(clause, variable, (*others, *own), least, most),)
+    bounds = _bounds(variable, ends, least, most, written_out=limited)
+    return tuple(_part(clause, variable, bound, own, others) for bound in bounds)
 
 
 def _limits_in(conjunct: Conjunct) -> tuple[int, int | None] | None:
@@ -291,80 +288,41 @@ def _limits_in(conjunct: Conjunct) -> tuple[int, int | None] | None:
             return None
 
 
-def _limited(
-    clause: Clause, variable: Variable, conjuncts: tuple[Conjunct, ...], least: int, most: int | None
-) -> Clause:
-    limited = replace(variable, minimum=max(least, 1), maximum=most)
-    positive = tuple(limited if one is variable else one for one in clause.positive)
-    return replace(clause, positive=positive, conjuncts=(*conjuncts, *limited.limits))
+def _bounds(
+    variable: Variable, ends: _Ends, least: int, most: int | None, *, written_out: bool
+) -> Iterator[tuple[Variable, ...]]:
+    """What is bound in place of a list, in the order of the stream: single variables, and a list at most.
 
-
-def _parts_with_ends(
-    clause: Clause,
-    variable: Variable,
-    own: list[Conjunct],
-    others: list[Conjunct],
-    ends: _Ends,
-    least: int,
-    most: int | None,
-) -> Iterator[Clause]:
+    Written out there is one for each length; without a greatest one, a list of any length stands in the last of them.
+    """
     single = replace(variable, kleene=False, minimum=1, maximum=None)
-    first, last = (replace(single, name=f"{variable.name}[{end}]") for end in (FIRST, LAST))
-    if least <= 1:
-        only = first if ends.first else last
-        yield _part(clause, variable, (only,), _Roles(only, only, ()), own, others)
+
+    def elements(*names: object) -> tuple[Variable, ...]:
+        return tuple(replace(single, name=f"{variable.name}[{name}]") for name in names)
+
     around = ends.first + ends.last
+    if written_out:
+        for length in range(max(least, 1), (around if most is None else most) + 1):
+            yield elements(*range(1, length + 1))
+        if most is None:
+            bound = elements(*range(1, max(least, around + 1) + 1))
+            place = len(bound) - 1 - ends.last
+            yield (*bound[:place], replace(variable, minimum=1, maximum=None), *bound[place + 1 :])
+        return
+    first, last = elements(FIRST), elements(LAST)
+    if around and least <= 1:
+        yield first if ends.first else last
     if around == 2 and least <= 2 and (most is None or most >= 2):
-        yield _part(clause, variable, (first, last), _Roles(first, last, (last,)), own, others)
+        yield (*first, *last)
     if most is None or most > around:
         middle = replace(variable, minimum=max(least - around, 1), maximum=None if most is None else most - around)
-        bound = (*([first] if ends.first else []), middle, *([last] if ends.last else []))
-        behind = bound[1:] if ends.first else ()
-        yield _part(clause, variable, bound, _Roles(bound[0], bound[-1], behind), own, [*others, *middle.limits])
-
-
-def _written_out(
-    clause: Clause,
-    variable: Variable,
-    own: list[Conjunct],
-    others: list[Conjunct],
-    ends: _Ends,
-    least: int,
-    most: int | None,
-) -> Iterator[Clause]:
-    """A part for each length; without a greatest one, a list of any length stands in the last of them."""
-    single = replace(variable, kleene=False, minimum=1, maximum=None)
-
-    def elements(number: int) -> tuple[Variable, ...]:
-        names = [f"{variable.name}[{place}]" for place in range(1, number + 1)]
-        return tuple(replace(single, name=name) for name in names)
-
-    shortest = ends.first + ends.last + 1  # of the part with a list
-    singles = range(max(least, 1), (most if most is not None else shortest - 1) + 1)
-    for length in singles:
-        bound = elements(length)
-        yield _part(clause, variable, bound, _Roles(bound[0], bound[-1], bound[1:]), own, others)
-    if most is None:
-        bound = elements(max(least, shortest))
-        place = len(bound) - 1 - ends.last
-        bound = (*bound[:place], replace(variable, minimum=1, maximum=None), *bound[place + 1 :])
-        yield _part(clause, variable, bound, _Roles(bound[0], bound[-1], bound[1:]), own, others)
-
-
-@dataclass(frozen=True)
-class _Roles:
-    """The variables of a part that stand for the first and the last element, and for those from the second on."""
-
-    first: Variable
-    last: Variable
-    behind: tuple[Variable, ...]
+        yield (*first[: ends.first], middle, *last[: ends.last])
 
 
 def _part(
     clause: Clause,
     variable: Variable,
     bound: tuple[Variable, ...],
-    roles: _Roles,
     own: list[Conjunct],
     others: list[Conjunct],
 ) -> Clause:
@@ -376,7 +334,7 @@ def _part(
     precedence |= {(one, b) for a, b in clause.precedence if a == name for one in names}
     precedence |= {(names[place], behind) for place in range(len(names)) for behind in names[place + 1 :]}
     positive = [one for each in clause.positive for one in (bound if each is variable else (each,))]
-    conjuncts = dict.fromkeys(others)
+    conjuncts = dict.fromkeys([*others, *(limit for one in bound for limit in one.limits)])
     for conjunct in own:
         kinds = Uses.of(conjunct).kinds[name]
         if kinds == _ADJACENT:
@@ -385,8 +343,8 @@ def _part(
             if any(one.kleene for one in bound):
                 conjuncts[conjunct] = None
             continue
-        ends: dict[Element, Variable] = {Element.FIRST: roles.first, Element.LAST: roles.last}
-        each = roles.behind if Element.CURRENT in kinds else bound if Element.EACH in kinds else (None,)
+        ends: dict[Element, Variable] = {Element.FIRST: bound[0], Element.LAST: bound[-1]}
+        each = bound[1:] if Element.CURRENT in kinds else bound if Element.EACH in kinds else (None,)
         for one in each:
             chosen = ends if one is None else {**ends, Element.CURRENT: one, Element.EACH: one}
             conjuncts[rewritten(conjunct, partial(_chosen, variable=name, elements=chosen))] = None

@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -208,13 +208,11 @@ def _count(found: _Sweeping) -> int | None:
 
     if bits < MOST_BITS_OF_A_WORD:  # what ends with an event, or lies behind one in a window, is told in one word
         return run(0)
-    if not joining:
-        return _by_moduli(run, _moduli(), bits, steps)
-    estimate = run(_ROUNDED) if runner.only_adds else math.inf
+    estimate = run(_ROUNDED) if joining and runner.only_adds else math.inf
     if estimate >= MOST_ESTIMATED:
-        return _by_moduli(run, large_moduli(), bits, steps)
+        return _by_moduli(run, bits, steps)
     bits = math.log2(estimate + 1) + 0.01
-    return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, large_moduli(), bits)
+    return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, _moduli(), bits)
 
 
 def count_by_event(of: ClauseSlice, name: str) -> tuple[Array, Array] | None:
@@ -518,8 +516,6 @@ class Steps:
         uint8: whether the slice owns the matches that end with it.
     clock, width
         int64: the instant of each step, and the most by which those of a match differ.
-    is_mirrored
-        Whether they go from the last event to the first.
     around
         For each negated variable, int64: two numbers of its events for each step. That of the earlier one of two events
         equals that of the later one if none is between them; or in the window ahead of both, or behind both.
@@ -532,7 +528,6 @@ class Steps:
     counted: Array
     clock: Array
     width: int
-    is_mirrored: bool = False
     around: tuple[tuple[Array, Array], ...] = ()
 
     def mirrored(self) -> Steps:
@@ -540,7 +535,7 @@ class Steps:
         turned = (self.rows[::-1], self.fits[::-1], -self.clock[::-1], self.counted[::-1])
         found = _in_windows(len(self.rows) - self.starts[::-1], *turned, self.width)
         around = tuple((one[::-1], other[::-1]) for one, other in self.around)
-        return replace(found, is_mirrored=not self.is_mirrored, around=around)
+        return replace(found, around=around)
 
     def with_negated(self, clause: Clause) -> Steps:
         """The steps with `around`, which go from the first event to the last."""
@@ -556,23 +551,17 @@ class Steps:
             found.append((earlier, later))
         return replace(self, around=tuple(found))
 
-    @property
-    def first_counted(self) -> Array:
-        """uint8: whether the slice may own the matches that begin with each step."""
-        return self.counted if self.is_mirrored else np.ones(len(self.counted), np.uint8)
-
     def number(self, place: int) -> Array:
         """int64: 1 for each step whose event fits the variable of a place, else 0."""
         return (self.fits >> place & 1).astype(np.int64)
 
-    def in_windows(self, place: int) -> Array:
-        """int64: how many events fit the variable of a place in the window that ends with each step."""
-        sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.number(place))))
-        return np.asarray(sums[1:] - sums[self.lefts])
-
     def most(self, clause: Clause) -> dict[str, int]:
         """The most events of each variable in any window."""
-        return {one.name: int(self.in_windows(place).max(initial=0)) for place, one in enumerate(clause.positive)}
+        found = {}
+        for place, one in enumerate(clause.positive):
+            sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.number(place))))
+            found[one.name] = int((sums[1:] - sums[self.lefts]).max(initial=0))
+        return found
 
 
 def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View], weights: Weights) -> Steps | None:
@@ -789,7 +778,7 @@ def _count_chain(
         )
         return _in_two_words(total)
 
-    return run(_MERSENNE) if bits < _MERSENNE_BITS else _by_moduli(run, _moduli(), bits, steps)
+    return run(_MERSENNE) if bits < _MERSENNE_BITS else _by_moduli(run, bits, steps)
 
 
 def _places_in(order: Sequence[Variable], clause: Clause, steps: Steps) -> Array:
@@ -886,7 +875,7 @@ class _Lanes:
         """The anchors of a sequence; as few as there may be."""
         steps = steps.mirrored() if way.from_last else steps
         first, last = (clause.positive.index(way.order[place]) for place in (0, -1))
-        anchors = np.flatnonzero((steps.fits >> first & 1) * steps.first_counted)
+        anchors = np.flatnonzero((steps.fits >> first & 1) * (steps.counted if way.from_last else 1))
         stops = np.searchsorted(steps.lefts, anchors, "right")
         if len(anchors) and joins_neighbours(way.order, joining):
             lasts = np.concatenate((np.zeros(1, np.int64), np.cumsum(steps.number(last))))[stops]
@@ -980,7 +969,7 @@ def _sweep_behind(
                 here,
                 may_follow,
                 own_follow,
-                modulus % 2**64,
+                modulus,
                 np.empty((joints, size + 1, width), np.uint64),
                 np.empty((joints, size + 1), np.int64),
                 room,
@@ -1091,11 +1080,6 @@ class SortedValues:
         self._order, self._width = np.argsort(values), width
         self.known = values[self._order][: len(values) - int(np.isnan(values).sum())]
 
-    @property
-    def order(self) -> Array:
-        """int64: the events that have a value, by it."""
-        return self._order[: len(self.known)]
-
     def places(self) -> Array:
         """int32: for each event the place of the first value that equals its own; -1 where it has none."""
         begins = np.append(True, self.known[1:] != self.known[:-1])[: len(self.known)]
@@ -1140,9 +1124,9 @@ def _in_two_words(total: Array) -> int:
     return (int(total[1]) << 64) + int(total[0])
 
 
-def _by_moduli(run: Callable[[int], int], moduli: Iterable[int], bits: float, steps: Steps) -> int:
+def _by_moduli(run: Callable[[int], int], bits: float, steps: Steps) -> int:
     """The number of matches over some steps, each of which ends less than 2^bits; `run` counts them by a modulus."""
-    return number_of(lambda modulus: run(modulus) % modulus, moduli, bits + math.log2(len(steps.rows)))
+    return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(steps.rows)))
 
 
 def _moduli() -> Iterator[int]:
@@ -1150,11 +1134,6 @@ def _moduli() -> Iterator[int]:
     yield _MERSENNE
     yield from takewhile(lambda prime: prime > 2**54 - 2**10, primes_below(2**54))
     yield from primes_below(2**31)
-
-
-def large_moduli() -> Iterator[int]:
-    """2^64, then primes below 2^63."""
-    return chain((2**64,), primes_below(2**63))
 
 
 def primes_below(most: int) -> Iterator[int]:

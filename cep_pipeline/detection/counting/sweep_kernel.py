@@ -2,9 +2,8 @@
 
 Numbers are of a semiring, by `modulus`. `GREATEST` is that of the greatest rank: a sum is the greater of two ranks, a
 product too, and 0 stands for no match. All others are rings: 0 stands for arithmetic modulo 2^64, `MERSENNE` for the
-prime 2^61 - 1; any other modulus is a prime from 2^54 - 1023 to 2^54, or one below 2^31. In lanes whose numbers are
-only added, behind first events, it is any number below 2^63; 0 stands for 2^64. There `ROUNDED` stands for the bits of
-float64, whose sums tell about how large a count is.
+prime 2^61 - 1; any other modulus is a number from 2^54 - 1023 to 2^54, or below 2^31. Where numbers are only added,
+behind first events, `ROUNDED` stands for the bits of float64, whose sums tell about how large a count is.
 """
 
 # mypy: disable-error-code="untyped-decorator"

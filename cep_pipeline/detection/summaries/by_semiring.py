@@ -298,50 +298,38 @@ class RowsBySemirings:
 
     def _aggregated(self, aggregate: SummaryAggregate) -> Values | SumOfTerms:
         """The values of an aggregate, or the terms of its sum."""
-        expression = aggregate.expression
-        assert expression is not None
-        if aggregate.function in ("min", "max"):
-            return self._values_of(expression)
-        return self._values_of(expression, added=True) if is_of_one(expression) else self._sum_of_terms(expression)
+        assert aggregate.expression is not None
+        of_ends = aggregate.function in ("min", "max")
+        return self._values_of(aggregate.expression) if of_ends else self._sum_of_terms(aggregate.expression)
 
     def _states(
         self, aggregate: SummaryAggregate, values: Values | SumOfTerms, asked: _Asked, numbers: Sequence[int]
     ) -> Sequence[State]:
         """What an aggregate knows of so many matches."""
         if isinstance(values, SumOfTerms):
-            return self._totals_of_terms(values, asked, numbers)
-        if aggregate.function in ("min", "max"):
-            return self._extremes(values, asked, numbers, greatest=aggregate.function == "max")
-        return self._totals(values, asked, numbers)
+            return self._totals(values, asked, numbers)
+        return self._extremes(values, asked, numbers, greatest=aggregate.function == "max")
 
-    def _totals(self, values: Values, asked: _Asked, numbers: Sequence[int]) -> list[Total]:
-        """The sums over so many matches."""
-        found = [Total(number) for number in numbers]
-        if values.has_null:
-            for own, number in zip(found, self._sums(asked.also(values.null())), strict=False):
-                own.values -= number
-        for code, value in enumerate(values.values[:-1]):
-            if not is_finite(value):
-                with_it = self._sums(asked.also(values.between(code, code)))
-                for own, number in zip(found, with_it, strict=False):
-                    own.special += float(value) if number else 0.0  # type: ignore[arg-type]
-        for own, exact in zip(found, self._products([values], asked, numbers), strict=False):
-            own.exact = exact
-        return found
-
-    def _totals_of_terms(self, terms: SumOfTerms, asked: _Asked, numbers: Sequence[int]) -> list[Total]:
+    def _totals(self, terms: SumOfTerms, asked: _Asked, numbers: Sequence[int]) -> list[Total]:
         """The sums over those of so many matches in which all that is read has a value."""
-        known = [one for _, _, factors in terms.terms for values in factors for one in values.known()]
-        for one in known:
-            asked = asked.also(one)
-        found = [Total(number) for number in numbers]
-        if known:
-            numbers = self._sums(asked)
+        found, known = [Total(number) for number in numbers], asked
+        for one in [one for _, _, factors in terms.terms for values in factors for one in values.known()]:
+            known = known.also(one)
+        if known is not asked:
+            numbers = self._sums(known)
             found = [Total(number) for number, _ in zip_longest(numbers, found, fillvalue=0)]
+        for values in terms.terms[0][2] if len(terms.terms) == 1 else ():
+            for code, value in enumerate(values.values[:-1]):
+                if not is_finite(value):
+                    with_it = self._sums(asked.also(values.between(code, code)))
+                    for own, number in zip(found, with_it, strict=False):
+                        own.special += float(value) if number else 0.0  # type: ignore[arg-type]
         for coefficient, units, factors in terms.terms:
             if terms.is_float:
                 coefficient, units = coefficient << FRACTION_BITS, units + 1
-            for own, of_factors in zip(found, self._products(factors, asked, numbers), strict=False):
+            # A null weighs 0, as all that it is multiplied by.
+            of_all = self._products(factors, known if len(terms.terms) > 1 else asked, numbers)
+            for own, of_factors in zip(found, of_all, strict=False):
                 total = coefficient * of_factors
                 own.exact += total >> FRACTION_BITS * (units - 1) if terms.is_float else total
         return found
@@ -380,9 +368,9 @@ class RowsBySemirings:
             if self._by_length is None:
                 by_length = self._sums(asked, semiring=Sum(counted=(values.variable,)))
                 present = [length for length, number in enumerate(by_length) if number]
-                return [Extreme(max(present) if greatest else min(present))]
+                return [Extreme(greatest, max(present) if greatest else min(present))]
             if self._by_length == values.variable:
-                return [Extreme(length) for length in range(len(numbers))]
+                return [Extreme(greatest, length) for length in range(len(numbers))]
         if self._by_length is not None:
             raise NotCounted("the extremes of groups by the length of a list are asked for")
         if values.read in ("min", "max") and (values.read == "max") != greatest:
@@ -395,12 +383,15 @@ class RowsBySemirings:
         of_null = 1 if values.read in ("min", "max") else 0
         weights = {values.key: values.by_event([*ranks, of_null], np.int64)}
         [rank] = self._sums(asked, weights, Greatest())
-        return [Extreme(ordered[ranks.index(rank)] if rank > 1 else None)]
+        return [Extreme(greatest, ordered[ranks.index(rank)] if rank > 1 else None)]
 
     def _sum_of_terms(self, expression: Expression) -> SumOfTerms:
         """The terms of a sum over several variables, or events of a list, if it is exact in every match."""
         found = SumOfTerms([], expression.type is ValueType.FLOAT64)
         known: dict[Expression, Values] = {}
+        if is_of_one(expression):
+            found.terms.append((1, found.is_float, [self._values_of(expression, added=True)]))
+            return found
         for sign, factors in terms_of(expression):
             coefficient, units, values = sign, 0, []
             for factor in factors:

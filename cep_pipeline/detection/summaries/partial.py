@@ -86,28 +86,36 @@ class Total:
     exact: int = 0
     special: float = 0.0
 
-    def add(self, other: Total, times: int = 1) -> None:
-        self.values += other.values * times
-        self.exact += other.exact * times
-        self.special += other.special if times > 0 else 0.0
+    def add(self, other: State, sign: int = 1) -> None:
+        """Take other values; with a sign of -1, values that were taken twice."""
+        assert isinstance(other, Total)
+        self.values += sign * other.values
+        self.exact += sign * other.exact
+        self.special += other.special if sign > 0 else 0.0
 
 
 @dataclass
 class Extreme:
     """The least or the greatest of some values; NaN where one of them is."""
 
+    greatest: bool
     value: Value = None
 
-    def add(self, other: Extreme, *, greatest: bool) -> None:
-        own, new = self.value, other.value
-        if new is None or is_nan(own):
+    def add(self, other: State, sign: int = 1) -> None:
+        """Take other values; with a sign of -1, values that were taken twice."""
+        own, new = self.value, other.value if isinstance(other, Extreme) else None
+        if new is None or is_nan(own) or sign < 0:
             return
         assert own is None or type(own) is type(new)
-        if own is None or is_nan(new) or (new > own if greatest else new < own):  # type: ignore[operator]
+        if own is None or is_nan(new) or (new > own if self.greatest else new < own):  # type: ignore[operator]
             self.value = new
 
 
 State = Total | Extreme
+
+
+def _nothing(aggregate: SummaryAggregate) -> State:
+    return Total() if aggregate.function in ("sum", "avg") else Extreme(aggregate.function == "max")
 
 
 @dataclass
@@ -134,8 +142,7 @@ class PartialSummary:
         """The group with these values, which begins without a match."""
         found = self.groups.get(key)
         if found is None:
-            states: list[State] = [Total() if one.function in ("sum", "avg") else Extreme() for one in self._aggregates]
-            found = self.groups[key] = SummaryRow(0, states)
+            found = self.groups[key] = SummaryRow(0, [_nothing(one) for one in self._aggregates])
         return found
 
     def add_matches(
@@ -165,7 +172,7 @@ class PartialSummary:
             group.matches += number
         for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
             for group, state in zip(found, _states(aggregate, codes, array, len(found), weights), strict=True):
-                self._add_state(aggregate, group.states[place], state)
+                group.states[place].add(state)
 
     def _read(self, ends_us: Array, items: Sequence[pa.Array]) -> tuple[list[pa.Array], list[pa.Array]]:
         """The values of the groups, and those that are put together, of some matches."""
@@ -178,22 +185,13 @@ class PartialSummary:
         ]
         return columns, [*values]
 
-    def _add_state(self, aggregate: SummaryAggregate, own: State, other: State, times: int = 1) -> None:
-        if isinstance(own, Total):
-            assert isinstance(other, Total)
-            own.add(other, times)
-        else:
-            assert isinstance(other, Extreme)
-            own.add(other, greatest=aggregate.function == "max")
-
     def add(self, other: PartialSummary, sign: int = 1) -> None:
         """Take what is known of other matches; with a sign of -1, of matches that were taken twice."""
         for key, one in other.groups.items():
             own = self.group(key)
             own.matches += sign * one.matches
-            for aggregate, mine, new in zip(self._aggregates, own.states, one.states, strict=True):
-                if sign > 0 or isinstance(new, Total):
-                    self._add_state(aggregate, mine, new, sign)
+            for mine, new in zip(own.states, one.states, strict=True):
+                mine.add(new, sign)
 
     def table(self) -> pa.Table:
         """The rows, in the order of their groups."""
@@ -252,7 +250,7 @@ class PartialSummary:
             if each["states"].keys() != {one.name for one in made._aggregates}:
                 raise ValueError(f"pattern {pattern.name!r} has other aggregates than {', '.join(each['states'])}")
             for one, own in zip(made._aggregates, group.states, strict=True):
-                made._add_state(one, own, _state_from_plain(one, each["states"][one.name]))
+                own.add(_state_from_plain(one, each["states"][one.name]))
         return made
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
@@ -429,12 +427,13 @@ def _extremes(codes: Array, known: pa.Array, groups: int, *, greatest: bool) -> 
         with np.errstate(invalid="ignore"):
             (np.maximum if greatest else np.minimum).at(ends, codes, numbers + 0.0 if is_float else numbers)
         present = np.bincount(codes, minlength=groups) > 0
-        return [Extreme(value if some else None) for value, some in zip(ends.tolist(), present.tolist(), strict=True)]
-    found = [Extreme() for _ in range(groups)]
+        both = zip(ends.tolist(), present.tolist(), strict=True)
+        return [Extreme(greatest, value if some else None) for value, some in both]
+    found = [Extreme(greatest) for _ in range(groups)]
     pairs, where = group_codes([known], len(codes))
     values = [value for (value,) in where]
     for pair in np.unique(codes * len(values) + pairs).tolist():
-        found[pair // len(values)].add(Extreme(values[pair % len(values)]), greatest=greatest)
+        found[pair // len(values)].add(Extreme(greatest, values[pair % len(values)]))
     return found
 
 
@@ -510,7 +509,7 @@ def _state_to_plain(aggregate: SummaryAggregate, state: State) -> dict[str, Valu
 
 def _state_from_plain(aggregate: SummaryAggregate, plain: Mapping[str, Any]) -> State:
     if "value" in plain:
-        return Extreme(_from_plain(plain["value"], _is_float(aggregate)))
+        return Extreme(aggregate.function == "max", _from_plain(plain["value"], _is_float(aggregate)))
     values, total = from_text(plain["values"]), plain["total"]
     if not Decimal(total).is_finite():
         return Total(values, 0, float(total))

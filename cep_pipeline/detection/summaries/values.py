@@ -112,13 +112,13 @@ class Values:
     def _some(self, chosen: Array) -> Factors:
         return {self.key: self.by_event(chosen, bool)}
 
-    def null(self) -> Signed:
-        """The matches in which there is no value: in a sum, where no element has one."""
-        return [(1, self._some(np.arange(len(self.values)) == len(self.values) - 1))]
-
     def known(self) -> list[Signed]:
-        """The matches in which there is a value."""
-        return [self.between(0, len(self.values) - 2)] if self.has_null and self.read != "sum" else []
+        """The matches in which there is a value, where one may be null; of a sum only all elements together are."""
+        none = len(self.values) - 1
+        if not self.has_null:
+            return []
+        [(_, null)] = self.between(none, none)
+        return [[(1, {}), (-1, null)] if self.read == "sum" else self.between(0, none - 1)]
 
 
 def values_of(expression: Expression, clause: Clause, events: PreparedEvents, *, added: bool = False) -> Values:
