@@ -23,7 +23,7 @@ from cep_pipeline.expressions.comparison import compare
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.keys import Key, agreement_codes, keyed_leaf, shared_attributes
+from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import ANY_EVENT, View, leaf_of, view_of_leaf, without_name
 
@@ -93,13 +93,13 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
     """Return whether a sweep takes less time than to find the matches."""
     clause = of.clause
     sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
-    groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
+    groups = agreement_codes(of.events, sweep.agree_on)[1] if sweep.agree_on else 1
     orders = len(orders_of(clause))
     candidates = candidates_of(of, groups, sizes)
     finding_ns = candidates * (REJECTED_NS if clause.negated else CANDIDATE_NS)
     if finding_ns <= FIXED_NS:
         return False
-    behind = bool(sweep.joining) and not counted_as_chain(clause, sweep.joining)
+    behind = bool(sweep.joining) and not counted_as_chain(sweep.joining)
     if not sweep.joining:
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
     elif not behind:
@@ -176,11 +176,3 @@ def finding_takes_long(of: ClauseSlice) -> bool:
     events.split(one.event_type for one in single)
     sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in single}
     return candidates_of(of, None, sizes) * CANDIDATE_NS >= LONG_NS
-
-
-def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
-    """The number of values that a key may have."""
-    attributes = shared_attributes(key)
-    if attributes is not None:
-        return agreement_codes(events, attributes)[1]
-    return len(keyed_leaf(events, key, key.variables[0], views).starts) - 1

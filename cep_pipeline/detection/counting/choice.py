@@ -27,7 +27,7 @@ from cep_pipeline.patterns.expressions import (
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.keys import Key, keys_of, shared_attributes
+from cep_pipeline.slices.keys import keys_of, shared_attributes
 
 MOST_STATES = 64
 """States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
@@ -47,15 +47,15 @@ class Sweep:
 
     Attributes
     ----------
-    key
-        What all events of a match agree on; None: nothing.
+    agree_on
+        The attributes on which all events of a match agree.
     joining
         The comparisons of two variables that the sweep tests.
     backwards
         Whether the sweep goes from the last event to the first, since a negated variable has nothing after it.
     """
 
-    key: Key | None
+    agree_on: tuple[str, ...]
     joining: tuple[Joining, ...]
     backwards: bool
 
@@ -137,30 +137,28 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     names = {variable.name for variable in positive}
     types = {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
     keys = [key for key in keys_of(clause, types) if set(key.variables) == names]
-    key = keys[0] if keys else None
-    made_true = key.conjuncts if key is not None else frozenset()
+    agree_on, made_true = clause.agree_on, frozenset[Conjunct]()
+    if keys and (shared := shared_attributes(keys[0])) is not None:
+        agree_on, made_true = shared, keys[0].conjuncts
     lists = {variable.name for variable in positive if variable.kleene}
     if any(conjunct.variables & lists for conjunct in made_true):
         return None
-    may_be_empty = any(variable.minimum == 0 for variable in positive)
     joining = [one for one in clause.conjuncts if len(one.variables) > 1 and one not in made_true]
     joining += [one for one in clause.conjuncts if len(one.variables) == 1 and not of_elements(clause, one)]
-    if clause.negated and key is not None and shared_attributes(key) != clause.agree_on:
+    if clause.negated and agree_on != clause.agree_on:
         return None  # what only positive events agree on leaves the negated ones of all keys
     backwards = any(not clause.successors(one.name) for one in clause.negated)
     if backwards and any(not clause.predecessors(one.name) for one in clause.negated):
         return None
-    if not joining and may_be_empty:
-        return None
     if not joining:
-        return Sweep(key, (), backwards) if states_of(clause, backwards=backwards) is not None else None
+        return Sweep(agree_on, (), backwards) if states_of(clause, backwards=backwards) is not None else None
     found = [one for conjunct in joining if (one := _joining(clause, conjunct)) is not None]
     apart = _negations(clause)
     if apart is None or len(found) < len(joining) or not orders_of(clause):
         return None
     known = _together_joined([*found, *apart])
-    is_swept = counted_as_chain(clause, known) or counted_behind(clause, known)
-    return Sweep(key, known, False) if is_swept else None
+    is_swept = counted_as_chain(known) or counted_behind(clause, known)
+    return Sweep(agree_on, known, False) if is_swept else None
 
 
 def binds_lists(pattern: Pattern) -> bool:
@@ -213,36 +211,15 @@ def counted_behind(clause: Clause, joining: Sequence[Joining]) -> bool:
     """
     if len(clause.positive) < 3:
         return False
-    if any(one.of_each and any(clause.by_name[name].minimum == 0 for name in one.variables) for one in joining):
-        return False
     return all(
         _follow_each_other(order, joining) and any(True for _ in ways_behind(order, joining))
         for order in orders_of(clause)
     )
 
 
-def growing_lists(order: Sequence[Variable]) -> tuple[Variable | None, ...] | None:
-    """The list that may grow before and behind each variable of a sequence that is not one that may be empty.
-
-    There is one more than such variables. None where two lists may grow at one place, or one at an end that may be
-    empty.
-    """
-    found: list[Variable | None] = [None]
-    for variable in order:
-        if variable.minimum:
-            found.append(variable if variable.kleene else None)
-        elif found[-1] is None and len(found) > 1:
-            found[-1] = variable
-        else:
-            return None
-    return None if order[-1].minimum == 0 else tuple(found)
-
-
-def counted_as_chain(clause: Clause, joining: Sequence[Joining]) -> bool:
+def counted_as_chain(joining: Sequence[Joining]) -> bool:
     """Return whether one comparison of two single variables, which a sweep tests, is all that joins variables."""
-    if len(joining) != 1 or joining[0].neighbours or joining[0].of_each:
-        return False
-    return all(growing_lists(order) is not None for order in orders_of(clause))
+    return len(joining) == 1 and not joining[0].neighbours and not joining[0].of_each
 
 
 def joins_neighbours(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
@@ -460,17 +437,15 @@ class StateSpace:
             if fits >> place & 1 and not state >> place & 1 and not self.before[place] & ~state:
                 yield place, state | 1 << place
 
-    def factor(self, state: int, fits: int) -> int:
-        """The factor by which such an event multiplies the ways that end in a state and do not leave it."""
-        size = len(self.after)
+    def rejects(self, state: int, fits: int) -> bool:
+        """Return whether such an event of a negated variable rejects what a state has bound."""
         names = {variable.name: 1 << place for place, variable in enumerate(self.clause.positive)}
-        kept = 1
-        for place, variable in enumerate(self.clause.negated, start=size):
-            if fits >> place & 1:
-                behind = sum(names[one.name] for one in self.clause.predecessors(variable.name))
-                ahead = sum(names[one.name] for one in self.clause.successors(variable.name))
-                kept = 0 if not behind & ~state and not ahead & state else kept
-        return kept + sum(1 for _ in self.open_lists(state, fits))
+        for place, variable in enumerate(self.clause.negated, start=len(names)):
+            behind = sum(names[one.name] for one in self.clause.predecessors(variable.name))
+            ahead = sum(names[one.name] for one in self.clause.successors(variable.name))
+            if fits >> place & 1 and not behind & ~state and not ahead & state:
+                return True
+        return False
 
 
 def states_of(clause: Clause, *, backwards: bool = False) -> StateSpace | None:
@@ -506,22 +481,6 @@ def states_of(clause: Clause, *, backwards: bool = False) -> StateSpace | None:
 
 
 @dataclass(frozen=True)
-class Skipped:
-    """Variables between two others that the earlier one of them stands for, since only its value is asked for again.
-
-    Attributes
-    ----------
-    grows
-        A list, possibly empty, that no condition joins with others; it comes first.
-    passed
-        A single variable that nothing but the anchor is compared with.
-    """
-
-    grows: Variable | None = None
-    passed: Variable | None = None
-
-
-@dataclass(frozen=True)
 class WayBehind:
     """A way to count a sequence behind, or ahead of, each event of its first or last variable, the anchors.
 
@@ -532,26 +491,18 @@ class WayBehind:
         the one bound before it.
     from_last
         Whether the anchors are the last events.
-    skipped
-        The variables that come directly behind each of the others but the last one, and are not in `order`.
     beside_list
         Whether the anchor is compared with the element of a list next to it, and with nothing else.
     """
 
     order: tuple[Variable, ...]
     from_last: bool
-    skipped: tuple[Skipped, ...]
     beside_list: bool = False
 
     @property
     def last_in_time(self) -> int:
         """The place of the variable whose events come last."""
         return 0 if self.from_last else len(self.order) - 1
-
-    @property
-    def skips(self) -> bool:
-        """True where a variable is not in `order`."""
-        return any(one != Skipped() for one in self.skipped)
 
 
 def ways_behind(order: Sequence[Variable], joining: Sequence[Joining]) -> Iterator[WayBehind]:
@@ -567,50 +518,6 @@ def ways_behind(order: Sequence[Variable], joining: Sequence[Joining]) -> Iterat
             continue
         among = [each for each in joining if not each.is_of_list]
         between = [frozenset(each.variables) for each in among if anchor.name not in each.variables]
-        joined = {name for each in joining if anchor.name not in each.variables for name in each.variables}
-        if len(set(between)) < len(between):
-            continue
-        kept = _kept(others, set(between), joined)
-        if kept is None:
-            continue
-        bound, skipped = kept
-        way = WayBehind((anchor, *bound), from_last, skipped, beside_list)
-        if not (way.skips and beside_list):
-            yield way
-
-
-def _kept(
-    others: Sequence[Variable], pairs: set[frozenset[str]], joined: set[str]
-) -> tuple[tuple[Variable, ...], tuple[Skipped, ...]] | None:
-    """The variables behind an anchor that are bound, with those that are skipped; None if that does not do.
-
-    Parameters
-    ----------
-    pairs, joined
-        The pairs of these variables that conditions join, and all variables that one joins with another than the
-        anchor.
-    """
-    kept, skipped, found, place = [others[0]], [], 0, 0
-    while place + 1 < len(others):
-        grows = others[place + 1] if others[place + 1].minimum == 0 else None
-        following = place + 1 + (grows is not None)
-        name = others[place].name
-        further = [at for at in (following, following + 1) if at < len(others) and {name, others[at].name} in pairs]
-        if following >= len(others) or len(further) > 1:
-            return None
-        passed = None
-        if further == [following + 1]:
-            passed = others[following]
-            following += 1
-        found += len(further)
-        one = Skipped(grows, passed)
-        if one != Skipped() and others[place].kleene:
-            return None
-        if passed is not None and (passed.kleene or passed.name in joined):
-            return None
-        kept.append(others[following])
-        skipped.append(one)
-        place = following
-    if found < len(pairs) or any(one.minimum == 0 for one in kept):
-        return None
-    return tuple(kept), tuple(skipped)
+        neighbours = {frozenset((one.name, other.name)) for one, other in pairwise(others)}
+        if len(set(between)) == len(between) and neighbours.issuperset(between):
+            yield WayBehind((anchor, *others), from_last, beside_list)

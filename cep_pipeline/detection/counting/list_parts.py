@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 
-from cep_pipeline.detection.counting.choice import of_elements, sweep_of
+from cep_pipeline.detection.counting.choice import sweep_of
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
-from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct, expressions_of
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Element,
@@ -25,7 +25,6 @@ from cep_pipeline.patterns.expressions import (
     Literal,
     Reference,
     variables_of,
-    walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
@@ -44,22 +43,26 @@ MOST_PARTS = 27
 
 
 def parts_of_lists(
-    pattern: Pattern, clause: Clause, events: PreparedEvents | None = None, *, written_out: bool = False
+    pattern: Pattern,
+    clause: Clause,
+    events: PreparedEvents | None = None,
+    asked: frozenset[tuple[str, Element]] | None = None,
 ) -> tuple[Clause, ...] | None:
     """The clauses whose matches together are as many as those of a clause with lists.
 
     None where a condition asks for the whole list, where no condition asks for one element, and where the order of
     the stream is not that of events; where conditions ask for adjacent elements, or there are several lists, too,
     unless sweeps count all parts with a list. A list of limited length is written out for that, element by element.
-    The greatest value of a list is below a limit where each is, and there are as many values as elements, if none is
-    null among these events; without events nothing is known of that.
+    The greatest value of a list is below a limit where each is, if none is null among these events; without events
+    nothing is known of that.
 
     Parameters
     ----------
-    written_out
-        Whether a list of limited length is written out in any case.
+    asked
+        The lists whose first or last elements are to be single variables, as those at the ends of the clause are then.
+        A list of limited length is written out in any case, and nothing is said of sweeps.
     """
-    if pattern.ties is not Ties.ARRIVAL or clause.negations:
+    if pattern.ties is not Ties.ARRIVAL or (clause.negations and asked is None):
         return None
     lists = [variable for variable in clause.positive if variable.kleene]
     if not lists:
@@ -67,21 +70,15 @@ def parts_of_lists(
     cache = clause_cache_of(clause)
     bounded = cache.once(
         "bounded lists",
-        lambda: [
-            (one, found)
-            for one in lists
-            for c in clause.conjuncts
-            for found in (*_numbers_of_values(c, one), _bounded(c, one))
-            if found is not None
-        ],
+        lambda: [(one, found) for one in lists for c in clause.conjuncts if (found := _bounded(c, one)) is not None],
     )
     known = frozenset(
         (variable.name, side.attribute)
         for variable, side in bounded
         if events is not None and _has_all(events, variable, side)
     )
-    key = "parts of lists", known, pattern.strategy, written_out
-    return cache.once(key, lambda: _parts_of_all(pattern, clause, lists, known, always=written_out))
+    key = "parts of lists", known, pattern.strategy, asked
+    return cache.once(key, lambda: _parts_of_all(pattern, clause, lists, known, asked))
 
 
 def parts_of_neighbours(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] | None:
@@ -92,32 +89,16 @@ def parts_of_neighbours(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] 
     """
 
     def make() -> tuple[Clause, ...] | None:
-        lists = [variable for variable in clause.positive if variable.kleene]
-        if pattern.ties is not Ties.ARRIVAL or clause.negations or len(lists) != 1 or sweep_of(pattern, clause):
+        lists = [variable.name for variable in clause.positive if variable.kleene]
+        if clause.negations or len(lists) != 1 or sweep_of(pattern, clause):
             return None
-        if not any(Uses.of(one).kinds.get(lists[0].name) == _ADJACENT for one in clause.conjuncts):
+        if not any(Uses.of(one).kinds.get(lists[0]) == _ADJACENT for one in clause.conjuncts):
             return None
-        limited = bool(lists[0].limits)
-        ends = {} if limited else {lists[0].name: _Ends(first=True, last=True)}
-        parts = _split(clause, lists, frozenset(), ends, written_out=limited)
-        if parts is None or len(parts) > MOST_PARTS:
-            return None
-        to_sweep = [one for one in parts if len(one.positive) > 1]
-        return parts if all(sweep_of(pattern, one) for one in to_sweep) else None
+        ends = frozenset((lists[0], end) for end in (Element.FIRST, Element.LAST))
+        parts = parts_of_lists(pattern, clause, asked=ends) or ()
+        return parts if all(sweep_of(pattern, one) for one in parts if len(one.positive) > 1) else None
 
-    return clause_cache_of(clause).once(("parts of neighbours", pattern.strategy), make)
-
-
-def parts_with_single_ends(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] | None:
-    """The parts of a clause whose lists at the beginning and the end of it leave a single variable there."""
-    lists = [variable for variable in clause.positive if variable.kleene]
-    if pattern.ties is not Ties.ARRIVAL or clause.negations or not lists:
-        return None
-    ends = {
-        clause.positive[0].name: _Ends(first=True, last=False),
-        clause.positive[-1].name: _Ends(first=False, last=True),
-    }
-    return _split(clause, lists, frozenset(), ends, written_out=False)
+    return clause_cache_of(clause).once(("parts of neighbours", pattern.strategy), make) or None
 
 
 def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
@@ -133,30 +114,6 @@ def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
         return None
     below, above = (Comparator.LT, Comparator.LE), (Comparator.GT, Comparator.GE)
     return side if comparator in {"max": below, "min": above}.get(side.function, ()) else None
-
-
-def _numbers_of_values(conjunct: Conjunct, variable: Variable) -> list[Aggregate]:
-    """The numbers of values of a whole list that a condition asks for."""
-    return [
-        node
-        for atom in conjunct.atoms
-        for expression in expressions_of(atom)
-        for node in walk(expression)
-        if isinstance(node, Aggregate)
-        and (node.function, node.variable, node.prefix) == ("count", variable.name, False)
-    ]
-
-
-def _by_lengths(clause: Clause, known: frozenset[tuple[str, str]]) -> Clause:
-    """The clause with the length of a list in place of the number of its values, where none is null."""
-
-    def length(node: Expression) -> Expression:
-        if not isinstance(node, Aggregate) or node.function != "count" or node.prefix:
-            return node
-        return Length(node.variable) if (node.variable, node.attribute) in known else node
-
-    conjuncts = dict.fromkeys(rewritten(conjunct, length) for conjunct in clause.conjuncts)
-    return replace(clause, conjuncts=tuple(conjuncts))
 
 
 def _has_all(events: PreparedEvents, variable: Variable, side: Aggregate) -> bool:
@@ -195,71 +152,40 @@ _WITHIN = _Ends(first=False, last=False)
 
 
 def _parts_of_all(
-    pattern: Pattern, clause: Clause, lists: Sequence[Variable], known: frozenset[tuple[str, str]], *, always: bool
+    pattern: Pattern,
+    clause: Clause,
+    lists: Sequence[Variable],
+    known: frozenset[tuple[str, str]],
+    asked: frozenset[tuple[str, Element]] | None,
 ) -> tuple[Clause, ...] | None:
     """The parts of one list after another; None where that changes nothing, and where several are not swept.
 
     What is counted behind events of the first or the last variable has single variables there: a list at an end is
     taken apart there even if no condition names its element.
     """
-    clause = _by_lengths(clause, known) if known else clause
-    if always:
-        parts = _split(clause, lists, known, {}, written_out=True)
+    begin, end = clause.positive[0], clause.positive[-1]
+    outermost = {
+        one.name: _Ends(
+            first=one is begin or (one.name, Element.FIRST) in (asked or ()),
+            last=one is end or (one.name, Element.LAST) in (asked or ()),
+        )
+        for one in lists
+    }
+    if asked is not None:
+        parts = _split(clause, lists, known, outermost, written_out=True)
         return None if parts is None or len(parts) > MOST_PARTS else parts
-    begin, end = clause.positive[0].name, clause.positive[-1].name
-    outermost = {begin: _Ends(first=True, last=False), end: _Ends(first=False, last=True)}
     unswept = None
     for written_out, ends in product((False, True), [{}, outermost] if len(lists) > 1 else [{}]):
         parts = _split(clause, lists, known, ends, written_out=written_out)
         if parts is None or parts == (clause,) or len(parts) > MOST_PARTS:
             return None
-        for joined in dict.fromkeys((_joined(parts), parts)):
-            to_sweep = (part for part in joined if written_out or any(one.kleene for one in part.positive))
-            if all(sweep_of(pattern, part) is not None for part in to_sweep):
-                return joined
+        to_sweep = (part for part in parts if written_out or any(one.kleene for one in part.positive))
+        if all(sweep_of(pattern, part) is not None for part in to_sweep):
+            return parts
         unswept = unswept or parts
         if not any(_has_to_be_swept(clause, lists, part) for part in unswept):
             return unswept
     return None
-
-
-def _joined(parts: Sequence[Clause]) -> tuple[Clause, ...]:
-    """The parts, with a list that may be empty in place of two parts, with and without a list that nothing joins.
-
-    A list at an end is left: sweeps have none there that may be empty.
-    """
-    for part in parts:
-        for variable in part.positive[1:-1]:
-            without = _without(part, variable) if variable.kleene and variable.minimum == 1 else None
-            if without is not None and without in parts:
-                empty = replace(variable, minimum=0)
-                positive = tuple(empty if one is variable else one for one in part.positive)
-                joined = replace(part, positive=positive)
-                return _joined([joined if one is part else one for one in parts if one != without])
-    return tuple(parts)
-
-
-def apart(part: Clause) -> tuple[Clause, ...]:
-    """The parts that one with a list that may be empty stands for: with the list and without it."""
-    for variable in part.positive:
-        without = _without(part, variable) if variable.minimum == 0 else None
-        if without is not None:
-            full = replace(variable, minimum=1)
-            return replace(part, positive=tuple(full if one is variable else one for one in part.positive)), without
-    return (part,)
-
-
-def _without(part: Clause, variable: Variable) -> Clause | None:
-    """The part without a list, of which nothing is asked but conditions on each of its events alone."""
-    own = [conjunct for conjunct in part.conjuncts if variable.name in conjunct.variables]
-    if variable.maximum is not None or not all(len(one.variables) == 1 and of_elements(part, one) for one in own):
-        return None
-    return replace(
-        part,
-        positive=tuple(one for one in part.positive if one is not variable),
-        precedence=frozenset(pair for pair in part.precedence if variable.name not in pair),
-        conjuncts=tuple(one for one in part.conjuncts if one not in own),
-    )
 
 
 def _has_to_be_swept(clause: Clause, lists: Sequence[Variable], part: Clause) -> bool:
@@ -333,16 +259,13 @@ def _parts(
         return ()
     first = adjacent or apart.first or bool(named & {Element.FIRST, Element.CURRENT})
     ends = _Ends(first, adjacent or apart.last or Element.LAST in named)
-    if written_out and (most is not None or least > ends.first + ends.last + 1):
-        longest = MOST_PARTS if most is None else most
-        if max(least, longest - least) > MOST_PARTS:
-            return None
-        return tuple(_written_out(clause, variable, own, others, ends, least, most))
-    if ends.first or ends.last:
-        return tuple(_parts_with_ends(clause, variable, own, others, ends, least, most))
-    if len(lengths) == 1 and not bounded:
+    limited = written_out and (most is not None or least > ends.first + ends.last + 1)
+    if limited and max(least, (most or MOST_PARTS) - least) > MOST_PARTS:
+        return None
+    if not (ends.first or ends.last or bounded or limited) and len(lengths) == 1:
         return (clause,)
-    return (_limited(clause, variable, (*others, *own), least, most),)
+    bounds = _bounds(variable, ends, least, most, written_out=limited)
+    return tuple(_part(clause, variable, bound, own, others) for bound in bounds)
 
 
 def _limits_in(conjunct: Conjunct) -> tuple[int, int | None] | None:
@@ -365,80 +288,41 @@ def _limits_in(conjunct: Conjunct) -> tuple[int, int | None] | None:
             return None
 
 
-def _limited(
-    clause: Clause, variable: Variable, conjuncts: tuple[Conjunct, ...], least: int, most: int | None
-) -> Clause:
-    limited = replace(variable, minimum=max(least, 1), maximum=most)
-    positive = tuple(limited if one is variable else one for one in clause.positive)
-    return replace(clause, positive=positive, conjuncts=(*conjuncts, *limited.limits))
+def _bounds(
+    variable: Variable, ends: _Ends, least: int, most: int | None, *, written_out: bool
+) -> Iterator[tuple[Variable, ...]]:
+    """What is bound in place of a list, in the order of the stream: single variables, and a list at most.
 
-
-def _parts_with_ends(
-    clause: Clause,
-    variable: Variable,
-    own: list[Conjunct],
-    others: list[Conjunct],
-    ends: _Ends,
-    least: int,
-    most: int | None,
-) -> Iterator[Clause]:
+    Written out there is one for each length; without a greatest one, a list of any length stands in the last of them.
+    """
     single = replace(variable, kleene=False, minimum=1, maximum=None)
-    first, last = (replace(single, name=f"{variable.name}[{end}]") for end in (FIRST, LAST))
-    if least <= 1:
-        only = first if ends.first else last
-        yield _part(clause, variable, (only,), _Roles(only, only, ()), own, others)
+
+    def elements(*names: object) -> tuple[Variable, ...]:
+        return tuple(replace(single, name=f"{variable.name}[{name}]") for name in names)
+
     around = ends.first + ends.last
+    if written_out:
+        for length in range(max(least, 1), (around if most is None else most) + 1):
+            yield elements(*range(1, length + 1))
+        if most is None:
+            bound = elements(*range(1, max(least, around + 1) + 1))
+            place = len(bound) - 1 - ends.last
+            yield (*bound[:place], replace(variable, minimum=1, maximum=None), *bound[place + 1 :])
+        return
+    first, last = elements(FIRST), elements(LAST)
+    if around and least <= 1:
+        yield first if ends.first else last
     if around == 2 and least <= 2 and (most is None or most >= 2):
-        yield _part(clause, variable, (first, last), _Roles(first, last, (last,)), own, others)
+        yield (*first, *last)
     if most is None or most > around:
         middle = replace(variable, minimum=max(least - around, 1), maximum=None if most is None else most - around)
-        bound = (*([first] if ends.first else []), middle, *([last] if ends.last else []))
-        behind = bound[1:] if ends.first else ()
-        yield _part(clause, variable, bound, _Roles(bound[0], bound[-1], behind), own, [*others, *middle.limits])
-
-
-def _written_out(
-    clause: Clause,
-    variable: Variable,
-    own: list[Conjunct],
-    others: list[Conjunct],
-    ends: _Ends,
-    least: int,
-    most: int | None,
-) -> Iterator[Clause]:
-    """A part for each length; without a greatest one, a list of any length stands in the last of them."""
-    single = replace(variable, kleene=False, minimum=1, maximum=None)
-
-    def elements(number: int) -> tuple[Variable, ...]:
-        names = [f"{variable.name}[{place}]" for place in range(1, number + 1)]
-        return tuple(replace(single, name=name) for name in names)
-
-    shortest = ends.first + ends.last + 1  # of the part with a list
-    singles = range(max(least, 1), (most if most is not None else shortest - 1) + 1)
-    for length in singles:
-        bound = elements(length)
-        yield _part(clause, variable, bound, _Roles(bound[0], bound[-1], bound[1:]), own, others)
-    if most is None:
-        bound = elements(max(least, shortest))
-        place = len(bound) - 1 - ends.last
-        bound = (*bound[:place], replace(variable, minimum=1, maximum=None), *bound[place + 1 :])
-        yield _part(clause, variable, bound, _Roles(bound[0], bound[-1], bound[1:]), own, others)
-
-
-@dataclass(frozen=True)
-class _Roles:
-    """The variables of a part that stand for the first and the last element, and for those from the second on."""
-
-    first: Variable
-    last: Variable
-    behind: tuple[Variable, ...]
+        yield (*first[: ends.first], middle, *last[: ends.last])
 
 
 def _part(
     clause: Clause,
     variable: Variable,
     bound: tuple[Variable, ...],
-    roles: _Roles,
     own: list[Conjunct],
     others: list[Conjunct],
 ) -> Clause:
@@ -450,7 +334,7 @@ def _part(
     precedence |= {(one, b) for a, b in clause.precedence if a == name for one in names}
     precedence |= {(names[place], behind) for place in range(len(names)) for behind in names[place + 1 :]}
     positive = [one for each in clause.positive for one in (bound if each is variable else (each,))]
-    conjuncts = dict.fromkeys(others)
+    conjuncts = dict.fromkeys([*others, *(limit for one in bound for limit in one.limits)])
     for conjunct in own:
         kinds = Uses.of(conjunct).kinds[name]
         if kinds == _ADJACENT:
@@ -459,8 +343,8 @@ def _part(
             if any(one.kleene for one in bound):
                 conjuncts[conjunct] = None
             continue
-        ends: dict[Element, Variable] = {Element.FIRST: roles.first, Element.LAST: roles.last}
-        each = roles.behind if Element.CURRENT in kinds else bound if Element.EACH in kinds else (None,)
+        ends: dict[Element, Variable] = {Element.FIRST: bound[0], Element.LAST: bound[-1]}
+        each = bound[1:] if Element.CURRENT in kinds else bound if Element.EACH in kinds else (None,)
         for one in each:
             chosen = ends if one is None else {**ends, Element.CURRENT: one, Element.EACH: one}
             conjuncts[rewritten(conjunct, partial(_chosen, variable=name, elements=chosen))] = None

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import binds_lists, signed_clauses, sweeps_over
-from cep_pipeline.detection.counting.list_parts import apart, counted_by_parts, parts_of_lists, parts_of_neighbours
+from cep_pipeline.detection.counting.list_parts import counted_by_parts, parts_of_lists, parts_of_neighbours
 from cep_pipeline.detection.counting.sweep import count_swept, has_long_lists
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.kleene.bindings import has_kleene
@@ -161,15 +161,10 @@ def count_by_clause(
     ]
     several = any(sum(variable.kleene for variable in clause.positive) > 1 for clause in pattern.clauses)
     total, left = None, []
-    while clauses:
-        of, plan = clauses.pop(0)
+    for of, plan in clauses:
         # Nothing else counts the parts of several lists.
         in_turn = several and has_kleene(of.clause)
         count = None if counters.wanted else count_swept(of, always=in_turn or has_long_lists(of))
-        parts = apart(of.clause) if count is None else ()
-        if len(parts) > 1:
-            clauses += [(of._replace(clause=part), _order_of_part(plan, part)) for part in parts]
-            continue
         if count is None:
             left.append((of, plan))
         else:

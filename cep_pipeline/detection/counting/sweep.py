@@ -13,9 +13,7 @@ its events. So a count takes some steps an event; 10^12 matches cost what 10^6 c
 W are the events of a window. All take equalities that all variables share. All take lists whose elements are chosen one
 by one, the one behind first events such lists between the first and the last variable, and the first one any order of
 the variables, and negations. Where values are compared, each order in which the variables of an AND may come is swept
-by itself. What lies between two compared variables is passed by behind first events, if only the first event is
-compared with it: a single variable, and a list that may be empty ahead of it. In the other sweeps with comparisons such
-a list grows behind any variable.
+by itself.
 
 The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
 has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
@@ -29,10 +27,10 @@ modulo as many primes as are needed to tell the number.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import accumulate, chain, repeat, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +46,6 @@ from cep_pipeline.detection.counting.choice import (
     Sweep,
     WayBehind,
     counted_as_chain,
-    growing_lists,
     joins_neighbours,
     of_elements,
     orders_of,
@@ -66,15 +63,13 @@ from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Strategy, Ties
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.keys import Key, agreement_codes, comparable, keyed_leaf, shared_attributes
+from cep_pipeline.slices.keys import agreement_codes, comparable
 from cep_pipeline.slices.order import instants_of
 from cep_pipeline.slices.ownership import Finality
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, group_rows, padded_copy
 from cep_pipeline.slices.views import ANY_EVENT, View, clause_cache_of, leaf_view, without_name
 
-_FEW = 8
-"""Rows are sorted where all events are so many times as many."""
 LONG_LISTS = 48
 """Candidates from which on lists are swept in any case: their number may exceed a word, which finding cannot count."""
 MOST_BITS_OF_A_WORD = 64.0
@@ -92,7 +87,7 @@ _count_states = NativeKernel(
     _KERNELS,
     "count_states",
     (
-        *(*_OF_STEPS, "int64", "int64*", *("int64",) * 4, *("int64*",) * 4),
+        *(*_OF_STEPS, "int64", "int64*", *("int64",) * 4, *("int64*",) * 3),
         *("int64", "int64*", "int64", *("uint64*",) * 2, *_TOTAL),
     ),
 )
@@ -104,17 +99,13 @@ _count_joined = NativeKernel(
         *("int32*", "int32*", "int64", *("uint64*",) * 5, *_TOTAL),
     ),
 )
-_count_chain_behind, _estimate_chain_behind = (
-    NativeKernel(
-        _KERNELS,
-        name,
-        (
-            *(*("int64",) * 3, *("int64*",) * 3, *("int64",) * 2, "int32*", "int64", "int64*", *("int32*",) * 2),
-            *("int64", *("int32*",) * 3, *("int64",) * 2, "int32*", "uint64*", number),
-            *("int64", number, "int64*", number, "int64", number, number, number),
-        ),
-    )
-    for name, number in (("count_chain", "uint64*"), ("estimate_chain", "float64*"))
+_count_behind_anchors = NativeKernel(
+    _KERNELS,
+    "count_chain",
+    (
+        *(*("int64",) * 3, *("int64*",) * 3, *("int64",) * 2, "int32*", "int64", "int64*", *("int32*",) * 2),
+        *("int64", *("int32*",) * 3, "int64", "uint64*", "int64*", "uint64*", "int64", *("uint64*",) * 3),
+    ),
 )
 ANCHORED_AT_ONCE = 1 << 10
 """Events, at least, whose values are sorted together."""
@@ -124,70 +115,69 @@ FEW_LANES = 8
 """Number of lanes up to which trees are only as wide as there are lanes."""
 _MERSENNE_BITS = 61
 _MERSENNE = 2**_MERSENNE_BITS - 1
-_GREATEST = 2**64 - 1
+_GREATEST, _ROUNDED = 2**64 - 1, 2**64 - 2
 
 
-class Semiring(NamedTuple):
-    """The two operations of a sweep, which gives a sum over the matches of products over their events.
+Weights = Mapping[str, Array]
+"""Variable -> a number for each event of the slice: int64, bool, or whole numbers of Python. Each element of a list has
+its own."""
+Run = Callable[[int, Weights], int]
+"""A sweep, by a modulus and weights: the sum over all matches of the products of the weights of their events."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Sweeping:
+    """The sweep of a clause over the events of a slice.
 
     Attributes
     ----------
-    moduli
-        What a kernel is told, sweep after sweep: primes by whose remainders the result is told, or one number that
-        stands for another semiring than a ring.
-    is_ring
-        Whether there are differences and numbers as large as one likes; otherwise a sum is one of what is added.
+    most
+        The most events of each variable in a window.
+    bits
+        The bits of the most matches that may end with one event.
     """
 
-    moduli: Callable[[], Iterator[int]]
-    is_ring: bool
-
-
-def _moduli() -> Iterator[int]:
-    """The primes that the kernels of a sweep know: those first by which they divide without a division."""
-    yield _MERSENNE
-    yield from takewhile(lambda prime: prime > 2**54 - 2**10, primes_below(2**54))
-    yield from primes_below(2**31)
-
-
-SUM = Semiring(_moduli, is_ring=True)
-"""Whole numbers: the sum over all matches of a product of numbers, one of each of some events; the count, of ones."""
-GREATEST = Semiring(lambda: iter((_GREATEST,)), is_ring=False)
-"""Ranks from 1 on: the greatest rank that an event of a match has; 0 where there is no match. The least of other values
-is the greatest of ranks that fall as these rise."""
-Weights = Mapping[str, Array]
-"""Single variable -> a number for each event of the slice, of int64 or of whole numbers of Python."""
-
-
-class _Sweeping(NamedTuple):
-    """The sweep of a clause over the events of a slice, with the bits of the largest number in it."""
-
+    of: ClauseSlice
     sweep: Sweep
     steps: Steps
-    bits: float
+    most: dict[str, int]
+
+    @property
+    def bits(self) -> float:
+        lists = (one.kleene for one in self.of.clause.positive)
+        orders = len(orders_of(self.of.clause)) if self.sweep.joining else 1
+        return math.log2(orders) + sum(
+            float(number) if is_list else math.log2(number) + 1e-9
+            for number, is_list in zip(self.most.values(), lists, strict=True)
+        )
+
+    def bound(self, name: str) -> int:
+        """The most events that a match binds to a variable."""
+        return self.most[name] if self.of.clause.by_name[name].kleene else 1
 
 
-def _sweeping(of: ClauseSlice, ends: str | None = None, *, always: bool = True) -> _Sweeping | int | None:
+def _sweeping(
+    of: ClauseSlice, ends: str | None = None, weights: Weights | None = None, *, always: bool = True
+) -> _Sweeping | int | None:
     """The sweep over a slice; 0 where there is no match, None where no sweep counts the matches, or none pays."""
-    _, clause, events, _, _ = of
     sweep = _sweep_over(of, ends)
     if sweep is None:
         return None
     views = _views(of)
     if views is None:
         return 0
-    if not (always or pays(of, sweep, views)) or not _are_known(sweep, views, events):
+    if not (always or pays(of, sweep, views)) or not _are_known(sweep, views, of.events):
         return None
-    steps = _steps(of, sweep, views)
+    steps = _steps(of, sweep, views, weights or {})
     if steps is None:
         return None
     if sweep.backwards:
         steps = steps.mirrored()
-    most = steps.most(clause)
-    if not all(most[one.name] or not one.minimum for one in clause.positive):
+    most = steps.most(of.clause)
+    if not all(most.values()):
         return 0
-    bits = _bits(clause, most)
-    return None if bits > MOST_BITS else _Sweeping(sweep, steps, bits)
+    found = _Sweeping(of, sweep, steps, most)
+    return None if found.bits > MOST_BITS else found
 
 
 def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
@@ -199,16 +189,30 @@ def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
         Whether one need not pay.
     """
     found = _sweeping(of, always=always)
-    if not isinstance(found, _Sweeping):
-        return found
-    sweep, steps, bits = found
-    if not sweep.joining:
-        return _count_of_states(of.clause, sweep, steps, bits)
-    steps = steps.with_negated(of.clause)
-    if counted_as_chain(of.clause, sweep.joining):
-        orders = orders_of(of.clause)
-        return sum(_count_chain(order, of.clause, sweep.joining[0], steps, of.events, bits) for order in orders)
-    return _count_all_behind(of.clause, sweep.joining, steps, of.events, bits)
+    return _count(found) if isinstance(found, _Sweeping) else found
+
+
+def _count(found: _Sweeping) -> int | None:
+    """The number of matches of a sweep; None where a window has too many events."""
+    (_, clause, events, *_), joining, steps, bits = found.of, found.sweep.joining, found.steps, found.bits
+    if joining and counted_as_chain(joining):
+        steps = steps.with_negated(clause)
+        return sum(_count_chain(order, clause, joining[0], steps, events, bits) for order in orders_of(clause))
+    runner = _runner(found)
+    if runner is None:
+        return None
+
+    def run(modulus: int) -> int:
+        go_on()
+        return runner.run(modulus, {})
+
+    if bits < MOST_BITS_OF_A_WORD:  # what ends with an event, or lies behind one in a window, is told in one word
+        return run(0)
+    estimate = run(_ROUNDED) if joining and runner.only_adds else math.inf
+    if estimate >= MOST_ESTIMATED:
+        return _by_moduli(run, bits, steps)
+    bits = math.log2(estimate + 1) + 0.01
+    return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, _moduli(), bits)
 
 
 def count_by_event(of: ClauseSlice, name: str) -> tuple[Array, Array] | None:
@@ -219,8 +223,8 @@ def count_by_event(of: ClauseSlice, name: str) -> tuple[Array, Array] | None:
     found = _sweeping(of, name)
     if not isinstance(found, _Sweeping):
         return None if found is None else (np.zeros(0, np.int64), np.zeros(0, np.uint64))
-    sweep, steps, bits = found
-    if bits >= _MERSENNE_BITS or steps.weights is not None:
+    sweep, steps, bits = found.sweep, found.steps, found.bits
+    if bits >= _MERSENNE_BITS:
         return None
     ended = np.zeros(len(steps.rows), np.uint64)
     if sweep.joining:
@@ -228,95 +232,163 @@ def count_by_event(of: ClauseSlice, name: str) -> tuple[Array, Array] | None:
         order = order[:: -1 if sweep.backwards else 1]
         _count_chain(order, of.clause, sweep.joining[0], steps, of.events, bits, ended)
     else:
-        _count_of_states(of.clause, sweep, steps, bits, ended)
+        _states_swept(of.clause, sweep, steps, ended)(0, {})
     some = np.flatnonzero(ended)
     return steps.rows[some], ended[some]
 
 
-def swept(of: ClauseSlice, semiring: Semiring, weights: Weights) -> int | None:
-    """The sum over the matches of a clause of the products of the weights of their events, in a semiring.
+def swept(of: ClauseSlice, semiring: Sum | Greatest, weights: Weights) -> list[int] | None:
+    """Add up the products of the weights of the events of each match, in a semiring.
 
-    None where no sweep tells it, or where a number is too large.
+    Parameters
+    ----------
+    weights
+        An event whose weight is 0 is bound in no match.
+
+    Returns
+    -------
+    list of int or None
+        The sum, or as many as the semiring says; [] where there is no match. None where no sweep tells them, or where a
+        number is too large.
     """
-    if len(of.clause.positive) == 1:
-        return _swept_events(of, semiring, weights)
-    found = _sweeping(of)
+    found = _sweeping(of, weights=weights)
     if not isinstance(found, _Sweeping):
-        return found
-    sweep, steps, bits = found
-    if steps.weights is not None:
-        return None
-    runs: list[Callable[[int], float]] = _runs_of_states(of.clause, sweep, steps, semiring, weights)
-    if sweep.joining:
-        steps = steps.with_negated(of.clause)
-        behind = [
-            _sweep_behind(ways_behind(order, sweep.joining), of.clause, sweep.joining, steps, of.events, weights)
-            for order in orders_of(of.clause)
-        ]
-        some = [one for one in behind if one is not None and not one.way.skips]
-        if len(some) < len(behind) or not (semiring.is_ring or all(one.only_adds for one in some)):
+        return None if found is None else []
+    places = {one.name: place for place, one in enumerate(of.clause.positive)}
+    some = {
+        name: own
+        for name, own in weights.items()
+        if (own[found.steps.rows[found.steps.number(places[name]) > 0]] != 1).any()
+    }
+    return semiring.of(found, some)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Whole numbers: the products of weights, added up over all matches; the count, where there are no weights.
+
+    Attributes
+    ----------
+    added
+        Numbers that are added up over the events of a match, and this sum is one more factor.
+    counted
+        Variables; there is a result for each number of events that they bind together, from 0 on.
+    before_each
+        Is called before each sweep.
+
+    Notes
+    -----
+    Where something is added, the sweep is in the expectation semiring (Eisner 2002, section 3): an event has the weight
+    1 + e x, where e^2 = 0. Such numbers are the remainders modulo p^2, with e = p. And where a counted event has the
+    weight z, the result is a polynomial of z, whose coefficients follow from as many values.
+    """
+
+    added: Weights = field(default_factory=dict)
+    counted: tuple[str, ...] = ()
+    before_each: Callable[[], None] = go_on
+
+    def of(self, found: _Sweeping, weights: Weights) -> list[int] | None:
+        """The sums over the matches of a sweep; None where a window has too many events, or a number is too large."""
+        if not (weights or self.added or self.counted):
+            count = _count(found)
+            return None if count is None else [count]
+        runner, rows = _runner(found), found.steps.rows
+        if runner is None:
             return None
-        runs = [one.run for one in some]
-    if not semiring.is_ring:
-        return max(int(run(modulus)) for run in runs for modulus in semiring.moduli())
-    bits += sum(max(map(abs, own[steps.rows].tolist()), default=0).bit_length() for own in weights.values())
-    if bits > MOST_BITS:
-        return None
-    bits += math.log2(max(len(steps.rows), 1)) + math.log2(len(runs))
-    offset = 1 << math.ceil(bits)
+        bits = (
+            found.bits
+            + math.log2(len(rows))
+            + sum(found.bound(name) * _widest(own[rows]).bit_length() for name, own in weights.items())
+        )
+        bits += sum(found.bound(name) * _widest(own[rows]) for name, own in self.added.items()).bit_length()
+        if bits > MOST_BITS:
+            return None
+        offset, above, size = 1 << math.ceil(bits), math.ceil(bits) + 2.0, len(found.of.events)
+        degree = sum(found.bound(name) for name in self.counted)
+        counts = replace(self, added={}).of(found, weights) if self.added else None
 
-    def remainder(modulus: int) -> int:
-        return (sum(int(run(modulus)) for run in runs) + offset) % modulus
+        def sweep(modulus: int, own: Weights) -> int:
+            self.before_each()
+            return runner.run(modulus, own)
 
-    return number_of(remainder, semiring.moduli(), bits + 1.0) - offset
+        def coefficients(modulus: int, prime: int) -> list[int]:
+            own = {name: numbers % modulus for name, numbers in weights.items()}
+            for name, numbers in self.added.items():
+                own[name] = _product(own.get(name, 1), numbers % prime * prime + 1, modulus)
+            if not self.counted:
+                return [sweep(modulus, own)]
+            values = [0]  # each match binds one of these events
+            for z in range(1, degree + 1):
+                times_z = np.full(size, z)
+                weighed = {
+                    name: _product(own[name], times_z, modulus) if name in own else times_z for name in self.counted
+                }
+                values.append(sweep(modulus, {**own, **weighed}))
+            return _coefficients(values, modulus)
+
+        @cache
+        def remainders(prime: int) -> list[int]:
+            if counts is None:
+                return [(one + offset) % prime for one in coefficients(prime, 0)]
+            both = zip(coefficients(prime**2, prime), counts, strict=True)
+            return [(one - count) % prime**2 // prime + offset for one, count in both]
+
+        def number(place: int) -> int:
+            moduli = _moduli() if counts is None else primes_below(2**15)
+            return number_of(lambda prime: remainders(prime)[place] % prime, moduli, above) - offset
+
+        return [number(place) for place in range(degree + 1)]
+
+    def plus(self, one: int, other: int, sign: int = 1) -> int:
+        """Put together what two sets of matches give; with a sign of -1 the second one is a part of the first one."""
+        return one + sign * other
 
 
-def _swept_events(of: ClauseSlice, semiring: Semiring, weights: Weights) -> int | None:
-    """The sum over the matches of one single variable, which are its events."""
-    [variable] = of.clause.positive
-    if variable.kleene or of.clause.negations or _sweeps_other_matches(of):
-        return None
-    views = _views(of)
-    if views is None:
-        return 0
-    rows = views[variable.name].rows
-    rows = rows[rows >= of.first_row]
-    numbers = [1] * len(rows)
-    for own in weights.values():
-        numbers = own[rows].tolist()
-    return sum(numbers) if semiring.is_ring else max(numbers, default=0)
+@dataclass(frozen=True)
+class Greatest:
+    """Ranks from 1 on: the greatest rank of an event of a match; 0 where there is no match.
+
+    The least of some values is the greatest of ranks that fall as these rise.
+    """
+
+    def of(self, found: _Sweeping, weights: Weights) -> list[int] | None:
+        """The greatest rank in the matches of a sweep; None where that takes some numbers away."""
+        runner = _runner(found)
+        return None if runner is None or not runner.only_adds else [runner.run(_GREATEST, weights)]
+
+    def plus(self, one: int, other: int, sign: int = 1) -> int | None:
+        """Put together what two sets of matches give; None where matches would have to be taken away."""
+        return max(one, other) if sign > 0 else None
 
 
-def _sweeps_other_matches(of: ClauseSlice) -> bool:
-    """Return whether a slice owns other matches than those whose last event lies in it, as sweeps count them."""
-    of_any = of.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
-    return not of_any or (of.finality is not Finality.LAST_EVENT and of.owned != EVERYTHING)
+def _widest(numbers: Array) -> int:
+    """The greatest size of some whole numbers."""
+    return max(map(abs, numbers.tolist()), default=0)
 
 
-def _remainders(numbers: Array, modulus: int | None) -> Array:
-    """The numbers by a modulus; as they are where there is none, and where they are ranks."""
-    return numbers if modulus in (None, 0, _GREATEST) else numbers % modulus
+def _product(one: Array | int, other: Array, modulus: int) -> Array:
+    """int64: products by a modulus, exact at any size."""
+    wide = other.astype(np.int64 if modulus < 2**31 else object)
+    return np.asarray(one * wide % modulus, np.int64)
 
 
-def _runs_of_states(
-    clause: Clause, sweep: Sweep, steps: Steps, semiring: Semiring, weights: Weights
-) -> list[Callable[[int], float]]:
-    """The sweep of states with weights, by a modulus; none where comparisons join variables."""
-    if sweep.joining:
-        return []
-    _, _, factors, sweep_once = _states_swept(clause, sweep, steps)
-    if not semiring.is_ring:
-        factors = np.minimum(factors, 1)  # more ways make no rank greater
-    of_steps = np.ones((len(steps.rows), len(clause.positive)), np.int64)
+def _runner(found: _Sweeping) -> _Runner | None:
+    """The sweep with weights; None where a window has too many events."""
+    clause, joining, steps = found.of.clause, found.sweep.joining, found.steps
+    if not joining:
+        return _Runner(_states_swept(clause, found.sweep, steps), only_adds=True)
+    steps = steps.with_negated(clause)
+    behind = [
+        _sweep_behind(ways_behind(order, joining), clause, joining, steps, found.of.events)
+        for order in orders_of(clause)
+    ]
+    some = [one for one in behind if one is not None]
 
-    def run(modulus: int) -> int:
-        go_on()
-        for place, variable in enumerate(clause.positive):
-            if variable.name in weights:
-                of_steps[:, place] = _remainders(weights[variable.name][steps.rows], modulus)
-        return sweep_once(modulus, factors, of_steps)
+    def run(modulus: int, weights: Weights) -> int:
+        parts = [one.run(modulus, weights) for one in some]
+        return max(parts) if modulus == _GREATEST else sum(parts)
 
-    return [run]
+    return None if len(some) < len(behind) else _Runner(run, all(one.only_adds for one in some))
 
 
 def has_long_lists(of: ClauseSlice) -> bool:
@@ -326,13 +398,7 @@ def has_long_lists(of: ClauseSlice) -> bool:
         return False
     views = _views(of)
     lists = [one.name for one in of.clause.positive if one.kleene]
-    if views is None or not any(_may_be_long(of, views[name]) for name in lists):
-        return False
-    steps = _steps(of, sweep, views)
-    if steps is None:
-        return False
-    most = steps.most(of.clause)
-    return any(most[one.name] > LONG_LISTS for one in of.clause.positive if one.kleene)
+    return views is not None and any(_may_be_long(of, views[name]) for name in lists)
 
 
 def _may_be_long(of: ClauseSlice, view: View) -> bool:
@@ -346,93 +412,14 @@ def _may_be_long(of: ClauseSlice, view: View) -> bool:
     return bool((times[LONG_LISTS:] - times[:-LONG_LISTS] <= width).any())
 
 
-def sums_by_size(
-    of: ClauseSlice,
-    counted: Collection[str],
-    weighing: tuple[str, Array] | None = None,
-    before_each: Callable[[], None] = go_on,
-) -> list[int] | None:
-    """Count the matches by how many events some variables bind, or add up a weight over them.
-
-    A sweep that multiplies the ways by z wherever one of these events is bound gives a polynomial of z, of which these
-    numbers are the coefficients. So as many sweeps tell all of them as there are numbers, modulo each prime.
-
-    Parameters
-    ----------
-    counted
-        Variables of the clause.
-    weighing
-        A single variable, and the weight of each event of the slice in it: whole numbers of Python, of any size.
-    before_each
-        Is called before each sweep.
-
-    Returns
-    -------
-    list of int or None
-        By the number of events that these variables bind together, from 0 on. None where no sweep of states counts the
-        matches, or where a number is too large.
-    """
-    clause, sweep = of.clause, _sweep_over(of)
-    if sweep is None or sweep.joining or clause.negated:
-        return None
-    views = _views(of)
-    steps = None if views is None else _steps(of, sweep, views)
-    if steps is None or steps.weights is not None:
-        return [] if views is None else None
-    steps = steps.mirrored() if sweep.backwards else steps
-    most = steps.most(clause)
-    if not all(most[one.name] or not one.minimum for one in clause.positive):
-        return []
-    bits = _bits(clause, most)
-    names = [one.name for one in clause.positive]
-    once = [one for one in clause.positive if one.name in counted and one.minimum and not one.kleene]
-    often = [one for one in clause.positive if one.name in counted and one not in once]
-    places = [names.index(one.name) for one in often]
-    least = sum(1 for one in often if one.minimum)
-    size = sum(most[one.name] if one.kleene else 1 for one in often) - least + 1
-    space, kinds, factors, run = _states_swept(clause, sweep, steps)
-    grown = np.array(
-        [[sum(one in places for one in space.open_lists(state, kind)) for state in space.states] for kind in kinds],
-        np.int64,
-    )
-    weights = np.ones((len(steps.rows), len(names)), np.int64)
-    given = np.zeros(0, object)
-    if weighing is not None:
-        given = weighing[1][steps.rows]
-        bits += max(abs(one) for one in given.tolist()).bit_length()
-    if bits > MOST_BITS:
-        return None
-    offset = 1 << math.ceil(bits + math.log2(len(steps.rows)))
-    known: dict[int, list[int]] = {}
-
-    def sums_by(modulus: int) -> list[int]:
-        if modulus not in known:
-            if weighing is not None:
-                weights[:, names.index(weighing[0])] = given % modulus
-            values = []
-            for z in range(1, size + 1):
-                before_each()
-                weights[:, places] = z
-                found = run(modulus, factors + (z - 1) * grown, weights)
-                values.append(found * pow(z, -least, modulus) % modulus)
-            known[modulus] = _coefficients(values, modulus)
-        return known[modulus]
-
-    def sum_of(n: int) -> int:
-        return number_of(lambda modulus: (sums_by(modulus)[n] + offset) % modulus, _moduli(), above) - offset
-
-    above = offset.bit_length() + 1.0
-    return [0] * (len(once) + least) + [sum_of(n) for n in range(size)]
-
-
 def _coefficients(values: Sequence[int], modulus: int) -> list[int]:
-    """The coefficients, modulo a prime, of the polynomial with these values at 1, 2, 3, ...: by Newton's formula."""
+    """The coefficients, by a modulus, of the polynomial with these values at 0, 1, 2, ...: by Newton's formula."""
     steep = np.array(values, object)
     for order in range(1, len(steep)):
         steep[order:] = (steep[order:] - steep[order - 1 : -1]) * pow(order, -1, modulus) % modulus
     found = np.zeros(len(steep), object)
     for place in reversed(range(len(steep))):
-        found = np.append(0, found[:-1]) - (place + 1) * found
+        found = np.append(0, found[:-1]) - place * found
         found[0] += steep[place]
         found %= modulus
     return [int(one) for one in found]
@@ -446,17 +433,12 @@ def _views(of: ClauseSlice) -> dict[str, View] | None:
         return None
     events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
     views = {
-        variable.name: leaf_view(events, variable.event_type, _filters(clause, variable), of.earliest_row, of.end_row)
+        variable.name: leaf_view(events, variable.event_type, filters_of(clause, variable), of.earliest_row, of.end_row)
         for variable in (*clause.positive, *clause.negated)
     }
-    if not all(len(views[variable.name]) or not variable.minimum for variable in clause.positive):
+    if not all(len(views[variable.name]) for variable in clause.positive):
         return None
     return views
-
-
-def _bits(clause: Clause, most: Mapping[str, int]) -> float:
-    """The bits of the largest number of matches that end with one event, by the most events of each variable."""
-    return sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
 
 
 def _are_known(sweep: Sweep, views: dict[str, View], events: PreparedEvents) -> bool:
@@ -471,7 +453,7 @@ def _sweep_over(of: ClauseSlice, ends: str | None = None) -> Sweep | None:
     """The sweep that counts the matches of a clause of a slice as `count_swept` is asked; None where none does."""
     pattern, clause, _, owned, finality = of
     kind = ("sweep", pattern.strategy)
-    sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause))
+    sweep = clause_cache_of(clause).once(kind, lambda: _events_of_one(of) or sweep_of(pattern, clause))
     if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
         return None
     if ends is None:
@@ -484,31 +466,24 @@ def _sweep_over(of: ClauseSlice, ends: str | None = None) -> Sweep | None:
     return None
 
 
+def _events_of_one(of: ClauseSlice) -> Sweep | None:
+    """The sweep of one variable of which nothing is asked but conditions on each event alone; None: it is none such."""
+    pattern, clause, *_ = of
+    if len(clause.positive) > 1 or clause.negations or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+        return None
+    of_one = all(of_elements(clause, one) for one in clause.conjuncts if one.variables)
+    return Sweep(clause.agree_on, (), backwards=False) if of_one else None
+
+
 def _is_end(clause: Clause, sweep: Sweep, name: str) -> bool:
     """Return whether a variable is the first or the last one of a sequence that one sweep goes over event by event."""
     [order] = orders_of(clause)
-    if any(not one.minimum for one in order) or (sweep.joining and not counted_as_chain(clause, sweep.joining)):
+    if sweep.joining and not counted_as_chain(sweep.joining):
         return False
     return name in (order[0].name, order[-1].name)
 
 
-def _count_all_behind(
-    clause: Clause,
-    joining: Sequence[Joining],
-    steps: Steps,
-    events: PreparedEvents,
-    bits: float,
-) -> int | None:
-    total = 0
-    for order in orders_of(clause):
-        part = _count_behind(ways_behind(order, joining), clause, joining, steps, events, bits)
-        if part is None:
-            return None
-        total += part
-    return total
-
-
-def _filters(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
+def filters_of(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
     """The conditions on one event of a variable, as `leaf_view` takes them."""
 
     def single(node: Expression) -> Expression:
@@ -532,7 +507,7 @@ class Steps:
     starts
         int64, shape (groups + 1,): where the steps of each key begin.
     rows
-        int32: the event of each step, the first one of several that are one step.
+        int32: the event of each step.
     fits
         int32: the variables whose event it may be, as bits: positive ones, then negated ones.
     lefts
@@ -541,10 +516,6 @@ class Steps:
         uint8: whether the slice owns the matches that end with it.
     clock, width
         int64: the instant of each step, and the most by which those of a match differ.
-    weights
-        int64, shape (n, positive variables): how many events of a step fit each variable; None: each step is one event.
-    is_mirrored
-        Whether they go from the last event to the first.
     around
         For each negated variable, int64: two numbers of its events for each step. That of the earlier one of two events
         equals that of the later one if none is between them; or in the window ahead of both, or behind both.
@@ -557,17 +528,14 @@ class Steps:
     counted: Array
     clock: Array
     width: int
-    weights: Array | None = None
-    is_mirrored: bool = False
     around: tuple[tuple[Array, Array], ...] = ()
 
     def mirrored(self) -> Steps:
         """The same events from the last one to the first."""
         turned = (self.rows[::-1], self.fits[::-1], -self.clock[::-1], self.counted[::-1])
-        weights = None if self.weights is None else self.weights[::-1]
-        found = _in_windows(len(self.rows) - self.starts[::-1], *turned, weights, self.width)
+        found = _in_windows(len(self.rows) - self.starts[::-1], *turned, self.width)
         around = tuple((one[::-1], other[::-1]) for one, other in self.around)
-        return replace(found, is_mirrored=not self.is_mirrored, around=around)
+        return replace(found, around=around)
 
     def with_negated(self, clause: Clause) -> Steps:
         """The steps with `around`, which go from the first event to the last."""
@@ -583,52 +551,46 @@ class Steps:
             found.append((earlier, later))
         return replace(self, around=tuple(found))
 
-    @property
-    def first_counted(self) -> Array:
-        """uint8: whether the slice may own the matches that begin with each step."""
-        return self.counted if self.is_mirrored else np.ones(len(self.counted), np.uint8)
-
     def number(self, place: int) -> Array:
-        """int64: how many events of each step fit the variable of a place."""
-        if self.weights is not None:
-            return np.asarray(self.weights[:, place])
+        """int64: 1 for each step whose event fits the variable of a place, else 0."""
         return (self.fits >> place & 1).astype(np.int64)
-
-    def in_windows(self, place: int) -> Array:
-        """int64: how many events fit the variable of a place in the window that ends with each step."""
-        sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.number(place))))
-        return np.asarray(sums[1:] - sums[self.lefts])
 
     def most(self, clause: Clause) -> dict[str, int]:
         """The most events of each variable in any window."""
-        return {one.name: int(self.in_windows(place).max(initial=0)) for place, one in enumerate(clause.positive)}
+        found = {}
+        for place, one in enumerate(clause.positive):
+            sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.number(place))))
+            found[one.name] = int((sums[1:] - sums[self.lefts]).max(initial=0))
+        return found
 
 
-def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | None:
-    """The steps of a sweep; None where events of one timestamp would have to be told apart."""
+def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View], weights: Weights) -> Steps | None:
+    """The steps of a sweep; None where events of one timestamp, which are in no order, would have to be told apart."""
     pattern, clause, events, *_ = of
-    variables = (*clause.positive, *clause.negated)
-    if sweep.key is None:
-        rows, fits = _marked(of.end_row, [views[variable.name] for variable in variables])
-        starts = np.array([0, len(rows)], np.int64)
+    fits: Array = np.zeros(of.end_row, np.int32)
+    for place, variable in enumerate((*clause.positive, *clause.negated)):
+        fits[views[variable.name].rows] |= np.int32(1 << place)
+    for place, variable in enumerate(clause.positive):
+        if variable.name in weights:
+            fits &= ~((weights[variable.name][: of.end_row] == 0).astype(np.int32) << place)
+    rows = np.flatnonzero(fits)
+    if sweep.agree_on:
+        codes, groups = agreement_codes(events, sweep.agree_on)
+        rows = rows[codes[rows] >= 0]
+        order, starts = group_rows(codes[rows], groups)
+        rows = rows[order]
     else:
-        starts, rows, fits = _by_key(events, sweep.key, variables, views)
-    instants = instants_of(pattern, events)
-    clock, times = instants.of_row[rows], events.timestamps[rows]
-    counted = (rows >= of.first_row).astype(np.uint8)
-    ties = pattern.ties
-    if ties is not Ties.ARRIVAL and (clause.precedence or clause.negated):
+        starts = np.array([0, len(rows)], np.int64)
+    fits = fits[rows]
+    if pattern.ties is not Ties.ARRIVAL and (clause.precedence or clause.negated):
+        times = events.timestamps[rows]
         same = times[1:] == times[:-1]
         same[starts[(starts > 0) & (starts < len(rows))] - 1] = False
         if same.any():
-            apart = ties is Ties.STRICT and not sweep.joining and pattern.window.time_us is not None
-            begin = of.first_row
-            cut = 0 < begin < len(events) and events.timestamps[begin - 1] == events.timestamps[begin]
-            lists = any(variable.kleene for variable in clause.positive)
-            if not apart or cut or lists or len(orders_of(clause)) != 1 or not _chain(clause):
-                return None
-            return _together(starts, rows, fits, clock, counted, same, clause, instants.width)
-    return _in_windows(starts, rows, fits, clock, counted, None, instants.width)
+            return None
+    instants = instants_of(pattern, events)
+    counted = (rows >= of.first_row).astype(np.uint8)
+    return _in_windows(starts, rows, fits, instants.of_row[rows], counted, instants.width)
 
 
 def _head_of(steps: Steps, fits: Array) -> tuple[int | Array, ...]:
@@ -642,85 +604,7 @@ def _head_of(steps: Steps, fits: Array) -> tuple[int | Array, ...]:
     return len(fits), len(steps.starts) - 1, steps.starts, steps.lefts, fits, steps.counted
 
 
-def _marked(size: int, views: Sequence[View]) -> tuple[Array, Array]:
-    """The rows of some views of the first `size` events, ascending, each with the views that have it, as bits."""
-    if _FEW * sum(map(len, views)) > size:
-        every = np.zeros(size, np.int32)
-        for place, view in enumerate(views):
-            every[view.rows] |= np.int32(1 << place)
-        rows = np.flatnonzero(every)
-        return rows, every[rows]
-    together = np.sort(np.concatenate([view.rows.astype(np.int64) << 4 | place for place, view in enumerate(views)]))
-    rows, fits = together >> 4, np.int32(1) << (together & 15).astype(np.int32)
-    begins = np.append(True, rows[1:] != rows[:-1])
-    if not begins.all():
-        fits = np.bitwise_or.reduceat(fits, np.flatnonzero(begins))
-    return rows[begins], fits
-
-
-def _chain(clause: Clause) -> bool:
-    """Return whether all positive variables are in one order."""
-    size = len(clause.positive)
-    names = {variable.name for variable in clause.positive}
-    return sum(one in names and other in names for one, other in clause.precedence) == size * (size - 1) // 2
-
-
-def _by_key(
-    events: PreparedEvents, key: Key, variables: Sequence[Variable], views: dict[str, View]
-) -> tuple[Array, Array, Array]:
-    """The starts of the keys, and the rows and bits of their events."""
-    attributes = shared_attributes(key)
-    if attributes is not None:
-        fits = np.zeros(len(events), np.int32)
-        for place, variable in enumerate(variables):
-            fits[views[variable.name].rows] |= np.int32(1 << place)
-        codes, groups = agreement_codes(events, attributes)
-        rows = np.flatnonzero((fits != 0) & (codes >= 0))
-        order, starts = group_rows(codes[rows], groups)
-        rows = rows[order]
-        return starts, rows, fits[rows]
-    size = max(len(events), 1)
-    marks, bits, groups = [], [], 1
-    for place, variable in enumerate(variables):
-        view = keyed_leaf(events, key, variable.name, views)
-        groups = len(view.starts) - 1
-        marks.append(np.repeat(np.arange(groups), np.diff(view.starts)) * size + view.rows)
-        bits.append(np.full(len(view), 1 << place, np.int32))
-    together, every = np.concatenate(marks), np.concatenate(bits)
-    order = np.argsort(together, kind="stable")
-    together, every = together[order], every[order]
-    if not len(together):
-        return np.zeros(groups + 1, np.int64), together, every
-    begins = np.flatnonzero(np.append(True, together[1:] != together[:-1]))
-    fits = np.bitwise_or.reduceat(every, begins)
-    together = together[begins]
-    starts = np.searchsorted(together, np.arange(groups + 1) * size).astype(np.int64)
-    return starts, together % size, fits
-
-
-def _together(
-    starts: Array,
-    rows: Array,
-    fits: Array,
-    clock: Array,
-    counted: Array,
-    same: Array,
-    clause: Clause,
-    width: int,
-) -> Steps:
-    """Steps in which the events of one timestamp, of which none is before another, are one."""
-    begins = np.flatnonzero(np.append(True, ~same))
-    weights = np.stack(
-        [np.add.reduceat((fits >> place & 1).astype(np.int64), begins) for place in range(len(clause.positive))], axis=1
-    )
-    starts = np.searchsorted(begins, starts).astype(np.int64)
-    merged = np.bitwise_or.reduceat(fits, begins)
-    return _in_windows(starts, rows[begins], merged, clock[begins], counted[begins], weights, width)
-
-
-def _in_windows(
-    starts: Array, rows: Array, fits: Array, clock: Array, counted: Array, weights: Array | None, width: int
-) -> Steps:
+def _in_windows(starts: Array, rows: Array, fits: Array, clock: Array, counted: Array, width: int) -> Steps:
     """Steps with the first one in the window that ends with each."""
     padded = padded_copy(clock, np.int64)
     starts = np.ascontiguousarray(starts, np.int64)
@@ -733,51 +617,39 @@ def _in_windows(
         np.ascontiguousarray(counted),
         padded,
         width,
-        None if weights is None else np.ascontiguousarray(weights),
     )
 
 
-def _count_of_states(clause: Clause, sweep: Sweep, steps: Steps, bits: float, ended: Array | None = None) -> int:
-    _, _, factors, sweep_once = _states_swept(clause, sweep, steps, ended)
+def _states_swept(clause: Clause, sweep: Sweep, steps: Steps, ended: Array | None = None) -> Run:
+    """The sweep over the states of a clause.
 
-    def run(modulus: int) -> int:
-        go_on()
-        return sweep_once(modulus, factors, steps.weights)
-
-    return run(0) if bits < MOST_BITS_OF_A_WORD else _by_moduli(run, _moduli(), bits, steps)
-
-
-def _states_swept(
-    clause: Clause, sweep: Sweep, steps: Steps, ended: Array | None = None
-) -> tuple[StateSpace, list[int], Array, Callable[[int, Array, Array | None], int]]:
-    """The states of a sweep, the kinds of events, the factors of a count, and a function that sweeps.
-
-    The function takes a modulus, factors, shape (kinds, states), and the weights of the steps; it returns the number of
-    matches: modulo the modulus, or where that is 0, by as many bits as two words have.
+    It counts the matches modulo its modulus, or where that is 0, by as many bits as two words have.
     """
     space = states_of(clause, backwards=sweep.backwards)
     assert space is not None, "`sweep_of` has looked"
     kinds = np.flatnonzero(np.bincount(steps.fits, minlength=1))
     number = np.zeros(int(kinds[-1]) + 1, np.int32)
     number[kinds] = np.arange(len(kinds))
-    factors, offsets, operations = _operations(space, kinds.tolist())
+    offsets, operations = _operations(space, kinds.tolist())
     total = np.zeros(2, np.uint64)
     widest = int((np.arange(len(steps.lefts)) - steps.lefts).max(initial=0))
     size = len(space.states)
     ask_for(8 * size * widest, f"a window of {widest:,} events has a number for each state")
     front, matrices = np.empty((widest + 1, size), np.uint64), np.empty((2, size, size), np.uint64)
-    head, none = _head_of(steps, number[steps.fits]), np.zeros((1, len(clause.positive)), np.int64)
+    head, places = _head_of(steps, number[steps.fits]), [one.name for one in clause.positive]
 
-    def run(modulus: int, factors: Array, weights: Array | None) -> int:
+    def run(modulus: int, weights: Weights) -> int:
+        of_steps = np.ones((len(steps.rows) if weights else 1, len(places)), np.int64)
+        for name, own in weights.items():
+            of_steps[:, places.index(name)] = own[steps.rows]
         _count_states(
             *head,
-            int(weights is not None),
-            none if weights is None else weights,
+            int(bool(weights)),
+            of_steps,
             len(clause.positive),
             size,
             len(kinds),
             widest,
-            factors,
             *offsets,
             len(operations),
             operations,
@@ -790,46 +662,45 @@ def _states_swept(
         )
         return _in_two_words(total)
 
-    return space, kinds.tolist(), factors, run
+    return run
 
 
-def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array, Array, Array], Array]:
+def _operations(space: StateSpace, kinds: list[int]) -> tuple[tuple[Array, Array, Array], Array]:
     """The matrices of the kinds of events as operations on states, in the order in which each reads what was before.
 
     Returns
     -------
-    factors : Array
-        int64, shape (kinds, states): the diagonals.
     offsets : tuple of three Arrays
         int64, shape (kinds + 1,): the operations of each kind, on numbers of ways that end in a state, on numbers of
         ways that begin with one, and those that end matches.
     operations : Array
-        int64, shape (n, 3): variable, state that is left, state that is reached; -1 for a state that is multiplied.
+        int64, shape (n, 4): variable, state that is left, state that is reached, 0. Where these states are the same it
+        is multiplied: the lists that grow there, as bits, twice the state, and 0 where the event rejects what is there.
     """
     states = space.states
     place = {state: number for number, state in enumerate(states)}
-    factors = np.array([[space.factor(state, kind) for state in states] for kind in kinds], np.int64)
-    lists: tuple[list[list[tuple[int, int, int]]], ...] = ([], [], [])
-    for number, kind in enumerate(kinds):
+    lists: tuple[list[list[tuple[int, int, int, int]]], ...] = ([], [], [])
+    for kind in kinds:
         moves = [
             (variable, place[state], following)
             for state in states
             for variable, following in space.next_states(state, kind)
         ]
-        inside = [(variable, source, place[following]) for variable, source, following in moves if following in place]
-        forward, backward = [], []
-        for state in range(len(states)):
-            scaled = factors[number, state] != 1
-            backward += [(0, state, -1)] if scaled else []
-            backward += [move for move in inside if move[1] == state]
-        for state in reversed(range(len(states))):
-            scaled = factors[number, state] != 1
-            forward += [(0, -1, state)] if scaled else []
-            forward += [move for move in inside if move[2] == state]
-        ends = [(variable, source, -1) for variable, source, following in moves if following == space.full]
+        inside = [
+            (variable, source, place[following], 0) for variable, source, following in moves if following in place
+        ]
+        forward: list[tuple[int, int, int, int]] = []
+        backward: list[tuple[int, int, int, int]] = []
+        for state, bound in enumerate(states):
+            grown = sum(1 << one for one in space.open_lists(bound, kind))
+            kept = int(not space.rejects(bound, kind))
+            scaled = [(grown, state, state, kept)] if grown or not kept else []
+            backward += scaled + [move for move in inside if move[1] == state]
+            forward = scaled + [move for move in inside if move[2] == state] + forward
+        ends = [(variable, source, -1, 0) for variable, source, following in moves if following == space.full]
         if space.full in place:
             full = place[space.full]
-            ends += [(variable, full, -1) for variable in space.open_lists(space.full, kind)]
+            ends += [(variable, full, -1, 0) for variable in space.open_lists(space.full, kind)]
         for own, moved in zip(lists, (forward, backward, ends), strict=True):
             own.append(moved)
     offsets, every, begin = [], [], 0
@@ -838,8 +709,8 @@ def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array
         offsets.append(sizes.astype(np.int64))
         every += [move for moved in own for move in moved]
         begin = len(every)
-    operations = np.array(every or [(0, 0, 0)], np.int64)
-    return factors, (offsets[0], offsets[1], offsets[2]), operations
+    operations = np.array(every or [(0, 0, 0, 0)], np.int64)
+    return (offsets[0], offsets[1], offsets[2]), operations
 
 
 def _count_chain(
@@ -858,7 +729,8 @@ def _count_chain(
     ended
         Gets the number of matches that end with each step, where they need less than `_MERSENNE_BITS`.
     """
-    order, fits, loops = _with_loops(order, clause, steps)
+    fits = _places_in(order, clause, steps)
+    loops = np.array([0, *(int(one.kleene) << place for place, one in enumerate(order))], np.int64)
     names = [variable.name for variable in order]
     at = sorted(names.index(name) for name in joining.variables)
     members = [np.flatnonzero(fits >> place & 1) for place in at]
@@ -906,29 +778,15 @@ def _count_chain(
         )
         return _in_two_words(total)
 
-    return run(_MERSENNE) if bits < _MERSENNE_BITS else _by_moduli(run, _moduli(), bits, steps)
+    return run(_MERSENNE) if bits < _MERSENNE_BITS else _by_moduli(run, bits, steps)
 
 
-def _with_loops(order: Sequence[Variable], clause: Clause, steps: Steps) -> tuple[Sequence[Variable], Array, Array]:
-    """The variables of a sequence that have to be bound, and how events fit these and the lists between them.
-
-    Returns
-    -------
-    order : sequence of Variable
-        Those that are not lists which may be empty.
-    fits : Array
-        int32, shape (steps,): the variables of this order, as bits, and behind them the lists that may be empty.
-    loops : Array
-        int64, shape (variables + 1,): the bit of the list that may grow when so many variables are bound; 0: none.
-    """
-    growing = growing_lists(order)
-    assert growing is not None, "`sweep_of` has looked"
-    order = [*(one for one in order if one.minimum), *(one for one in order if not one.minimum)]
+def _places_in(order: Sequence[Variable], clause: Clause, steps: Steps) -> Array:
+    """int32: how the event of each step fits the variables of an order, as bits."""
     fits: Array = np.zeros(len(steps.fits), np.int32)
     for place, variable in enumerate(order):
         fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
-    loops = np.array([0 if one is None else 1 << order.index(one) for one in growing], np.int64)
-    return order[: len(growing) - 1], fits, loops
+    return fits
 
 
 def _compared(
@@ -1017,9 +875,9 @@ class _Lanes:
         """The anchors of a sequence; as few as there may be."""
         steps = steps.mirrored() if way.from_last else steps
         first, last = (clause.positive.index(way.order[place]) for place in (0, -1))
-        anchors = np.flatnonzero((steps.fits >> first & 1) * steps.first_counted)
+        anchors = np.flatnonzero((steps.fits >> first & 1) * (steps.counted if way.from_last else 1))
         stops = np.searchsorted(steps.lefts, anchors, "right")
-        if len(anchors) and not way.skips and joins_neighbours(way.order, joining):
+        if len(anchors) and joins_neighbours(way.order, joining):
             lasts = np.concatenate((np.zeros(1, np.int64), np.cumsum(steps.number(last))))[stops]
             groups = np.searchsorted(steps.starts, anchors, "right")
             ends = (lasts[1:] != lasts[:-1]) | (groups[1:] != groups[:-1])
@@ -1031,42 +889,11 @@ class _Lanes:
         return cls(way, steps, False, anchors, anchors, stops, stops)
 
 
-def _count_behind(
-    ways: Iterable[WayBehind],
-    clause: Clause,
-    joining: Sequence[Joining],
-    steps: Steps,
-    events: PreparedEvents,
-    bits: float,
-) -> int | None:
-    """The number of matches whose events come in an order; None where a window has too many events."""
-    found = _sweep_behind(ways, clause, joining, steps, events)
-    if found is None:
-        return None
+class _Runner(NamedTuple):
+    """A sweep with weights, and whether it only adds; behind first events its result by `_ROUNDED` is about right."""
 
-    def run(modulus: int) -> int:
-        return int(found.run(modulus))
-
-    if found.way.skips:
-        return _by_moduli(run, _moduli(), bits, steps)
-    if bits < MOST_BITS_OF_A_WORD:  # all matches of an anchor lie in one window
-        return run(0)
-    estimate = found.run(None) if found.only_adds else math.inf
-    if estimate < MOST_ESTIMATED:
-        bits = math.log2(estimate + 1) + 0.01
-        return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, large_moduli(), bits)
-    return _by_moduli(run, large_moduli(), bits, steps)
-
-
-class _SweepBehind(NamedTuple):
-    """A sweep behind first events: the way it takes, whether it only adds, and its result by a modulus.
-
-    Without a modulus the result is that in float64.
-    """
-
-    way: WayBehind
+    run: Run
     only_adds: bool
-    run: Callable[[int | None], float]
 
 
 def _sweep_behind(
@@ -1075,8 +902,7 @@ def _sweep_behind(
     joining: Sequence[Joining],
     steps: Steps,
     events: PreparedEvents,
-    weights: Weights | None = None,
-) -> _SweepBehind | None:
+) -> _Runner | None:
     """A sweep over the matches whose events come in an order, behind each first event, or ahead of each last one.
 
     The window of a match is that of its anchor. Behind it, an event of the variable bound second begins one chain; an
@@ -1084,37 +910,32 @@ def _sweep_behind(
     admits. Events whose windows end with the same event of the last variable have an anchor together. None where there
     is no way, or a window has too many events.
     """
-    weights = weights or {}
     found = [_Lanes.of(way, clause, joining, steps) for way in ways]
     if not found:
         return None
     lanes = min(found, key=lambda one: len(one.anchors))
     way, steps, anchors, before = lanes.way, lanes.steps, lanes.anchors, int(lanes.shared)
-    fits: Array = np.zeros(len(steps.fits), np.int32)
-    for place, variable in enumerate(way.order, start=before):
-        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
+    fits = _places_in(way.order, clause, steps) << before
     if way.last_in_time:
         fits &= ~((1 - steps.counted.astype(np.int32)) << way.last_in_time + before)
-    skipped = _SkippedSteps.of(way, clause, steps)
-    joined = _joined_behind(lanes, fits, skipped, joining, clause, events)
+    joined = _joined_behind(lanes, fits, joining, clause, events)
     joints = len(joined.places)
-    trees = 2 * joints if skipped.passed else joints
     span = max(int((lanes.stops - lanes.starts).max(initial=0)), ANCHORED_AT_ONCE)
     width = len(anchors) if len(anchors) <= FEW_LANES else LANES
-    if trees * 16 * width * span > MOST_TREE_BYTES:
+    if joints * 16 * width * span > MOST_TREE_BYTES:
         return None
     lists = sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene)
-    weighted = {place: one.name for place, one in enumerate(way.order, start=before) if one.name in weights}
 
-    def run(modulus: int | None) -> float:
-        kernel, kind = (_estimate_chain_behind, np.float64) if modulus is None else (_count_chain_behind, np.uint64)
+    def run(modulus: int, weights: Weights) -> int:
+        weighted = {place: one.name for place, one in enumerate(way.order, start=before) if one.name in weights}
         begin, total = 0, 0
-        scales = skipped.scales(modulus or 0)
-        room, found = np.empty((2, width), kind), np.zeros(2, kind)
-        factors = np.ones((len(way.order) + before, len(steps.rows)) if weighted else (1, 1), kind)
+        room, found = np.empty((2, width), np.uint64), np.zeros(2, np.uint64)
+        factors = np.ones((len(way.order) + before, len(steps.rows)) if weighted else (1, 1), np.uint64)
         for place, name in weighted.items():
-            factors[place] = _remainders(weights[name][steps.rows], modulus)
-        begins = factors[0, anchors] if weighted else np.ones(len(anchors), kind)
+            factors[place] = weights[name][steps.rows]
+        begins = factors[0, anchors] if weighted else np.ones(len(anchors), np.uint64)
+        if modulus == _ROUNDED:
+            begins = np.ones(len(anchors)).view(np.uint64)
         while begin < len(anchors):
             go_on()
             end = int(np.searchsorted(lanes.starts, lanes.starts[begin] + span))
@@ -1130,7 +951,7 @@ def _sweep_behind(
                 if lists:
                     own_follow[joint] = np.searchsorted(known, own_follow[joint])
                 size = max(size, len(known))
-            kernel(
+            _count_behind_anchors(
                 max(last - first, 0),
                 width,
                 end - begin + idle,
@@ -1148,13 +969,8 @@ def _sweep_behind(
                 here,
                 may_follow,
                 own_follow,
-                skipped.scaled,
-                skipped.passed,
-                np.ascontiguousarray(skipped.passing[own]),
-                np.ascontiguousarray(scales[:, own]),
-                np.empty((joints + 1, width), kind),
-                (modulus or 0) % 2**64,
-                np.empty((trees, size + 1, width), kind),
+                modulus,
+                np.empty((joints, size + 1, width), np.uint64),
                 np.empty((joints, size + 1), np.int64),
                 room,
                 sum(1 << place for place in weighted if place),
@@ -1162,62 +978,12 @@ def _sweep_behind(
                 np.pad(begins[begin:end], (0, idle)),
                 found,
             )
-            part = found[0] if modulus is None else _in_two_words(found)
+            part = int(min(found.view(np.float64)[0], MOST_ESTIMATED)) if modulus == _ROUNDED else _in_two_words(found)
             total = max(total, part) if modulus == _GREATEST else total + part
             begin = end
         return total
 
-    return _SweepBehind(way, joined.only_adds, run)
-
-
-@dataclass(frozen=True, eq=False)
-class _SkippedSteps:
-    """The steps of the variables that a way skips.
-
-    Attributes
-    ----------
-    names
-        For each variable behind the anchor but the last one, the one that is passed behind it; "" for none.
-    passing
-        int32: behind which of these variables the event of each step may be passed, as bits.
-    scaled, passed
-        Behind which of them a list may grow, and one is passed, as bits.
-    numbers
-        int64, shape (variables, steps + 1): how many events of the list behind each come before a step.
-    """
-
-    names: tuple[str, ...]
-    passing: Array
-    scaled: int
-    passed: int
-    numbers: Array
-
-    @classmethod
-    def of(cls, way: WayBehind, clause: Clause, steps: Steps) -> _SkippedSteps:
-        """The steps of the variables that a way over some steps skips."""
-        size = len(steps.fits)
-        scaled, passed, passing = 0, 0, np.zeros(size, np.int32)
-        numbers = np.zeros((len(way.skipped), size + 1), np.int64)
-        for joint, one in enumerate(way.skipped):
-            if one.grows is not None:
-                scaled |= 1 << joint
-                np.cumsum(steps.fits >> clause.positive.index(one.grows) & 1, out=numbers[joint, 1:])
-            if one.passed is not None:
-                passed |= 1 << joint
-                passing |= (steps.fits >> clause.positive.index(one.passed) & 1) << joint
-        names = tuple("" if one.passed is None else one.passed.name for one in way.skipped)
-        return cls(names, passing, scaled, passed, numbers)
-
-    def scales(self, modulus: int) -> Array:
-        """uint64, shape (variables, steps, 2): the factors of each step, for reading ways and for adding some."""
-        if not self.scaled:
-            return np.ones((1, self.numbers.shape[1] - 1, 2), np.uint64)
-        most = int(self.numbers.max())
-        powers = [
-            np.array(list(accumulate(repeat(base, most), lambda one, by: one * by % modulus, initial=1)), np.uint64)
-            for base in (2, pow(2, -1, modulus))
-        ]
-        return np.stack((powers[0][self.numbers[:, :-1]], powers[1][self.numbers[:, 1:]]), axis=2)
+    return _Runner(run, joined.only_adds)
 
 
 @dataclass(frozen=True)
@@ -1252,7 +1018,6 @@ class _JoinedBehind:
 def _joined_behind(
     lanes: _Lanes,
     fits: Array,
-    skipped: _SkippedSteps,
     joining: Sequence[Joining],
     clause: Clause,
     events: PreparedEvents,
@@ -1260,8 +1025,6 @@ def _joined_behind(
     names = [*[""][: int(lanes.shared)], *(variable.name for variable in lanes.way.order)]
     members = [np.flatnonzero(fits >> place & 1) for place in range(len(names))]
     joints, steps_of_all = len(names) - 2, len(fits)
-    names += skipped.names
-    members += [np.flatnonzero(skipped.passing >> joint & 1) for joint in range(len(skipped.names))]
     places = np.full((joints, steps_of_all), -1, np.int32)
     ranges, lists = np.zeros((2, joints, steps_of_all, 2), np.int32)
     lists[:, :, 1] = steps_of_all
@@ -1317,11 +1080,6 @@ class SortedValues:
         self._order, self._width = np.argsort(values), width
         self.known = values[self._order][: len(values) - int(np.isnan(values).sum())]
 
-    @property
-    def order(self) -> Array:
-        """int64: the events that have a value, by it."""
-        return self._order[: len(self.known)]
-
     def places(self) -> Array:
         """int32: for each event the place of the first value that equals its own; -1 where it has none."""
         begins = np.append(True, self.known[1:] != self.known[:-1])[: len(self.known)]
@@ -1366,14 +1124,16 @@ def _in_two_words(total: Array) -> int:
     return (int(total[1]) << 64) + int(total[0])
 
 
-def _by_moduli(run: Callable[[int], int], moduli: Iterable[int], bits: float, steps: Steps) -> int:
+def _by_moduli(run: Callable[[int], int], bits: float, steps: Steps) -> int:
     """The number of matches over some steps, each of which ends less than 2^bits; `run` counts them by a modulus."""
-    return number_of(lambda modulus: run(modulus) % modulus, moduli, bits + math.log2(len(steps.rows)))
+    return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(steps.rows)))
 
 
-def large_moduli() -> Iterator[int]:
-    """2^64, then primes below 2^63."""
-    return chain((2**64,), primes_below(2**63))
+def _moduli() -> Iterator[int]:
+    """The primes that the kernels of a sweep know: those first by which they divide without a division."""
+    yield _MERSENNE
+    yield from takewhile(lambda prime: prime > 2**54 - 2**10, primes_below(2**54))
+    yield from primes_below(2**31)
 
 
 def primes_below(most: int) -> Iterator[int]:

@@ -2,9 +2,8 @@
 
 Numbers are of a semiring, by `modulus`. `GREATEST` is that of the greatest rank: a sum is the greater of two ranks, a
 product too, and 0 stands for no match. All others are rings: 0 stands for arithmetic modulo 2^64, `MERSENNE` for the
-prime 2^61 - 1; any other modulus is a prime from 2^54 - 1023 to 2^54, or one below 2^31. In lanes whose numbers are
-only added, behind first events, it is any number below 2^63; 0 stands for 2^64. None stands for float64, which tells
-about how large a count is.
+prime 2^61 - 1; any other modulus is a number from 2^54 - 1023 to 2^54, or below 2^31. Where numbers are only added,
+behind first events, `ROUNDED` stands for the bits of float64, whose sums tell about how large a count is.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -18,7 +17,7 @@ from numba import carray, njit, types
 from numba.extending import intrinsic
 
 MERSENNE = np.uint64(2**61 - 1)
-GREATEST = np.uint64(2**64 - 1)
+GREATEST, ROUNDED = np.uint64(2**64 - 1), np.uint64(2**64 - 2)
 _61, _54, _10, _3 = np.uint64(61), np.uint64(54), np.uint64(10), np.uint64(3)
 _LOW_54, _LOW_32 = np.uint64(2**54 - 1), np.uint64(2**32 - 1)
 _0, _1 = np.uint64(0), np.uint64(1)
@@ -26,13 +25,22 @@ LANES = 64
 """First events, or partial matches, that are counted behind side by side."""
 
 
+@intrinsic
+def rounded_sum(typing_context: Any, one: Any, other: Any) -> Any:
+    """The bits of the sum of two float64, of whose bits it is told."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total = builder.fadd(*(builder.bitcast(argument, ir.DoubleType()) for argument in arguments))
+        return builder.bitcast(total, ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
 @njit
 def plus(one: Any, other: Any, modulus: Any) -> Any:
     """The sum in the semiring."""
-    if modulus is None:
-        return one + other
-    if modulus == GREATEST:
-        return max(one, other)
+    if modulus >= ROUNDED:
+        return max(one, other) if modulus == GREATEST else rounded_sum(one, other)
     total = one + other
     if modulus != _0 and total >= modulus:
         total -= modulus
@@ -42,8 +50,6 @@ def plus(one: Any, other: Any, modulus: Any) -> Any:
 @njit
 def minus(one: Any, other: Any, modulus: Any) -> Any:
     """The difference in the ring."""
-    if modulus is None:
-        return one - other
     if modulus != _0 and one < other:
         return one + (modulus - other)
     return one - other
@@ -64,8 +70,6 @@ def high_product(typing_context: Any, one: Any, other: Any) -> Any:
 @njit
 def times(one: Any, other: Any, modulus: Any) -> Any:
     """The product in the semiring."""
-    if modulus is None:
-        return one * other
     if modulus == GREATEST:
         return max(one, other) if one != _0 and other != _0 else _0
     if modulus == _0:
@@ -89,6 +93,79 @@ def half(number: Any, modulus: Any) -> Any:
     return number >> _1 if number & _1 == _0 else (number >> _1) + (modulus >> _1) + _1
 
 
+@njit
+def add_lanes(one: Any, other: Any, modulus: Any) -> None:
+    """Add numbers to others, side by side: fast where there are `LANES`."""
+    if modulus == ROUNDED:
+        for lane in range(len(one)):
+            one[lane] = rounded_sum(one[lane], other[lane])
+    elif len(one) != LANES or modulus == GREATEST:
+        for lane in range(len(one)):
+            one[lane] = plus(one[lane], other[lane], modulus)
+    elif modulus != _0:
+        for lane in range(LANES):
+            total = one[lane] + other[lane]
+            one[lane] = total - modulus if total >= modulus else total
+    else:
+        for lane in range(LANES):
+            one[lane] += other[lane]
+
+
+@njit
+def add_at(tree: Any, size: int, place: int, values: Any, negative: bool, modulus: Any) -> None:
+    """Add numbers, or take them away, at a place of a Fenwick tree of so many places."""
+    node = place + 1
+    while node <= size:
+        if len(values) == LANES and not negative:
+            add_lanes(tree[node], values, modulus)
+        elif negative:
+            for lane in range(len(values)):
+                tree[node, lane] = minus(tree[node, lane], values[lane], modulus)
+        else:
+            for lane in range(len(values)):
+                tree[node, lane] = plus(tree[node, lane], values[lane], modulus)
+        node += node & -node
+
+
+@njit
+def add_between(tree: Any, first: int, stop: int, sums: Any, modulus: Any) -> None:
+    """Add the sums of a Fenwick tree over the places [first, stop) to some numbers."""
+    node, behind = max(first, stop), first
+    while node > first:
+        if len(sums) == LANES:
+            add_lanes(sums, tree[node], modulus)
+        else:
+            for lane in range(len(sums)):
+                sums[lane] = plus(sums[lane], tree[node, lane], modulus)
+        node -= node & -node
+    while behind > node:
+        for lane in range(len(sums)):
+            sums[lane] = minus(sums[lane], tree[behind, lane], modulus)
+        behind -= behind & -behind
+
+
+@njit
+def apply(to: Any, of: Any, operation: Any, weights: Any, step: int, weighted: int, modulus: Any) -> None:
+    """Add the ways of one state, times the weight of an event, to those of another one; or multiply those of a state.
+
+    These are multiplied by 1, or 0 where the event rejects them, and the weight in each list that it may be added to.
+    """
+    if operation[1] == operation[2]:
+        factor = np.uint64(operation[3])
+        for variable in range(weights.shape[1]):
+            if (operation[0] >> variable) & 1:
+                factor = plus(factor, np.uint64(weights[step, variable]) if weighted else _1, modulus)
+        for state in range(len(to)):
+            to[state] = times(to[state], factor, modulus)
+    elif weighted:
+        weight = np.uint64(weights[step, operation[0]])
+        for state in range(len(to)):
+            to[state] = plus(to[state], times(of[state], weight, modulus), modulus)
+    else:
+        for state in range(len(to)):
+            to[state] = plus(to[state], of[state], modulus)
+
+
 def count_states(
     steps: int,
     groups: int,
@@ -102,7 +179,6 @@ def count_states(
     states: int,
     kind_count: int,
     widest: int,
-    factors_at: Any,
     forward_offsets_at: Any,
     backward_offsets_at: Any,
     ends_offsets_at: Any,
@@ -117,7 +193,7 @@ def count_states(
 ) -> int:
     """Count the ways through a set of states within a sliding window.
 
-    `sweep.Steps` has the events, `sweep._operations` the factors and the operations on states.
+    `sweep.Steps` has the events, `sweep._operations` the operations on states.
 
     A window is a queue of two stacks: of the events before a point, and of those from it on. Of each suffix of the
     first stack the ways from the start are kept, and of the whole second one the ways from each state to each. So an
@@ -130,11 +206,10 @@ def count_states(
     kinds = carray(kinds_at, steps)
     counted = carray(counted_at, steps)
     weights = carray(weights_at, (steps if weighted else 1, variables))
-    factors = carray(factors_at, (kind_count, states))
     forward_offsets = carray(forward_offsets_at, kind_count + 1)
     backward_offsets = carray(backward_offsets_at, kind_count + 1)
     ends_offsets = carray(ends_offsets_at, kind_count + 1)
-    operations = carray(operations_at, (operation_count, 3))
+    operations = carray(operations_at, (operation_count, 4))
     total = carray(total_at, 2)
     modulus = np.uint64(modulus_number)
     front = carray(front_at, (widest + 1, states))
@@ -161,19 +236,8 @@ def count_states(
                 for earlier in range(step - 1, left - 1, -1):
                     kind = kinds[earlier]
                     for place in range(backward_offsets[kind], backward_offsets[kind + 1]):
-                        source, target = operations[place, 1], operations[place, 2]
-                        if target < 0:
-                            factor = np.uint64(factors[kind, source])
-                            for state in range(states):
-                                suffix[source, state] = times(suffix[source, state], factor, modulus)
-                        elif weighted:
-                            weight = np.uint64(weights[earlier, operations[place, 0]])
-                            for state in range(states):
-                                more = times(suffix[target, state], weight, modulus)
-                                suffix[source, state] = plus(suffix[source, state], more, modulus)
-                        else:
-                            for state in range(states):
-                                suffix[source, state] = plus(suffix[source, state], suffix[target, state], modulus)
+                        source, target = suffix[operations[place, 1]], suffix[operations[place, 2]]
+                        apply(source, target, operations[place], weights, earlier, weighted, modulus)
                     for state in range(states):
                         front[border - 1 - earlier, state] = suffix[0, state]
             kind = kinds[step]
@@ -198,53 +262,10 @@ def count_states(
                         if low < ways:
                             high += _1
             for place in range(forward_offsets[kind], forward_offsets[kind + 1]):
-                source, target = operations[place, 1], operations[place, 2]
-                if source < 0:
-                    factor = np.uint64(factors[kind, target])
-                    for state in range(states):
-                        back[state, target] = times(back[state, target], factor, modulus)
-                elif weighted:
-                    weight = np.uint64(weights[step, operations[place, 0]])
-                    for state in range(states):
-                        more = times(back[state, source], weight, modulus)
-                        back[state, target] = plus(back[state, target], more, modulus)
-                else:
-                    for state in range(states):
-                        back[state, target] = plus(back[state, target], back[state, source], modulus)
+                source, target = back[:, operations[place, 1]], back[:, operations[place, 2]]
+                apply(target, source, operations[place], weights, step, weighted, modulus)
     total[0], total[1] = low, high
     return 0
-
-
-@njit
-def add_at(tree: Any, size: int, place: int, values: Any, count: int, negative: bool, modulus: Any) -> None:
-    """Add values, or take them away, at a place of a Fenwick tree whose entries have `count` components."""
-    node = place + 1
-    while node <= size:
-        for component in range(count):
-            if negative:
-                tree[node, component] = minus(tree[node, component], values[component], modulus)
-            else:
-                tree[node, component] = plus(tree[node, component], values[component], modulus)
-        node += node & -node
-
-
-@njit
-def sum_between(tree: Any, first: int, stop: int, sums: Any, count: int, modulus: Any) -> None:
-    """The sums of a Fenwick tree over the places [first, stop)."""
-    for component in range(count):
-        sums[component] = _0
-    if stop <= first:
-        return
-    node = stop
-    while node > first:
-        for component in range(count):
-            sums[component] = plus(sums[component], tree[node, component], modulus)
-        node -= node & -node
-    behind = first
-    while behind > node:
-        for component in range(count):
-            sums[component] = minus(sums[component], tree[behind, component], modulus)
-        behind -= behind & -behind
 
 
 @njit
@@ -326,7 +347,8 @@ def count_joined(
     matrices = carray(matrices_at, (4, states, states))
     ways, inverse, gone, pairs = matrices[0], matrices[1], matrices[2], matrices[3]
     vectors = carray(vectors_at, (3, room))
-    values, sums, column = vectors[0], vectors[1], vectors[2]
+    column, left_values, left_sums = vectors[0], vectors[1, :left_count], vectors[2, :left_count]
+    right_values, right_sums = vectors[1, :right_count], vectors[2, :right_count]
     left_tree[:] = _0
     right_tree[:] = _0
     low, high = _0, _0
@@ -347,15 +369,16 @@ def count_joined(
                     for middle in range(between):
                         for state in range(after):
                             product = times(to_other[out, middle], from_other[out, state], modulus)
-                            values[middle * after + state] = product
-                    add_at(right_tree, other_size, places[1, out], values, right_count, True, modulus)
+                            right_values[middle * after + state] = product
+                    add_at(right_tree, other_size, places[1, out], right_values, True, modulus)
                 if (event >> one) & 1 and places[0, out] >= 0:
                     if after and step < stop:
-                        sum_between(right_tree, ranges[1, out, 0], ranges[1, out, 1], sums, right_count, modulus)
+                        right_sums[:] = _0
+                        add_between(right_tree, ranges[1, out, 0], ranges[1, out, 1], right_sums, modulus)
                         for state in range(after):
                             behind = _0
                             for middle in range(between):
-                                product = times(from_one[out, middle], sums[middle * after + state], modulus)
+                                product = times(from_one[out, middle], right_sums[middle * after + state], modulus)
                                 behind = plus(behind, product, modulus)
                             for source in range(before):
                                 product = times(to_one[out, source], behind, modulus)
@@ -363,8 +386,8 @@ def count_joined(
                     for source in range(before):
                         for middle in range(between):
                             product = times(to_one[out, source], from_one[out, middle], modulus)
-                            values[source * between + middle] = product
-                    add_at(left_tree, one_size, places[0, out], values, left_count, True, modulus)
+                            left_values[source * between + middle] = product
+                    add_at(left_tree, one_size, places[0, out], left_values, True, modulus)
                 if one > 0:
                     bind(ways, gone, event, False, loops, states, modulus)
                 out += 1
@@ -373,7 +396,8 @@ def count_joined(
             event = fits[step]
             is_other = (event >> other) & 1 and places[1, step] >= 0
             if is_other:
-                sum_between(left_tree, ranges[0, step, 0], ranges[0, step, 1], sums, left_count, modulus)
+                left_sums[:] = _0
+                add_between(left_tree, ranges[0, step, 0], ranges[0, step, 1], left_sums, modulus)
                 for middle in range(between):
                     column[middle] = ways[one + 1 + middle, other]
             if counted[step] and (event >> (variables - 1)) & 1:
@@ -383,7 +407,7 @@ def count_joined(
                         for source in range(before):
                             reached = _0
                             for middle in range(between):
-                                product = times(sums[source * between + middle], column[middle], modulus)
+                                product = times(left_sums[source * between + middle], column[middle], modulus)
                                 reached = plus(reached, product, modulus)
                             found = plus(found, times(gone[0, source], reached, modulus), modulus)
                 else:
@@ -410,7 +434,7 @@ def count_joined(
                 for source in range(before):
                     reached = _0
                     for middle in range(between):
-                        product = times(sums[source * between + middle], column[middle], modulus)
+                        product = times(left_sums[source * between + middle], column[middle], modulus)
                         reached = plus(reached, product, modulus)
                     for state in range(after):
                         product = times(reached, from_other[step, state], modulus)
@@ -418,43 +442,18 @@ def count_joined(
                 for middle in range(between):
                     to_other[step, middle] = column[middle]
                     for state in range(after):
-                        values[middle * after + state] = times(column[middle], from_other[step, state], modulus)
-                add_at(right_tree, other_size, places[1, step], values, right_count, False, modulus)
+                        right_values[middle * after + state] = times(column[middle], from_other[step, state], modulus)
+                add_at(right_tree, other_size, places[1, step], right_values, False, modulus)
             if (event >> one) & 1 and places[0, step] >= 0:
                 for middle in range(between):
                     from_one[step, middle] = inverse[one + 1, one + 1 + middle]
                 for source in range(before):
                     for middle in range(between):
                         product = times(to_one[step, source], from_one[step, middle], modulus)
-                        values[source * between + middle] = product
-                add_at(left_tree, one_size, places[0, step], values, left_count, False, modulus)
+                        left_values[source * between + middle] = product
+                add_at(left_tree, one_size, places[0, step], left_values, False, modulus)
     total[0], total[1] = low, high
     return 0
-
-
-@njit
-def add_lanes(one: Any, other: Any, modulus: Any) -> None:
-    """Add the numbers of each lane to others."""
-    if modulus is not None and modulus == GREATEST:
-        for lane in range(len(one)):
-            one[lane] = max(one[lane], other[lane])
-    elif modulus is not None and modulus != _0:
-        for lane in range(len(one)):
-            total = one[lane] + other[lane]
-            one[lane] = total - modulus if total >= modulus else total
-    elif len(one) == LANES:  # a number of lanes that is known beforehand makes faster code
-        for lane in range(LANES):
-            one[lane] += other[lane]
-    else:
-        for lane in range(len(one)):
-            one[lane] += other[lane]
-
-
-@njit
-def take_lanes(one: Any, other: Any, modulus: Any) -> None:
-    """Take the numbers of each lane away from others."""
-    for lane in range(len(one)):
-        one[lane] = minus(one[lane], other[lane], modulus)
 
 
 @njit
@@ -471,8 +470,7 @@ def ranked(used: Any, places: Any, begin: int, end: int) -> int:
     return number
 
 
-@njit
-def chain(
+def count_chain(
     steps: int,
     width: int,
     anchors: int,
@@ -490,12 +488,7 @@ def chain(
     places_at: Any,
     ranges_at: Any,
     own_ranges_at: Any,
-    scaled: int,
-    passed: int,
-    passing_at: Any,
-    scales_at: Any,
-    sums_at: Any,
-    modulus: Any,
+    modulus_number: int,
     trees_at: Any,
     used_at: Any,
     lanes_at: Any,
@@ -503,8 +496,8 @@ def chain(
     weights_at: Any,
     begins_at: Any,
     total_at: Any,
-) -> None:
-    """Count the matches of a sequence behind its anchors, as `sweep._count_behind` says.
+) -> int:
+    """Count the matches of a sequence behind its anchors, as `sweep._sweep_behind` says.
 
     There are as many anchors as fill the lanes, `width` at a time; one whose window is empty stands for none. An event
     of the second variable begins a chain in the lanes where it lies between `starts` and `untils`; an event of a later
@@ -530,15 +523,13 @@ def chain(
     places = carray(places_at, (joints, steps))
     ranges = carray(ranges_at, (joints, steps, 2))
     own_ranges = carray(own_ranges_at, (joints if lists else 1, steps if lists else 1, 2))
-    trees = carray(trees_at, (2 * joints if passed else joints, size + 1, width))
-    passing = carray(passing_at, steps if passed else 1)
-    scales = carray(scales_at, (joints if scaled else 1, steps if scaled else 1, 2))
-    sums = carray(sums_at, (joints + 1, width))
+    trees = carray(trees_at, (joints, size + 1, width))
     used = carray(used_at, (joints, size + 1))
     lanes = carray(lanes_at, (2, width))
     weights = carray(weights_at, (variables if weighted else 1, steps if weighted else 1))
     begins = carray(begins_at, anchors)
     total = carray(total_at, 2)
+    modulus = np.uint64(modulus_number)
     totals, ways = lanes[0], lanes[1]
     last = variables - 1
     low, high = _0, _0
@@ -549,24 +540,11 @@ def chain(
         for joint in range(joints):
             known = ranked(used[joint], places[joint], begin, end) + 1
             trees[joint, :known] = _0
-            if (passed >> joint) & 1:
-                trees[joints + joint, :known] = _0
-                sums[joint] = _0
         totals[:] = _0
         for step in range(begin, end):
             event = fits[step]
             for variable in range(last, 0, -1):
                 joint = variable - 1
-                if passed and (passing[step] >> joint) & 1:
-                    factor = scales[joint, step, 0] if (scaled >> joint) & 1 else _1
-                    ways[:] = factor
-                    for test in range(test_count):
-                        if test_variables[test] == variables + joint:
-                            first, stop = test_ranges[test, step, 0], test_ranges[test, step, 1]
-                            for lane in range(width):
-                                if not first <= anchor_places[test, batch + lane] < stop:
-                                    ways[lane] = _0
-                    add_lanes(sums[joint], ways, modulus)
                 if not (event >> variable) & 1:
                     continue
                 if variable < last and places[joint, step] < 0:
@@ -577,48 +555,13 @@ def chain(
                         ways[lane] = begins[batch + lane] if starts[batch + lane] < step < untils[batch + lane] else _0
                 else:
                     first, stop = ranges[joint - 1, step, 0], ranges[joint - 1, step, 1]
-                    if first >= stop:
-                        if not looped:
-                            continue
-                        stop = first
+                    if first >= stop and not looped:
+                        continue
                     ways[:] = _0
-                    node = used[joint - 1, stop]
-                    while node > 0:
-                        add_lanes(ways, trees[joint - 1, node], modulus)
-                        node -= node & -node
-                    node = used[joint - 1, first]
-                    while node > 0:
-                        take_lanes(ways, trees[joint - 1, node], modulus)
-                        node -= node & -node
-                    if (passed >> (joint - 1)) & 1:
-                        before = sums[joints]
-                        before[:] = _0
-                        node = used[joint - 1, stop]
-                        while node > 0:
-                            add_lanes(before, trees[joints + joint - 1, node], modulus)
-                            node -= node & -node
-                        node = used[joint - 1, first]
-                        while node > 0:
-                            take_lanes(before, trees[joints + joint - 1, node], modulus)
-                            node -= node & -node
-                        for lane in range(width):
-                            grown = times(ways[lane], sums[joint - 1, lane], modulus)
-                            ways[lane] = minus(grown, before[lane], modulus)
-                    elif (scaled >> (joint - 1)) & 1:
-                        factor = scales[joint - 1, step, 0]
-                        for lane in range(width):
-                            ways[lane] = times(ways[lane], factor, modulus)
+                    add_between(trees[joint - 1], used[joint - 1, first], used[joint - 1, stop], ways, modulus)
                 if looped:
                     first, stop = own_ranges[joint, step, 0], own_ranges[joint, step, 1]
-                    if first < stop:
-                        node = used[joint, stop]
-                        while node > 0:
-                            add_lanes(ways, trees[joint, node], modulus)
-                            node -= node & -node
-                        node = used[joint, first]
-                        while node > 0:
-                            take_lanes(ways, trees[joint, node], modulus)
-                            node -= node & -node
+                    add_between(trees[joint], used[joint, first], used[joint, stop], ways, modulus)
                 if variable == last:
                     for lane in range(width):
                         if step >= stops[batch + lane]:
@@ -635,165 +578,13 @@ def chain(
                 if variable == last:
                     add_lanes(totals, ways, modulus)
                 else:
-                    if (scaled >> joint) & 1:
-                        factor = scales[joint, step, 1]
-                        for lane in range(width):
-                            ways[lane] = times(ways[lane], factor, modulus)
-                    node = used[joint, places[joint, step]] + 1
-                    while node <= used[joint, size]:
-                        add_lanes(trees[joint, node], ways, modulus)
-                        node += node & -node
-                    if (passed >> joint) & 1:
-                        for lane in range(width):
-                            ways[lane] = times(ways[lane], sums[joint, lane], modulus)
-                        node = used[joint, places[joint, step]] + 1
-                        while node <= used[joint, size]:
-                            add_lanes(trees[joints + joint, node], ways, modulus)
-                            node += node & -node
+                    add_at(trees[joint], used[joint, size], used[joint, places[joint, step]], ways, False, modulus)
         for lane in range(width):
-            if modulus is not None and modulus == GREATEST:
-                low = max(low, totals[lane])
-                continue
-            low += totals[lane]
-            if modulus is not None:
-                if modulus != _0 and low >= modulus:
-                    low -= modulus
-                elif low < totals[lane]:
+            if modulus != _0:
+                low = plus(low, totals[lane], modulus)
+            else:
+                low += totals[lane]
+                if low < totals[lane]:
                     high += _1
     total[0], total[1] = low, high
-
-
-def count_chain(
-    steps: int,
-    width: int,
-    anchors: int,
-    starts_at: Any,
-    untils_at: Any,
-    stops_at: Any,
-    variables: int,
-    lists: int,
-    fits_at: Any,
-    test_count: int,
-    test_variables_at: Any,
-    anchor_places_at: Any,
-    test_ranges_at: Any,
-    size: int,
-    places_at: Any,
-    ranges_at: Any,
-    own_ranges_at: Any,
-    scaled: int,
-    passed: int,
-    passing_at: Any,
-    scales_at: Any,
-    sums_at: Any,
-    modulus_number: int,
-    trees_at: Any,
-    used_at: Any,
-    lanes_at: Any,
-    weighted: int,
-    weights_at: Any,
-    begins_at: Any,
-    total_at: Any,
-) -> int:
-    """Count the matches of a sequence by a modulus, as `chain` says."""
-    chain(
-        steps,
-        width,
-        anchors,
-        starts_at,
-        untils_at,
-        stops_at,
-        variables,
-        lists,
-        fits_at,
-        test_count,
-        test_variables_at,
-        anchor_places_at,
-        test_ranges_at,
-        size,
-        places_at,
-        ranges_at,
-        own_ranges_at,
-        scaled,
-        passed,
-        passing_at,
-        scales_at,
-        sums_at,
-        np.uint64(modulus_number),
-        trees_at,
-        used_at,
-        lanes_at,
-        weighted,
-        weights_at,
-        begins_at,
-        total_at,
-    )
-    return 0
-
-
-def estimate_chain(
-    steps: int,
-    width: int,
-    anchors: int,
-    starts_at: Any,
-    untils_at: Any,
-    stops_at: Any,
-    variables: int,
-    lists: int,
-    fits_at: Any,
-    test_count: int,
-    test_variables_at: Any,
-    anchor_places_at: Any,
-    test_ranges_at: Any,
-    size: int,
-    places_at: Any,
-    ranges_at: Any,
-    own_ranges_at: Any,
-    scaled: int,
-    passed: int,
-    passing_at: Any,
-    scales_at: Any,
-    sums_at: Any,
-    modulus_number: int,
-    trees_at: Any,
-    used_at: Any,
-    lanes_at: Any,
-    weighted: int,
-    weights_at: Any,
-    begins_at: Any,
-    total_at: Any,
-) -> int:
-    """Count the matches of a sequence in float64: as `chain` says, rounded."""
-    chain(
-        steps,
-        width,
-        anchors,
-        starts_at,
-        untils_at,
-        stops_at,
-        variables,
-        lists,
-        fits_at,
-        test_count,
-        test_variables_at,
-        anchor_places_at,
-        test_ranges_at,
-        size,
-        places_at,
-        ranges_at,
-        own_ranges_at,
-        scaled,
-        passed,
-        passing_at,
-        scales_at,
-        sums_at,
-        None,
-        trees_at,
-        used_at,
-        lanes_at,
-        weighted,
-        weights_at,
-        begins_at,
-        total_at,
-    )
     return 0

@@ -2,110 +2,86 @@
 
 | what is asked | semiring, and the weight of an event |
 | --- | --- |
-| how many matches there are | `SUM`, every weight is 1 |
-| a sum, or an average, of values, or of products of values | `SUM`, the value; 0 where it is null |
-| the least and the greatest value | `GREATEST`, the rank of the value; 0 where it is null |
-| numbers and sums by the length of a list | polynomials, by `sweep.sums_by_size` |
+| how many matches there are | `Sum`, every weight is 1 |
+| a sum, or an average, of values, or of products of values | `Sum`, the value; 0 where it is null |
+| a sum over a list, or over its length | `Sum` with what each element adds |
+| the least and the greatest value | `Greatest`, the rank of the value; 0 where it is null |
+| numbers and sums by the length of a list | `Sum`, which counts its elements |
 
-A group's matches are those of the pattern with a further condition on the events of a variable. Sums are whole numbers
-of some power of two, told by remainders modulo primes, so they are exact at any size. One element of a list is a
-variable of its own, with the rest of the list before it and behind it.
+A group's matches are those whose events have its values: all other events of a variable have the weight 0. Sums are
+whole numbers of some power of two, told by remainders modulo primes, so they are exact at any size.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain, product, repeat, zip_longest
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product, zip_longest
 from time import process_time
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.counting.list_parts import parts_of_lists, parts_with_single_ends
+from cep_pipeline.detection.counting.list_parts import parts_of_lists
 from cep_pipeline.detection.counting.owned import NOT_COUNTED, count_owned
-from cep_pipeline.detection.counting.sweep import (
-    GREATEST,
-    SUM,
-    Semiring,
-    Weights,
-    count_by_event,
-    sums_by_size,
-    swept,
-)
+from cep_pipeline.detection.counting.sweep import Greatest, Sum, swept
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import Owned
 from cep_pipeline.detection.summaries.partial import (
     FRACTION_BITS,
     Extreme,
     PartialSummary,
+    State,
     Total,
     Value,
     bucket_starts,
     group_codes,
     is_nan,
-    numbers_by_code,
-    totals,
-    weights_of,
     whole_units,
 )
 from cep_pipeline.detection.summaries.values import (
+    Factors,
     NotCounted,
     Signed,
     SumOfTerms,
     Values,
     check_exact,
     is_finite,
-    is_held,
     is_of_one,
-    rows_of,
     terms_of,
     values_of,
 )
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.conditions import AllOf, AnyOf, Comparator, Comparison, Condition, Equivalence, Not
-from cep_pipeline.patterns.expressions import (
-    Aggregate,
-    Element,
-    Expression,
-    Length,
-    Literal,
-    Reference,
-    ValueType,
-)
-from cep_pipeline.patterns.pattern import Pattern, SummaryAggregate, Ties
-from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure
+from cep_pipeline.patterns.conditions import AllOf, Comparator, Comparison
+from cep_pipeline.patterns.expressions import Element, Expression, Literal, Reference, ValueType
+from cep_pipeline.patterns.pattern import Pattern, SummaryAggregate
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 
 MOST_COUNTS = 1 << 12
-"""Most counts that are made for one summary."""
+"""Most sums that are made for one summary."""
 LISTED_NS, LEAST_S = 200.0, 0.1
 """Time to list a match, and the least limit: counting stops where it takes longer than listing, and than this."""
-_INTERVAL, _LENGTH = "\0interval", "\0length"
-_COMPARED: dict[Comparator, Callable[[Array, int], Array]] = {
-    Comparator.EQ: np.equal,
-    Comparator.GE: np.greater_equal,
-    Comparator.LE: np.less_equal,
-}
-_OF_ONE_EVENT = (Element.ONLY, Element.FIRST, Element.LAST)
-_FEW_VALUES = 3
-"""Values of elements, null among them, below which one count for each of them takes less than to tell the elements."""
-_UNSWEPT = "no sweep goes over the matches"
 _SOONER, _TOO_MANY = "the matches are listed sooner", f"more than {MOST_COUNTS:,} counts are needed"
 
 
-class _Part(NamedTuple):
-    """A part of the matches: those that end in some buckets, with parts of the slice or conditions that tell them."""
+@dataclass(frozen=True)
+class _Asked:
+    """A part of the matches: those that end in some parts of the slice, and factors that leave the others out."""
 
-    buckets: tuple[Value, ...]
-    owned: list[Owned]
-    asked: list[Signed]
-    end_us: int = 0
+    owned: tuple[Owned, ...]
+    signed: Signed
+
+    def also(self, more: Signed) -> _Asked:
+        """The matches of which more is asked, too."""
+        both = product(self.signed, more)
+        return _Asked(self.owned, [(sign * other, _times(one, new)) for (sign, one), (other, new) in both])
+
+
+def _times(one: Factors, other: Factors) -> Factors:
+    return {**one, **{key: one[key] * own if key in one else own for key, own in other.items()}}
 
 
 def with_columns(events: PreparedEvents, columns: Mapping[str, Array | pa.Array]) -> PreparedEvents:
@@ -119,6 +95,9 @@ def with_columns(events: PreparedEvents, columns: Mapping[str, Array | pa.Array]
 class RowsBySemirings:
     """Makes the rows of a pattern of one clause; `run` puts them into `summary`.
 
+    What is asked of matches is told for each length of a list by which they are grouped, from 0 on; else there is one
+    result.
+
     Raises
     ------
     NotCounted
@@ -128,280 +107,178 @@ class RowsBySemirings:
     def __init__(
         self, pattern: Pattern, events: PreparedEvents, owned: Owned, summary: PartialSummary, total: int, listed: int
     ) -> None:
-        self._given, self._plain, self._owned, self._summary = pattern, events, owned, summary
-        [self._clause] = pattern.clauses
-        self._total_number, self._listed = total, listed
-        self._columns: dict[str, Array] = {}
         assert pattern.summary is not None
-        self._of = pattern.summary
+        self._pattern, self._events, self._owned = pattern, events, owned
+        self._of, self._summary = pattern.summary, summary
+        [self._clause] = pattern.clauses
+        self._finality = finality_of(pattern, self._clause)
+        self._total_number = total
+        self._most_s = max(LEAST_S, LISTED_NS * 1e-9 * listed)
         self._counts, self._begun_s = 0, process_time()
-        self._groups: list[Values] = []
-        self._aggregates: list[tuple[SummaryAggregate, Values | SumOfTerms]] = []
-        self._events = events
-        self._by_event: dict[tuple[str, Element, Owned, tuple[Condition, ...]], Array | None] = {}
-        self._by_length: dict[tuple[str, str, Owned, tuple[Condition, ...]], list[int] | None] = {}
+        self._by_length: str | None = None
 
     def run(self) -> None:
         """Count what the rows need."""
-        self._groups = [self._values_of(group.expression) for group in self._of.groups if group.expression is not None]
+        self._read = [None if one.expression is None else self._values_of(one.expression) for one in self._of.groups]
+        groups = [one for one in self._read if one is not None]
+        lists = {one.variable for one in groups if one.read == "length"}
+        if len(lists) > 1:
+            raise NotCounted("groups are made by the lengths of several lists")
+        self._by_length = next(iter(lists), None)
         self._aggregates = [(one, self._aggregated(one)) for one in self._of.aggregates if one.expression is not None]
-        parts = self._begin(self._groups, 1.0 + 2 * len(self._aggregates))
-        for part in parts:
-            known = self._total_number if part.owned == [self._owned] and not part.asked else None
-            self._rows_of(part, [], known, self._groups)
-
-    def _begin(self, chosen: Sequence[Values], counts_of_a_row: float) -> list[_Part]:
-        """The parts that rows are made of; refused where so many counts take longer than to list."""
-        ends = self._ends()
-        self._events = with_columns(self._plain, self._columns)
-        for values in chosen:
-            self._shorten(values)
-        codes = math.prod(len(values.values) for values in chosen)
+        self._groups = [one for one in groups if one.read != "length"]
+        parts = list(self._parts())
+        codes = math.prod(len(values.values) for values in self._groups)
         if codes > MOST_COUNTS:
             raise NotCounted(_TOO_MANY)
-        parts = list(self._parts(ends))
-        begun_s = process_time()
-        self._number([self._owned], [])
-        if (process_time() - begun_s) * codes * len(parts) * counts_of_a_row > self._most_s:
+        whole, begun_s = _Asked((self._owned,), [(1, {})]), process_time()
+        numbers = self._sums(whole)
+        rows = codes * len(parts) * (1.0 + 2 * len(self._aggregates))
+        if (process_time() - begun_s) * rows > self._most_s:
             raise NotCounted(_SOONER)
-        return parts
+        for buckets, asked in parts:
+            self._rows_of(buckets, asked, [], numbers if asked == whole else self._sums(asked))
 
-    @property
-    def _most_s(self) -> float:
-        """The seconds that it takes to list the matches, or the partial ones."""
-        return max(LEAST_S, LISTED_NS * 1e-9 * self._listed)
+    def _parts(self) -> Iterator[tuple[tuple[Value, ...], _Asked]]:
+        """The parts of the matches that end in each bucket, with its values.
 
-    def _ends(self) -> list[tuple[tuple[Value, ...], list[int], int]]:
-        """The buckets of the ends of matches: each with numbers of intervals, and an end in it.
-
-        Where a match waits for what comes behind it, its events are told by columns of intervals.
+        Where a match waits for what comes behind it, the last events of the matches are asked for.
         """
         lengths = [group.bucket_us for group in self._of.groups if group.bucket_us is not None]
         if not lengths:
-            return []
-        at_last = finality_of(self._given, self._clause) is Finality.LAST_EVENT
-        begin, stop = self._plain.rows_in(self._owned) if at_last else (0, len(self._plain))
-        ends = self._plain.timestamps[begin:stop]
-        codes, keys = group_codes([bucket_starts(ends, one, self._given.timezone) for one in lengths], len(ends))
-        changes = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.zeros(0, np.int64)
+            yield (), _Asked((self._owned,), [(1, {})])
+            return
+        at_last, events = self._finality is Finality.LAST_EVENT, self._events
+        begin, stop = events.rows_in(self._owned) if at_last else (0, len(events))
+        ends = events.timestamps[begin:stop]
+        codes, keys = group_codes([bucket_starts(ends, one, self._pattern.timezone) for one in lengths], len(ends))
+        changes = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
         if len(changes) > MOST_COUNTS:
             raise NotCounted(_TOO_MANY)
-        intervals: list[list[int]] = [[] for _ in keys]
-        for number, first in enumerate(changes.tolist()):
-            intervals[codes[first]].append(number)
-        self._changes = [*changes.tolist(), len(codes)]
-        if not at_last:
-            self._columns[_INTERVAL] = np.searchsorted(changes, np.arange(len(codes)), "right") - 1
-        return [(key, own, int(ends[changes[own[0]]])) for key, own in zip(keys, intervals, strict=True) if own]
-
-    def _parts(self, ends: Sequence[tuple[tuple[Value, ...], list[int], int]]) -> Iterator[_Part]:
-        """The parts of the matches that end in each bucket."""
-        if not any(group.bucket_us is not None for group in self._of.groups):
-            yield _Part((), [self._owned], [])
-            return
-        begin, stop = self._plain.rows_in(self._owned)
-        for key, intervals, end_us in ends:
-            if _INTERVAL in self._columns:
-                ending = chain.from_iterable(map(self._ending_in, intervals))
-                yield _Part(key, [self._owned], [list(ending)], end_us)
-                continue
-            owned: list[Owned] = []
-            for first, last in (self._changes[number : number + 2] for number in intervals):
-                start = self._owned[0] if first == 0 else self._boundary(begin + first)
-                owned.append((start, self._owned[1] if begin + last == stop else self._boundary(begin + last)))
-            yield _Part(key, owned, [], end_us)
-
-    def _ending_in(self, interval: int) -> Signed:
-        """The matches whose last event lies in an interval: all lie in it or before it, and not all before it."""
-        before = self._clause.precedence
-        names = [one.name for one in self._clause.positive]
-        tested = [
-            Reference(one.name, _INTERVAL, Element.EACH if one.kleene else Element.ONLY, ValueType.INT64)
-            for one in self._clause.positive
-            if not any((one.name, other) in before for other in names)
-        ]
-        if len(tested) == 1 and tested[0].element is Element.ONLY:
-            return [(1, (Comparison(Comparator.EQ, tested[0], Literal(interval, ValueType.INT64)),))]
-        return [
-            (sign, tuple(Comparison(Comparator.LE, one, Literal(end, ValueType.INT64)) for one in tested))
-            for sign, end in ((1, interval), (-1, interval - 1))
-        ]
+        rows = [begin, *(begin + changes[1:]).tolist(), stop]
+        bounds = [self._owned[0], *map(self._boundary, rows[1:-1]), self._owned[1]]
+        for code, key in enumerate(keys):
+            intervals = np.flatnonzero(codes[changes] == code).tolist()
+            if at_last:
+                owned = tuple((bounds[number], bounds[number + 1]) for number in intervals)
+                yield key, _Asked(owned, [(1, {})])
+            else:
+                ending = [one for number in intervals for one in self._ending_in(rows[number], rows[number + 1])]
+                yield key, _Asked((self._owned,), ending)
 
     def _boundary(self, row: int) -> Boundary:
-        return int(self._plain.timestamps[row]), int(self._plain.seqs[row])
+        return int(self._events.timestamps[row]), int(self._events.seqs[row])
+
+    def _ending_in(self, begin: int, end: int) -> Signed:
+        """The matches whose last event has one of these rows: all that end before `end`, but not before `begin`."""
+        before = self._clause.precedence
+        names = [one.name for one in self._clause.positive]
+        last = [one for one in self._clause.positive if not any((one.name, other) in before for other in names)]
+        keys = [(one.name, Element.EACH if one.kleene else Element.ONLY) for one in last]
+        rows = np.arange(len(self._events))
+        if len(last) == 1 and not last[0].kleene:
+            return [(1, {keys[0]: (rows >= begin) & (rows < end)})]
+        return [(1, dict.fromkeys(keys, rows < end)), (-1, dict.fromkeys(keys, rows < begin))]
 
     def _rows_of(
-        self, part: _Part, chosen: list[tuple[Values, int]], total: int | None, left: Sequence[Values]
+        self, buckets: tuple[Value, ...], asked: _Asked, chosen: Sequence[Value], numbers: Sequence[int]
     ) -> None:
-        """Make the rows of the groups that begin with some chosen values."""
-        owned, asked = part.owned, [*part.asked, *(values.between(code, code) for values, code in chosen)]
-        number = self._number(owned, asked) if total is None else total
-        if not number:
+        """Make the rows of the groups that begin with some chosen values, of which there are so many matches."""
+        if not any(numbers):
             return
-        if left:
-            tested = left[0].tested
-            if isinstance(tested, Length):
-                by_length = self._sums_by_length(tested.variable, owned, asked)
-                numbers = None if by_length is None else [*by_length[1:], *repeat(0, len(left[0].values))]
-            else:
-                numbers = self._numbers_of(left[0], owned, asked)
-            for code in range(len(left[0].values)):
-                known = None if numbers is None else numbers[code]
-                self._rows_of(part, [*chosen, (left[0], code)], known, left[1:])
+        if len(chosen) < len(self._groups):
+            values = self._groups[len(chosen)]
+            for code, value in enumerate(values.values):
+                own = asked.also(values.between(code, code))
+                self._rows_of(buckets, own, [*chosen, value], self._sums(own))
             return
-        found, ends = iter(chosen), iter(part.buckets)
-        key = tuple(
-            next(ends) if group.expression is None else (one := next(found))[0].values[one[1]]
-            for group in self._of.groups
+        states = [self._states(one, values, asked, numbers) for one, values in self._aggregates]
+        for length, number in enumerate(numbers):
+            if number:
+                row = self._summary.group(self._key(buckets, chosen, length))
+                row.matches, row.states = number, [replace(own[length]) for own in states]
+
+    def _key(self, buckets: tuple[Value, ...], chosen: Sequence[Value], length: int) -> tuple[Value, ...]:
+        """The values of a row's groups, in their order."""
+        begins, values = iter(buckets), iter(chosen)
+        return tuple(
+            next(begins) if one is None else length if one.read == "length" else next(values) for one in self._read
         )
-        row = self._summary.group(key)
-        row.matches = number
-        totals: dict[Expression, Total] = {}
-        for place, (aggregate, values) in enumerate(self._aggregates):
-            of = aggregate.expression
-            assert of is not None
-            if aggregate.function in ("min", "max"):
-                row.states[place] = self._extreme(values, owned, asked, greatest=aggregate.function == "max")
-                continue
-            if of not in totals:
-                totals[of] = self._total(values, owned, asked, number)
-            row.states[place] = replace(totals[of])
 
-    # Numbers of matches.
+    # Sums over matches.
 
-    def _number(
-        self,
-        owned: Sequence[Owned],
-        asked: Sequence[Signed],
-        apart: str | None = None,
-        more: Mapping[str, Array] | None = None,
-    ) -> int:
-        """The number of matches that fulfil all that is asked.
-
-        Parameters
-        ----------
-        apart
-            A list: each match is counted as often as one of its elements fulfils what is asked of one.
-        more
-            Further columns that are asked for.
-        """
-        events = with_columns(self._events, more) if more else self._events
-        found = 0
-        for signed in product(*asked):
-            conditions = tuple(chain.from_iterable(one for _, one in signed))
-            counted = self._with(conditions, (*self._columns, *(more or ())))
-            for part, own in product(owned, [counted] if apart is None else _with_element_apart(counted, apart)):
-                self._count_once_more()
-                number = count_owned(own, events, part, always=True)
-                if number is None:
-                    raise NotCounted(NOT_COUNTED)
-                found += math.prod(sign for sign, _ in signed) * number
-        return found
-
-    def _numbers_of(self, values: Values, owned: Sequence[Owned], asked: Sequence[Signed]) -> list[int] | None:
-        """The number of matches with each of some values, by sweeps that tell the matches of each event.
-
-        Of an element of a list that stands apart a match counts as often as it has an element with the value. None
-        where no such sweeps are known of the variable.
-        """
-        tested = values.tested
-        if not isinstance(tested, Reference) or tested.element not in _OF_ONE_EVENT or len(owned) != 1:
-            return None
-        if len(values.values) < _FEW_VALUES if values.apart else tested.variable not in self._clause.by_name:
-            return None
-        if any(len(signed) > 1 for signed in asked):
-            return None
-        conditions = list(chain.from_iterable(tests for signed in asked for _, tests in signed))
-        own = [(one, passed) for one in conditions if (passed := self._passing(one, tested)) is not None]
-        others = tuple(one for one in conditions if all(one is not other for other, _ in own))
-        key = values.apart or tested.variable, Element.EACH if values.apart else tested.element, owned[0], others
-        if key not in self._by_event:
-            self._by_event[key] = self._number_by_event(*key)
-        number = self._by_event[key]
-        if number is None:
-            return None
-        for _, passed in own:
-            number = np.where(passed, number, 0)
-        return numbers_by_code(values.codes, len(values.values), number[values.rows])
-
-    def _sums_by_length(
-        self, variable: str, owned: Sequence[Owned], asked: Sequence[Signed], values: Values | None = None
-    ) -> list[int] | None:
-        """Return for each length of a list, from 0 on, the number of matches, or the sum of what its elements add.
-
-        The sum is in the units of `whole_units`; elements without a finite value add nothing. None where no sweeps tell
-        the lengths apart, and where the length is limited, so that each takes few counts.
-        """
-        bounded = variable not in self._clause.by_name or self._clause.by_name[variable].maximum is not None
-        if bounded or len(owned) != 1 or any(len(signed) > 1 for signed in asked):
-            return None
-        conditions = tuple(chain.from_iterable(tests for signed in asked for _, tests in signed))
-        adding = values.tested.attribute if values is not None and isinstance(values.tested, Reference) else ""
-        key = variable, adding, owned[0], conditions
-        if key not in self._by_length:
-            self._by_length[key] = self._swept_by_length(variable, owned[0], conditions, values)
-        return self._by_length[key]
-
-    def _swept_by_length(
-        self, variable: str, owned: Owned, conditions: tuple[Condition, ...], values: Values | None
-    ) -> list[int] | None:
-        pattern, weighing = self._with(conditions, tuple(self._columns)), None
-        patterns = [pattern]
-        if values is not None:
-            element = _element_of(variable)
-            units = [whole_units(value) if is_finite(value) else 0 for value in values.values]
-            unit = math.gcd(*units) or 1
-            weights = np.zeros(len(self._events), object)
-            weights[values.rows] = np.array([one // unit for one in units], object)[values.codes]
-            weighing = element, weights
-            try:
-                patterns = list(_with_element_apart(pattern, variable))
-            except NotCounted:
-                return None
-        names = {variable, _element_of(variable), f"{_BEFORE} {variable}", f"{_BEHIND} {variable}"}
+    def _sums(self, asked: _Asked, factors: Factors | None = None, semiring: Sum | Greatest | None = None) -> list[int]:
+        """What a semiring gives for the matches that are asked for; without one, their number."""
+        counted = (self._by_length,) if self._by_length is not None else ()
+        semiring = semiring or Sum(counted=counted)
         total: list[int] = []
-        for one in patterns:
-            [clause] = one.clauses
-            of = ClauseSlice(one, clause, self._events, owned, finality_of(one, clause))
-            found = sums_by_size(of, names, weighing, self._go_on)
-            if found is None:
-                return None
-            total = [sum(both) for both in zip_longest(total, found, fillvalue=0)]
-        return total if values is None else [one * unit for one in total]
+        for (sign, one), owned in product(asked.signed, asked.owned):
+            total = _together(semiring, total, self._swept(semiring, _times(one, factors or {}), owned), sign)
+        return total or [0]
 
-    def _passing(self, condition: Condition, tested: Reference) -> Array | None:
-        """The events that fulfil a condition which compares the number of a value of theirs; None: it is none such."""
-        match condition:
-            case Comparison(comparator, Reference(name, column, element), Literal(int() as number)):
-                compared = _COMPARED.get(comparator)
-                known = self._columns.get(column)
-                if (name, element) == (tested.variable, tested.element) and compared is not None and known is not None:
-                    return compared(known, number)
-        return None
+    def _swept(self, semiring: Sum | Greatest, factors: Factors, owned: Owned) -> list[int]:
+        """The result of sweeps over the matches, or over those of the parts of their lists."""
+        pattern, clause = self._pattern, self._clause
+        ends = frozenset(key for key in factors if key[1] in (Element.FIRST, Element.LAST))
+        for parts in (
+            (clause,),
+            parts_of_lists(pattern, clause, self._events),
+            parts_of_lists(pattern, clause, self._events, ends),
+        ):
+            total: list[int] | None = None if parts is None else []
+            for part in parts or ():
+                found = self._swept_part(
+                    semiring, factors, ClauseSlice(pattern, part, self._events, owned, self._finality)
+                )
+                if found is None or total is None:
+                    total = None
+                    break
+                total = _together(semiring, total, found)
+            if total is not None:
+                return total
+        if semiring == Sum() and all(own.dtype == bool for own in factors.values()):
+            return self._counted(factors, owned)
+        raise NotCounted("no sweep goes over the matches")
 
-    def _number_by_event(
-        self, variable: str, element: Element, owned: Owned, conditions: tuple[Condition, ...]
-    ) -> Array | None:
-        """uint64: the number of matches in which an event is bound to a variable, or is this or any element of a list.
+    def _counted(self, factors: Factors, owned: Owned) -> list[int]:
+        """The number of the matches whose events have none but the factor 1: they are counted as those of a pattern."""
+        pattern, given = self._pattern, [] if self._pattern.condition is None else [self._pattern.condition]
+        columns = {f"\0{place}": own.astype(np.int64) for place, own in enumerate(factors.values())}
+        asked = [
+            Comparison(Comparator.EQ, Reference(variable, name, element, ValueType.INT64), Literal(1, ValueType.INT64))
+            for name, (variable, element) in zip(columns, factors, strict=True)
+        ]
+        own = replace(
+            pattern,
+            condition=AllOf((*given, *asked)),
+            attributes=(*pattern.attributes, *((name, ValueType.INT64) for name in columns)),
+            summary=None,
+        )
+        number = count_owned(own if asked else pattern, with_columns(self._events, columns), owned, always=True)
+        if number is None:
+            raise NotCounted(NOT_COUNTED)
+        return [number]
 
-        None where no sweeps tell that.
-        """
-        pattern = self._with(conditions, tuple(self._columns))
-        name, patterns = variable, [pattern]
-        if element is not Element.ONLY:
-            try:
-                name, patterns = _element_of(variable), [*_with_element_apart(pattern, variable, element)]
-            except NotCounted:
-                return None
-        number = np.zeros(len(self._events), np.uint64)
-        for one in patterns:
-            [clause] = one.clauses
-            self._count_once_more()
-            found = count_by_event(ClauseSlice(one, clause, self._events, owned, finality_of(one, clause)), name)
-            if found is None or int(found[1].max(initial=0)) + int(number.max(initial=0)) >= 1 << 64:
-                return None
-            number[found[0]] += found[1]
-        return number
+    def _swept_part(self, semiring: Sum | Greatest, factors: Factors, of: ClauseSlice) -> list[int] | None:
+        """The result of a sweep; None where there is none, or the end of a list that is asked for is no variable."""
+        self._count_once_more()
+        pieces: dict[str, list[str]] = {}
+        for one in of.clause.positive:
+            pieces.setdefault(one.name.partition("[")[0], []).append(one.name)
+        weights: dict[str, Array] = {}
+        for (variable, element), own in factors.items():
+            names = pieces[variable]
+            if element in (Element.FIRST, Element.LAST):
+                names = names[:1] if element is Element.FIRST else names[-1:]
+                if of.clause.by_name[names[0]].kleene:
+                    return None
+            for name in names:
+                weights[name] = weights[name] * own if name in weights else own
+        if isinstance(semiring, Sum):
+            added = {name: own for variable, own in semiring.added.items() for name in pieces[variable]}
+            counted = tuple(name for variable in semiring.counted for name in pieces[variable])
+            semiring = Sum(added, counted, self._go_on)
+        return swept(of, semiring, weights)
 
     def _count_once_more(self) -> None:
         self._counts += 1
@@ -414,259 +291,107 @@ class RowsBySemirings:
         if process_time() - self._begun_s > 2 * self._most_s:
             raise NotCounted(_SOONER)
 
-    def _with(self, conditions: Sequence[Condition], columns: Sequence[str]) -> Pattern:
-        """The pattern with further conditions, which read these columns."""
-        pattern = self._given
-        whole = (*((pattern.condition,) if pattern.condition is not None else ()), *conditions)
-        return replace(
-            pattern,
-            condition=AllOf(whole) if len(whole) > 1 else whole[0] if whole else None,
-            attributes=(*pattern.attributes, *((name, ValueType.INT64) for name in columns)),
-            summary=None,
-        )
+    # Aggregates.
 
-    def _total(
-        self, values: Values | SumOfTerms, owned: Sequence[Owned], asked: Sequence[Signed], number: int
-    ) -> Total:
-        """The sum over so many matches; over those in which all that is read has a value."""
-        if isinstance(values, Values):
-            return self._total_of_values(values, owned, asked, number)
-        known = [one for _, _, factors in values.terms for values_of_one in factors for one in values_of_one.known()]
-        asked = [*asked, *known]
-        if known:
-            number = self._number(owned, asked)
-        found = Total(number)
-        for coefficient, units, factors in values.terms:
-            if values.is_float:
-                coefficient, units = coefficient << FRACTION_BITS, units + 1
-            total = coefficient * self._sum_of_products(factors, owned, asked, number)
-            found.exact += total >> FRACTION_BITS * (units - 1) if values.is_float else total
-        return found
-
-    def _total_of_values(self, values: Values, owned: Sequence[Owned], asked: Sequence[Signed], number: int) -> Total:
-        self._shorten(values)
-        last = len(values.values) - 1
-        numbers = None if values.apart else self._numbers_of(values, owned, asked)
-        if numbers is not None:
-            present = [code for code in range(last) if numbers[code]]
-            known, times = np.array([values.values[code] for code in present]), [numbers[code] for code in present]
-            return totals(np.zeros(len(present), np.int64), known, 1, weights_of(times))[0] if present else Total()
-        found = Total(number)
-        if values.has_null:
-            none = values.null_elements(values.apart) if values.apart else values.between(last, last)
-            found.values -= self._number(owned, [*asked, none])
-        for code, value in enumerate(values.values[:-1]):
-            if not is_finite(value) and self._number(owned, [*asked, values.between(code, code)], values.apart):
-                found.special += float(value)  # type: ignore[arg-type]
-        found.exact = self._sum_of_products([values], owned, asked, number)
-        return found
-
-    def _sum_of_products(
-        self, factors: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed], number: int
-    ) -> int:
-        """The sum over so many matches of products of finite values; one of them is that of one element of a list."""
-        at_length = self._sum_at_length(factors, owned, asked)
-        if at_length is not None:
-            return at_length
-        whole = next((one for one in factors if not isinstance(one.tested, Reference)), None)
-        if whole is None:
-            return self._swept(SUM, factors, owned, asked) if factors else number
-        rest = [one for one in factors if one is not whole]  # the values of a whole list are asked for one by one
-        total = 0
-        for code, value in enumerate(whole.values[:-1]):
-            if is_finite(value) and value:
-                own = [*asked, whole.between(code, code)]
-                found = self._sum_of_products(rest, owned, own, 0 if rest else self._number(owned, own))
-                total += whole_units(value) * found
-        return total
-
-    def _swept(
-        self,
-        semiring: Semiring,
-        factors: Sequence[Values],
-        owned: Sequence[Owned],
-        asked: Sequence[Signed],
-        ranks: Sequence[int] = (),
-    ) -> int:
-        """The sum over matches of products of finite values, in units of `whole_units`; or the greatest of ranks.
-
-        Parameters
-        ----------
-        ranks
-            For each value of the only factor its rank, 0 for one that does not count.
-        """
-        weights: dict[str, Array] = {}
-        unit, apart = 1, list[tuple[str, Element]]()
-        for one in factors:
-            assert isinstance(one.tested, Reference)
-            name = one.tested.variable
-            if one.apart is not None or one.tested.element is not Element.ONLY:
-                apart.append((one.apart or name, Element.EACH if one.apart else one.tested.element))
-                name = _element_of(apart[-1][0])
-            units = list(ranks) or [whole_units(value) if is_finite(value) else 0 for value in one.values]
-            common = 1 if ranks else math.gcd(*units) or 1
-            unit *= common
-            numbers = np.array([own // common for own in units], np.int64 if ranks else object)[one.codes]
-            known = weights.get(name)
-            weights[name] = np.zeros(len(self._events), numbers.dtype)
-            weights[name][one.rows] = numbers if known is None else numbers * known[one.rows]
-        if len(apart) > 1:
-            raise NotCounted("several elements of lists are multiplied")
-        total = 0
-        for signed in product(*asked):
-            conditions = tuple(chain.from_iterable(one for _, one in signed))
-            sign = math.prod(sign for sign, _ in signed)
-            counted = self._with(conditions, tuple(self._columns))
-            patterns = _with_element_apart(counted, *apart[0]) if apart else [counted]
-            for pattern, part in product(patterns, owned):
-                found = self._swept_over(semiring, pattern, part, weights)
-                if semiring.is_ring:
-                    total += sign * found
-                elif sign < 0:
-                    raise NotCounted("the matches of a group are a difference")
-                else:
-                    total = max(total, found)
-        return total * unit
-
-    def _swept_over(self, semiring: Semiring, pattern: Pattern, owned: Owned, weights: Weights) -> int:
-        """The result of sweeps over the matches of a pattern of one clause, or over those of the parts of its lists."""
-        [clause] = pattern.clauses
-        finality = finality_of(pattern, clause)
-        for parts in (
-            (clause,),
-            parts_of_lists(pattern, clause, self._events),
-            parts_of_lists(pattern, clause, self._events, written_out=True),
-            parts_with_single_ends(pattern, clause),
-        ):
-            found = []
-            for part in parts or ():
-                self._count_once_more()
-                found.append(swept(ClauseSlice(pattern, part, self._events, owned, finality), semiring, weights))
-                if found[-1] is None:
-                    break
-            if None not in found and parts is not None:
-                return (
-                    sum(one or 0 for one in found) if semiring.is_ring else max((one or 0 for one in found), default=0)
-                )
-        raise NotCounted(_UNSWEPT)
-
-    def _sum_at_length(self, factors: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed]) -> int | None:
-        """The sum over matches of what the elements of a list add, where it is asked that this list has one length."""
-        if len(factors) != 1 or factors[0].apart is None:
-            return None
-        [values] = factors
-        for signed in asked:
-            match signed:
-                case [(1, (Comparison(Comparator.EQ, Length(variable), Literal(int() as length)),))]:
-                    if variable == values.apart:
-                        rest = [one for one in asked if one is not signed]
-                        sums = self._sums_by_length(variable, owned, rest, values)
-                        return None if sums is None else sums[length] if length < len(sums) else 0
-        return None
-
-    def _extreme(
-        self, values: Values | SumOfTerms, owned: Sequence[Owned], asked: Sequence[Signed], *, greatest: bool
-    ) -> Extreme:
-        """The least or greatest value that a match has."""
-        assert not isinstance(values, SumOfTerms)
-        ordered = values.values[:-1]
-        if isinstance(values.tested, Length):
-            self._shorten(values)
-            last = len(values.values) - 2
-            found = self._end_of(values, owned, asked, last, greatest=greatest)
-            return Extreme(None if found is None else values.values[found])
-        if isinstance(values.tested, Aggregate):
-            if (values.tested.function == "max") != greatest:
-                raise NotCounted("a greatest element is to be small, or a least one great")
-            of = values.tested
-            element = Reference(of.variable, of.attribute, Element.ONLY, of.type)
-            values = replace(values, tested=element, apart=of.variable)
-        least = [len(ordered) - code for code in range(len(ordered))]
-        ranks = list(range(1, len(ordered) + 1)) if greatest else least
-        if ordered and is_nan(ordered[-1]):
-            ranks[-1] = len(ordered) + 1
-        rank = self._swept(GREATEST, [values], owned, asked, [*ranks, 0])
-        return Extreme(ordered[ranks.index(rank)] if rank else None)
-
-    def _end_of(
-        self, values: Values, owned: Sequence[Owned], asked: Sequence[Signed], last: int, *, greatest: bool
-    ) -> int | None:
-        """The greatest or the least of the lengths, numbered up to `last`, that a list has, by halving."""
-
-        def some(low: int, high: int) -> bool:
-            return self._number(owned, [*asked, values.between(low, high)]) > 0
-
-        low, high = 0, last
-        if low > high or not some(low, high):
-            return None
-        while low < high:
-            middle = (low + high + greatest) // 2
-            if greatest:
-                low, high = (middle, high) if some(middle, last) else (low, middle - 1)
-            else:
-                low, high = (low, middle) if some(0, middle) else (middle + 1, high)
-        return low
-
-    def _shorten(self, values: Values) -> None:
-        """Leave out the lengths that no list has, if the values are lengths."""
-        if isinstance(values.tested, Length) and not values.known_greatest:
-            values.known_greatest = True
-            longest = self._end_of(values, [self._owned], [], len(values.values) - 2, greatest=True)
-            values.values = [*range(1, 1 if longest is None else longest + 2), None]
-
-    # What is known of the values of an expression, as columns of the events.
+    def _values_of(self, expression: Expression, *, added: bool = False) -> Values:
+        return values_of(expression, self._clause, self._events, added=added)
 
     def _aggregated(self, aggregate: SummaryAggregate) -> Values | SumOfTerms:
-        """The values of an aggregate; of the sum of a list the values of one element, which stands apart."""
-        expression = aggregate.expression
-        assert expression is not None
-        adds = aggregate.function in ("sum", "avg")
-        if not adds:
-            return self._values_of(expression)
-        if is_of_one(expression):
-            return self._added(expression)
-        return self._sum_of_terms(expression)
+        """The values of an aggregate, or the terms of its sum."""
+        assert aggregate.expression is not None
+        of_ends = aggregate.function in ("min", "max")
+        return self._values_of(aggregate.expression) if of_ends else self._sum_of_terms(aggregate.expression)
 
-    def _added(self, expression: Expression) -> Values:
-        """The values of an expression that are added up; of the sum of a list those of one element."""
-        if isinstance(expression, Length | Aggregate):
-            try:
-                return self._elements_apart(expression)
-            except NotCounted:
-                pass
-        return self._values_of(expression)
+    def _states(
+        self, aggregate: SummaryAggregate, values: Values | SumOfTerms, asked: _Asked, numbers: Sequence[int]
+    ) -> Sequence[State]:
+        """What an aggregate knows of so many matches."""
+        if isinstance(values, SumOfTerms):
+            return self._totals(values, asked, numbers)
+        return self._extremes(values, asked, numbers, greatest=aggregate.function == "max")
 
-    def _values_of(self, expression: Expression) -> Values:
-        found = values_of(expression, self._clause, self._plain, f"\0{len(self._columns)}")
-        found.note(self._columns, self._plain)
+    def _totals(self, terms: SumOfTerms, asked: _Asked, numbers: Sequence[int]) -> list[Total]:
+        """The sums over those of so many matches in which all that is read has a value."""
+        found, known = [Total(number) for number in numbers], asked
+        for one in [one for _, _, factors in terms.terms for values in factors for one in values.known()]:
+            known = known.also(one)
+        if known is not asked:
+            numbers = self._sums(known)
+            found = [Total(number) for number, _ in zip_longest(numbers, found, fillvalue=0)]
+        for values in terms.terms[0][2] if len(terms.terms) == 1 else ():
+            for code, value in enumerate(values.values[:-1]):
+                if not is_finite(value):
+                    with_it = self._sums(asked.also(values.between(code, code)))
+                    for own, number in zip(found, with_it, strict=False):
+                        own.special += float(value) if number else 0.0  # type: ignore[arg-type]
+        for coefficient, units, factors in terms.terms:
+            if terms.is_float:
+                coefficient, units = coefficient << FRACTION_BITS, units + 1
+            # A null weighs 0, as all that it is multiplied by.
+            of_all = self._products(factors, known if len(terms.terms) > 1 else asked, numbers)
+            for own, of_factors in zip(found, of_all, strict=False):
+                total = coefficient * of_factors
+                own.exact += total >> FRACTION_BITS * (units - 1) if terms.is_float else total
         return found
 
-    def _elements_apart(self, expression: Length | Aggregate) -> Values:
-        """The values that one element of a list adds to a sum over it."""
-        variable, read = expression.variable, _share_of_element(expression)
-        name = _element_of(variable)
-        clauses = [one.clauses[0] for one in _with_element_apart(self._given, variable)]
-        rows = np.unique(np.concatenate([rows_of(name, clause, self._plain) for clause in clauses]))
-        values = values_of(read, clauses[0], self._plain, f"\0{len(self._columns)}", (name, rows))
-        values.apart = variable
-        if isinstance(expression, Aggregate) and expression.function == "count":
-            values.codes = (values.codes < len(values.values) - 1).astype(np.int64)
-            values.values = [0, 1, None]
-        units = [abs(whole_units(value)) if is_finite(value) else 0 for value in values.values]
-        times = np.bincount(values.codes, minlength=len(units)).tolist()
-        values.widest = sum(unit * number for unit, number in zip(units, times, strict=True))
-        if expression.type is ValueType.FLOAT64:
-            if not values.are_finite or not is_held(values.widest, units):
-                raise NotCounted("the sum of a list is rounded")
-        elif values.widest >= 2**63:
-            raise NotCounted("the sum of a list may exceed int64")
-        values.note(self._columns, self._plain)
-        return values
+    def _products(self, factors: Sequence[Values], asked: _Asked, numbers: Sequence[int]) -> Sequence[int]:
+        """The sums over so many matches of products of finite values, one of which may be the sum of a list."""
+        whole = next((one for one in factors if one.read in ("min", "max")), None)
+        if whole is None:
+            return self._weighted(factors, asked) if factors else numbers
+        rest = [one for one in factors if one is not whole]  # the extremes of a list are asked for one by one
+        total: list[int] = []
+        for code, value in enumerate(whole.values[:-1]):
+            if is_finite(value) and value:
+                own = asked.also(whole.between(code, code))
+                found = self._products(rest, own, self._sums(own) if not rest else ())
+                total = _together(Sum(), total, [whole_units(value) * one for one in found])
+        return total
+
+    def _weighted(self, factors: Sequence[Values], asked: _Asked) -> list[int]:
+        """The sums over matches of products of finite values, in units of `whole_units`."""
+        weights: Factors = {}
+        added, together = {}, 1
+        for one in factors:
+            unit, numbers = one.units()
+            together *= unit
+            if one.read == "sum":
+                added[one.variable] = numbers
+            else:
+                weights = _times(weights, {one.key: numbers})
+        counted = (self._by_length,) if self._by_length is not None else ()
+        return [together * one for one in self._sums(asked, weights, Sum(added, counted))]
+
+    def _extremes(self, values: Values, asked: _Asked, numbers: Sequence[int], *, greatest: bool) -> Sequence[Extreme]:
+        """The least or greatest value that a match has."""
+        if values.read == "length":
+            if self._by_length is None:
+                by_length = self._sums(asked, semiring=Sum(counted=(values.variable,)))
+                present = [length for length, number in enumerate(by_length) if number]
+                return [Extreme(greatest, max(present) if greatest else min(present))]
+            if self._by_length == values.variable:
+                return [Extreme(greatest, length) for length in range(len(numbers))]
+        if self._by_length is not None:
+            raise NotCounted("the extremes of groups by the length of a list are asked for")
+        if values.read in ("min", "max") and (values.read == "max") != greatest:
+            raise NotCounted("a greatest element is to be small, or a least one great")
+        ordered = values.values[:-1]
+        ranks = [*range(2, len(ordered) + 2)] if greatest else [*range(len(ordered) + 1, 1, -1)]
+        if ordered and is_nan(ordered[-1]):
+            ranks[-1] = len(ordered) + 2
+        # An element without a value is in the list all the same.
+        of_null = 1 if values.read in ("min", "max") else 0
+        weights = {values.key: values.by_event([*ranks, of_null], np.int64)}
+        [rank] = self._sums(asked, weights, Greatest())
+        return [Extreme(greatest, ordered[ranks.index(rank)] if rank > 1 else None)]
 
     def _sum_of_terms(self, expression: Expression) -> SumOfTerms:
         """The terms of a sum over several variables, or events of a list, if it is exact in every match."""
         found = SumOfTerms([], expression.type is ValueType.FLOAT64)
         known: dict[Expression, Values] = {}
+        if is_of_one(expression):
+            found.terms.append((1, found.is_float, [self._values_of(expression, added=True)]))
+            return found
         for sign, factors in terms_of(expression):
             coefficient, units, values = sign, 0, []
             for factor in factors:
@@ -677,179 +402,22 @@ class RowsBySemirings:
                     units += factor.type is ValueType.FLOAT64
                     continue
                 if factor not in known:
-                    known[factor] = self._added(factor)
+                    known[factor] = self._values_of(factor, added=True)
                 values.append(known[factor])
                 units += factor.type is ValueType.FLOAT64
-            if not all(one.are_finite for one in values) or any(one.apart and one.has_null for one in values):
+            sums = [one for one in values if one.read == "sum"]
+            if not all(one.are_finite for one in values) or any(one.has_null for one in sums):
                 raise NotCounted("a term is no finite value")
-            if sum(one.apart is not None for one in values) > 1:
+            if len(sums) > 1:
                 raise NotCounted("elements of several lists are multiplied")
             found.terms.append((coefficient, units, values))
-        check_exact(found, self._clause, self._plain)
+        check_exact(found)
         return found
 
 
-# A pattern with one element of a list apart, whose matches tell of the elements one by one.
-
-_APART, _BEFORE, _BEHIND = "\0element", "\0before", "\0behind"
-MOST_LENGTHS = 64
-"""Least or greatest lengths of a list up to which its elements are counted one by one."""
-
-
-_ENDS: dict[Comparator, tuple[int | None, int | None]] = {
-    Comparator.EQ: (0, 0),
-    Comparator.LE: (None, 0),
-    Comparator.LT: (None, -1),
-    Comparator.GE: (0, None),
-    Comparator.GT: (1, None),
-}
-"""Comparison of a length with a number -> the least and the greatest length that fulfil it, less the number."""
-
-
-def _element_of(variable: str) -> str:
-    """The name of the variable that the one element of a list is."""
-    return f"{_APART} {variable}"
-
-
-def _share_of_element(expression: Length | Aggregate) -> Expression:
-    """The share of one element in `v.LEN`, `sum(v[].x)` or, where it is known, `count(v[].x)`."""
-    if isinstance(expression, Length):
-        return Literal(1, ValueType.INT64)
-    if expression.function not in ("sum", "count") or expression.prefix:
-        raise NotCounted("one value is made of several elements of a list")
-    return Reference(_element_of(expression.variable), expression.attribute, Element.ONLY, expression.type)
-
-
-def _with_element_apart(pattern: Pattern, variable: str, element: Element = Element.EACH) -> Iterator[Pattern]:
-    """The patterns in which one element of a list is a variable of its own, and those before and behind it are lists.
-
-    A sum over all elements of a list, `sum(sum(k[].x))`, is that over one element, in all patterns that have one
-    element of the list apart: `K e`, `SEQ(K+ p[], K e)`, `SEQ(K e, K+ s[])` and `SEQ(K+ p[], K e, K+ s[])`. Where the
-    length of the list is bounded, there is one for each number of elements before, with as many behind as may be. Only
-    some of these have the first, or the last, element apart.
-    """
-    operand = next(one for one in pattern.operands if one.variable == variable)
-    least, most = operand.minimum, operand.maximum
-    conditions: list[Condition] = []
-    for one in _flat(pattern.condition):
-        match one:
-            case Comparison(comparator, Length(of), Literal(int() as length)) if of == variable and comparator in _ENDS:
-                low, high = _ENDS[comparator]
-                least = least if low is None else max(least, length + low)
-                most = most if high is None else length + high if most is None else min(most, length + high)
-            case _:
-                conditions.append(one)
-    if operand.negated or operand.optional or pattern.ties is not Ties.ARRIVAL or max(least, most or 0) > MOST_LENGTHS:
-        raise NotCounted("no element of the list can be counted by itself")
-    for before, behind in _lengths_around(least, most):
-        if {Element.FIRST: before, Element.LAST: behind}.get(element) is not None:
-            continue
-        parts, names = [replace(operand, variable=_element_of(variable), kleene=False, minimum=1, maximum=None)], {}
-        for kind, bounds in ((_BEFORE, before), (_BEHIND, behind)):
-            if bounds is not None:
-                names[kind] = f"{kind} {variable}"
-                part = replace(operand, variable=names[kind], minimum=bounds[0], maximum=bounds[1])
-                parts.insert(0 if kind == _BEFORE else len(parts), part)
-        made = tuple(chain.from_iterable(_of_elements(one, variable, names) for one in conditions))
-        yield replace(
-            pattern,
-            structure=_replaced(pattern.structure, variable, Composite(Operator.SEQ, tuple(parts))),
-            condition=AllOf(made) if len(made) > 1 else made[0] if made else None,
-        )
-
-
-_Bounds = tuple[int, int | None] | None
-
-
-def _lengths_around(least: int, most: int | None) -> Iterator[tuple[_Bounds, _Bounds]]:
-    """The bounds of the numbers of elements before and behind an element of a list; None stands for no element."""
-    for before in range(least if most is None else most if least <= most else 0):
-        low, high = max(least - 1 - before, 0), None if most is None else most - 1 - before
-        every = most is None and before == least - 1  # so many before, or more
-        ahead: list[_Bounds] = [(before, None if every else before) if before else None]
-        ahead += [(1, None)] if every and not before else []
-        behind: list[_Bounds] = [] if low else [None]
-        behind += [(max(low, 1), high)] if high != 0 else []
-        yield from product(ahead, behind)
-
-
-def _flat(condition: Condition | None) -> Iterator[Condition]:
-    if isinstance(condition, AllOf):
-        yield from chain.from_iterable(map(_flat, condition.operands))
-    elif condition is not None:
-        yield condition
-
-
-def _of_elements(condition: Condition, variable: str, names: Mapping[str, str]) -> Iterator[Condition]:
-    """A part of a condition, for each way in which the variables that stand for a list may be what it speaks of."""
-    found: set[Element] = set()
-    one = _element_of(variable)
-    before, behind = names.get(_BEFORE), names.get(_BEHIND)
-
-    def named(each: str, chosen: Mapping[Element, tuple[str, Element]]) -> Callable[[Expression], Expression]:
-        ends = {
-            Element.FIRST: (before, Element.FIRST) if before else (one, Element.ONLY),
-            Element.LAST: (behind, Element.LAST) if behind else (one, Element.ONLY),
-            Element.EACH: (each, Element.ONLY if each == one else Element.EACH),
-            **chosen,
-        }
-
-        def leaf(node: Expression) -> Expression:
-            if isinstance(node, Literal) or node.variable != variable:  # type: ignore[union-attr]
-                return node
-            if not isinstance(node, Reference):
-                raise NotCounted("a condition asks for a list as a whole")
-            found.add(node.element)
-            name, element = ends.get(node.element, (each, node.element))
-            return replace(node, variable=name, element=element)
-
-        return leaf
-
-    made = _condition_rewritten(condition, named(one, {}))
-    only = (one, Element.ONLY)
-    beside = found & {Element.CURRENT, Element.PREVIOUS}
-    if not beside:
-        yield made
-        for name in names.values() if Element.EACH in found else ():
-            yield _condition_rewritten(condition, named(name, {}))
-        return
-    if Element.EACH in found:
-        raise NotCounted("a condition asks where in the list an element is")
-    if len(beside) == 1:  # all elements but the first one, or all but the last one
-        [element] = beside
-        near, far = (before, behind) if element is Element.CURRENT else (behind, before)
-        if near:
-            yield _condition_rewritten(condition, named(near, {}))
-            yield _condition_rewritten(condition, named(one, {element: only}))
-        if far:
-            yield _condition_rewritten(condition, named(far, {element: (far, Element.EACH)}))
-        return
-    for name in names.values():
-        yield _condition_rewritten(condition, named(name, {}))
-    if before:
-        chosen = {Element.PREVIOUS: (before, Element.LAST), Element.CURRENT: only}
-        yield _condition_rewritten(condition, named(before, chosen))
-    if behind:
-        chosen = {Element.PREVIOUS: only, Element.CURRENT: (behind, Element.FIRST)}
-        yield _condition_rewritten(condition, named(behind, chosen))
-
-
-def _condition_rewritten(condition: Condition, leaf: Callable[[Expression], Expression]) -> Condition:
-    match condition:
-        case AllOf(operands) | AnyOf(operands):
-            return replace(condition, operands=tuple(_condition_rewritten(one, leaf) for one in operands))
-        case Not(operand):
-            return replace(condition, operand=_condition_rewritten(operand, leaf))
-        case Equivalence():
-            return condition
-        case _:
-            return rewritten(condition, leaf)
-
-
-def _replaced(structure: Structure, variable: str, by: Structure) -> Structure:
-    """The structure with another one in place of a variable."""
-    if isinstance(structure, EventOperand):
-        return by if structure.variable == variable else structure
-    if isinstance(structure, Composite):
-        return replace(structure, operands=tuple(_replaced(one, variable, by) for one in structure.operands))
-    return structure
+def _together(semiring: Sum | Greatest, one: Sequence[int], other: Sequence[int], sign: int = 1) -> list[int]:
+    """The results of two sets of matches as those of both; with a sign of -1 the second are taken away."""
+    found = [semiring.plus(*both, sign) for both in zip_longest(one, other, fillvalue=0)]
+    if None in found:
+        raise NotCounted("the matches of a group are a difference")
+    return [own or 0 for own in found]

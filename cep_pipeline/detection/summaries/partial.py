@@ -35,10 +35,6 @@ FRACTION_BITS = 1074
 """Every float64 is a whole multiple of 2 to the minus this."""
 _AT_ONCE = 1 << 20
 """Most halves of int64 numbers whose sum float64 surely holds exactly."""
-_SUMS_A_NUMBER, _FEW_SUMS = 2, 64
-"""A table of sums by group and exponent may have two sums for each number and 64 more; else only used ones are made."""
-_WORD = 31
-"""Bits of a weight that are multiplied at once: the product with half an int64 number is an int64 number."""
 _FEW = 4
 """Numbers up to a limit are sorted where the limit is so many times as large as their number."""
 _FIRST_US, _LAST_US = -62_135_596_800_000_000 + 86_400_000_000, 253_402_300_799_999_999 - 86_400_000_000
@@ -90,28 +86,36 @@ class Total:
     exact: int = 0
     special: float = 0.0
 
-    def add(self, other: Total, times: int = 1) -> None:
-        self.values += other.values * times
-        self.exact += other.exact * times
-        self.special += other.special if times > 0 else 0.0
+    def add(self, other: State, sign: int = 1) -> None:
+        """Take other values; with a sign of -1, values that were taken twice."""
+        assert isinstance(other, Total)
+        self.values += sign * other.values
+        self.exact += sign * other.exact
+        self.special += other.special if sign > 0 else 0.0
 
 
 @dataclass
 class Extreme:
     """The least or the greatest of some values; NaN where one of them is."""
 
+    greatest: bool
     value: Value = None
 
-    def add(self, other: Extreme, *, greatest: bool) -> None:
-        own, new = self.value, other.value
-        if new is None or is_nan(own):
+    def add(self, other: State, sign: int = 1) -> None:
+        """Take other values; with a sign of -1, values that were taken twice."""
+        own, new = self.value, other.value if isinstance(other, Extreme) else None
+        if new is None or is_nan(own) or sign < 0:
             return
         assert own is None or type(own) is type(new)
-        if own is None or is_nan(new) or (new > own if greatest else new < own):  # type: ignore[operator]
+        if own is None or is_nan(new) or (new > own if self.greatest else new < own):  # type: ignore[operator]
             self.value = new
 
 
 State = Total | Extreme
+
+
+def _nothing(aggregate: SummaryAggregate) -> State:
+    return Total() if aggregate.function in ("sum", "avg") else Extreme(aggregate.function == "max")
 
 
 @dataclass
@@ -138,16 +142,14 @@ class PartialSummary:
         """The group with these values, which begins without a match."""
         found = self.groups.get(key)
         if found is None:
-            states: list[State] = [Total() if one.function in ("sum", "avg") else Extreme() for one in self._aggregates]
-            found = self.groups[key] = SummaryRow(0, states)
+            found = self.groups[key] = SummaryRow(0, [_nothing(one) for one in self._aggregates])
         return found
 
     def add_matches(
         self,
         ends_us: Array,
         items: Sequence[pa.Array],
-        numbers: Array | Sequence[int] | None = None,
-        kinds: Array | None = None,
+        numbers: Array | None = None,
     ) -> None:
         """Take some matches.
 
@@ -157,21 +159,20 @@ class PartialSummary:
             int64: the timestamp of the last event of each match.
         items
             The values of `Pattern.items`: an array for each.
-        numbers, kinds
-            Where each of them stands for several matches with the same values: the number of these, at least 1, as
-            uint64 or whole numbers of any size. With `kinds` there is a number for each kind, and the kind of each.
+        numbers
+            Where each of them stands for several matches with the same values: uint64, the number of these, at least 1.
         """
         if not len(ends_us):
             return
         columns, values = self._read(ends_us, items)
-        weights = None if numbers is None else weights_of(numbers, kinds)
+        weights = None if numbers is None else numbers.astype(object)
         codes, keys = group_codes(columns, len(ends_us))
         found = [self.group(key) for key in keys]
         for group, number in zip(found, _numbers(codes, len(keys), weights), strict=True):
             group.matches += number
         for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
             for group, state in zip(found, _states(aggregate, codes, array, len(found), weights), strict=True):
-                self._add_state(aggregate, group.states[place], state)
+                group.states[place].add(state)
 
     def _read(self, ends_us: Array, items: Sequence[pa.Array]) -> tuple[list[pa.Array], list[pa.Array]]:
         """The values of the groups, and those that are put together, of some matches."""
@@ -184,22 +185,13 @@ class PartialSummary:
         ]
         return columns, [*values]
 
-    def _add_state(self, aggregate: SummaryAggregate, own: State, other: State, times: int = 1) -> None:
-        if isinstance(own, Total):
-            assert isinstance(other, Total)
-            own.add(other, times)
-        else:
-            assert isinstance(other, Extreme)
-            own.add(other, greatest=aggregate.function == "max")
-
     def add(self, other: PartialSummary, sign: int = 1) -> None:
         """Take what is known of other matches; with a sign of -1, of matches that were taken twice."""
         for key, one in other.groups.items():
             own = self.group(key)
             own.matches += sign * one.matches
-            for aggregate, mine, new in zip(self._aggregates, own.states, one.states, strict=True):
-                if sign > 0 or isinstance(new, Total):
-                    self._add_state(aggregate, mine, new, sign)
+            for mine, new in zip(own.states, one.states, strict=True):
+                mine.add(new, sign)
 
     def table(self) -> pa.Table:
         """The rows, in the order of their groups."""
@@ -258,7 +250,7 @@ class PartialSummary:
             if each["states"].keys() != {one.name for one in made._aggregates}:
                 raise ValueError(f"pattern {pattern.name!r} has other aggregates than {', '.join(each['states'])}")
             for one, own in zip(made._aggregates, group.states, strict=True):
-                made._add_state(one, own, _state_from_plain(one, each["states"][one.name]))
+                own.add(_state_from_plain(one, each["states"][one.name]))
         return made
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
@@ -353,40 +345,21 @@ def _codes(column: pa.Array) -> tuple[Array, list[Value]]:
     return same[codes], list(places)
 
 
-Weights = list[Array]
-"""The numbers of matches that some values stand for: `_WORD` bits after `_WORD` bits of each, from the lowest on."""
-
-
-def weights_of(numbers: Array | Sequence[int], kinds: Array | None = None) -> Weights:
-    """The weights of values that stand for so many matches each; with `kinds`, for as many as the kind of each says."""
-    whole = numbers if isinstance(numbers, np.ndarray) else np.array(numbers, object)
-    words = range(0, max(int(whole.max()).bit_length(), 1), _WORD)
-    weights = [(whole >> type(whole[0])(at) & type(whole[0])((1 << _WORD) - 1)).astype(np.int64) for at in words]
-    return weights if kinds is None else [own[kinds] for own in weights]
-
-
-def numbers_by_code(codes: Array, groups: int, numbers: Array) -> list[int]:
-    """The sum of some numbers, uint64, of each group; exact at any size."""
-    return _numbers(codes, groups, weights_of(numbers)) if len(numbers) else [0] * groups
-
-
-def _numbers(codes: Array, groups: int, weights: Weights | None) -> list[int]:
+def _numbers(codes: Array, groups: int, weights: Array | None) -> list[int]:
     """The number of matches of each group."""
     if weights is None:
         return list(np.bincount(codes, minlength=groups).tolist())
     return _sums(codes, np.ones(len(codes), np.int64), groups, weights)
 
 
-def totals(codes: Array, numbers: Array, groups: int, weights: Weights | None = None) -> list[Total]:
+def totals(codes: Array, numbers: Array, groups: int, weights: Array | None = None) -> list[Total]:
     """The totals of the numbers of each group, each as often as its weight says; exact, in whatever order they come."""
     counts = _numbers(codes, groups, weights)
     if numbers.dtype != np.float64:
         sums = _sums(codes, numbers.astype(np.int64), groups, weights)
         return [Total(count, total) for count, total in zip(counts, sums, strict=True)]
     finite = np.isfinite(numbers)
-    exact = _fraction_sums(
-        codes[finite], numbers[finite], groups, None if weights is None else [own[finite] for own in weights]
-    )
+    exact = _fraction_sums(codes[finite], numbers[finite], groups, None if weights is None else weights[finite])
     special = np.zeros(groups)
     if not finite.all():
         with np.errstate(invalid="ignore"):
@@ -394,17 +367,13 @@ def totals(codes: Array, numbers: Array, groups: int, weights: Weights | None = 
     return [Total(*one) for one in zip(counts, exact, special.tolist(), strict=True)]
 
 
-def _sums(codes: Array, numbers: Array, groups: int, weights: Weights | None) -> list[int]:
+def _sums(codes: Array, numbers: Array, groups: int, weights: Array | None) -> list[int]:
     """The exact sum of int64 numbers of each group, each as often as its weight says."""
     if weights is None:
         return _whole_sums(codes, numbers, groups)
-    is_short = int(numbers.min(initial=0)) >= -(1 << 32) and int(numbers.max(initial=0)) < 1 << 32
-    parts = [(0, numbers)] if is_short else [(0, numbers & 0xFFFFFFFF), (32, numbers >> 32)]
     sums = [0] * groups
-    for word, weight in enumerate(weights):
-        for shift, part in parts:
-            own = _whole_sums(codes, part * weight, groups)
-            sums = [total + (one << shift + _WORD * word) for total, one in zip(sums, own, strict=True)]
+    for code, number in zip(codes.tolist(), (weights * numbers).tolist(), strict=True):
+        sums[code] += number
     return sums
 
 
@@ -419,7 +388,7 @@ def _whole_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
     return sums
 
 
-def _fraction_sums(codes: Array, numbers: Array, groups: int, weights: Weights | None) -> list[int]:
+def _fraction_sums(codes: Array, numbers: Array, groups: int, weights: Array | None) -> list[int]:
     """The exact sum of finite float64 numbers of each group, in units of 2 ** -1074."""
     sums = [0] * groups
     if not len(numbers):
@@ -427,33 +396,23 @@ def _fraction_sums(codes: Array, numbers: Array, groups: int, weights: Weights |
     fractions, exponents = np.frexp(numbers)
     mantissas = np.ldexp(fractions, 53).astype(np.int64)
     shifts = exponents.astype(np.int64) - 53 + FRACTION_BITS
-    # Where the number is subnormal its lowest bits are zero.
+    mantissas >>= np.maximum(-shifts, 0)  # where the number is subnormal its lowest bits are zero
+    shifts = np.maximum(shifts, 0)
     least, most = int(shifts.min()), int(shifts.max())
-    if least < 0:
-        small = shifts < 0
-        mantissas[small] >>= -shifts[small]
-        shifts[small] = 0
-        least, most = 0, max(most, 0)
-    pairs, where = (shifts - least) * groups + codes, None
-    size = (most - least + 1) * groups
-    if size > _SUMS_A_NUMBER * len(numbers) + _FEW_SUMS:
-        pairs, where = np.unique(pairs, return_inverse=True)
-        size = len(pairs)
-    of_pairs = _sums(pairs if where is None else where.reshape(-1), mantissas, size, weights)
-    for pair, total in zip(range(size) if where is None else pairs.tolist(), of_pairs, strict=True):
-        if total:
-            sums[pair % groups] += total << (least + pair // groups)
+    pairs, where = _distinct((shifts - least) * groups + codes, (most - least + 1) * groups)
+    for pair, total in zip(pairs.tolist(), _sums(where, mantissas, len(pairs), weights), strict=True):
+        sums[pair % groups] += total << (least + pair // groups)
     return sums
 
 
 def _states(
-    aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: int, weights: Weights | None = None
+    aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: int, weights: Array | None = None
 ) -> Sequence[State]:
     """The state of each group after values, each as often as its weight says; nulls are left out."""
     if array.null_count:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         codes, array = codes[valid], array.drop_null()
-        weights = None if weights is None else [own[valid] for own in weights]
+        weights = None if weights is None else weights[valid]
     if aggregate.function in ("sum", "avg"):
         return totals(codes, array.to_numpy(zero_copy_only=False), groups, weights)
     return _extremes(codes, array, groups, greatest=aggregate.function == "max")
@@ -468,12 +427,13 @@ def _extremes(codes: Array, known: pa.Array, groups: int, *, greatest: bool) -> 
         with np.errstate(invalid="ignore"):
             (np.maximum if greatest else np.minimum).at(ends, codes, numbers + 0.0 if is_float else numbers)
         present = np.bincount(codes, minlength=groups) > 0
-        return [Extreme(value if some else None) for value, some in zip(ends.tolist(), present.tolist(), strict=True)]
-    found = [Extreme() for _ in range(groups)]
+        both = zip(ends.tolist(), present.tolist(), strict=True)
+        return [Extreme(greatest, value if some else None) for value, some in both]
+    found = [Extreme(greatest) for _ in range(groups)]
     pairs, where = group_codes([known], len(codes))
     values = [value for (value,) in where]
     for pair in np.unique(codes * len(values) + pairs).tolist():
-        found[pair // len(values)].add(Extreme(values[pair % len(values)]), greatest=greatest)
+        found[pair // len(values)].add(Extreme(greatest, values[pair % len(values)]))
     return found
 
 
@@ -549,7 +509,7 @@ def _state_to_plain(aggregate: SummaryAggregate, state: State) -> dict[str, Valu
 
 def _state_from_plain(aggregate: SummaryAggregate, plain: Mapping[str, Any]) -> State:
     if "value" in plain:
-        return Extreme(_from_plain(plain["value"], _is_float(aggregate)))
+        return Extreme(aggregate.function == "max", _from_plain(plain["value"], _is_float(aggregate)))
     values, total = from_text(plain["values"]), plain["total"]
     if not Decimal(total).is_finite():
         return Total(values, 0, float(total))

@@ -1,23 +1,20 @@
-"""The values that groups and aggregates read, numbered in their order: a count asks for matches with some of them.
-
-The number of an event's value stands in a further column of the events. A condition on such a column is what tells the
-matches of a group.
-"""
+"""The values that groups and aggregates read, numbered in their order, and the weights of events that have them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
+from typing import Literal as OneOf
 
 import numpy as np
 
+from cep_pipeline.detection.counting.sweep import filters_of
 from cep_pipeline.detection.matches import column_to_arrow
 from cep_pipeline.detection.summaries.partial import FRACTION_BITS, Value, group_codes, is_nan, rank, whole_units
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import expression_values
-from cep_pipeline.patterns.conditions import Comparator, Comparison, Condition
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Arithmetic,
@@ -33,48 +30,52 @@ from cep_pipeline.patterns.expressions import (
 )
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_of, leaf_view, view_of_leaf
 
 _ROUNDED = "a sum of float64 is rounded in each match"
-Columns = dict[str, Array]
-"""Further columns of the events, by name: int64, -1 where a row has nothing."""
-Signed = list[tuple[int, tuple[Condition, ...]]]
-"""Conditions whose numbers of matches, added up with these signs, are the number that is asked."""
+_SEVERAL = "one value is made of several elements of a list"
+Factors = Mapping[tuple[str, Element], Array]
+"""Variable, and which of its events -> a number for each event of the slice: the factor by which a match counts that
+binds the event. `ONLY` is that of a single variable, `EACH` are all elements of a list."""
+Signed = list[tuple[int, Factors]]
+"""Factors whose sums over the matches, added up with these signs, are the sum that is asked."""
 
 
 class NotCounted(Exception):
     """Something about a summary, as the text says, asks for the matches themselves."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Values:
     """The values of an expression that reads one event of a variable, or its list as a whole.
 
     Attributes
     ----------
-    tested
-        What a condition compares with the number of a value: a column of the event, or the length of the list.
+    read
+        The event of the variable; or of its list the least or the greatest value, the length, or the sum.
     values
-        The distinct values, ascending; null is the last one.
+        The distinct values, ascending; null is the last one. Of a sum those that each element adds; none of a length.
     rows, codes
-        The events, by their rows, and the number of the value that each has; without rows for a length.
-    known_greatest
-        Whether it is known how long lists are.
-    apart
-        The list of which the event is one element, which stands apart from the others; the value is added up over them.
+        The events, by their rows, and the number of the value that each has.
+    size
+        The number of events of the slice.
     widest
-        The greatest size that such a sum may have, in the units of `whole_units`.
+        The greatest size that the sum of a list may have, in the units of `whole_units`.
     """
 
-    tested: Expression
+    variable: str
+    read: Element | OneOf["min", "max", "length", "sum"]
     values: list[Value]
-    rows: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    codes: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    known_greatest: bool = False
-    apart: str | None = None
+    rows: Array
+    codes: Array
+    size: int
     widest: int = 0
+
+    @property
+    def key(self) -> tuple[str, Element]:
+        """What a factor of these values belongs to."""
+        return self.variable, self.read if isinstance(self.read, Element) else Element.EACH
 
     @property
     def has_null(self) -> bool:
@@ -84,129 +85,117 @@ class Values:
     def are_finite(self) -> bool:
         return all(map(is_finite, self.values[:-1]))
 
+    def by_event(self, numbers: Sequence[int] | Array, kind: type = object) -> Array:
+        """A number for each event of the slice, by those of the values; 0 where an event has none."""
+        found: Array = np.zeros(self.size, kind)
+        found[self.rows] = np.array(numbers, kind)[self.codes]
+        return found
+
+    def units(self) -> tuple[int, Array]:
+        """A unit in `whole_units`, and the value of each event in it; 0 where it is no finite number."""
+        units = [whole_units(value) if is_finite(value) else 0 for value in self.values]
+        unit = math.gcd(*units) or 1
+        return unit, self.by_event([one // unit for one in units])
+
     def between(self, low: int, high: int) -> Signed:
         """The matches in which the number of the value is one of these."""
-        tested = self.tested
-        if isinstance(tested, Aggregate):  # the greatest one is at most this: each one is
-            each = Reference(tested.variable, tested.attribute, Element.EACH, ValueType.INT64)
-            none = len(self.values) - 1
-            if tested.function == "max":  # elements without a value are numbered as less than all, or more
-                if low == none:
-                    return [(1, (_compared(each, Comparator.LE, -1),))]
-                return _less(*(_compared(each, Comparator.LE, end) for end in (high, low - 1)))
-            if low == none:
-                return [(1, (_compared(each, Comparator.GE, none),))]
-            return _less(*(_compared(each, Comparator.GE, end) for end in (low, high + 1)))
-        first = isinstance(tested, Length)
-        if low == high:
-            return [(1, (_compared(tested, Comparator.EQ, low + first),))]
-        ends = (Comparator.GE, low), (Comparator.LE, high)
-        return [(1, tuple(_compared(tested, comparator, end + first) for comparator, end in ends))]
+        none = len(self.values) - 1
+        numbers = np.arange(none + 1)
+        if self.read not in ("min", "max") or low == none:
+            return [(1, self._some((numbers >= low) & (numbers <= high)))]
+        if self.read == "max":  # the greatest one is at most this: each one is, or is null
+            most, less = (numbers <= high) | (numbers == none), (numbers < low) | (numbers == none)
+        else:
+            most, less = numbers >= low, numbers > high
+        return [(1, self._some(most)), (-1, self._some(less))]
+
+    def _some(self, chosen: Array) -> Factors:
+        return {self.key: self.by_event(chosen, bool)}
 
     def known(self) -> list[Signed]:
-        """The matches in which there is a value."""
-        return [self.between(0, len(self.values) - 2)] if self.has_null and not self.apart else []
-
-    def null_elements(self, variable: str) -> Signed:
-        """The matches in which each element of a list has no value, if this is of one element of the list."""
-        assert isinstance(self.tested, Reference)
-        each = replace(self.tested, variable=variable, element=Element.EACH)
-        return [(1, (_compared(each, Comparator.EQ, len(self.values) - 1),))]
-
-    def note(self, columns: Columns, events: PreparedEvents) -> None:
-        """Add the columns that conditions ask for."""
-        if isinstance(self.tested, Length):
-            return
-        assert isinstance(self.tested, Reference | Aggregate)
-        codes = self.codes
-        if isinstance(self.tested, Aggregate) and self.tested.function == "max":
-            codes = np.where(codes == len(self.values) - 1, -1, codes)
-        columns[self.tested.attribute] = spread(codes, self.rows, len(events))
+        """The matches in which there is a value, where one may be null; of a sum only all elements together are."""
+        none = len(self.values) - 1
+        if not self.has_null:
+            return []
+        [(_, null)] = self.between(none, none)
+        return [[(1, {}), (-1, null)] if self.read == "sum" else self.between(0, none - 1)]
 
 
-def _compared(tested: Expression, comparator: Comparator, number: int) -> Comparison:
-    return Comparison(comparator, tested, Literal(number, ValueType.INT64))
-
-
-def _less(some: Condition, others: Condition) -> Signed:
-    """The matches that fulfil one condition and not another one, which implies it."""
-    return [(1, (some,)), (-1, (others,))]
-
-
-def spread(numbers: Array, rows: Array, size: int) -> Array:
-    """A column of `size` events with these numbers in some rows, and -1 elsewhere."""
-    column = np.full(size, -1, np.int64)
-    column[rows] = numbers
-    return column
-
-
-def values_of(
-    expression: Expression, clause: Clause, events: PreparedEvents, column: str, of: tuple[str, Array] | None = None
-) -> Values:
+def values_of(expression: Expression, clause: Clause, events: PreparedEvents, *, added: bool = False) -> Values:
     """The values of an expression that reads one event of one variable, or a list's length or extremes.
 
     Parameters
     ----------
-    column
-        The name of the column for the numbers of the values.
-    of
-        A variable that is not in the clause, and its events; None: the variable that the expression reads, or any.
+    added
+        Whether the values are added up over the matches: then a length, a sum and a number of values may be read as
+        what each element adds to it.
     """
     names = variables_of(expression)
-    if of is not None:
-        variable = of[0]
-    else:
-        if len(names) > 1:
-            raise NotCounted(f"one value is read of {in_words(sorted(names))}")
-        any_variable = next((one for one in clause.positive if not one.kleene), clause.positive[0])
-        variable = next(iter(names), any_variable.name)
-    tested: Expression = Reference(variable, column, Element.ONLY, ValueType.INT64)
-    if of is not None:
-        rows = of[1]
-    elif not (bound := clause.by_name[variable]).kleene:
-        rows = rows_of(variable, clause, events)
-    else:
-        rows = np.array(leaf_view(events, bound.event_type, (), 0, len(events)).rows)
-        if isinstance(expression, Length):
-            most = len(rows) if bound.maximum is None else min(bound.maximum, len(rows))
-            return Values(expression, [*range(1, most + 1), None])
-        expression, tested = _on_one_element(expression, column)
+    if len(names) > 1:
+        raise NotCounted(f"one value is read of {in_words(sorted(names))}")
+    any_variable = next((one for one in clause.positive if not one.kleene), clause.positive[0])
+    bound = clause.by_name[next(iter(names), any_variable.name)]
+    if not bound.kleene:
+        rows = np.array(view_of_leaf(events, leaf_of(clause, bound.name), 0, len(events)).rows)
+        return Values(bound.name, Element.ONLY, *_coded(expression, bound.name, rows, events), len(events))
+    if isinstance(expression, Length) and not added:
+        return Values(bound.name, "length", [None], np.zeros(0, np.int64), np.zeros(0, np.int64), len(events))
+    rows = np.array(leaf_view(events, bound.event_type, filters_of(clause, bound), 0, len(events)).rows)
+    if added and isinstance(expression, Length):
+        share: Expression = Literal(1, ValueType.INT64)
+        return _bounded_sum(
+            expression, Values(bound.name, "sum", *_coded(share, bound.name, rows, events), len(events))
+        )
+    if isinstance(expression, Aggregate) and not expression.prefix:
+        share = Reference(expression.variable, expression.attribute, Element.ONLY, expression.type)
+        values, rows, codes = _coded(share, bound.name, rows, events)
+        match expression.function:
+            case "min" | "max" as end:
+                if any(map(is_nan, values)):
+                    raise NotCounted("elements are NaN")
+                return Values(bound.name, end, values, rows, codes, len(events))
+            case "sum" if added:
+                return _bounded_sum(expression, Values(bound.name, "sum", values, rows, codes, len(events)))
+            case "count" if added:
+                present = (codes < len(values) - 1).astype(np.int64)
+                return _bounded_sum(expression, Values(bound.name, "sum", [0, 1, None], rows, present, len(events)))
+    nodes = [node for node in walk(expression) if isinstance(node, Reference | Length | Aggregate)]
+    elements = {node.element if isinstance(node, Reference) else None for node in nodes}
+    element = elements.pop() if len(elements) == 1 else None
+    if element not in (Element.FIRST, Element.LAST):
+        raise NotCounted(_SEVERAL)
+
+    def only(node: Expression) -> Expression:
+        return replace(node, element=Element.ONLY) if isinstance(node, Reference) else node
+
+    return Values(bound.name, element, *_coded(rewritten(expression, only), bound.name, rows, events), len(events))
+
+
+def _coded(
+    expression: Expression, variable: str, rows: Array, events: PreparedEvents
+) -> tuple[list[Value], Array, Array]:
+    """The distinct values of an expression over one event, ascending, then null; the rows, and the number of each."""
     read = column_to_arrow(expression_values(expression, events, {variable: rows}))
-    if isinstance(tested, Aggregate) and any(map(is_nan, read.to_pylist())):
-        raise NotCounted("elements are NaN")
     codes, keys = group_codes([read], len(rows))
     values = [value for (value,) in keys]
     order = sorted(range(len(values)), key=lambda place: rank(values[place]))
     places = np.zeros(len(values), np.int64)
     places[order] = np.arange(len(order))
     ascending = [values[place] for place in order if values[place] is not None]
-    return Values(tested, [*ascending, None], rows, places[codes])
+    return [*ascending, None], rows, places[codes]
 
 
-def rows_of(variable: str, clause: Clause, events: PreparedEvents) -> Array:
-    """The events that a single variable may bind, by their rows."""
-    return np.array(view_of_leaf(events, leaf_of(clause, variable), 0, len(events)).rows)
-
-
-def _on_one_element(expression: Expression, column: str) -> tuple[Expression, Expression]:
-    """An expression over a list as one over a single event, and what a condition asks of the list's column.
-
-    That is the first or the last element, or the extreme of all.
-    """
-    if isinstance(expression, Aggregate) and expression.function in ("min", "max") and not expression.prefix:
-        of_one = Reference(expression.variable, expression.attribute, Element.ONLY, expression.type)
-        return of_one, replace(expression, attribute=column, type=ValueType.INT64)
-    nodes = [node for node in walk(expression) if isinstance(node, Reference | Length | Aggregate)]
-    elements = {node.element if isinstance(node, Reference) else None for node in nodes}
-    element = elements.pop() if len(elements) == 1 else None
-    if element not in (Element.FIRST, Element.LAST):
-        raise NotCounted("one value is made of several elements of a list")
-    tested = Reference(nodes[0].variable, column, element, ValueType.INT64)
-
-    def only(node: Expression) -> Expression:
-        return replace(node, element=Element.ONLY) if isinstance(node, Reference) else node
-
-    return rewritten(expression, only), tested
+def _bounded_sum(expression: Length | Aggregate, values: Values) -> Values:
+    """The values of a sum over a list, which is exact whatever the list binds."""
+    units = [abs(whole_units(value)) if is_finite(value) else 0 for value in values.values]
+    times = np.bincount(values.codes, minlength=len(units)).tolist()
+    values.widest = sum(unit * number for unit, number in zip(units, times, strict=True))
+    if expression.type is ValueType.FLOAT64:
+        if not values.are_finite or not is_held(values.widest, units):
+            raise NotCounted("the sum of a list is rounded")
+    elif values.widest >= 2**63:
+        raise NotCounted("the sum of a list may exceed int64")
+    return values
 
 
 # Sums of values of several variables.
@@ -252,12 +241,11 @@ def terms_of(expression: Expression, sign: int = 1) -> Iterator[tuple[int, tuple
             yield from terms_of(operand, -sign)
         case _:
             names = variables_of(expression)
-            several = "made of several elements of a list" if len(names) < 2 else f"read of {in_words(sorted(names))}"
-            raise NotCounted(f"one value is {several}")
+            raise NotCounted(_SEVERAL if len(names) < 2 else f"one value is read of {in_words(sorted(names))}")
 
 
-def check_exact(of: SumOfTerms, clause: Clause, events: PreparedEvents) -> None:
-    """Refuse a sum that is not exact in some match, by the values of events that agree on what a match agrees on."""
+def check_exact(of: SumOfTerms) -> None:
+    """Refuse a sum that may not be exact in some match."""
     widest, digits, whole = [], [], 0
     for coefficient, units, factors in of.terms:
         sizes, lowest, of_ints = abs(coefficient), abs(coefficient) & -abs(coefficient), 1
@@ -278,31 +266,8 @@ def check_exact(of: SumOfTerms, clause: Clause, events: PreparedEvents) -> None:
         digits.append(lowest)
     if whole >= 2**63 or (not of.is_float and sum(widest) >= 2**63):
         raise NotCounted("a sum may exceed int64")
-    if not of.is_float or is_held(sum(widest), digits):
-        return
-    if len(of.terms) > 2 or any(abs(one) != 1 or len(values) != 1 or values[0].apart for one, _, values in of.terms):
+    if of.is_float and not is_held(sum(widest), digits):
         raise NotCounted(_ROUNDED)
-    # The difference of two values of one key, such as two prices of a stock, may be exact where others are not.
-    keys, number = np.zeros(len(events), np.int64), 1
-    if clause.agree_on:
-        keys, number = agreement_codes(events, clause.agree_on)
-    low, high, digits = ([0] * number for _ in range(3))
-    for sign, _, (values,) in of.terms:
-        units_of = [0 if value is None else sign * whole_units(value) for value in values.values]
-        own_keys = keys[values.rows].astype(np.int64)
-        pairs = np.unique((own_keys * len(units_of) + values.codes)[own_keys >= 0])
-        ends: dict[int, tuple[int, int]] = {}
-        for pair in pairs.tolist():
-            key, unit = pair // len(units_of), units_of[pair % len(units_of)]
-            least, greatest = ends.get(key, (unit, unit))
-            ends[key] = min(least, unit), max(greatest, unit)
-            digits[key] |= abs(unit)
-        for key, (least, greatest) in ends.items():
-            low[key] += least
-            high[key] += greatest
-    for key in range(number):
-        if not is_held(max(abs(low[key]), abs(high[key])), [digits[key]]):
-            raise NotCounted(_ROUNDED)
 
 
 def is_held(widest: int, units: Iterable[int]) -> bool:

@@ -110,13 +110,12 @@ def same(one: list[list[Any]], other: list[list[Any]]) -> bool:
 @settings(max_examples=examples(60), deadline=None)
 @given(
     rows=st.lists(
-        st.tuples(st.sampled_from("pq"), LARGE, REAL, st.sampled_from([1, 2, 2**31, 2**63, 2**64 - 1, 3**90])),
+        st.tuples(st.sampled_from("pq"), LARGE, REAL, st.sampled_from([1, 2, 2**31, 2**63, 2**64 - 1])),
         min_size=1,
         max_size=8,
     ),
-    of_kinds=st.booleans(),
 )
-def test_one_stands_for_many(rows: list[tuple[Any, ...]], of_kinds: bool) -> None:
+def test_one_stands_for_many(rows: list[tuple[Any, ...]]) -> None:
     """Matches that stand for several add as much as each of these, whatever their number is."""
     [pattern] = cep.parse_patterns(
         "PATTERN A a WITHIN 1 s SUMMARIZE count(*), sum(a.x), min(a.x), max(a.x), avg(a.y), min(a.y) GROUP BY a.s",
@@ -129,15 +128,8 @@ def test_one_stands_for_many(rows: list[tuple[Any, ...]], of_kinds: bool) -> Non
         return [pa.array(s, pa.string()), x, x, x, y, y]
 
     together, by_one = PartialSummary(pattern), PartialSummary(pattern)
-    numbers: Any = [row[3] for row in rows]
-    if of_kinds:
-        kinds = np.arange(len(rows))[::-1]
-        together.add_matches(np.zeros(len(rows), np.int64), items(rows), numbers[::-1], kinds)
-    else:
-        large = max(numbers) >= 2**64
-        together.add_matches(
-            np.zeros(len(rows), np.int64), items(rows), numbers if large else np.array(numbers, np.uint64)
-        )
+    numbers = np.array([row[3] for row in rows], np.uint64)
+    together.add_matches(np.zeros(len(rows), np.int64), items(rows), numbers)
     for row in rows:  # doubled, or doubled and increased by one, as the bits of the number say
         one, own = PartialSummary(pattern), PartialSummary(pattern)
         one.add_matches(np.zeros(1, np.int64), items([row]))
