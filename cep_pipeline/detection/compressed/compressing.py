@@ -15,7 +15,6 @@ from cep_pipeline.detection.compressed.buffers import (
     Graph,
     GraphBuilder,
     GraphWriter,
-    Listing,
     ListWriter,
     pattern_of,
     statement_of,
@@ -26,7 +25,7 @@ from cep_pipeline.detection.compressed.runs import MergedRuns
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanisms import Counters
-from cep_pipeline.detection.ordering import OrderedMatches, order_matches
+from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
@@ -96,7 +95,6 @@ class ListedBuffers:
 
     def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
         self._pattern, self._events = pattern, events
-        self._places = {operand.variable: place for place, operand in enumerate(pattern.operands)}
         self._writer = ListWriter(pattern, events)
         self._batches: list[pa.RecordBatch] = []
 
@@ -107,13 +105,7 @@ class ListedBuffers:
             return
         ordered = order_matches(found, self._events.seqs, growing=self._events.seqs_grow)
         del found
-        places = np.array([self._places[name] for name in ordered.names], np.int16)
-        if isinstance(ordered, OrderedMatches) and ordered.form is None:
-            listing = Listing.in_columns(ordered.rows, places)
-        else:
-            offsets, rows, numbers = ordered.elements()
-            listing = Listing(len(ordered), 0, 0, 1, offsets, np.ascontiguousarray(rows), places[numbers])
-        for seqs, timestamps, counts, buffers in self._writer.write(listing):
+        for seqs, timestamps, counts, buffers in self._writer.write(ordered):
             names, ends = pa.repeat(self._pattern.name, len(seqs)), pa.array(timestamps).view(UTC_MICROSECONDS)
             columns = [names, pa.array(seqs), ends, counts, buffers]
             self._batches.append(pa.RecordBatch.from_arrays(columns, schema=schema_of_buffers(self._pattern)))
