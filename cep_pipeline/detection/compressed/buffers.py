@@ -793,19 +793,11 @@ class GraphBuilder:
         self._edges: list[Edges] = []
         self._ends: list[Edges] = []
 
-    def mark(self) -> tuple[int, int, int]:
-        """The state that `rewind` goes back to."""
-        return self._nodes, len(self._edges), len(self._ends)
-
-    def rewind(self, mark: tuple[int, int, int] | None) -> None:
-        """Forget what was added since."""
-        assert mark is not None
-        self._nodes, edges, ends = mark
-        del self._edges[edges:], self._ends[ends:]
-
     def clear(self) -> None:
         """Forget all."""
-        self.rewind((0, 0, 0))
+        self._nodes = 0
+        self._edges.clear()
+        self._ends.clear()
 
     def nodes(self, count: int) -> Array:
         """Add `count` nodes behind all others and return their numbers."""
