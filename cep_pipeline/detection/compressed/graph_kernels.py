@@ -7,46 +7,46 @@ from typing import Any
 
 from numba import carray, njit
 
-from cep_pipeline.compiled.pointers import further, int64_at, uint8_at
+from cep_pipeline.compiled.pointers import float64_at, further, int64_at, uint8_at
 
 
 def read_lanes(
     lanes: int,
-    starts_at: Any,
-    stops_at: Any,
-    begins_at: Any,
+    starts: Any,
+    stops: Any,
+    begins: Any,
     closing: int,
     places: int,
-    rows_at: Any,
-    fits_at: Any,
+    rows: Any,
+    fits: Any,
     variables: int,
-    may_bind_at: Any,
-    places_in_pattern_at: Any,
+    may_bind: Any,
+    places_in_pattern: Any,
     slots: int,
     slot_words_at: Any,
-    needed_at: Any,
+    needed: Any,
     tests: int,
     test_words_at: Any,
     most_runs: int,
-    state_of_run_at: Any,
-    node_of_run_at: Any,
-    group_of_run_at: Any,
-    slots_of_run_at: Any,
-    table_at: Any,
-    table_stamps_at: Any,
+    state_of_run: Any,
+    node_of_run: Any,
+    group_of_run: Any,
+    slots_of_run: Any,
+    table: Any,
+    table_stamps: Any,
     table_size: int,
     bound_at: Any,
-    state_at: Any,
+    state: Any,
     most_edges: int,
     most_ends: int,
     most_work: int,
-    sources_at: Any,
-    targets_at: Any,
-    edge_variables_at: Any,
-    edge_rows_at: Any,
-    end_sources_at: Any,
-    end_variables_at: Any,
-    end_rows_at: Any,
+    sources: Any,
+    targets: Any,
+    edge_variables: Any,
+    edge_rows: Any,
+    end_sources: Any,
+    end_variables: Any,
+    end_rows: Any,
 ) -> int:
     """Read lanes one after another with merged runs that remember single events; return the next lane.
 
@@ -67,10 +67,10 @@ def read_lanes(
     needed
         int64: for each state the slots that are not forgotten, a bit of each.
     tests, test_words
-        int64, shape (tests, 9): what is asked when an event is bound: the variable; 1 where that is asked of its first
+        int64, shape (tests, 7): what is asked when an event is bound: the variable; 1 where that is asked of its first
         event only, 2 of further ones only; the variable that must have been bound before; the slot of the other event;
         the comparison, 1 for less, 2 for equal and 4 for greater, added up; and addresses for the bound event and for
-        the other one: of an int64 of each event, its rank, and of a byte, 0 where it has none.
+        the other one: of a float64 of each event, NaN where it has no value.
     most_runs, state_of_run, node_of_run, group_of_run, slots_of_run
         Room for the runs of one lane.
     table, table_stamps, table_size
@@ -91,21 +91,8 @@ def read_lanes(
     sources, targets, edge_variables, edge_rows, end_sources, end_variables, end_rows
         int64: the edges and ends, as `Edges` has them.
     """
-    starts, stops, begins = carray(starts_at, lanes), carray(stops_at, lanes), carray(begins_at, lanes)
-    rows, fits = carray(rows_at, places), carray(fits_at, places)
-    may_bind = carray(may_bind_at, 1 << variables)
-    needed = carray(needed_at, 1 << variables)
-    places_in_pattern = carray(places_in_pattern_at, variables + 1)
-    slot_words, test_words = carray(slot_words_at, (slots, 3)), carray(test_words_at, (tests, 9))
-    state_of_run, node_of_run = carray(state_of_run_at, most_runs), carray(node_of_run_at, most_runs)
-    group_of_run, slots_of_run = carray(group_of_run_at, most_runs), carray(slots_of_run_at, most_runs * slots)
-    table, table_stamps = carray(table_at, table_size), carray(table_stamps_at, table_size)
+    slot_words, test_words = carray(slot_words_at, (slots, 3)), carray(test_words_at, (tests, 7))
     bound = carray(bound_at, (6, most_runs))
-    state = carray(state_at, 12)
-    sources, targets = carray(sources_at, most_edges), carray(targets_at, most_edges)
-    edge_variables, edge_rows = carray(edge_variables_at, most_edges), carray(edge_rows_at, most_edges)
-    end_sources, end_variables = carray(end_sources_at, most_ends), carray(end_variables_at, most_ends)
-    end_rows = carray(end_rows_at, most_ends)
     full = (1 << variables) - 1
     lane, stamp = state[0], state[1]
     nodes, edges, ends, peak, runs = 0, 0, 0, 0, 0
@@ -162,11 +149,8 @@ def read_lanes(
                         if not (old >> test_words[test, 2]) & 1:
                             continue
                         other = slots_of_run[source * slots + test_words[test, 3]]
-                        if not (uint8_at(test_words[test, 6])[row] and uint8_at(test_words[test, 8])[other]):
-                            holds = False
-                            break
-                        own, its = int64_at(test_words[test, 5])[row], int64_at(test_words[test, 7])[other]
-                        sign = 1 if own < its else 2 if own == its else 4
+                        own, its = float64_at(test_words[test, 5])[row], float64_at(test_words[test, 6])[other]
+                        sign = 1 if own < its else 2 if own == its else 4 if own > its else 0
                         if not test_words[test, 4] & sign:
                             holds = False
                             break

@@ -22,14 +22,13 @@ from cep_pipeline.detection.compressed.components import Condition, Group, menti
 from cep_pipeline.detection.compressed.fields import Field, RunScope, RunStates, fields_of
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array, Column
-from cep_pipeline.expressions.comparison import known
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import Lists, holds_over_lists, ranges
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
-from cep_pipeline.patterns.expressions import Element, Expression, Reference, ValueType
+from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.keys import agreement_codes, comparable
 from cep_pipeline.slices.order import (
     StreamOrder,
     WindowInstants,
@@ -336,6 +335,13 @@ class BindingTest:
 class CompiledRuns:
     """The merged runs of one group of clauses over a slice, whose graph a compiled loop writes.
 
+    Parameters
+    ----------
+    fields, tests
+        What the runs remember, and what is asked when they bind an event (`tests_of`).
+    equal
+        Of each variable the events that its conditions do not tell apart (`equal_rows`).
+
     Attributes
     ----------
     peak
@@ -348,7 +354,7 @@ class CompiledRuns:
         fields: tuple[Field, ...],
         equal: dict[str, Array],
         graph: GraphBuilder,
-        tests: list[tuple[BindingTest, tuple[Column, Column]]],
+        tests: list[BindingTest],
     ) -> None:
         self._sequence, self._graph, self.peak = sequence, graph, 0
         states, names = sequence.states, sequence.states.names
@@ -373,29 +379,8 @@ class CompiledRuns:
         slots = [one.name.split(" ", 1) for one in fields]
         of_slots = [(names.index(name), int(kind == "first"), self._address(equal[name])) for kind, name in slots]
         self._slots = np.array(of_slots or [(0,) * 3], np.int64)
-        self._tests = np.array([self._words(test, columns, slots) for test, columns in tests] or [(0,) * 9], np.int64)
+        self._tests = np.array([self._words(test, slots) for test in tests] or [(0,) * 7], np.int64)
         self._counts = len(slots), len(tests)
-
-    @classmethod
-    def of(
-        cls, sequence: LaneEvents, fields: tuple[Field, ...], equal: dict[str, Array], graph: GraphBuilder
-    ) -> CompiledRuns | None:
-        """The compiled runs of a group; None where runs remember more, or the order of events is not that of rows.
-
-        Parameters
-        ----------
-        fields
-            What the runs remember.
-        equal
-            Of each variable the events that its conditions do not tell apart (`equal_rows`).
-        """
-        tests = tests_of(sequence, fields)
-        if tests is None:
-            return None
-        columns = [(_values(sequence, test.own_side), _values(sequence, test.other_side)) for test in tests]
-        if not all(_are_alike(*pair) for pair in columns):
-            return None
-        return cls(sequence, fields, equal, graph, [*zip(tests, columns, strict=True)])
 
     def _address(self, array: Array) -> int:
         """The address of an array, which is held from now on."""
@@ -403,16 +388,13 @@ class CompiledRuns:
         self._held.append(array)
         return array.ctypes.data
 
-    def _words(self, test: BindingTest, columns: tuple[Column, Column], slots: list[list[str]]) -> tuple[int, ...]:
+    def _words(self, test: BindingTest, slots: list[list[str]]) -> tuple[int, ...]:
         names = self._sequence.states.names
-        addresses = []
-        for column in columns:
-            present = known(column)
-            whole = np.ones(len(column), np.uint8) if present is None else present.astype(np.uint8)
-            addresses += [self._address(_ranks(column)), self._address(whole)]
+        sides = comparable([_values(self._sequence, side) for side in (test.own_side, test.other_side)])
         slot = slots.index([_SLOTS[test.other.element], test.other.variable])
         other = names.index(test.other.variable)
-        return (names.index(test.own.variable), test.when, other, slot, _SIGNS[test.comparator], *addresses)
+        signs = _SIGNS[test.comparator]
+        return (names.index(test.own.variable), test.when, other, slot, signs, *map(self._address, sides))
 
     def read(self, lanes: Lanes) -> Iterator[Lanes]:
         """Read lanes, and give those whose edges and ends are in the graph, some at a time."""
@@ -528,18 +510,3 @@ def _values(sequence: LaneEvents, side: Expression) -> Column:
     fields = {f"{kind} {name}": every for kind in ("row", "first", "last") for name in names}
     chosen = dict.fromkeys(names, (every, fields))
     return RunScope(sequence.events, fields, sequence.size, {}, chosen).values(side)
-
-
-def _are_alike(own: Column, other: Column) -> bool:
-    """Return whether the ranks of two columns compare as their values do."""
-    if own.type is ValueType.STRING:
-        return own.type is other.type and own.dictionary is not None and own.dictionary is other.dictionary
-    return own.type is other.type and own.type is not ValueType.FLOAT64_LIST
-
-
-def _ranks(column: Column) -> Array:
-    """Integers in the order of the values; of a NaN any."""
-    if column.type is not ValueType.FLOAT64:
-        return column.values.astype(np.int64)
-    bits = (column.values.astype(np.float64) + 0.0).view(np.int64)  # there is no -0.0 then
-    return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)

@@ -106,7 +106,10 @@ class MergedRuns:
         self.group, self.states = sequence.group, sequence.states
         self.fields = fields_of(self.group, self.states)
         self.binder = Binder(sequence, {field.name for field in self.fields})
-        self.compiled = None if graph is None else CompiledRuns.of(sequence, self.fields, self.binder.equal, graph)
+        tests = None if graph is None else tests_of(sequence, self.fields)
+        self.compiled: CompiledRuns | None = None
+        if graph is not None and tests is not None:
+            self.compiled = CompiledRuns(sequence, self.fields, self.binder.equal, graph, tests)
         self.total = 0
         self.peak = 0
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import outputs
-from cep_pipeline.detection.compressed import buffers, expansion, lanes
+from cep_pipeline.detection.compressed import buffers, expansion, lanes, runs
 from cep_pipeline.detection.compressed.buffers import GraphBuilder, ListedMatches, MatchesOfEvent, Paths
 from cep_pipeline.detection.compressed.components import groups_of
 from cep_pipeline.detection.compressed.compressing import compress_merged
 from cep_pipeline.detection.compressed.expansion import statements_in
-from cep_pipeline.detection.compressed.lanes import CompiledRuns, LaneEvents
+from cep_pipeline.detection.compressed.lanes import LaneEvents
 from cep_pipeline.detection.compressed.runs import MergedRuns
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import MANY_PATTERNS
@@ -68,7 +68,7 @@ def test_part_by_part_and_all_at_once(statement: Statement, stream_rows: list[Ro
     table = events_table(stream_rows)
     listing = data.draw(st.sampled_from([outputs._listed_up_to, never_listed]))
     with (
-        patch.object(CompiledRuns, "of", data.draw(st.sampled_from([CompiledRuns.of, never_compiled]))),
+        patch.object(runs, "tests_of", data.draw(st.sampled_from([runs.tests_of, never_compiled]))),
         patch.object(lanes, "ROOM_FOR_EDGES", data.draw(st.sampled_from([1 << 18, 2]))),
         patch.object(lanes, "ROOM_FOR_RUNS", data.draw(st.sampled_from([1 << 10, 1]))),
         patch.object(buffers, "MATCHES_AT_ONCE", data.draw(st.sampled_from([1 << 17, 1, 8]))),
@@ -126,10 +126,10 @@ def test_compiled_runs_and_those_that_are_read_step_by_step(stream_rows: list[Ro
     patterns = cep.parse_patterns(text, stream_schema())
     table = events_table(stream_rows)
     tables = []
-    for runs in (CompiledRuns.of, never_compiled):
+    for tests_of in (runs.tests_of, never_compiled):
         with (
             patch.object(outputs, "_listed_up_to", never_listed),
-            patch.object(CompiledRuns, "of", runs),
+            patch.object(runs, "tests_of", tests_of),
             patch.object(lanes, "ROOM_FOR_EDGES", data.draw(st.sampled_from([1 << 18, 2]))),
             patch.object(lanes, "ROOM_FOR_RUNS", data.draw(st.sampled_from([1 << 10, 1]))),
             patch.object(lanes, "WORK_AT_ONCE", data.draw(st.sampled_from([1 << 25, 1]))),
