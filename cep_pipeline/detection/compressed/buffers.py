@@ -521,14 +521,19 @@ class GraphWriter:
         self._attributes = [name for name, _ in _attributes_kept(pattern)]
         self._statement = _padded(statement_of(pattern).encode())
 
-    def write(self, graph: Graph) -> Iterator[tuple[Array, list[str], list[bytes]]]:
-        """Write a buffer for each event that ends matches, some at a time: rows, numbers of matches, and buffers."""
-        ends, nodes = graph.ends, graph.nodes
-        is_other = np.append(True, ends.row[1:] != ends.row[:-1])[: len(ends)]
-        edges = Edges.together([graph.edges, replace(ends, target=nodes - 1 + np.cumsum(is_other))])
+    def write(self, nodes: int, edges: Array, ends: Array) -> Iterator[tuple[Array, list[str], list[bytes]]]:
+        """Write a buffer for each event that ends matches, some at a time: rows, numbers of matches, and buffers.
+
+        Parameters
+        ----------
+        nodes, edges, ends
+            As `GraphBuilder.finished` gives them.
+        """
+        is_other = np.append(True, ends[ROW, 1:] != ends[ROW, :-1])[: ends.shape[1]]
         count = int(is_other.sum())
-        offsets = np.append(0, np.cumsum(np.bincount(edges.target, minlength=nodes + count)))
-        sources = np.ascontiguousarray(edges.source)
+        edges = np.concatenate([edges, ends], axis=1)
+        edges[TARGET, edges.shape[1] - ends.shape[1] :] = nodes - 1 + np.cumsum(is_other)
+        offsets = np.append(0, np.cumsum(np.bincount(edges[TARGET], minlength=nodes + count)))
         stamps, amounts = np.zeros(nodes + count, np.int64), np.empty(nodes + count, np.int64)
         numbers, reached = np.empty(nodes + count, np.int64), np.empty(nodes + count, np.int64)
         edge_counts, node_counts = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -536,7 +541,7 @@ class GraphWriter:
         while (first := int(state[0])) < count:
             taken = np.empty((3, most), np.int64)
             found = _graphs_of_ends(
-                *(nodes, count, offsets, sources, stamps, numbers, reached, amounts, state, most),
+                *(nodes, count, offsets, edges[SOURCE], stamps, numbers, reached, amounts, state, most),
                 *(edge_counts, node_counts, *taken),
             )
             if not found:
@@ -544,12 +549,12 @@ class GraphWriter:
                 continue
             own = taken[:, : edge_counts[:found].sum()]
             amount = amounts[nodes + first : nodes + first + found]
-            yield self._written(edges.take(own[0]), own[1:], edge_counts[:found], node_counts[:found], amount)
+            yield self._written(edges[:, own[0]], own[1:], edge_counts[:found], node_counts[:found], amount)
 
-    def _written(self, edges: Edges, places: Array, counts: Array, nodes: Array, amounts: Array) -> tuple[Any, ...]:
+    def _written(self, edges: Array, places: Array, counts: Array, nodes: Array, amounts: Array) -> tuple[Any, ...]:
         """The buffers of graphs, of edges between places of nodes, so many each."""
         bounds = np.append(0, np.cumsum(counts))
-        events, rows, places_of_edges = self._of_ends.find(counts, edges.row.astype(np.int32))
+        events, rows, places_of_edges = self._of_ends.find(counts, edges[ROW].astype(np.int32))
         sources, targets = places
         parts = [
             self._heads(rows, events),
@@ -559,7 +564,7 @@ class GraphWriter:
             (_steps(targets, counts).astype(np.int32), counts),
             ((sources - targets).astype(np.int32), counts),
             (_steps(places_of_edges, counts).astype(np.int32), counts),
-            (edges.variable.astype(np.int16), counts),
+            (edges[VARIABLE].astype(np.int16), counts),
         ]
         data, offsets = _joined(parts)
         numbers = [
@@ -704,84 +709,15 @@ NO_NODE = -1
 """The node of a run without events."""
 
 
-@dataclass(frozen=True, eq=False)
-class Edges:
-    """Edges of the buffer.
-
-    Attributes
-    ----------
-    source, target
-        int64: the node of a run before and after an event; a target of -1 is the end of a match.
-    variable, row
-        int64: the event's variable, or `IGNORED`, and the event.
-    """
-
-    source: Array
-    target: Array
-    variable: Array
-    row: Array
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def take(self, places: Array | slice) -> Edges:
-        """Some of the edges."""
-        return Edges(self.source[places], self.target[places], self.variable[places], self.row[places])
-
-    def shifted(self, nodes: int) -> Edges:
-        """The same between nodes so much greater."""
-        if not nodes:
-            return self
-        source, target = (np.where(one < 0, one, one + nodes) for one in (self.source, self.target))
-        return Edges(source, target, self.variable, self.row)
-
-    @classmethod
-    def together(cls, parts: Sequence[Edges]) -> Edges:
-        """All edges of some parts, one part after another."""
-        if len(parts) == 1:
-            return parts[0]
-        columns = [[one.source, one.target, one.variable, one.row] for one in parts]
-        return (
-            cls(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-            if parts
-            else cls(*[np.empty(0, np.int64)] * 4)
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Graph:
-    """Matches as the paths of a graph to their last events.
-
-    Attributes
-    ----------
-    nodes
-        Number of nodes.
-    edges
-        By ascending target.
-    ends
-        The last event of matches, by ascending row.
-    """
-
-    nodes: int
-    edges: Edges
-    ends: Edges
-
-    @classmethod
-    def together(cls, graphs: Sequence[Graph]) -> Graph:
-        """Join several graphs to one."""
-        if len(graphs) == 1:
-            return graphs[0]
-        shifts = np.cumsum([0, *(graph.nodes for graph in graphs)])[:-1].tolist()
-        edges = Edges.together([graph.edges.shifted(by) for graph, by in zip(graphs, shifts, strict=True)])
-        ends = Edges.together([graph.ends.shifted(by) for graph, by in zip(graphs, shifts, strict=True)])
-        order = np.argsort(ends.row, kind="stable")
-        return cls(sum(graph.nodes for graph in graphs), edges, ends.take(order))
+SOURCE, TARGET, VARIABLE, ROW = range(4)
+"""The rows of an array of edges, int64, shape (4, n): the nodes of a run before and after an event, which are `NO_NODE`
+before the first event and behind the end of a match; the event's variable, or `IGNORED`; and the event."""
 
 
 class GraphBuilder:
     """Collects nodes, edges and the ends of matches.
 
-    Parameters
+    Attributes
     ----------
     places
         int64: of each variable the number that edges have in its place, and `IGNORED` behind them.
@@ -789,15 +725,12 @@ class GraphBuilder:
 
     def __init__(self, places: Array) -> None:
         self.places = places
-        self._nodes = 0
-        self._edges: list[Edges] = []
-        self._ends: list[Edges] = []
+        self.clear()
 
     def clear(self) -> None:
         """Forget all."""
         self._nodes = 0
-        self._edges.clear()
-        self._ends.clear()
+        self._edges, self._ends = ([np.empty((4, 0), np.int64)] for _ in range(2))
 
     def nodes(self, count: int) -> Array:
         """Add `count` nodes behind all others and return their numbers."""
@@ -806,20 +739,21 @@ class GraphBuilder:
 
     def edges(self, source: Array, target: Array, variable: Array, row: Array) -> None:
         """Edges from older nodes to new ones, by ascending target."""
-        self._edges.append(Edges(source, target, self.places[variable], row))
+        self._edges.append(np.stack([source, target, self.places[variable], row]))
 
     def end(self, row: Array, source: Array, variable: int) -> None:
         """Matches that end with an event bound to a variable, from each run."""
-        place = np.full(len(source), self.places[variable])
-        self._ends.append(Edges(source, np.full(len(source), NO_NODE, np.int64), place, row))
+        target, place = np.full_like(row, NO_NODE), np.full_like(row, self.places[variable])
+        self._ends.append(np.stack([source, target, place, row]))
 
-    def add(self, nodes: int, edges: Edges, ends: Edges) -> None:
+    def add(self, nodes: int, edges: Array, ends: Array) -> None:
         """A graph of so many nodes of its own, whose variables are numbered already."""
-        self._edges.append(edges.shifted(self._nodes))
-        self._ends.append(ends.shifted(self._nodes))
+        for kept, part in ((self._edges, edges.copy()), (self._ends, ends.copy())):
+            part[: TARGET + 1] += self._nodes * (part[: TARGET + 1] >= 0)
+            kept.append(part)
         self._nodes += nodes
 
-    def finished(self) -> Graph:
-        """All that was added."""
-        ends = Edges.together(self._ends)
-        return Graph(self._nodes, Edges.together(self._edges), ends.take(np.argsort(ends.row, kind="stable")))
+    def finished(self) -> tuple[int, Array, Array]:
+        """The number of nodes, the edges by ascending target, and the ends of matches by ascending row."""
+        edges, ends = (np.concatenate(parts, axis=1) for parts in (self._edges, self._ends))
+        return self._nodes, edges, ends[:, np.argsort(ends[ROW], kind="stable")]

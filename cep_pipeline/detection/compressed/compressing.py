@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 
 from cep_pipeline.detection.compressed.buffers import (
     IGNORED,
-    Graph,
+    ROW,
     GraphBuilder,
     GraphWriter,
     ListWriter,
@@ -27,6 +26,7 @@ from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.errors import InputError
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.blocks import Block
@@ -74,19 +74,18 @@ def compress_merged(
     """
     writer = _Writer(pattern, events, (0, len(events)) if ending is None else ending)
     groups = groups_of(pattern)
-    found = []
+    graph = GraphBuilder(np.array([IGNORED], np.int64))
     position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
     for group in groups:
         sequence = LaneEvents(pattern, group, events)
-        graph = GraphBuilder(np.array([position[name] for name in sequence.states.names] + [IGNORED], np.int64))
+        graph.places = np.array([*(position[name] for name in sequence.states.names), IGNORED], np.int64)
         runs = MergedRuns(sequence, graph)
         for read in runs.lane_by_lane():
             if read.closing and len(groups) == 1:  # nothing else ends with their events
-                writer.add(graph.finished())
+                writer.add(*graph.finished())
                 graph.clear()
         counters.count_peak(runs.peak)
-        found.append(graph.finished())
-    writer.add(Graph.together(found))
+    writer.add(*graph.finished())
     return writer.table()
 
 
@@ -175,10 +174,10 @@ class _Writer:
         self.writer = GraphWriter(pattern, events)
         self.rows, self.counts, self.buffers = [np.empty(0, np.int64)], list[str](), list[bytes]()
 
-    def add(self, graph: Graph) -> None:
+    def add(self, nodes: int, edges: Array, ends: Array) -> None:
         """Add all matches of a graph that end with an event that is wanted."""
-        first, stop = (int(place) for place in np.searchsorted(graph.ends.row, self.ending))
-        for rows, counts, buffers in self.writer.write(replace(graph, ends=graph.ends.take(slice(first, stop)))):
+        first, stop = np.searchsorted(ends[ROW], self.ending)
+        for rows, counts, buffers in self.writer.write(nodes, edges, ends[:, first:stop]):
             self.rows.append(rows)
             self.counts += counts
             self.buffers += buffers
