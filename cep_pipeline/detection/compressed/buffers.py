@@ -52,13 +52,17 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.decimal_text import to_text
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
 from cep_pipeline.errors import InputError, NoRoom
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import pieces
 from cep_pipeline.guarded import brief, parse_json
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
@@ -71,10 +75,8 @@ COMPRESSED, PLAIN, BRIEF = 1, 2, 3
 """The versions of a buffer: compressed, not compressed, and without its statement."""
 GRAPH, LISTED = 0, 1
 _HEAD = struct.Struct("<4sBBxxQ")
-_SECTIONS = struct.Struct("<II")
-_SIZES = struct.Struct("<III")
-_LISTED_SIZES = struct.Struct("<IIII")
-_DIGEST = struct.Struct("<q")
+_LISTED_SIZES = 4
+"""Numbers before listed matches: of events, of matches, of events that each binds, and of bytes of a place."""
 VERSION_AT, DIGEST_AT = 4, 8
 """The places in a buffer of its version (one byte) and, without the statement, its digest (8 bytes)."""
 _ALIGNMENT = 8
@@ -83,41 +85,24 @@ MOST_BYTES = 1 << 34
 MOST_RATIO = 40_000
 """Zstandard makes blocks of 128 KB no smaller than 4 bytes: one that claims more than this is damaged."""
 
-MOST_AT_ONCE, ENDS_AT_ONCE = 1 << 23, 1 << 15
-"""Bytes and number of buffers of listed matches that are written at once: memory of that size is soon had again."""
+MATCHES_AT_ONCE, EDGES_AT_ONCE = 1 << 18, 1 << 20
+"""Matches, and edges of graphs, of which buffers are written at once, or those of one buffer."""
 MOST_BYTES_OF_ARROW = (1 << 31) - 1
 """Bytes that an Arrow array of binary values has room for."""
-_FIXED_SIZE = _HEAD.size + 4 + _LISTED_SIZES.size + 8
-_write_listed = NativeKernel(
-    "cep_pipeline.detection.compressed.graph_kernels",
-    "write_listed",
-    (
-        *("int64", "int64", "int64", "int64", "int64*", "int32*", "int64", "int16*", "int64", "int64", "int64"),
-        *("int64*", "int64*", "int64", "int64*", "int32*", "int32*", "int32*", "int64*", "int64", "int64"),
-        *("int64*", "int64*", "int32*", "uint8*", "int32*", "int64"),
-    ),
-    ("cep_pipeline.compiled.pointers",),
+_KERNELS, _POINTERS = "cep_pipeline.detection.compressed.graph_kernels", ("cep_pipeline.compiled.pointers",)
+_events_of_ends = NativeKernel(
+    _KERNELS,
+    "events_of_ends",
+    ("int64", "int64*", *["int32*"] * 3, "int64", "int64*", "int32*", "int32*"),
+    _POINTERS,
 )
-_read_listed = NativeKernel(
-    "cep_pipeline.detection.compressed.graph_kernels",
-    "read_listed",
-    (
-        *("int64", "int64", "int64*", "int64", "int64", "int64", "int64", "int64*", "int64", "int64*"),
-        *("int64*", "int64*", "int64*", "int32*", "int16*"),
-    ),
-    ("cep_pipeline.compiled.pointers",),
+_graphs_of_ends = NativeKernel(
+    _KERNELS,
+    "graphs_of_ends",
+    ("int64", "int64", *["int64*"] * 7, "int64", *["int64*"] * 5),
+    _POINTERS,
 )
-_write_graphs = NativeKernel(
-    "cep_pipeline.detection.compressed.graph_kernels",
-    "write_graphs",
-    (
-        *("int64", "int64*", "int64*", "int64*", "int64*", "int64", "int64*", "int64*", "int64*", "int64*"),
-        *("int64", "int64", "int64", "int64*", "int64*"),
-        *("int64*", "int64*", "int64*", "int64*", "int32*", "int32*", "int64", "int64*", "int64*"),
-        *("int64", "int64", "int64*", "int64*", "int64*", "int64*", "int64"),
-    ),
-    ("cep_pipeline.compiled.pointers",),
-)
+_copy_ranges = NativeKernel(_KERNELS, "copy_ranges", ("int64", *["int64*"] * 3, "int64", "int64"), _POINTERS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,14 +172,15 @@ def _check_events(places: Array, events: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class MatchesOfEvent:
-    """A buffer's content.
+    """The content of a buffer, or of several ones of listed matches.
 
     Attributes
     ----------
     statement
         JSON text of the statement.
     events
-        Columns `timestamp` (int64), `seq` and the attributes that RETURN reads, in stream order.
+        Columns `timestamp` (int64), `seq` and the attributes that RETURN reads, in stream order; those of each buffer
+        come behind those of the one before.
     matches
         Which matches they make.
     """
@@ -205,7 +191,12 @@ class MatchesOfEvent:
 
     @classmethod
     def from_bytes(cls, data: bytes, statements: Mapping[int, str] | None = None) -> MatchesOfEvent:
-        """Read a buffer.
+        """Read one buffer, as `read` does."""
+        return cls.read(pa.array([data], pa.binary()), statements or {})
+
+    @classmethod
+    def read(cls, buffers: pa.Array, statements: Mapping[int, str]) -> MatchesOfEvent:
+        """Read one buffer, or several ones whose first bytes are alike (`runs_of_alike`).
 
         Parameters
         ----------
@@ -218,312 +209,81 @@ class MatchesOfEvent:
             The bytes are no buffer, one of a later version, or cut off; or its statement is none of those given.
         """
         try:
-            magic, version, kind, size = _HEAD.unpack_from(data)
+            _, offsets, data = buffers.buffers()
+            parts = _Parts(data, np.frombuffer(offsets, np.int32)[buffers.offset : buffers.offset + len(buffers) + 1])
+            magic, version, kind, size = _HEAD.unpack(parts.take(np.uint8, _HEAD.size)[: _HEAD.size].tobytes())
             if magic != MAGIC:
                 raise InputError("a value of the column 'buffer' is no buffer of matches: expand what was compressed")
             if version not in (COMPRESSED, PLAIN, BRIEF) or kind not in (GRAPH, LISTED):
                 raise InputError(f"a buffer of matches has version {version}; this release reads 1, 2 and 3")
+            if version == COMPRESSED:
+                return cls._uncompressed(parts.take(np.uint8, parts.left), kind, size)
             if version == BRIEF:
-                reader = _Reader(data, _HEAD.size)
-                sizes = reader.array(np.uint8, _LISTED_SIZES.size).tobytes()
-                return _listed(_statement_left_out(data, statements or {}), reader, sizes)
-            if version == PLAIN:
-                if size != len(data) - _HEAD.size:
-                    raise ValueError(f"it claims {size:,} bytes and has {len(data) - _HEAD.size:,}")
-                reader = _Reader(data, _HEAD.size)
-                [length] = reader.array(np.uint32, 1).tolist()
-                sizes = reader.array(np.uint8, _LISTED_SIZES.size).tobytes()
-                return _listed(reader.array(np.uint8, length).tobytes().decode(), reader, sizes)
-            if size > min(MOST_BYTES, len(data) * MOST_RATIO):
-                raise ValueError(f"it claims {size:,} bytes")
-            data = _codec().decompress(data[_HEAD.size :], decompressed_size=size, asbytes=True)
-            statement_size, attribute_size = _SECTIONS.unpack_from(data)
-            at = _SECTIONS.size
-            statement = data[at : at + statement_size].rstrip(b"\0").decode()
-            at += statement_size
-            attributes = data[at : at + attribute_size]
-            at += attribute_size
-            events, second, third = _SIZES.unpack_from(data, at)
-            reader = _Reader(data, at + _SIZES.size)
-            clocks = [np.cumsum(reader.array(np.int64, events)) for _ in range(2)]
-            table = pa.table({"timestamp": clocks[0], "seq": clocks[1]})
-            matches: Paths | ListedMatches
-            if kind == GRAPH:
-                targets = np.cumsum(reader.array(np.int32, second), dtype=np.int32)
-                sources = reader.array(np.int32, second) + targets
-                of_edges = np.cumsum(reader.array(np.int32, second), dtype=np.int32)
-                matches = Paths(third, sources, targets, of_edges, reader.array(np.int16, second))
+                sizes = parts.take(np.int32, _LISTED_SIZES)
+                statement = _statement_left_out(size, statements)
             else:
-                offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(reader.array(np.int64, third))))
-                matches = ListedMatches(offsets, reader.array(np.int32, second), reader.array(np.int16, second))
-            _check_clocks(*clocks)
-            matches.check(events)
-            if attribute_size:
-                for field, column in zip(*_columns(attributes), strict=True):
-                    table = table.append_column(field, column)
-                if len(set(table.column_names)) != table.num_columns:
-                    raise ValueError("it has an attribute twice")
-            return cls(statement, table, matches)
+                if size != parts.left[0]:
+                    raise ValueError(f"it claims {size:,} bytes and has {parts.left[0]:,}")
+                length, *sizes_of_one = parts.take(np.uint32, 1 + _LISTED_SIZES).tolist()
+                sizes = np.array(sizes_of_one)
+                statement = parts.take(np.uint8, length).tobytes().decode()
+            return cls(statement, *_listed(parts, sizes.reshape(-1, _LISTED_SIZES), pattern_of(statement)))
         except (struct.error, ValueError, TypeError, OverflowError, OSError, pa.ArrowException) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"a buffer of matches is damaged: {brief(error)}") from error
 
-
-def _check_clocks(timestamps: Array, seqs: Array) -> None:
-    if len(seqs) != len(np.unique(seqs)) or (np.diff(timestamps) < 0).any():
-        raise ValueError("its events are not in the order of the stream, each once")
-
-
-@dataclass(frozen=True, eq=False)
-class Listing:
-    """Matches in order, whose elements lie anyhow.
-
-    Attributes
-    ----------
-    count
-        The number of matches.
-    width, match_step, step
-        Element e of match m is `rows[m * match_step + e * step]`, e below `width`; with width 0 they are those from
-        `offsets[m]` to `offsets[m + 1]`.
-    offsets
-        int64, shape (n + 1,), where `width` is 0.
-    rows
-        int32: the event of each element.
-    variables
-        int16: the variable of each element; where all matches bind the same ones, it may be those of one match.
-    """
-
-    count: int
-    width: int
-    match_step: int
-    step: int
-    offsets: Array
-    rows: Array
-    variables: Array
-
     @classmethod
-    def in_columns(cls, rows: Array, variables: Array) -> Listing:
-        """The matches of `OrderedMatches` of one form."""
-        width, count = rows.shape
-        return cls(count, width, 1, count, _NO_OFFSETS, np.ascontiguousarray(rows).reshape(-1), variables)
-
-    @property
-    def elements(self) -> int:
-        """The number of all elements."""
-        return self.count * self.width if self.width else int(self.offsets[-1])
-
-
-_NO_OFFSETS = np.zeros(1, np.int64)
-
-
-@lru_cache(maxsize=4096)
-def digest_of(statement: str) -> int:
-    """The first 8 bytes of the SHA-256 of a statement."""
-    return int.from_bytes(sha256(statement.encode()).digest()[:8], "little", signed=True)
-
-
-class ListWriter:
-    """Writes the buffers of listed matches of one pattern: the first one has its statement, the others the digest."""
-
-    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
-        self._events, self._attributes = events, attributes_beside_clocks(pattern)
-        statement = statement_of(pattern)
-        self._statement = np.frombuffer(statement.encode() + bytes(8), np.uint8)
-        self._digest = digest_of(statement)
-        total = len(events)
-        self._stamps, self._places = np.zeros(total, np.int32), np.empty(total, np.int32)
-        self._distinct, self._state = np.empty(total + 1, np.int32), np.array([0, 1, 0])
-
-    def write(self, listing: Listing) -> Iterator[tuple[Array, Array, pa.Array, pa.Array]]:
-        """Write a buffer for all matches that end with the same event.
-
-        Yields
-        ------
-        seqs, timestamps, counts, buffers
-            Of some ends, in the order of the matches: seq and timestamp in microseconds, int64; the number of matches
-            as text; and the buffer, which is binary.
-        """
-        events, state, length = self._events, self._state, len(self._statement) - 8
-        values = [_PlainValues.of(events, name, listing.rows) for name in self._attributes]
-        words = np.array([one.words() for one in values] or [_NO_WORDS], np.int64)
-        an_element = 20 + sum(one.mean_size for one in values)
-        least, state[0] = 0, 0
-        while int(state[0]) < listing.count:
-            left = listing.count - int(state[0])
-            ends = min(left, ENDS_AT_ONCE)
-            share = left / listing.count
-            estimate = int(left * (_FIXED_SIZE + 2 * listing.width) + share * listing.elements * an_element) + length
-            size = max(least, min(estimate, MOST_AT_ONCE))
-            seqs, timestamps = room_for(ends, np.int64), room_for(ends, np.int64)
-            count_offsets, buffer_offsets = room_for(ends + 1, np.int32), room_for(ends + 1, np.int32)
-            counts, buffers = room_for(20 * ends, np.uint8), room_for(size, np.uint8)
-            found = _write_listed(
-                *(listing.count, listing.width, listing.match_step, listing.step, listing.offsets, listing.rows),
-                *(int(len(listing.variables) < listing.elements), listing.variables),
-                *(self._statement.ctypes.data, length, self._digest, events.timestamps, events.seqs),
-                *(len(values), words, self._stamps, self._places, self._distinct, state, ends, size),
-                *(seqs, timestamps, count_offsets, counts, buffer_offsets, buffers.ctypes.data),
-            )
-            if not found:
-                if size >= MOST_BYTES_OF_ARROW:
-                    raise NoRoom("the matches that end with one event take more than 2 GB: shorten the window")
-                least = min(4 * size, MOST_BYTES_OF_ARROW)
-                continue
-            least = 0
-            texts = _spelled(pa.string(), found, count_offsets, counts)
-            yield seqs[:found], timestamps[:found], texts, _spelled(pa.binary(), found, buffer_offsets, buffers)
-
-
-class GraphWriter:
-    """Writes the buffers of the matches of one pattern that the paths of graphs are."""
-
-    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
-        self._events = events
-        self._attributes = attributes_beside_clocks(pattern)
-        self._statement = _padded(statement_of(pattern).encode())
-        # With attributes, their length comes before the statement, and they come behind it.
-        head = b"" if self._attributes else _SECTIONS.pack(len(self._statement), 0) + self._statement
-        self._head_size, self._head = len(head), np.frombuffer(head + bytes(8), np.uint8)
-        total = len(events)
-        self._timestamps, self._seqs = np.ascontiguousarray(events.timestamps), np.ascontiguousarray(events.seqs)
-        self._stamps, self._places = np.zeros(total, np.int64), np.empty(total, np.int32)
-        self._distinct = np.empty(total + 1, np.int32)
-        self._stamp = 1
-
-    def write(self, graph: Graph) -> Iterator[tuple[Array, list[str], list[bytes]]]:
-        """Write a buffer for each event that ends matches, some at a time: rows, numbers of matches, and buffers."""
-        edges, ends = graph.edges, graph.ends
-        begins = np.flatnonzero(np.append(True, ends.row[1:] != ends.row[:-1])) if len(ends) else _NO_OFFSETS[:0]
-        offsets = np.append(begins, len(ends)).astype(np.int64)
-        edge_offsets = np.append(0, np.cumsum(np.bincount(edges.target, minlength=graph.nodes)))
-        columns = [np.ascontiguousarray(one) for one in (edges.source, edges.variable, edges.row)]
-        end_columns = [np.ascontiguousarray(one) for one in (ends.source, ends.variable, ends.row)]
-        stamps = np.zeros(graph.nodes, np.int64)
-        numbers, reached = np.empty(graph.nodes, np.int64), np.empty(graph.nodes, np.int64)
-        state = np.array([0, self._stamp, 0], np.int64)
-        digits, size = 2, MOST_AT_ONCE
-        amounts = np.empty((graph.nodes + 1) * digits, np.int64)
-        while int(state[0]) < len(begins):
-            first = int(state[0])
-            most = min(len(begins) - first, ENDS_AT_ONCE)
-            counts = np.empty(most * digits, np.int64)
-            row_offsets, buffer_offsets = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
-            rows, buffers = room_for(size // 16, np.int64), room_for(size, np.uint8)
-            written = _write_graphs(
-                *(len(begins), offsets),
-                *end_columns,
-                *(graph.nodes, edge_offsets),
-                *columns,
-                *(self._head.ctypes.data, self._head_size, len(self._events), self._timestamps, self._seqs),
-                *(stamps, numbers, reached, self._stamps, self._places, self._distinct),
-                *(digits, amounts, state),
-                *(most, size, counts, row_offsets, rows, buffer_offsets, buffers.ctypes.data),
-            )
-            self._stamp = int(state[1])
-            if written:
-                buffers_of_ends = self._compressed(rows, row_offsets[: written + 1], buffers, buffer_offsets.tolist())
-                counted = _numbers(counts.reshape(most, digits)[:written])
-                yield ends.row[begins[first : first + written]], counted, [*buffers_of_ends]
-            elif state[2]:
-                digits *= 2
-                amounts = np.empty((graph.nodes + 1) * digits, np.int64)
-            else:
-                size *= 2
-
-    def _compressed(self, rows: Array, offsets: Array, graphs: Array, bounds: list[int]) -> Iterator[bytes]:
-        """The buffers of graphs, over events of some rows."""
-        compress = _codec().compress
-        if self._attributes:
-            taken = pa.array(rows[: offsets[-1]])
-            values = self._events.table.select(self._attributes).take(taken).combine_chunks()
-        for place, (first, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
-            rest: Any = graphs[bounds[place] : bounds[place + 1]]
-            if self._attributes:
-                attributes = _padded(_ipc(values.slice(first, stop - first)))
-                sections = _SECTIONS.pack(len(self._statement), len(attributes))
-                rest = b"".join((sections, self._statement, attributes, rest))
-            yield _HEAD.pack(MAGIC, COMPRESSED, GRAPH, len(rest)) + compress(rest, asbytes=True)
-
-
-def _numbers(digits: Array) -> list[str]:
-    """Numbers as texts, of digits of 32 bits, the least first."""
-    if digits.shape[1] == 2 and not (digits[:, 1] >> 31).any():
-        return [*map(str, (digits[:, 0] | digits[:, 1] << 32).tolist())]
-    return [to_text(int.from_bytes(one.tobytes(), "little")) for one in digits.astype("<u4")]
-
-
-def _spelled(kind: pa.DataType, count: int, offsets: Array, data: Array) -> pa.Array:
-    """The first texts, or bytes, of an array that has room for more."""
-    used = int(offsets[count])
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets[: count + 1]), pa.py_buffer(data[:used])])
-
-
-@dataclass(frozen=True, eq=False)
-class _PlainValues:
-    """The values of an attribute as `write_listed` takes them.
-
-    Attributes
-    ----------
-    size
-        The bytes of a value, 0 for texts.
-    values
-        The value of each event, or the number of its text, int32.
-    presence
-        bool, of each event; None: all have a value.
-    bounds, letters
-        int64 and uint8: where each text begins, and behind the last one, and all texts.
-    """
-
-    size: int
-    values: Array
-    presence: Array | None
-    bounds: Array
-    letters: Array
-
-    @classmethod
-    def of(cls, events: PreparedEvents, name: str, rows: Array) -> _PlainValues:
-        """The values of an attribute; of many texts only those that the events with these rows have."""
-        column = events.column(name)
-        presence = None if column.valid is None else np.ascontiguousarray(column.valid)
-        if column.dictionary is None and column.offsets is None:
-            values = np.ascontiguousarray(column.values)
-            return cls(values.itemsize, values, presence, _NO_OFFSETS, np.zeros(8, np.uint8))
-        texts = column.offsets[:-1] if column.offsets is not None else column.dictionary
-        assert texts is not None
-        numbers = column.values if column.offsets is None else events.every_row[: len(events)]
-        numbers = np.ascontiguousarray(numbers, np.int32)
-        used = np.full(len(texts), len(texts) <= len(rows) and column.offsets is None)
-        if not used.all():
-            used[numbers[rows if presence is None else rows[presence[rows]]]] = True
-        places = np.flatnonzero(used)
-        if column.offsets is None:
-            spelled = [text.encode() for text in texts[places].tolist()]
+    def _uncompressed(cls, data: Array, kind: int, size: int) -> MatchesOfEvent:
+        """Read what a buffer of version 1 has behind its head."""
+        if size > min(MOST_BYTES, len(data) * MOST_RATIO):
+            raise ValueError(f"it claims {size:,} bytes")
+        parts = _Parts(_codec().decompress(data, decompressed_size=size), np.array([0, size]))
+        statement_size, attribute_size = parts.take(np.uint32, 2).tolist()
+        statement = parts.take(np.uint8, statement_size).tobytes().rstrip(b"\0").decode()
+        attributes = parts.take(np.uint8, attribute_size)
+        events, second, third = parts.take(np.uint32, 3).tolist()
+        times, seqs = (np.cumsum(parts.take(np.int64, events)) for _ in range(2))
+        matches: Paths | ListedMatches
+        if kind == GRAPH:
+            targets = np.cumsum(parts.take(np.int32, second), dtype=np.int32)
+            sources = parts.take(np.int32, second) + targets
+            of_edges = np.cumsum(parts.take(np.int32, second), dtype=np.int32)
+            matches = Paths(third, sources, targets, of_edges, parts.take(np.int16, second))
         else:
-            lists = events.table.column(name).take(pa.array(places)).to_pylist()
-            spelled = [json.dumps(own).encode() for own in lists]
-        lengths = np.zeros(len(texts), np.int64)
-        lengths[places] = [*map(len, spelled)]
-        bounds = np.append(0, np.cumsum(lengths))
-        return cls(0, numbers, presence, bounds, np.frombuffer(b"".join([*spelled, bytes(8)]), np.uint8))
-
-    def words(self) -> tuple[int, ...]:
-        """The attributes as the kernel reads them."""
-        presence = 0 if self.presence is None else self.presence.ctypes.data
-        return self.size, self.values.ctypes.data, presence, self.bounds.ctypes.data, self.letters.ctypes.data
-
-    @property
-    def mean_size(self) -> int:
-        """Estimated bytes of an event."""
-        return 1 + self.size if self.size else 5 + 2 * len(self.letters) // len(self.bounds)
+            offsets = np.append(0, np.cumsum(parts.take(np.int64, third)))
+            matches = ListedMatches(offsets, parts.take(np.int32, second), parts.take(np.int16, second))
+        _check_clocks(times, seqs, np.array([events]))
+        matches.check(events)
+        table = pa.table({"timestamp": times, "seq": seqs})
+        if attribute_size:
+            own = pa.ipc.open_stream(attributes).read_all()
+            own.validate(full=True)
+            for field, column in zip(own.schema, own.columns, strict=True):
+                table = table.append_column(field, column)
+            if len(set(table.column_names)) != table.num_columns:
+                raise ValueError("it has an attribute twice")
+        return cls(statement, table, matches)
 
 
-_NO_WORDS = (0,) * 5
+def runs_of_alike(buffers: pa.Array) -> Array:
+    """The places behind the buffers that are read together: of version 3, of one statement, with numbers of one size.
+
+    Returns
+    -------
+    Array
+        int64, ascending; the last one is the number of buffers.
+    """
+    heads = pc.binary_join_element_wise(pc.binary_slice(buffers, 0, 16), pc.binary_slice(buffers, 24, 32), b"")
+    codes = heads.dictionary_encode().indices.to_numpy()
+    alone = pc.not_equal(pc.binary_slice(buffers, VERSION_AT, VERSION_AT + 1), bytes([BRIEF]))
+    other = (codes[1:] != codes[:-1]) | alone.to_numpy(zero_copy_only=False)[1:]
+    return np.append(np.flatnonzero(other) + 1, len(buffers))
 
 
-def _statement_left_out(data: bytes, statements: Mapping[int, str]) -> str:
+def _statement_left_out(head: int, statements: Mapping[int, str]) -> str:
     """The statement of a buffer of version 3; an InputError where it is unknown."""
-    [digest] = _DIGEST.unpack_from(data, DIGEST_AT)
+    digest = head - (head >> 63 << 64)  # with its sign
     if digest not in statements:
         raise InputError(
             "the statement of a buffer of matches is in neither the metadata nor another row of the table: "
@@ -532,154 +292,321 @@ def _statement_left_out(data: bytes, statements: Mapping[int, str]) -> str:
     return statements[digest]
 
 
-def _listed(statement: str, reader: _Reader, sizes: bytes) -> MatchesOfEvent:
-    """Read what version 2 and 3 have behind their sizes; ValueError or struct.error where it is damaged."""
-    events, count, width, place = _LISTED_SIZES.unpack(sizes)
-    size = len(reader.data)
-    clocks = [reader.array(np.int64, events).copy() for _ in range(2)]
-    if place not in (1, 2, 4):
-        raise ValueError(f"the place of an event has {place} bytes")
-    if max(count, width, count * width * place) > size:
-        raise ValueError(f"it claims {count:,} matches")
+class _Parts:
+    """Takes the parts of some buffers, which lie one behind another in each of them."""
+
+    def __init__(self, data: pa.Buffer, offsets: Array) -> None:
+        self._data = data
+        self._at, self._ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+
+    @property
+    def left(self) -> Array:
+        """int64: the bytes of each buffer that have not been taken."""
+        left: Array = self._ends - self._at
+        return left
+
+    def take(self, kind: npt.DTypeLike, count: int | Array) -> Array:
+        """The next numbers, so many of each buffer; those of all buffers one behind another."""
+        dtype = np.dtype(kind)
+        counts = np.broadcast_to(np.asarray(count, np.int64), len(self._at))
+        if (counts < 0).any() or (counts > self.left // dtype.itemsize).any():
+            raise ValueError("it is cut off")
+        sizes = counts * dtype.itemsize
+        taken = np.empty(int(sizes.sum()), np.uint8)
+        _copy_ranges(len(sizes), self._at, _begins(sizes), sizes, self._data.address, taken.ctypes.data)
+        self._at = self._at + sizes
+        return taken.view(dtype)
+
+    def column(self, kind: ValueType, events: Array) -> pa.Array:
+        """An attribute of so many events."""
+        missing = self.take(np.uint8, events) == 0
+        if kind is ValueType.BOOL:
+            return pa.array(self.take(np.uint8, events) != 0, mask=missing)
+        if kind not in (ValueType.STRING, ValueType.FLOAT64_LIST):
+            return pa.array(self.take(kind.value, events), mask=missing)
+        lengths = self.take(np.uint32, events).astype(np.int64)
+        letters = self.take(np.uint8, np.add.reduceat(lengths, _begins(events)))
+        offsets = np.append(0, np.cumsum(lengths)).astype(np.int32)
+        buffers = [np.packbits(~missing, bitorder="little"), offsets, letters]
+        texts = pa.Array.from_buffers(pa.string(), len(missing), [pa.py_buffer(one) for one in buffers])
+        texts.validate(full=True)
+        if kind is ValueType.STRING:
+            return texts
+        what = "a list attribute in a buffer of matches"
+        lists = [None if text is None else parse_json(text, what, "text") for text in texts.to_pylist()]
+        return pa.array(lists, ARROW_TYPES[kind])
+
+
+def _begins(sizes: Array) -> Array:
+    """Where each of some ranges begins that lie one behind another."""
+    begins: Array = np.cumsum(sizes) - sizes
+    return begins
+
+
+def _listed(parts: _Parts, sizes: Array, pattern: Pattern) -> tuple[pa.Table, ListedMatches]:
+    """Read what buffers of version 2 or 3 have behind their sizes; ValueError where they are damaged."""
+    events, matches = sizes[:, 0].astype(np.int64), sizes[:, 1].astype(np.int64)
+    width, place = sizes[0, 2:].tolist()
+    if place not in (1, 2, 4) or width < 0 or min(events.min(), matches.min()) < 1:
+        raise ValueError(f"the place of an event has {place} bytes, or it has no matches")
+    times, seqs = parts.take(np.int64, events), parts.take(np.int64, events)
     if width:
-        elements = count * width
-        offsets = np.arange(count + 1, dtype=np.int64) * width
-        variables = np.tile(reader.array(np.int16, width), count)
+        elements, of_buffers = matches * width, parts.take(np.int16, width).reshape(-1, width)
+        places = parts.take(f"<u{place}", elements)
+        lengths, variables = np.full(matches.sum(), width), np.repeat(of_buffers, matches, axis=0).reshape(-1)
     else:
-        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(reader.array(np.uint32, count), dtype=np.int64)))
-        elements = int(offsets[-1])
-        variables = reader.array(np.int16, elements)
-    places = reader.array(np.dtype(f"<u{place}"), elements).astype(np.int32)
-    matches = ListedMatches(offsets, places, variables)
-    _check_clocks(*clocks)
-    matches.check(events)
-    table = pa.table({"timestamp": clocks[0], "seq": clocks[1]})
-    for name, kind in _attributes_kept(pattern_of(statement)):
-        table = table.append_column(name, reader.column(kind, events))
-    reader.end()
-    return MatchesOfEvent(statement, table, matches)
+        lengths = parts.take(np.uint32, matches).astype(np.int64)
+        elements = np.add.reduceat(lengths, _begins(matches))
+        variables, places = parts.take(np.int16, elements), parts.take(f"<u{place}", elements)
+    if (places >= np.repeat(events, elements)).any():
+        raise ValueError("it binds other events than its own")
+    _check_clocks(times, seqs, events)
+    rows = np.repeat(_begins(events), elements) + places
+    listed = ListedMatches(np.append(0, np.cumsum(lengths)), rows.astype(np.int32), variables)
+    listed.check(int(events.sum()))
+    table = pa.table({"timestamp": times, "seq": seqs})
+    for name, kind in _attributes_kept(pattern):
+        table = table.append_column(name, parts.column(kind, events))
+    if parts.left.any():
+        raise ValueError(f"it has {parts.left.max():,} bytes that belong to nothing")
+    return table, listed
 
 
-class BriefBuffers:
-    """Buffers of version 3, of which many are read at a time.
-
-    Parameters
-    ----------
-    buffers
-        The buffers of a table, of any version.
-    statements
-        By their digests those of its patterns.
-    """
-
-    def __init__(self, buffers: pa.Array, statements: Mapping[int, str]) -> None:
-        self._statements = statements
-        _, offsets, self._data = buffers.buffers()
-        own = slice(buffers.offset, buffers.offset + len(buffers) + 1)
-        self._offsets = np.frombuffer(offsets, np.int32)[own].astype(np.int64)
-        data, begins = np.frombuffer(self._data, np.uint8), self._offsets[:-1]
-        self._is_brief = np.diff(self._offsets) >= DIGEST_AT + _DIGEST.size
-        begins = begins[self._is_brief]
-        self._is_brief[self._is_brief] = data[begins + VERSION_AT] == BRIEF
-        self._data_from = self._data.address
-
-    def read(self, first: int, stop: int) -> tuple[int, MatchesOfEvent] | None:
-        """The matches of the buffers from `first` on that have the same statement, and behind which of them they end.
-
-        The events of each buffer come after those of the one before. None: the first buffer is read by itself, as it is
-        of another version, or damaged, or has a list attribute.
-        """
-        if not self._is_brief[first]:
-            return None
-        [digest] = _DIGEST.unpack_from(self._data, int(self._offsets[first]) + DIGEST_AT)
-        if digest not in self._statements:
-            return None
-        statement = self._statements[digest]
-        pattern = pattern_of(statement)
-        attributes = _attributes_kept(pattern)
-        if any(kind is ValueType.FLOAT64_LIST for _, kind in attributes):
-            return None
-        sizes = [_VALUE_BYTES[kind] for _, kind in attributes]
-        words = np.array([(size, 0, 0, 0) for size in sizes] or [_NO_WORDS[:4]], np.int64)
-        totals = np.zeros(3 + len(sizes), np.int64)
-        asked = (self._offsets, self._data_from, digest, len(pattern.operands), len(sizes), words)
-        nothing = (_NO_OFFSETS, _NO_OFFSETS, _NO_OFFSETS, _NO_OFFSETS.view(np.int32), _NO_OFFSETS.view(np.int16))
-        found = _read_listed(first, stop, *asked, 0, totals, *nothing)
-        if not found or totals.max() > MOST_BYTES_OF_ARROW:
-            return None
-        events, matches, elements, *letters = totals.tolist()
-        times, seqs, offsets = np.empty(events, np.int64), np.empty(events, np.int64), np.empty(matches + 1, np.int64)
-        rows, variables = np.empty(elements, np.int32), np.empty(elements, np.int16)
-        values = [
-            [np.empty(room, np.uint8) for room in (events, (size or 4) * events, used)]
-            for size, used in zip(sizes, letters, strict=True)
-        ]
-        for word, arrays in zip(words, values, strict=False):
-            word[1:] = [one.ctypes.data for one in arrays]
-        _read_listed(first, first + found, *asked, 1, totals, times, seqs, offsets, rows, variables)
-        table = pa.table({"timestamp": times, "seq": seqs})
-        try:
-            for (name, kind), arrays in zip(attributes, values, strict=True):
-                table = table.append_column(name, _column(kind, *arrays))
-        except pa.ArrowInvalid:
-            return None
-        return first + found, MatchesOfEvent(statement, table, ListedMatches(offsets, rows, variables))
-
-
-_VALUE_BYTES = {ValueType.INT64: 8, ValueType.FLOAT64: 8, ValueType.BOOL: 1, ValueType.STRING: 0}
+def _check_clocks(timestamps: Array, seqs: Array, events: Array) -> None:
+    """Raise ValueError unless the events of each buffer are in the order of the stream, each once."""
+    owners = np.repeat(np.arange(len(events)), events)
+    alike = owners[1:] == owners[:-1]
+    right = not (alike & (np.diff(timestamps) < 0)).any()
+    if right and (alike & (np.diff(seqs) <= 0)).any():
+        right = not (alike & (np.diff(seqs[np.lexsort((seqs, owners))]) == 0)).any()
+    if not right:
+        raise ValueError("its events are not in the order of the stream, each once")
 
 
 def _attributes_kept(pattern: Pattern) -> list[tuple[str, ValueType]]:
-    """The attributes that a buffer has, beside timestamp and seq."""
+    """The attributes that RETURN reads, beside timestamp and seq, which every buffer has."""
     kinds = dict(pattern.attributes)
     return [(name, kinds[name]) for name in attributes_returned(pattern) if name in kinds]
 
 
-def _column(kind: ValueType, presence: Array, values: Array, letters: Array) -> pa.Array:
-    """An attribute of some events, of bytes: the values, or the lengths of texts and their letters.
-
-    Raises
-    ------
-    pa.ArrowInvalid
-        The letters are no UTF-8.
-    """
-    missing = presence == 0
-    if kind is ValueType.BOOL:
-        return pa.array(values != 0, mask=missing)
-    if kind is not ValueType.STRING:
-        return pa.array(values.view(kind.value), mask=missing)
-    offsets = np.append(0, np.cumsum(values.view(np.uint32), dtype=np.int64)).astype(np.int32)
-    buffers = [np.packbits(~missing, bitorder="little"), offsets, letters]
-    texts = pa.Array.from_buffers(pa.string(), len(missing), [pa.py_buffer(one) for one in buffers])
-    texts.validate(full=True)
-    return texts
+@lru_cache(maxsize=4096)
+def digest_of(statement: str) -> int:
+    """The first 8 bytes of the SHA-256 of a statement."""
+    return int.from_bytes(sha256(statement.encode()).digest()[:8], "little", signed=True)
 
 
-class _Reader:
-    def __init__(self, data: bytes, at: int) -> None:
-        self.data, self.at = data, at
+class _EventsOfEnds:
+    """Finds the events of the matches that end with the same event, each once."""
 
-    def array(self, dtype: Any, count: int) -> Array:
-        array = np.frombuffer(self.data, dtype, count, self.at)
-        self.at += array.nbytes
-        return array
+    def __init__(self, events: int) -> None:
+        self._stamps, self._places, self._stamp = np.zeros(events, np.int32), np.empty(events, np.int32), 1
 
-    def column(self, kind: ValueType, count: int) -> pa.Array:
-        """An attribute of so many events."""
-        is_list = kind is ValueType.FLOAT64_LIST
-        size = 0 if is_list else _VALUE_BYTES[kind]
-        presence, values = self.array(np.uint8, count), self.array(np.uint8, (size or 4) * count).copy()
-        letters = self.array(np.uint8, 0 if size else int(values.view(np.uint32).sum(dtype=np.int64)))
-        column = _column(ValueType.STRING if is_list else kind, presence, values, letters)
-        if not is_list:
-            return column
-        what = "a list attribute in a buffer of matches"
-        lists = [None if text is None else parse_json(text, what, "text") for text in column.to_pylist()]
-        return pa.array(lists, ARROW_TYPES[kind])
+    def find(self, elements: Array, rows: Array) -> tuple[Array, Array, Array]:
+        """The number of events of each end, these, and the place of the event of each element.
 
-    def end(self) -> None:
-        """Raise ValueError unless all has been read."""
-        if self.at != len(self.data):
-            raise ValueError(f"it has {len(self.data) - self.at:,} bytes that belong to nothing")
+        Parameters
+        ----------
+        elements, rows
+            The number of each end's elements; int32, the event of each element.
+        """
+        bounds, counts = np.append(0, np.cumsum(elements)), np.empty(len(elements), np.int64)
+        distinct, places = room_for(len(rows), np.int32), room_for(len(rows), np.int32)
+        of_slice = self._stamps, self._places, self._stamp
+        found = _events_of_ends(len(elements), bounds, rows, *of_slice, counts, distinct, places)
+        self._stamp += len(elements)
+        return counts, distinct[:found], places
+
+
+class ListWriter:
+    """Writes the buffers of listed matches of one pattern: the first one has its statement, the others the digest."""
+
+    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
+        self._events, self._attributes = events, _attributes_kept(pattern)
+        self._statement, self._is_told = statement_of(pattern), False
+        self._variables = {operand.variable: place for place, operand in enumerate(pattern.operands)}
+        self._of_ends = _EventsOfEnds(len(events))
+
+    def write(self, found: OrderedMatches | OrderedLists) -> Iterator[tuple[Array, Array, pa.Array, pa.Array]]:
+        """Write a buffer for all matches that end with the same event.
+
+        Yields
+        ------
+        seqs, timestamps, counts, buffers
+            Of some ends, in the order of the matches: seq and timestamp in microseconds, int64; the number of matches
+            as text; and the buffer, which is binary.
+        """
+        events, last = self._events, found.last_rows()
+        numbers = np.array([self._variables[name] for name in found.names], np.int16)
+        bounds = np.concatenate(([0], np.flatnonzero(last[1:] != last[:-1]) + 1, [len(found)]))
+        for begin, behind in pieces(np.diff(bounds), MATCHES_AT_ONCE):
+            part, matches = found.between(int(bounds[begin]), int(bounds[behind])), np.diff(bounds[begin : behind + 1])
+            ends = last[bounds[begin:behind]]
+            if isinstance(part, OrderedMatches) and part.form is None:
+                width, elements = len(part.rows), matches * len(part.rows)
+                rows, of_matches = room_for(part.rows.size, np.int32), []
+                rows.reshape(-1, width)[:] = part.rows.T
+                variables = (np.tile(numbers, len(ends)), np.full(len(ends), width))
+            else:
+                width, (offsets, rows, own) = 0, part.elements()
+                lengths = np.diff(offsets)
+                elements = np.add.reduceat(lengths, _begins(matches))
+                of_matches, variables = [(lengths.astype(np.uint32), matches)], (numbers[own], elements)
+            counts, distinct, places = self._of_ends.find(elements, np.ascontiguousarray(rows, np.int32))
+            size = 1 if counts.max() <= 1 << 8 else 2 if counts.max() <= 1 << 16 else 4
+            parts = [(events.timestamps[distinct], counts), (events.seqs[distinct], counts), *of_matches, variables]
+            parts.append((places.astype(f"<u{size}"), elements))
+            for name, kind in self._attributes:
+                parts += self._values(name, kind, distinct, counts)
+            sizes = np.stack([counts, matches, np.full_like(counts, width), np.full_like(counts, size)], axis=1)
+            data, offsets = _joined([self._heads(sizes.astype(np.uint32), parts), *parts])
+            if offsets[-1] > MOST_BYTES_OF_ARROW:
+                raise NoRoom("the matches that end with one event take more than 2 GB: shorten the window")
+            buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+            written = pa.Array.from_buffers(pa.binary(), len(ends), buffers)
+            yield events.seqs[ends], events.timestamps[ends], pa.array(matches).cast(pa.string()), written
+
+    def _heads(self, sizes: Array, parts: list[_Part]) -> _Part:
+        """What stands before the parts of each buffer."""
+        heads = np.empty(len(sizes), [("head", f"V{_HEAD.size}"), ("sizes", np.uint32, _LISTED_SIZES)])
+        heads["head"] = np.void(_HEAD.pack(MAGIC, BRIEF, LISTED, digest_of(self._statement) % (1 << 64)))
+        heads["sizes"] = sizes
+        lengths = np.full(len(sizes), heads.itemsize)
+        data = heads.tobytes()
+        if not self._is_told:
+            statement = self._statement.encode()
+            rest = struct.pack("<I", len(statement)) + sizes[0].tobytes() + statement
+            size = len(rest) + sum(int(counts[0]) * numbers.itemsize for numbers, counts in parts)
+            first = _HEAD.pack(MAGIC, PLAIN, LISTED, size) + rest
+            data, lengths[0], self._is_told = first + data[heads.itemsize :], len(first), True
+        return np.frombuffer(data, np.uint8), lengths
+
+    def _values(self, name: str, kind: ValueType, rows: Array, counts: Array) -> list[_Part]:
+        """The parts that an attribute of events makes."""
+        column = self._events.column(name)
+        present = np.ones(len(rows), bool) if column.valid is None else column.valid[rows]
+        if kind not in (ValueType.STRING, ValueType.FLOAT64_LIST):
+            values = column.values[rows]
+            return [(present.view(np.uint8), counts), (np.where(present, values, values.dtype.type(0)), counts)]
+        texts = self._events.table.column(name).take(pa.array(rows))
+        if kind is ValueType.FLOAT64_LIST:
+            texts = pa.array([None if own is None else json.dumps(own) for own in texts.to_pylist()], pa.string())
+        texts = pc.fill_null(texts.cast(pa.string()), "")
+        lengths = pc.binary_length(texts).to_numpy().astype(np.int64)
+        letters = np.frombuffer("".join(texts.to_pylist()).encode(), np.uint8)
+        of_ends = np.add.reduceat(lengths, _begins(counts))
+        return [(present.view(np.uint8), counts), (lengths.astype(np.uint32), counts), (letters, of_ends)]
+
+
+_Part = tuple[Array, Array]
+"""Numbers, those of all buffers one behind another, and how many each of these has."""
+
+
+def _joined(parts: Sequence[_Part]) -> tuple[Array, Array]:
+    """The bytes of buffers, which have these parts one behind another; and where each begins, and the last one ends."""
+    sizes = [counts * numbers.itemsize for numbers, counts in parts]
+    offsets = np.append(0, np.cumsum(sum(sizes)))
+    data, at = room_for(int(offsets[-1]), np.uint8), offsets[:-1]
+    for (numbers, _), size in zip(parts, sizes, strict=True):
+        numbers = np.ascontiguousarray(numbers)
+        _copy_ranges(len(size), _begins(size), at, size, numbers.ctypes.data, data.ctypes.data)
+        at = at + size
+    return data, offsets
+
+
+class GraphWriter:
+    """Writes the buffers of the matches of one pattern that the paths of graphs are."""
+
+    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
+        self._events, self._of_ends = events, _EventsOfEnds(len(events))
+        self._attributes = [name for name, _ in _attributes_kept(pattern)]
+        self._statement = _padded(statement_of(pattern).encode())
+
+    def write(self, nodes: int, edges: Array, ends: Array) -> Iterator[tuple[Array, list[str], list[bytes]]]:
+        """Write a buffer for each event that ends matches, some at a time: rows, numbers of matches, and buffers.
+
+        Parameters
+        ----------
+        nodes, edges, ends
+            As `GraphBuilder.finished` gives them.
+        """
+        is_other = np.append(True, ends[ROW, 1:] != ends[ROW, :-1])[: ends.shape[1]]
+        count = int(is_other.sum())
+        edges = np.concatenate([edges, ends], axis=1)
+        edges[TARGET, edges.shape[1] - ends.shape[1] :] = nodes - 1 + np.cumsum(is_other)
+        offsets = np.append(0, np.cumsum(np.bincount(edges[TARGET], minlength=nodes + count)))
+        stamps, amounts = np.zeros(nodes + count, np.int64), np.empty(nodes + count, np.int64)
+        numbers, reached = np.empty(nodes + count, np.int64), np.empty(nodes + count, np.int64)
+        edge_counts, node_counts = np.empty(count, np.int64), np.empty(count, np.int64)
+        state, most = np.array([0, 1]), EDGES_AT_ONCE
+        while (first := int(state[0])) < count:
+            taken = np.empty((3, most), np.int64)
+            found = _graphs_of_ends(
+                *(nodes, count, offsets, edges[SOURCE], stamps, numbers, reached, amounts, state, most),
+                *(edge_counts, node_counts, *taken),
+            )
+            if not found:
+                most *= 4
+                continue
+            own = taken[:, : edge_counts[:found].sum()]
+            amount = amounts[nodes + first : nodes + first + found]
+            yield self._written(edges[:, own[0]], own[1:], edge_counts[:found], node_counts[:found], amount)
+
+    def _written(self, edges: Array, places: Array, counts: Array, nodes: Array, amounts: Array) -> tuple[Any, ...]:
+        """The buffers of graphs, of edges between places of nodes, so many each."""
+        bounds = np.append(0, np.cumsum(counts))
+        events, rows, places_of_edges = self._of_ends.find(counts, edges[ROW].astype(np.int32))
+        sources, targets = places
+        parts = [
+            self._heads(rows, events),
+            (np.stack([events, counts, nodes], axis=1).astype(np.int32).reshape(-1), np.full(len(counts), 3)),
+            (_steps(self._events.timestamps[rows], events), events),
+            (_steps(self._events.seqs[rows], events), events),
+            (_steps(targets, counts).astype(np.int32), counts),
+            ((sources - targets).astype(np.int32), counts),
+            (_steps(places_of_edges, counts).astype(np.int32), counts),
+            (edges[VARIABLE].astype(np.int16), counts),
+        ]
+        data, offsets = _joined(parts)
+        numbers = [
+            str(amount) if amount < MOST_COUNTED else to_text(_paths(sources[first:stop], targets[first:stop]))
+            for amount, first, stop in zip(amounts.tolist(), bounds[:-1], bounds[1:], strict=True)
+        ]
+        compress = _codec().compress
+        buffers = [
+            _HEAD.pack(MAGIC, COMPRESSED, GRAPH, stop - first) + compress(data[first:stop], asbytes=True)
+            for first, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        ]
+        return rows[np.cumsum(events) - 1], numbers, buffers
+
+    def _heads(self, rows: Array, events: Array) -> _Part:
+        """What stands before the parts of each graph: lengths, the statement, and the attributes of its events."""
+        heads = [struct.pack("<II", len(self._statement), 0) + self._statement] * len(events)
+        if self._attributes:
+            values = self._events.table.select(self._attributes).take(pa.array(rows)).combine_chunks()
+            for place, (first, count) in enumerate(zip(_begins(events).tolist(), events.tolist(), strict=True)):
+                own = _padded(_ipc(values.slice(first, count)))
+                heads[place] = struct.pack("<II", len(self._statement), len(own)) + self._statement + own
+        return np.frombuffer(b"".join(heads), np.uint8), np.array([*map(len, heads)], np.int64)
+
+
+MOST_COUNTED = 1 << 61
+"""Paths that compiled passes count; where there are more, they are counted anew."""
+
+
+def _paths(sources: Array, targets: Array) -> int:
+    """The number of paths from place 0 to the last one, along edges by ascending target."""
+    amounts = [1] + [0] * int(targets[-1])
+    for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+        amounts[target] += amounts[source]
+    return amounts[-1]
+
+
+def _steps(numbers: Array, counts: Array) -> Array:
+    """Numbers of some ranges, each less the one before in its range."""
+    steps = np.diff(numbers, prepend=0)
+    begins = _begins(counts)
+    steps[begins] = numbers[begins]
+    return steps
 
 
 @lru_cache(maxsize=1)
@@ -697,17 +624,6 @@ def _ipc(table: pa.Table) -> bytes:
         writer.write_table(table)
     data: bytes = sink.getvalue().to_pybytes()
     return data
-
-
-def _columns(data: bytes) -> tuple[list[pa.Field], list[pa.ChunkedArray]]:
-    table = pa.ipc.open_stream(data).read_all()
-    table.validate(full=True)
-    return list(table.schema), table.columns
-
-
-def attributes_beside_clocks(pattern: Pattern) -> tuple[str, ...]:
-    """The attributes that RETURN reads, beside timestamp and seq, which every buffer has."""
-    return tuple(name for name in attributes_returned(pattern) if name not in ("timestamp", "seq"))
 
 
 @once_a_pattern
@@ -793,84 +709,15 @@ NO_NODE = -1
 """The node of a run without events."""
 
 
-@dataclass(frozen=True, eq=False)
-class Edges:
-    """Edges of the buffer.
-
-    Attributes
-    ----------
-    source, target
-        int64: the node of a run before and after an event; a target of -1 is the end of a match.
-    variable, row
-        int64: the event's variable, or `IGNORED`, and the event.
-    """
-
-    source: Array
-    target: Array
-    variable: Array
-    row: Array
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def take(self, places: Array | slice) -> Edges:
-        """Some of the edges."""
-        return Edges(self.source[places], self.target[places], self.variable[places], self.row[places])
-
-    def shifted(self, nodes: int) -> Edges:
-        """The same between nodes so much greater."""
-        if not nodes:
-            return self
-        source, target = (np.where(one < 0, one, one + nodes) for one in (self.source, self.target))
-        return Edges(source, target, self.variable, self.row)
-
-    @classmethod
-    def together(cls, parts: Sequence[Edges]) -> Edges:
-        """All edges of some parts, one part after another."""
-        if len(parts) == 1:
-            return parts[0]
-        columns = [[one.source, one.target, one.variable, one.row] for one in parts]
-        return (
-            cls(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-            if parts
-            else cls(*[_NO_OFFSETS[:0]] * 4)
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Graph:
-    """Matches as the paths of a graph to their last events.
-
-    Attributes
-    ----------
-    nodes
-        Number of nodes.
-    edges
-        By ascending target.
-    ends
-        The last event of matches, by ascending row.
-    """
-
-    nodes: int
-    edges: Edges
-    ends: Edges
-
-    @classmethod
-    def together(cls, graphs: Sequence[Graph]) -> Graph:
-        """Join several graphs to one."""
-        if len(graphs) == 1:
-            return graphs[0]
-        shifts = np.cumsum([0, *(graph.nodes for graph in graphs)])[:-1].tolist()
-        edges = Edges.together([graph.edges.shifted(by) for graph, by in zip(graphs, shifts, strict=True)])
-        ends = Edges.together([graph.ends.shifted(by) for graph, by in zip(graphs, shifts, strict=True)])
-        order = np.argsort(ends.row, kind="stable")
-        return cls(sum(graph.nodes for graph in graphs), edges, ends.take(order))
+SOURCE, TARGET, VARIABLE, ROW = range(4)
+"""The rows of an array of edges, int64, shape (4, n): the nodes of a run before and after an event, which are `NO_NODE`
+before the first event and behind the end of a match; the event's variable, or `IGNORED`; and the event."""
 
 
 class GraphBuilder:
     """Collects nodes, edges and the ends of matches.
 
-    Parameters
+    Attributes
     ----------
     places
         int64: of each variable the number that edges have in its place, and `IGNORED` behind them.
@@ -878,23 +725,12 @@ class GraphBuilder:
 
     def __init__(self, places: Array) -> None:
         self.places = places
-        self._nodes = 0
-        self._edges: list[Edges] = []
-        self._ends: list[Edges] = []
-
-    def mark(self) -> tuple[int, int, int]:
-        """The state that `rewind` goes back to."""
-        return self._nodes, len(self._edges), len(self._ends)
-
-    def rewind(self, mark: tuple[int, int, int] | None) -> None:
-        """Forget what was added since."""
-        assert mark is not None
-        self._nodes, edges, ends = mark
-        del self._edges[edges:], self._ends[ends:]
+        self.clear()
 
     def clear(self) -> None:
         """Forget all."""
-        self.rewind((0, 0, 0))
+        self._nodes = 0
+        self._edges, self._ends = ([np.empty((4, 0), np.int64)] for _ in range(2))
 
     def nodes(self, count: int) -> Array:
         """Add `count` nodes behind all others and return their numbers."""
@@ -903,20 +739,21 @@ class GraphBuilder:
 
     def edges(self, source: Array, target: Array, variable: Array, row: Array) -> None:
         """Edges from older nodes to new ones, by ascending target."""
-        self._edges.append(Edges(source, target, self.places[variable], row))
+        self._edges.append(np.stack([source, target, self.places[variable], row]))
 
     def end(self, row: Array, source: Array, variable: int) -> None:
         """Matches that end with an event bound to a variable, from each run."""
-        place = np.full(len(source), self.places[variable])
-        self._ends.append(Edges(source, np.full(len(source), NO_NODE, np.int64), place, row))
+        target, place = np.full_like(row, NO_NODE), np.full_like(row, self.places[variable])
+        self._ends.append(np.stack([source, target, place, row]))
 
-    def add(self, nodes: int, edges: Edges, ends: Edges) -> None:
+    def add(self, nodes: int, edges: Array, ends: Array) -> None:
         """A graph of so many nodes of its own, whose variables are numbered already."""
-        self._edges.append(edges.shifted(self._nodes))
-        self._ends.append(ends.shifted(self._nodes))
+        for kept, part in ((self._edges, edges.copy()), (self._ends, ends.copy())):
+            part[: TARGET + 1] += self._nodes * (part[: TARGET + 1] >= 0)
+            kept.append(part)
         self._nodes += nodes
 
-    def finished(self) -> Graph:
-        """All that was added."""
-        ends = Edges.together(self._ends)
-        return Graph(self._nodes, Edges.together(self._edges), ends.take(np.argsort(ends.row, kind="stable")))
+    def finished(self) -> tuple[int, Array, Array]:
+        """The number of nodes, the edges by ascending target, and the ends of matches by ascending row."""
+        edges, ends = (np.concatenate(parts, axis=1) for parts in (self._edges, self._ends))
+        return self._nodes, edges, ends[:, np.argsort(ends[ROW], kind="stable")]

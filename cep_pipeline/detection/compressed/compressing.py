@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +11,9 @@ import pyarrow.compute as pc
 
 from cep_pipeline.detection.compressed.buffers import (
     IGNORED,
-    Graph,
+    ROW,
     GraphBuilder,
     GraphWriter,
-    Listing,
     ListWriter,
     pattern_of,
     statement_of,
@@ -26,8 +24,9 @@ from cep_pipeline.detection.compressed.runs import MergedRuns
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanisms import Counters
-from cep_pipeline.detection.ordering import OrderedMatches, order_matches
+from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.errors import InputError
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.blocks import Block
@@ -75,19 +74,18 @@ def compress_merged(
     """
     writer = _Writer(pattern, events, (0, len(events)) if ending is None else ending)
     groups = groups_of(pattern)
-    found = []
+    graph = GraphBuilder(np.array([IGNORED], np.int64))
     position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
     for group in groups:
         sequence = LaneEvents(pattern, group, events)
-        graph = GraphBuilder(np.array([position[name] for name in sequence.states.names] + [IGNORED], np.int64))
+        graph.places = np.array([*(position[name] for name in sequence.states.names), IGNORED], np.int64)
         runs = MergedRuns(sequence, graph)
         for read in runs.lane_by_lane():
             if read.closing and len(groups) == 1:  # nothing else ends with their events
-                writer.add(graph.finished())
+                writer.add(*graph.finished())
                 graph.clear()
         counters.count_peak(runs.peak)
-        found.append(graph.finished())
-    writer.add(Graph.together(found))
+    writer.add(*graph.finished())
     return writer.table()
 
 
@@ -96,7 +94,6 @@ class ListedBuffers:
 
     def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
         self._pattern, self._events = pattern, events
-        self._places = {operand.variable: place for place, operand in enumerate(pattern.operands)}
         self._writer = ListWriter(pattern, events)
         self._batches: list[pa.RecordBatch] = []
 
@@ -107,13 +104,7 @@ class ListedBuffers:
             return
         ordered = order_matches(found, self._events.seqs, growing=self._events.seqs_grow)
         del found
-        places = np.array([self._places[name] for name in ordered.names], np.int16)
-        if isinstance(ordered, OrderedMatches) and ordered.form is None:
-            listing = Listing.in_columns(ordered.rows, places)
-        else:
-            offsets, rows, numbers = ordered.elements()
-            listing = Listing(len(ordered), 0, 0, 1, offsets, np.ascontiguousarray(rows), places[numbers])
-        for seqs, timestamps, counts, buffers in self._writer.write(listing):
+        for seqs, timestamps, counts, buffers in self._writer.write(ordered):
             names, ends = pa.repeat(self._pattern.name, len(seqs)), pa.array(timestamps).view(UTC_MICROSECONDS)
             columns = [names, pa.array(seqs), ends, counts, buffers]
             self._batches.append(pa.RecordBatch.from_arrays(columns, schema=schema_of_buffers(self._pattern)))
@@ -183,10 +174,10 @@ class _Writer:
         self.writer = GraphWriter(pattern, events)
         self.rows, self.counts, self.buffers = [np.empty(0, np.int64)], list[str](), list[bytes]()
 
-    def add(self, graph: Graph) -> None:
+    def add(self, nodes: int, edges: Array, ends: Array) -> None:
         """Add all matches of a graph that end with an event that is wanted."""
-        first, stop = (int(place) for place in np.searchsorted(graph.ends.row, self.ending))
-        for rows, counts, buffers in self.writer.write(replace(graph, ends=graph.ends.take(slice(first, stop)))):
+        first, stop = np.searchsorted(ends[ROW], self.ending)
+        for rows, counts, buffers in self.writer.write(nodes, edges, ends[:, first:stop]):
             self.rows.append(rows)
             self.counts += counts
             self.buffers += buffers

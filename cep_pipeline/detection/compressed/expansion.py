@@ -1,22 +1,17 @@
 """`expand`: the verbose rows of a compressed table, in order, a batch at a time.
 
-`all_paths` reads the paths of buffers at once in any order. `OrderedPaths` reads them one after another in the order of
-the table (docs/language.md, section 5): that of the flat list of seqs, variables in pattern order, which need not be
-the order of the stream. So matches are found in a tree of prefixes of that list: a prefix says which events are bound
-to which variables, and one pass over the buffer tells whether a path binds just those so far, and which events may come
-next. A prefix may be read in several ways, by other variables; those are told apart where the lists of seqs are equal.
-`StreamOrderedPaths` is for patterns whose order is that of the stream, mostly SEQ: every node of a buffer leads to a
-match, so that a walk from its beginning, which tries the next events in order, never turns back without having found
-one.
+`all_paths` reads the paths of buffers at once in any order; they are then sorted. `OrderedPaths` reads those of one
+buffer with very many matches part after part in the order of the table (docs/language.md, section 5): that of the flat
+list of seqs, variables in pattern order, which need not be the order of the stream. So matches are found in a tree of
+prefixes of that list: a prefix says which events are bound to which variables, and one pass over the buffer marks the
+paths that bind just those so far, and counts them. Where they are few, they are read at once; where they are many, the
+prefix grows by one more event. A prefix may be read in several ways, by other variables: these stay together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import merge
-from itertools import groupby, islice
-from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +23,12 @@ from cep_pipeline.detection.compressed.buffers import (
     DIGEST_AT,
     PLAIN,
     VERSION_AT,
-    BriefBuffers,
     ListedMatches,
     MatchesOfEvent,
     Paths,
     digest_of,
     pattern_of,
+    runs_of_alike,
 )
 from cep_pipeline.detection.compressed.compressing import compressed_schema, count_of, statements_of
 from cep_pipeline.detection.decimal_text import to_text
@@ -48,13 +43,14 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import attributes_returned
 from cep_pipeline.slices.prepared import PreparedEvents
 
-_useful_edges = NativeKernel(
+_paths_through = NativeKernel(
     "cep_pipeline.detection.compressed.graph_kernels",
-    "useful_edges",
+    "paths_through",
     (
         *("int64", "int64", "int64*", "int64*", "int64*", "int64*", "int64", "int64*"),
-        *("int64", "int64", "int64", "int64*", "uint8*", "uint8*", "uint8*"),
+        *("int64", "int64", "int64", "int64*", "int64*", "uint8*"),
     ),
+    ("cep_pipeline.compiled.pointers",),
 )
 
 
@@ -71,17 +67,28 @@ def all_paths(graphs: Sequence[Paths], most: int) -> tuple[ListedMatches, Array]
     Notes
     -----
     All paths are followed backwards from their ends, one edge a step; what they have in common behind a node is held
-    once.
+    once. Chains of nodes between which events are ignored are passed in one step.
     """
     shift = np.cumsum([0, *(graph.nodes for graph in graphs)])
-    first = np.cumsum([0, *(len(graph.sources) for graph in graphs)])
     target = np.concatenate([graph.targets + by for graph, by in zip(graphs, shift[:-1], strict=True)]).astype(np.int64)
     source = np.concatenate([graph.sources + by for graph, by in zip(graphs, shift[:-1], strict=True)]).astype(np.int64)
     event = np.concatenate([graph.events for graph in graphs]).astype(np.int64)
     variable = np.concatenate([graph.variables for graph in graphs]).astype(np.int64)
-    assert first[-1] == len(target)
-    offsets = np.searchsorted(target, np.arange(shift[-1] + 1))
-    root = np.zeros(int(shift[-1]), dtype=bool)
+    nodes = int(shift[-1])
+    ignored = np.flatnonzero(variable < 0)
+    uniting, dividing = (np.bincount(one[ignored], minlength=nodes) > 1 for one in (target, source))
+    passed = ignored[~(uniting[target[ignored]] | dividing[source[ignored]])]
+    chain = np.arange(nodes)  # the first node of each one's chain
+    chain[target[passed]] = source[passed]
+    while (chain[chain] != chain).any():
+        chain = chain[chain]
+    left = np.delete(np.arange(len(target)), passed)
+    left = left[np.argsort(chain[target[left]], kind="stable")]
+    target, source, event, variable = target[left], source[left], event[left], variable[left]
+    keys = chain[target] * nodes + target
+    begins = np.searchsorted(keys, chain * nodes)
+    ends = np.searchsorted(keys, chain * nodes + np.arange(nodes), "right")
+    root = np.zeros(nodes, dtype=bool)
     root[shift[:-1]] = True
     node, link, owner = shift[1:] - 1, np.full(len(graphs), -1, np.int64), np.arange(len(graphs))
     entries: list[tuple[Array, Array, Array]] = []
@@ -89,8 +96,8 @@ def all_paths(graphs: Sequence[Paths], most: int) -> tuple[ListedMatches, Array]
     done: list[tuple[Array, Array]] = []
     ended = 0
     while len(node):
-        counts = offsets[node + 1] - offsets[node]
-        edge = ranges(offsets[node], counts)
+        counts = ends[node] - begins[node]
+        edge = ranges(begins[node], counts)
         link, owner = np.repeat(link, counts), np.repeat(owner, counts)
         binds = variable[edge] >= 0
         bound = edge[binds]
@@ -136,7 +143,7 @@ class _Reading:
 
 
 class OrderedPaths:
-    """The matches of one buffer in the page's order, found one by one.
+    """The matches of one buffer in the page's order, found part after part.
 
     Parameters
     ----------
@@ -144,172 +151,75 @@ class OrderedPaths:
         The buffer's graph.
     seqs
         The seq of each of its events.
+    most
+        Matches that are found together; it may be changed at any time.
 
     Notes
     -----
-    The time between two matches is that of a few passes over the graph for each element in which they differ.
+    The time of a part is that of a few passes over the graph for each prefix that it begins with.
     """
 
-    def __init__(self, paths: Paths, seqs: Array) -> None:
-        self._nodes = paths.nodes
-        self._sources, self._targets, self._variables, self._events = (
-            np.ascontiguousarray(part, np.int64)
-            for part in (paths.sources, paths.targets, paths.variables, paths.events)
-        )
-        self._seqs = seqs.tolist()
+    def __init__(self, paths: Paths, seqs: Array, most: int) -> None:
+        self._paths, self._seqs, self.most = paths, seqs.tolist(), most
+        columns = (paths.sources, paths.targets, paths.variables, paths.events)
+        self._columns = [np.ascontiguousarray(one, np.int64) for one in columns]
         self._fixed = np.full(len(seqs), -1, np.int64)
         self._times = np.zeros(paths.nodes + len(seqs) + 1, np.int64)
-        self._forward, self._backward = np.zeros(paths.nodes, np.uint8), np.zeros(paths.nodes, np.uint8)
-        self._useful = np.zeros(len(self._sources), np.uint8)
-        self._words = self._events << 16 | np.maximum(self._variables, 0)
-        self._binding = self._variables >= 0
+        self._amounts, self._useful = np.zeros(paths.nodes, np.int64), np.zeros(len(paths.sources), np.uint8)
 
-    def __iter__(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The events of each match, and their variables."""
-        return self._below([_Reading((), ())])
-
-    def _below(self, readings: list[_Reading]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The matches that begin with a prefix; its readings are in the order of their variables."""
-        stack = [iter([readings])]
+    def parts(self) -> Iterator[ListedMatches]:
+        """All matches, at most `most` in a part, in any order there."""
+        stack = [[_Reading((), ())]]
         while stack:
-            readings = next(stack[-1], [])
-            if not readings:
-                stack.pop()
-                continue
-            for reading in readings:
-                if reading.events and self._passes(reading, exactly=True):
-                    yield reading.events, reading.variables
-            stack.append(iter(self._longer(readings)))
+            readings = stack.pop()
+            counted = [(self._through(reading), self._useful != 0) for reading in readings]
+            edges = [useful for _, useful in counted]
+            count = sum(paths for paths, _ in counted)
+            if count > max(self.most, MATCHES_AN_EDGE * len(self._useful)):
+                stack += reversed(self._longer(readings, edges))
+                edges = [self._useful != 0 for one in readings if one.events and self._through(one, exactly=True)]
+                count = len(edges)
+            if count:
+                yield all_paths([self._some(useful) for useful in edges if useful.any()], count)[0]
 
-    def _longer(self, readings: list[_Reading]) -> list[list[_Reading]]:
-        """The prefixes with one more event that have matches, by seq."""
+    def _some(self, useful: Array) -> Paths:
+        """The graph of some edges."""
+        paths = self._paths
+        columns = (one[useful] for one in (paths.sources, paths.targets, paths.events, paths.variables))
+        return Paths(paths.nodes, *columns)
+
+    def _longer(self, readings: list[_Reading], useful: list[Array]) -> list[list[_Reading]]:
+        """The prefixes with one more event that may have matches, by seq; readings by their variables."""
+        _, _, variables, events = self._columns
         found: dict[int, list[_Reading]] = {}
-        for reading in readings:
-            if not self._passes(reading, exactly=False):
-                continue
-            current, latest = (reading.variables[-1], reading.events[-1]) if reading.events else (-1, -1)
-            words = self._words[(self._useful != 0) & self._binding]
-            for word in np.unique(words).tolist():
-                event, variable = word >> 16, word & 0xFFFF
-                if self._fixed[event] < 0 and (variable > current or (variable == current and event > latest)):
+        for reading, edges in zip(readings, useful, strict=True):
+            bound = edges & (variables >= 0)
+            behind = (reading.variables[-1], reading.events[-1]) if reading.events else (-1, -1)
+            for word in np.unique(variables[bound] << 32 | events[bound]).tolist():
+                variable, event = word >> 32, word & 0xFFFFFFFF
+                if (variable, event) > behind and event not in reading.events:
                     longer = _Reading((*reading.events, event), (*reading.variables, variable))
                     found.setdefault(event, []).append(longer)
-        below = []
-        for event in sorted(found, key=self._seqs.__getitem__):
-            members = [reading for reading in found[event] if self._passes(reading, exactly=False)]
-            if members:
-                below.append(sorted(members, key=lambda reading: reading.variables))
-        return below
+        return [found[event] for event in sorted(found, key=self._seqs.__getitem__)]
 
-    def _passes(self, reading: _Reading, *, exactly: bool) -> bool:
-        """Return whether a path binds what a reading says, and then perhaps more; marks the useful edges."""
+    def _through(self, reading: _Reading, *, exactly: bool = False) -> int:
+        """The number of paths that bind what a reading says, and then perhaps more; marks their edges."""
         self._fixed.fill(-1)
         self._fixed[list(reading.events)] = reading.variables
         current, latest = (reading.variables[-1], reading.events[-1]) if reading.events else (-1, -1)
-        found = _useful_edges(
-            self._nodes,
-            len(self._sources),
-            self._sources,
-            self._targets,
-            self._variables,
-            self._events,
-            len(self._fixed),
-            self._fixed,
-            current,
-            latest,
-            int(exactly),
-            self._times,
-            self._forward,
-            self._backward,
-            self._useful,
+        sources, targets, variables, events = self._columns
+        return _paths_through(
+            *(self._paths.nodes, len(sources), sources, targets, variables, events, len(self._fixed), self._fixed),
+            *(current, latest, int(exactly), self._times, self._amounts, self._useful),
         )
-        return bool(found)
-
-
-Step = tuple[int, int, int]
-"""An event, the variable that it is bound to, and the node behind."""
-_Thread = tuple[int, tuple[int, ...]]
-"""A node, and the variables on the way to it: the events on the way are those of all threads of a prefix."""
-
-
-class StreamOrderedPaths:
-    """The matches of one buffer one by one, by walks along the stream.
-
-    Notes
-    -----
-    The time between two matches is that of the events in which they differ.
-    """
-
-    def __init__(self, binding: list[list[Step]], ignoring: list[int]) -> None:
-        self._binding, self._ignoring = binding, ignoring
-
-    @classmethod
-    def of(cls, paths: Paths, seqs: Array) -> StreamOrderedPaths | None:
-        """The walks of a buffer; None where the page's order is another one.
-
-        Parameters
-        ----------
-        seqs
-            The seq of each event.
-        """
-        if (seqs[1:] < seqs[:-1]).any():
-            return None
-        binding: list[list[Step]] = [[] for _ in range(paths.nodes)]
-        ignoring = [-1] * paths.nodes
-        greatest = [-1] * paths.nodes
-        columns = (paths.sources, paths.targets, paths.events, paths.variables)
-        for source, target, event, variable in zip(*(column.tolist() for column in columns), strict=True):
-            if variable < 0:
-                if ignoring[source] >= 0:
-                    return None
-                ignoring[source] = target
-            elif variable < greatest[source]:
-                return None  # a variable that stands before another one in the pattern has an event behind it
-            else:
-                binding[source].append((event, variable, target))
-            greatest[target] = max(greatest[target], greatest[source], variable)
-        for steps in binding:
-            steps.sort()
-        return cls(binding, ignoring)
-
-    def __iter__(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The events of each match, and their variables."""
-        end = len(self._binding) - 1
-        events: list[int] = []
-        stack = [self._children([(0, ())])]
-        while stack:
-            child = next(stack[-1], None)
-            if child is None:
-                stack.pop()
-                if events:
-                    events.pop()
-                continue
-            event, threads = child
-            events.append(event)
-            complete = sorted(variables for node, variables in threads if node == end)
-            for variables in complete:
-                yield tuple(events), variables
-            stack.append(self._children([thread for thread in threads if thread[0] != end]))
-
-    def _children(self, threads: list[_Thread]) -> Iterator[tuple[int, list[_Thread]]]:
-        """Each next event with the threads that bind it."""
-        walks = [self._steps(node, variables) for node, variables in threads]
-        steps = walks[0] if len(walks) == 1 else merge(*walks, key=itemgetter(0))
-        for event, alike in groupby(steps, key=itemgetter(0)):
-            yield event, [(node, variables) for _, node, variables in alike]
-
-    def _steps(self, node: int, variables: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """The events that a run at a node may bind next, in the order of the stream."""
-        while node >= 0:
-            for event, variable, target in self._binding[node]:
-                yield event, target, (*variables, variable)
-            node = self._ignoring[node]
 
 
 FIRST_ROWS, MOST_ROWS = 64, 1 << 16
 """Rows of the first batch, and of the largest; each batch may have four times as many as the one before."""
 AT_ONCE = 1 << 17
 """Matches with one end up to which they are all found before they are ordered."""
+MATCHES_AN_EDGE = 1
+"""Matches for each edge of a graph that are found together: that takes no longer than to look at the edges."""
 
 
 def expand(table: pa.Table) -> pa.RecordBatchReader:
@@ -372,12 +282,12 @@ def statements_in(table: pa.Table) -> dict[int, str]:
     brief = pc.equal(versions, bytes([BRIEF]))
     for row in sorted(rows.tolist()):
         if not brief[row].as_py():
-            statement = _read(buffers[row].as_py(), statements).statement
+            statement = MatchesOfEvent.from_bytes(buffers[row].as_py(), statements).statement
             statements[digest_of(statement)] = statement
     left_out = pc.unique(pc.binary_slice(buffers.filter(brief), DIGEST_AT, DIGEST_AT + 8)).to_pylist()
     unknown = {int.from_bytes(digest, "little", signed=True) for digest in left_out} - statements.keys()
     for row in np.flatnonzero(pc.equal(versions, bytes([PLAIN])).to_numpy()).tolist() if unknown else ():
-        statement = _read(buffers[row].as_py(), statements).statement
+        statement = MatchesOfEvent.from_bytes(buffers[row].as_py(), statements).statement
         statements[digest_of(statement)] = statement
         unknown.discard(digest_of(statement))
         if not unknown:
@@ -397,14 +307,8 @@ def _batches(table: pa.Table, statements: Mapping[int, str], *, typed: bool) -> 
             size = min(4 * size, MOST_ROWS)
             waiting, held = [], 0
         if alone:
-            assert isinstance(buffer.matches, Paths)
-            listed = 0
-            for batch in _one_by_one(buffer, buffer.matches, size, typed=typed):
-                yield batch
-                listed += batch.num_rows
-                size = min(4 * size, MOST_ROWS)
-            if listed != count:
-                raise _other_number(count, listed)
+            yield from _part_by_part(buffer, count, size, typed=typed)
+            size = MOST_ROWS
             continue
         waiting.append(buffer)
         held += count
@@ -419,16 +323,16 @@ def _in_turn(table: pa.Table, statements: Mapping[int, str]) -> Iterator[tuple[i
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(few)))
     begin, most = 0, FIRST_ROWS
     for buffers in table.column("buffer").chunks:
-        brief = BriefBuffers(buffers, statements) if len(buffers) else None
+        bounds = runs_of_alike(buffers)
         row = 0
         while row < len(buffers):
             first = row
+            alike = int(bounds[np.searchsorted(bounds, first, "right")])
             fits = int(np.searchsorted(before, before[begin + first] + most, "right")) - 1 - begin
-            row = min(max(fits, first + 1), len(buffers))
-            together = brief.read(first, row) if brief else None
-            row, buffer = together or (first + 1, _read(buffers[first].as_py(), statements))
+            row = min(max(fits, first + 1), alike)
             one = row == first + 1
-            yield int(counts[begin + first] if one else before[begin + row] - before[begin + first]), buffer
+            count = int(counts[begin + first] if one else before[begin + row] - before[begin + first])
+            yield count, _read(buffers.slice(first, row - first), statements)
             most = min(4 * most, MOST_ROWS)
         begin += len(buffers)
 
@@ -440,9 +344,9 @@ def _counts(texts: pa.ChunkedArray) -> Array:
     return np.array([count_of(text) for text in texts.to_pylist()], object)
 
 
-def _read(data: bytes, statements: Mapping[int, str]) -> MatchesOfEvent:
-    """A buffer that fits the pattern that it names."""
-    buffer = MatchesOfEvent.from_bytes(data, statements)
+def _read(buffers: pa.Array, statements: Mapping[int, str]) -> MatchesOfEvent:
+    """Some buffers that are read together, and fit the pattern that they name."""
+    buffer = MatchesOfEvent.read(buffers, statements)
     pattern = pattern_of(buffer.statement)
     bound = buffer.matches.variables
     if bound.min() < (-1 if isinstance(buffer.matches, Paths) else 0) or bound.max() >= len(pattern.operands):
@@ -492,34 +396,43 @@ def _expanded(buffers: list[MatchesOfEvent], count: int, *, typed: bool) -> Iter
         together = np.concatenate([own for own, _ in graphs])
         shift = np.repeat(first[owner], np.diff(listed.offsets))
         parts.append((together, ListedMatches(listed.offsets, listed.events + shift, listed.variables)))
-    sizes = np.concatenate([np.diff(listed.offsets) for _, listed in parts])
-    found = OrderedLists(
-        tuple(operand.variable for operand in pattern.operands),
-        np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes))),
-        np.concatenate([own[listed.events] for own, listed in parts]).astype(np.int32),
-        np.concatenate([listed.variables for _, listed in parts]).astype(np.int32),
-    )
-    ordered = in_order(found, events.seqs)
+    ordered = _in_order(pattern, parts, events)
     if len(ordered) != count:
         raise _other_number(count, len(ordered))
     yield from match_batches(pattern, ordered, events, typed=typed)
 
 
-def _one_by_one(buffer: MatchesOfEvent, paths: Paths, size: int, *, typed: bool) -> Iterator[pa.RecordBatch]:
+def _in_order(pattern: Pattern, parts: list[tuple[Array, ListedMatches]], events: PreparedEvents) -> OrderedLists:
+    """Matches in the page's order, each part over events of these rows."""
+    sizes = np.concatenate([np.diff(listed.offsets) for _, listed in parts])
+    found = OrderedLists(
+        tuple(operand.variable for operand in pattern.operands),
+        np.append(0, np.cumsum(sizes)),
+        np.concatenate([own[listed.events] for own, listed in parts]).astype(np.int32),
+        np.concatenate([listed.variables for _, listed in parts]).astype(np.int32),
+    )
+    return in_order(found, events.seqs)
+
+
+def _part_by_part(buffer: MatchesOfEvent, count: int, size: int, *, typed: bool) -> Iterator[pa.RecordBatch]:
     """The matches of one buffer, found in order."""
+    assert isinstance(buffer.matches, Paths)
     pattern = pattern_of(buffer.statement)
-    events, _ = _events_of(pattern, [buffer])
-    matches = iter(StreamOrderedPaths.of(paths, events.seqs) or OrderedPaths(paths, events.seqs))
-    names = tuple(operand.variable for operand in pattern.operands)
-    while True:
-        found = [*islice(matches, size)]
-        if not found:
-            return
-        offsets = np.cumsum([0, *(len(elements) for elements, _ in found)], dtype=np.int64)
-        rows = np.fromiter((row for elements, _ in found for row in elements), np.int32, int(offsets[-1]))
-        variables = np.fromiter((one for _, bound in found for one in bound), np.int32, int(offsets[-1]))
-        yield from match_batches(pattern, OrderedLists(names, offsets, rows, variables), events, typed=typed)
-        size = min(4 * size, MOST_ROWS)
+    events, [rows] = _events_of(pattern, [buffer])
+    paths = OrderedPaths(buffer.matches, buffer.events.column("seq").to_numpy(), size)
+    held: list[tuple[Array, ListedMatches]] = []
+    waiting, listed = 0, 0
+    for part in paths.parts():
+        held.append((rows, part))
+        waiting += len(part.offsets) - 1
+        if waiting >= paths.most:
+            yield from match_batches(pattern, _in_order(pattern, held, events), events, typed=typed)
+            held, waiting, listed = [], 0, listed + waiting
+            paths.most = min(4 * paths.most, MOST_ROWS)
+    if held:
+        yield from match_batches(pattern, _in_order(pattern, held, events), events, typed=typed)
+    if listed + waiting != count:
+        raise _other_number(count, listed + waiting)
 
 
 def _events_of(pattern: Pattern, buffers: list[MatchesOfEvent]) -> tuple[PreparedEvents, list[Array]]:

@@ -17,19 +17,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.compressed.buffers import NO_NODE, Edges, GraphBuilder
+from cep_pipeline.detection.compressed.buffers import NO_NODE, TARGET, GraphBuilder
 from cep_pipeline.detection.compressed.components import Condition, Group, mentions
 from cep_pipeline.detection.compressed.fields import Field, RunScope, RunStates, fields_of
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array, Column
-from cep_pipeline.expressions.comparison import known
 from cep_pipeline.expressions.evaluate import conjunct_holds
-from cep_pipeline.expressions.lists import Lists, holds_over_lists, ranges
+from cep_pipeline.expressions.lists import Lists, holds_over_lists, pieces, ranges
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
-from cep_pipeline.patterns.expressions import Element, Expression, Reference, ValueType
+from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.keys import agreement_codes, comparable
 from cep_pipeline.slices.order import (
     StreamOrder,
     WindowInstants,
@@ -39,7 +38,6 @@ from cep_pipeline.slices.order import (
     ties_among,
 )
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import room_for
 from cep_pipeline.slices.views import clock_of
 
 LANES_AT_ONCE = 1 << 14
@@ -179,26 +177,11 @@ class LaneEvents:
             Whether matches are kept by the event that they end with: then a lane for each of these may be better.
         """
         lanes = self.unguessed(for_buffers=for_buffers)
-        order = np.argsort(lanes.stop - lanes.start, kind="stable")
-        for part in self._pieces(lanes.take(order)):
-            yield from self._guessed(part, list(self.group.guessed))
-
-    def _pieces(self, lanes: Lanes) -> Iterator[Lanes]:
+        lanes = lanes.take(np.argsort(lanes.stop - lanes.start, kind="stable"))
         lengths = lanes.stop - lanes.start
-        at = 0
-        while at < len(lanes):
-            most = EDGES_AT_ONCE // int(lengths[at]) if lanes.closing else EVENTS_AT_ONCE
-            count = min(LANES_AT_ONCE, max(1, most // int(lengths[at])))
-            stop = min(at + count, len(lanes))
-            while stop - at > 1 and self._are_too_many(lanes, int(lengths[stop - 1]), stop - at):
-                stop = at + (stop - at + 1) // 2
-            yield lanes.take(np.arange(at, stop))
-            at = stop
-
-    @staticmethod
-    def _are_too_many(lanes: Lanes, length: int, count: int) -> bool:
-        """Return whether so many lanes of a length are too many to be read together."""
-        return length * count > 2 * EVENTS_AT_ONCE or (lanes.closing and length * length * count > 2 * EDGES_AT_ONCE)
+        sizes, most = (lengths**2, EDGES_AT_ONCE) if lanes.closing else (lengths, EVENTS_AT_ONCE)
+        for start, stop in pieces(np.maximum(sizes, most // LANES_AT_ONCE), most):
+            yield from self._guessed(lanes.take(np.arange(start, stop)), list(self.group.guessed))
 
     def _of_ends(self, of_beginnings: Lanes) -> Lanes | None:
         """A lane for each event that may be the last of a match; None where that is not to be had, or far more is read.
@@ -280,9 +263,7 @@ class LaneEvents:
         low = np.searchsorted(fitting, lanes.start)
         counts = np.searchsorted(fitting, lanes.stop) - low
         closes = self.states.in_order and self.states.before[name] | self.states.bit[name] == self.states.full
-        at = 0
-        while at < len(lanes):
-            stop = max(at + 1, int(np.searchsorted(np.cumsum(counts[at:]), LANES_AT_ONCE, "right")) + at)
+        for at, stop in pieces(counts, LANES_AT_ONCE):
             part = np.repeat(np.arange(at, stop), counts[at:stop])
             places = fitting[ranges(low[at:stop], counts[at:stop])]
             found = lanes.take(part)
@@ -291,7 +272,6 @@ class LaneEvents:
             found = replace(found, guesses={**found.guesses, name: self.rows[places]})
             if len(found):
                 yield from self._guessed(found, others)
-            at = stop
 
 
 def _joined(one: Lanes, other: Lanes) -> Lanes:
@@ -336,6 +316,13 @@ class BindingTest:
 class CompiledRuns:
     """The merged runs of one group of clauses over a slice, whose graph a compiled loop writes.
 
+    Parameters
+    ----------
+    fields, tests
+        What the runs remember, and what is asked when they bind an event (`tests_of`).
+    equal
+        Of each variable the events that its conditions do not tell apart (`equal_rows`).
+
     Attributes
     ----------
     peak
@@ -348,7 +335,7 @@ class CompiledRuns:
         fields: tuple[Field, ...],
         equal: dict[str, Array],
         graph: GraphBuilder,
-        tests: list[tuple[BindingTest, tuple[Column, Column]]],
+        tests: list[BindingTest],
     ) -> None:
         self._sequence, self._graph, self.peak = sequence, graph, 0
         states, names = sequence.states, sequence.states.names
@@ -373,29 +360,8 @@ class CompiledRuns:
         slots = [one.name.split(" ", 1) for one in fields]
         of_slots = [(names.index(name), int(kind == "first"), self._address(equal[name])) for kind, name in slots]
         self._slots = np.array(of_slots or [(0,) * 3], np.int64)
-        self._tests = np.array([self._words(test, columns, slots) for test, columns in tests] or [(0,) * 9], np.int64)
+        self._tests = np.array([self._words(test, slots) for test in tests] or [(0,) * 7], np.int64)
         self._counts = len(slots), len(tests)
-
-    @classmethod
-    def of(
-        cls, sequence: LaneEvents, fields: tuple[Field, ...], equal: dict[str, Array], graph: GraphBuilder
-    ) -> CompiledRuns | None:
-        """The compiled runs of a group; None where runs remember more, or the order of events is not that of rows.
-
-        Parameters
-        ----------
-        fields
-            What the runs remember.
-        equal
-            Of each variable the events that its conditions do not tell apart (`equal_rows`).
-        """
-        tests = tests_of(sequence, fields)
-        if tests is None:
-            return None
-        columns = [(_values(sequence, test.own_side), _values(sequence, test.other_side)) for test in tests]
-        if not all(_are_alike(*pair) for pair in columns):
-            return None
-        return cls(sequence, fields, equal, graph, [*zip(tests, columns, strict=True)])
 
     def _address(self, array: Array) -> int:
         """The address of an array, which is held from now on."""
@@ -403,16 +369,13 @@ class CompiledRuns:
         self._held.append(array)
         return array.ctypes.data
 
-    def _words(self, test: BindingTest, columns: tuple[Column, Column], slots: list[list[str]]) -> tuple[int, ...]:
+    def _words(self, test: BindingTest, slots: list[list[str]]) -> tuple[int, ...]:
         names = self._sequence.states.names
-        addresses = []
-        for column in columns:
-            present = known(column)
-            whole = np.ones(len(column), np.uint8) if present is None else present.astype(np.uint8)
-            addresses += [self._address(_ranks(column)), self._address(whole)]
+        sides = comparable([_values(self._sequence, side) for side in (test.own_side, test.other_side)])
         slot = slots.index([_SLOTS[test.other.element], test.other.variable])
         other = names.index(test.other.variable)
-        return (names.index(test.own.variable), test.when, other, slot, _SIGNS[test.comparator], *addresses)
+        signs = _SIGNS[test.comparator]
+        return (names.index(test.own.variable), test.when, other, slot, signs, *map(self._address, sides))
 
     def read(self, lanes: Lanes) -> Iterator[Lanes]:
         """Read lanes, and give those whose edges and ends are in the graph, some at a time."""
@@ -422,6 +385,7 @@ class CompiledRuns:
         state = np.array([0, 1, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0], np.int64)
         places = self._graph.places
         stamps: Array | None = None
+        edges = ends = np.empty((4, 0), np.int64)
         first = 0
         while first < len(lanes):
             if stamps is None:
@@ -429,8 +393,8 @@ class CompiledRuns:
                 table = np.empty(4 * most_runs, np.int64)
                 of_runs = np.empty((3, most_runs), np.int64)
                 bound, values = np.empty((6, most_runs), np.int64), np.empty(most_runs * slots + 1, np.int64)
-            edges = room_for(4 * most_edges, np.int64).reshape(4, most_edges)
-            ends = room_for(3 * most_ends, np.int64).reshape(3, most_ends)
+            if edges.shape[1] < most_edges:
+                edges, ends = np.empty((4, most_edges), np.int64), np.empty((3, most_ends), np.int64)
             reason = _INTERRUPTED
             while reason == _INTERRUPTED:
                 go_on()
@@ -443,11 +407,8 @@ class CompiledRuns:
                 nodes, edge_count, end_count, peak, reason = state[2:7].tolist()
                 self.peak = max(self.peak, peak)
             if read > first:
-                used, (source, variable, row) = edges[:, :edge_count], ends[:, :end_count].copy()
-                if 2 * edge_count < most_edges:
-                    used = used.copy()  # no more room is held than that
-                target = np.full(end_count, NO_NODE, np.int64)
-                self._graph.add(nodes, Edges(*used), Edges(source, target, variable, row))
+                own = np.insert(ends[:, :end_count], TARGET, NO_NODE, axis=0)
+                self._graph.add(nodes, edges[:, :edge_count], own)
                 yield lanes.take(np.arange(first, read))
                 first = read
             elif reason == _NO_ROOM_FOR_RUNS:
@@ -528,18 +489,3 @@ def _values(sequence: LaneEvents, side: Expression) -> Column:
     fields = {f"{kind} {name}": every for kind in ("row", "first", "last") for name in names}
     chosen = dict.fromkeys(names, (every, fields))
     return RunScope(sequence.events, fields, sequence.size, {}, chosen).values(side)
-
-
-def _are_alike(own: Column, other: Column) -> bool:
-    """Return whether the ranks of two columns compare as their values do."""
-    if own.type is ValueType.STRING:
-        return own.type is other.type and own.dictionary is not None and own.dictionary is other.dictionary
-    return own.type is other.type and own.type is not ValueType.FLOAT64_LIST
-
-
-def _ranks(column: Column) -> Array:
-    """Integers in the order of the values; of a NaN any."""
-    if column.type is not ValueType.FLOAT64:
-        return column.values.astype(np.int64)
-    bits = (column.values.astype(np.float64) + 0.0).view(np.int64)  # there is no -0.0 then
-    return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)

@@ -19,7 +19,6 @@ J. Agrawal et al., "Efficient pattern matching over event streams", SIGMOD 2008,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -76,49 +75,14 @@ def least_seconds(sequence: LaneEvents) -> float:
     return float(COMPILED_EVENT_S * lengths.sum() + LANE_S * len(lengths)) + pairs
 
 
-class _TooManyRuns(Exception):
-    """Fewer lanes must be read side by side."""
+Runs = dict[str, Array]
+"""Runs by columns; each stands for `count` partial matches. What they remember, int64 (`Field`), by name, and:
 
-
-@dataclass(frozen=True, eq=False)
-class RunTable:
-    """Runs, each of which stands for `count` partial matches.
-
-    Attributes
-    ----------
-    lane, state, clauses, fresh
-        int64: the lane; the set of bound variables; the clauses that may still match; the variables with an event
-        (under TIES ANY: a first one) of the present timestamp.
-    fields
-        What else the runs remember.
-    count
-        int64, or Python integers.
-    node
-        The node of the shared buffer that ends here, -1 for none.
-    """
-
-    lane: Array
-    state: Array
-    clauses: Array
-    fresh: Array
-    fields: Fields
-    count: Array
-    node: Array
-
-    def __len__(self) -> int:
-        return len(self.lane)
-
-    def take(self, places: Array) -> RunTable:
-        """Some of the runs."""
-        return RunTable(
-            self.lane[places],
-            self.state[places],
-            self.clauses[places],
-            self.fresh[places],
-            {name: values[places] for name, values in self.fields.items()},
-            self.count[places],
-            self.node[places],
-        )
+- `lane`, `state`, `clauses`, `fresh`: int64: the lane; the set of bound variables; the clauses that may still match;
+  the variables with an event (under TIES ANY: a first one) of the present timestamp;
+- `count`: int64, or Python integers;
+- `node`: int64: the node of the shared buffer that ends here, -1 for none.
+"""
 
 
 class MergedRuns:
@@ -142,7 +106,10 @@ class MergedRuns:
         self.group, self.states = sequence.group, sequence.states
         self.fields = fields_of(self.group, self.states)
         self.binder = Binder(sequence, {field.name for field in self.fields})
-        self.compiled = None if graph is None else CompiledRuns.of(sequence, self.fields, self.binder.equal, graph)
+        tests = None if graph is None else tests_of(sequence, self.fields)
+        self.compiled: CompiledRuns | None = None
+        if graph is not None and tests is not None:
+            self.compiled = CompiledRuns(sequence, self.fields, self.binder.equal, graph, tests)
         self.total = 0
         self.peak = 0
 
@@ -167,67 +134,50 @@ class MergedRuns:
                 self.peak = max(self.peak, self.compiled.peak)
                 yield read
 
-    def _read(self, lanes: Lanes) -> None:
-        marked = None if self.graph is None else self.graph.mark()
-        total = self.total
-        try:
-            self._read_side_by_side(lanes, RUNS_AT_ONCE if len(lanes) > 1 else None)
-        except _TooManyRuns:
-            self.total = total
-            if self.graph is not None:
-                self.graph.rewind(marked)
-            half = len(lanes) // 2
-            self._read(lanes.take(np.arange(half)))
-            self._read(lanes.take(np.arange(half, len(lanes))))
-
-    def _read_side_by_side(self, lanes: Lanes, limit: int | None) -> None:
+    def _read(self, lanes: Lanes, runs: Runs | None = None, first: int = 0) -> None:
+        """Read lanes side by side, from a step on, with the runs that there are; of very many, one half first."""
         sequence = self.sequence
-        runs = self._beginnings(np.empty(0, np.int64))
+        runs = self._beginnings(np.empty(0, np.int64)) if runs is None else runs
         lengths = lanes.stop - lanes.start
-        for step in range(int(lengths.max(initial=0))):
+        for step in range(first, int(lengths.max(initial=0))):
+            if _size(runs) > RUNS_AT_ONCE and len(lanes) > 1:
+                half = len(lanes) // 2
+                for low, high in ((0, half), (half, len(lanes))):
+                    own = _some(runs, np.flatnonzero((runs["lane"] >= low) & (runs["lane"] < high)))
+                    self._read(lanes.take(np.arange(low, high)), own | {"lane": own["lane"] - low}, step)
+                return
             go_on()
             place = lanes.start + step
             row_of_lane = sequence.rows[np.minimum(place, len(sequence.rows) - 1)]
             active = step < lengths
             if step:
                 if not active.all():
-                    runs = runs.take(np.flatnonzero(active[runs.lane]))
+                    runs = _some(runs, np.flatnonzero(active[runs["lane"]]))
                 runs = self._advanced(runs, lanes, place, row_of_lane)
             begin = np.flatnonzero(active & (place < lanes.begin))
             sources = _together([runs, self._beginnings(begin)]) if len(begin) else runs
-            runs = self._step(sources, len(runs), row_of_lane, lanes)
-            self.peak = max(self.peak, len(runs))
-            if limit is not None and len(runs) > limit:
-                raise _TooManyRuns
+            runs = self._step(sources, _size(runs), row_of_lane, lanes)
+            self.peak = max(self.peak, _size(runs))
 
-    def _beginnings(self, lanes: Array) -> RunTable:
+    def _beginnings(self, lanes: Array) -> Runs:
         """A run without events in each lane."""
-        zeros = np.zeros(len(lanes), np.int64)
-        return RunTable(
-            lane=lanes,
-            state=zeros,
-            clauses=np.full(len(lanes), (1 << self.group.clauses) - 1, np.int64),
-            fresh=zeros,
-            fields={field.name: np.full(len(lanes), field.empty, np.int64) for field in self.fields},
-            count=np.ones(len(lanes), np.int64),
-            node=np.full(len(lanes), -1, np.int64),
-        )
+        empty = {"state": 0, "clauses": (1 << self.group.clauses) - 1, "fresh": 0, "count": 1, "node": -1}
+        empty |= {field.name: field.empty for field in self.fields}
+        return {"lane": lanes, **{name: np.full(len(lanes), value, np.int64) for name, value in empty.items()}}
 
-    def _advanced(self, runs: RunTable, lanes: Lanes, place: Array, row_of_lane: Array) -> RunTable:
+    def _advanced(self, runs: Runs, lanes: Lanes, place: Array, row_of_lane: Array) -> Runs:
         """The runs when time has passed: what was bound at the same timestamp is so no more."""
-        if self.sequence.untied or not len(runs):
+        if self.sequence.untied or not _size(runs):
             return runs
         clock = self.sequence.clock
         passed = clock[row_of_lane] > clock[self.sequence.rows[np.minimum(place, lanes.stop) - 1]]
         passed &= place < lanes.stop
-        later = passed[runs.lane]
+        later = passed[runs["lane"]]
         if not self.states.in_order:
-            keep = ~later | self.states.where(self._is_in_order, runs.state)
+            keep = ~later | self.states.where(self._is_in_order, runs["state"])
             if not keep.all():
-                runs, later = runs.take(np.flatnonzero(keep)), later[keep]
-        return RunTable(
-            runs.lane, runs.state, runs.clauses, np.where(later, 0, runs.fresh), runs.fields, runs.count, runs.node
-        )
+                runs, later = _some(runs, np.flatnonzero(keep)), later[keep]
+        return runs | {"fresh": np.where(later, 0, runs["fresh"])}
 
     def _is_in_order(self, state: int) -> bool:
         """Return whether everything that comes before a bound variable is bound."""
@@ -236,86 +186,74 @@ class MergedRuns:
             states.bit[name] & state and states.before[name] & ~state for name in states.names if states.before[name]
         )
 
-    def _step(self, sources: RunTable, alive: int, row_of_lane: Array, lanes: Lanes) -> RunTable:
+    def _step(self, sources: Runs, alive: int, row_of_lane: Array, lanes: Lanes) -> Runs:
         """The runs after one event of each lane. Only the first `alive` sources may ignore it."""
         binder = self.binder
-        row = row_of_lane[sources.lane]
-        found: list[RunTable] = []
+        row = row_of_lane[sources["lane"]]
+        found: list[Runs] = []
         variables: list[Array] = []
         for number in range(len(self.states.names)):
-            may = binder.may_bind(number, sources, row, lanes)
-            if not may.any():
+            places = np.flatnonzero(binder.may_bind(number, sources, row, lanes))
+            if not len(places):
                 continue
-            places = np.flatnonzero(may)
-            bound = binder.bound(number, sources.take(places), row[places], lanes)
-            if not len(bound):
-                continue
-            self._emit(number, bound, row_of_lane, lanes)
-            found.append(bound)
-            variables.append(np.full(len(bound), number, np.int64))
-        kept = sources if alive == len(sources) else sources.take(np.arange(alive))
+            bound = binder.bound(number, _some(sources, places), row[places], lanes)
+            if _size(bound):
+                self._emit(number, bound, row_of_lane, lanes)
+                found.append(bound)
+                variables.append(np.full(_size(bound), number, np.int64))
+        kept = sources if alive == _size(sources) else _some(sources, np.arange(alive))
         ignores = binder.may_ignore(kept, row[:alive], lanes)
         if not ignores.all():
-            kept = kept.take(np.flatnonzero(ignores))
+            kept = _some(kept, np.flatnonzero(ignores))
         if not found:
             return kept
-        variable = np.concatenate([np.full(len(kept), IGNORED, np.int64), *variables])
+        variable = np.concatenate([np.full(_size(kept), IGNORED, np.int64), *variables])
         return self._merged(self._forgetful(_together([kept, *found])), variable, row_of_lane)
 
-    def _emit(self, number: int, bound: RunTable, row_of_lane: Array, lanes: Lanes) -> None:
-        full = bound.state == self.states.full
-        if not full.any():
+    def _emit(self, number: int, bound: Runs, row_of_lane: Array, lanes: Lanes) -> None:
+        complete = _some(bound, np.flatnonzero(bound["state"] == self.states.full))
+        if not _size(complete):
             return
-        complete = bound if full.all() else bound.take(np.flatnonzero(full))
-        row = row_of_lane[complete.lane]
+        row = row_of_lane[complete["lane"]]
         matches = self.binder.matches(complete, row, lanes)
         if lanes.closing:
-            matches = matches & (row == self.sequence.rows[lanes.stop[complete.lane] - 1])
-        if not matches.any():
-            return
-        count = complete.count[matches]
-        self.total += exact_sum(count)
+            matches = matches & (row == self.sequence.rows[lanes.stop[complete["lane"]] - 1])
+        self.total += exact_sum(complete["count"][matches])
         if self.graph is not None:
-            self.graph.end(row[matches], complete.node[matches], number)
+            self.graph.end(row[matches], complete["node"][matches], number)
 
-    def _forgetful(self, runs: RunTable) -> RunTable:
+    def _forgetful(self, runs: Runs) -> Runs:
         """The runs without the fields that nothing asks for any more."""
-        fields = {}
         for field in self.fields:
-            needed = self.states.where(field.needed, runs.state)
-            values = runs.fields[field.name]
-            fields[field.name] = values if needed.all() else np.where(needed, values, field.empty)
-        return RunTable(runs.lane, runs.state, runs.clauses, runs.fresh, fields, runs.count, runs.node)
+            needed = self.states.where(field.needed, runs["state"])
+            if not needed.all():
+                runs = runs | {field.name: np.where(needed, runs[field.name], field.empty)}
+        return runs
 
-    def _merged(self, runs: RunTable, variable: Array, row_of_lane: Array) -> RunTable:
+    def _merged(self, runs: Runs, variable: Array, row_of_lane: Array) -> Runs:
         """Equal runs as one; the variable of each says what it has just done."""
-        columns = [runs.lane, runs.state, runs.clauses, runs.fresh, *runs.fields.values()]
+        columns = [column for name, column in runs.items() if name not in ("count", "node")]
         columns = [column for column in columns if len(column) and (column != column[0]).any()]
-        order, first = _groups(columns, len(runs))
+        order, first = _groups(columns, _size(runs))
         group = np.cumsum(first) - 1
         size = np.bincount(group)
         leader = order[first]
-        merged = runs.take(leader)
-        count = runs.count[order]
-        if len(leader) < len(runs):
+        merged = _some(runs, leader)
+        count = runs["count"][order]
+        if len(leader) < _size(runs):
             if count.dtype != object and int(count.max()).bit_length() + int(size.max()).bit_length() > _INT64_BITS:
                 count = count.astype(object)
-            count = np.add.reduceat(count, np.flatnonzero(first))
-        else:
-            count = runs.count[leader]
-        if count.dtype != object and len(count) and int(count.max()).bit_length() > _INT64_BITS - 4:
-            count = count.astype(object)
-        node = merged.node
+            merged["count"] = np.add.reduceat(count, np.flatnonzero(first))
         if self.graph is not None:
             fresh = (size > 1) | (variable[leader] != IGNORED)
-            node = node.copy()
+            node = merged["node"]
             node[fresh] = self.graph.nodes(int(fresh.sum()))
             new = fresh[group]
             from_run = order[new]
             self.graph.edges(
-                runs.node[from_run], node[group[new]], variable[from_run], row_of_lane[runs.lane[from_run]]
+                runs["node"][from_run], node[group[new]], variable[from_run], row_of_lane[runs["lane"][from_run]]
             )
-        return RunTable(merged.lane, merged.state, merged.clauses, merged.fresh, merged.fields, count, node)
+        return merged
 
 
 def exact_sum(counts: Array) -> int:
@@ -325,19 +263,16 @@ def exact_sum(counts: Array) -> int:
     return (int((counts >> 32).sum()) << 32) + int((counts & (2**32 - 1)).sum())
 
 
-def _together(parts: list[RunTable]) -> RunTable:
-    parts = [part for part in parts if len(part)] or parts[:1]
-    if len(parts) == 1:
-        return parts[0]
-    return RunTable(
-        np.concatenate([part.lane for part in parts]),
-        np.concatenate([part.state for part in parts]),
-        np.concatenate([part.clauses for part in parts]),
-        np.concatenate([part.fresh for part in parts]),
-        {name: np.concatenate([part.fields[name] for part in parts]) for name in parts[0].fields},
-        np.concatenate([part.count for part in parts]),
-        np.concatenate([part.node for part in parts]),
-    )
+def _size(runs: Runs) -> int:
+    return len(runs["lane"])
+
+
+def _some(runs: Fields, places: Array) -> Runs:
+    return {name: values[places] for name, values in runs.items()}
+
+
+def _together(parts: list[Runs]) -> Runs:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _groups(columns: list[Array], size: int) -> tuple[Array, Array]:
@@ -408,7 +343,7 @@ class Binder:
 
     # -- who may --------------------------------------------------------------------------------------------------
 
-    def may_bind(self, number: int, runs: RunTable, row: Array, lanes: Lanes) -> Array:
+    def may_bind(self, number: int, runs: Runs, row: Array, lanes: Lanes) -> Array:
         """Return whether each run may bind its lane's event to a variable, by type, order, and what is guessed."""
         states = self.states
         name = states.names[number]
@@ -417,28 +352,28 @@ class Binder:
             return may
         before, after, bit = states.before[name], states.after[name], states.bit[name]
         if not states.in_order:
-            may = may & (runs.state & after & ~runs.fresh == 0)
+            may = may & (runs["state"] & after & ~runs["fresh"] == 0)
         else:
-            may = may & (runs.state & after == 0) & (runs.state & before == before)
+            may = may & (runs["state"] & after == 0) & (runs["state"] & before == before)
             if not self.sequence.untied:
-                may &= runs.fresh & before == 0
+                may &= runs["fresh"] & before == 0
         if bit & states.singles:
-            may &= runs.state & bit == 0
+            may &= runs["state"] & bit == 0
         for guessed, rows in lanes.guesses.items():
-            here = rows[runs.lane] == row
+            here = rows[runs["lane"]] == row
             may &= here if guessed == name else ~here
         return may
 
-    def may_ignore(self, runs: RunTable, row: Array, lanes: Lanes) -> Array:
+    def may_ignore(self, runs: Runs, row: Array, lanes: Lanes) -> Array:
         """Return whether each run may ignore its lane's event: not the one that it guesses."""
-        may = np.ones(len(runs), dtype=bool)
+        may = np.ones(_size(runs), dtype=bool)
         for rows in lanes.guesses.values():
-            may &= rows[runs.lane] != row
+            may &= rows[runs["lane"]] != row
         return may
 
     # -- binding --------------------------------------------------------------------------------------------------
 
-    def bound(self, number: int, runs: RunTable, row: Array, lanes: Lanes) -> RunTable:
+    def bound(self, number: int, runs: Runs, row: Array, lanes: Lanes) -> Runs:
         """The runs with the event bound, those that may still become a match.
 
         Parameters
@@ -446,58 +381,55 @@ class Binder:
         runs, row
             Runs that may bind the variable, and the event of each.
         """
-        from cep_pipeline.detection.compressed.runs import RunTable
-
         states = self.states
         name = states.names[number]
         bit = states.bit[name]
-        old = runs.state
+        old = runs["state"]
         first = old & bit == 0
-        fresh = runs.fresh
+        fresh = runs["fresh"]
         if not states.in_order:
             fresh = np.where(first, fresh | bit, fresh)
         elif not self.sequence.untied:
             fresh = fresh | bit
-        fields = self._remember(name, runs.fields, row, first)
-        new = RunTable(runs.lane, old | bit, runs.clauses, fresh, fields, runs.count, runs.node)
-        alive = np.ones(len(runs), dtype=bool)
+        new = self._remember(name, runs, row, first) | {"state": old | bit, "fresh": fresh}
+        alive = np.ones(len(row), dtype=bool)
         if name in self.most:
-            alive &= fields.get(f"len {name}", np.zeros(1, np.int64)) <= self.most[name]
+            alive &= new.get(f"len {name}", np.zeros(1, np.int64)) <= self.most[name]
         for condition, negation, keeps in self.conditions:
             self._choose(condition, keeps, name, runs, new, row, lanes, alive)
             if negation is None:
-                decided = alive & self._newly(partial(states.is_decided, condition), old, new.state)
+                decided = alive & self._newly(partial(states.is_decided, condition), old, new["state"])
                 if decided.any():
                     places = np.flatnonzero(decided)
-                    part = _some(new.fields, places)
-                    alive[places] = self._settle(condition, part, new.lane[places], lanes, {})
-        clauses = new.clauses
+                    part = _some(new, places)
+                    alive[places] = self._settle(condition, part, new["lane"][places], lanes, {})
+        clauses = new["clauses"]
         for rejection in self.rejections:
             is_decided = partial(states.is_rejection_decided, rejection.negation)
-            decided = alive & self._newly(is_decided, old, new.state)
+            decided = alive & self._newly(is_decided, old, new["state"])
             if decided.any():
                 places = np.flatnonzero(decided)
-                rejected = rejection.rejected(_some(new.fields, places), new.lane[places], lanes, row[places])
+                rejected = rejection.rejected(_some(new, places), new["lane"][places], lanes, row[places])
                 clauses = clauses.copy()
                 clauses[places[rejected]] &= ~rejection.clause_bit
         alive &= clauses != 0
-        new = RunTable(new.lane, new.state, clauses, new.fresh, new.fields, new.count, new.node)
-        return new if alive.all() else new.take(np.flatnonzero(alive))
+        new["clauses"] = clauses
+        return new if alive.all() else _some(new, np.flatnonzero(alive))
 
-    def matches(self, runs: RunTable, row: Array, lanes: Lanes) -> Array:
+    def matches(self, runs: Runs, row: Array, lanes: Lanes) -> Array:
         """Select the runs that have bound everything and are matches with the event that they have just bound."""
         states = self.states
-        matches = np.ones(len(runs), dtype=bool)
+        matches = np.ones(_size(runs), dtype=bool)
         for condition in self.group.conditions:
             if not states.is_decided(condition, states.full):
                 places = np.flatnonzero(matches)
-                part = _some(runs.fields, places)
-                matches[places] = self._settle(condition, part, runs.lane[places], lanes, {})
-        clauses = runs.clauses
+                part = _some(runs, places)
+                matches[places] = self._settle(condition, part, runs["lane"][places], lanes, {})
+        clauses = runs["clauses"]
         for rejection in self.rejections:
             if not states.is_rejection_decided(rejection.negation, states.full):
                 places = np.flatnonzero(matches & (clauses & rejection.clause_bit != 0))
-                rejected = rejection.rejected(_some(runs.fields, places), runs.lane[places], lanes, row[places])
+                rejected = rejection.rejected(_some(runs, places), runs["lane"][places], lanes, row[places])
                 clauses = clauses.copy()
                 clauses[places[rejected]] &= ~rejection.clause_bit
         kept: Array = matches & (clauses != 0)
@@ -554,47 +486,46 @@ class Binder:
         condition: Condition,
         keeps: bool,
         name: str,
-        runs: RunTable,
-        new: RunTable,
+        runs: Runs,
+        new: Runs,
         row: Array,
         lanes: Lanes,
         alive: Array,
     ) -> None:
-        """Test or remember what the event adds to the choices of a condition; changes `new.fields` and `alive`."""
+        """Test or remember what the event adds to the choices of a condition; changes `new` and `alive`."""
         states = self.states
         for component in condition.components:
             for choice in component.choices:
                 is_known = partial(states.is_known, component, choice)
-                known = states.where(is_known, new.state)
+                known = states.where(is_known, new["state"])
                 if choice.variable == name:
-                    adds = alive & (runs.state & states.bit[name] != 0) if choice.index else alive.copy()
+                    adds = alive & (runs["state"] & states.bit[name] != 0) if choice.index else alive.copy()
                     places = np.flatnonzero(adds & known)
                     if len(places):
-                        scope = self._scope(_some(new.fields, places), new.lane[places], lanes, {})
-                        scope.chosen = {name: (row[places], _some(runs.fields, places))}
+                        scope = self._scope(_some(new, places), new["lane"][places], lanes, {})
+                        scope.chosen = {name: (row[places], _some(runs, places))}
                         self._fail(component, keeps, places[~self._at_once(component, choice, scope)], new, alive)
                     places = np.flatnonzero(adds & ~known)
                     if len(places):
-                        scope = self._scope(_some(new.fields, places), new.lane[places], lanes, {})
-                        scope.chosen = {name: (row[places], _some(runs.fields, places))}
+                        scope = self._scope(_some(new, places), new["lane"][places], lanes, {})
+                        scope.chosen = {name: (row[places], _some(runs, places))}
                         self._extend(component, choice, scope, new, places)
-                elif f"has {_key(component, choice)}" in new.fields:
-                    places = np.flatnonzero(alive & known & ~states.where(is_known, runs.state))
+                elif f"has {_key(component, choice)}" in new:
+                    places = np.flatnonzero(alive & known & ~states.where(is_known, runs["state"]))
                     if len(places):
-                        part = _some(new.fields, places)
-                        held = self._held(component, self._scope(part, new.lane[places], lanes, {}))
+                        part = _some(new, places)
+                        held = self._held(component, self._scope(part, new["lane"][places], lanes, {}))
                         self._fail(component, keeps, places[~held], new, alive)
 
-    def _fail(self, component: Component, keeps: bool, places: Array, new: RunTable, alive: Array) -> None:
+    def _fail(self, component: Component, keeps: bool, places: Array, new: Runs, alive: Array) -> None:
         if not len(places):
             return
         if not keeps:
             alive[places] = False
             return
-        failed = new.fields[f"failed {component.number}"].copy()
+        failed = new[f"failed {component.number}"].copy()
         failed[places] = 1
-        assert isinstance(new.fields, dict)
-        new.fields[f"failed {component.number}"] = failed
+        new[f"failed {component.number}"] = failed
 
     def _at_once(self, component: Component, choice: Choice, scope: RunScope) -> Array:
         """Return whether a component holds for the element that is being bound."""
@@ -611,14 +542,14 @@ class Binder:
             sides = (sides[1], sides[0])
         return ~some & ~broken | ~broken & compare(component.comparator, *sides)
 
-    def _extend(self, component: Component, choice: Choice, scope: RunScope, new: RunTable, places: Array) -> None:
+    def _extend(self, component: Component, choice: Choice, scope: RunScope, new: Runs, places: Array) -> None:
         """Keep the extreme of a side with one more element."""
         assert component.sides is not None
         own = component.sides[0] if component.sides[0].choice == choice else component.sides[1]
         column = scope.values(own.expression)
         bits, known = to_bits(column)
         key = _key(component, choice)
-        held, has = new.fields[f"extreme {key}"], new.fields[f"has {key}"]
+        held, has = new[f"extreme {key}"], new[f"has {key}"]
         had = has[places]
         kept = from_bits(held[places], column)
         if own.least is None:
@@ -632,8 +563,7 @@ class Binder:
         held, has = held.copy(), has.copy()
         held[places] = np.where(broken, 0, np.where((had == NOTHING) | replaced, bits, held[places]))
         has[places] = np.where(broken, BROKEN, SOME)
-        assert isinstance(new.fields, dict)
-        new.fields[f"extreme {key}"], new.fields[f"has {key}"] = held, has
+        new[f"extreme {key}"], new[f"has {key}"] = held, has
 
     def _extreme(self, component: Component, choice: Choice, scope: RunScope) -> tuple[Column, Array, Array]:
         """The extreme of a side: its values, where there are some, and where no value can be compared."""
@@ -687,10 +617,6 @@ class Binder:
 
 def _key(component: Component, choice: Choice) -> str:
     return f"{component.number} {choice.index:d} {choice.variable}"
-
-
-def _some(fields: Fields, places: Array) -> dict[str, Array]:
-    return {name: values[places] for name, values in fields.items()}
 
 
 _NO_ROWS = np.empty(0, np.int64)
@@ -772,7 +698,7 @@ class Rejection:
             for condition in negation.conditions:
                 if not len(run):
                     break
-                part = {name: values[run] for name, values in fields.items()}
+                part = _some(fields, run)
                 keep = self.settle(condition, part, lane[run], lanes, {negation.variable.name: rows})
                 run, rows = run[keep], rows[keep]
             rejected[run] = True
