@@ -197,8 +197,15 @@ class _Bindings:
 
 
 def _named(names: tuple[str, ...], offsets: Array, variables: Array) -> tuple[pa.Array, pa.Array]:
+    """The offsets of matches, and the names of their variables one after another."""
+    letters = "".join(names).encode()
+    starts = pa.array(offsets.astype(np.int32))
+    if len(letters) == len(names):  # of one letter each, as most are: numbers of variables are put into letters at once
+        text = variables.astype(np.uint8).tobytes().translate(letters.ljust(256))
+        ends = pa.py_buffer(np.arange(len(text) + 1, dtype=np.int32))
+        return starts, pa.StringArray.from_buffers(len(text), ends, pa.py_buffer(text))
     try:
-        return pa.array(offsets.astype(np.int32)), pa.array(names, pa.string()).take(pa.array(variables))
+        return starts, pa.array(names, pa.string()).take(pa.array(variables))
     except pa.ArrowInvalid as error:
         raise MemoryError(f"the variables of {len(offsets) - 1:,} matches have more than 2**31 letters") from error
 

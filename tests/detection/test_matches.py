@@ -212,9 +212,9 @@ def test_batches_are_bounded_and_in_order(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_more_letters_than_an_array_holds_are_refused() -> None:
-    name, count = "x" * 100_000, 22_000
+    names, count = ("x" * 100_000, "y"), 22_000
     with pytest.raises(MemoryError, match=r"1 matches have more than 2\*\*31 letters"):
-        matches_module._named((name,), np.array([0, count]), np.zeros(count, np.int32))
+        matches_module._named(names, np.array([0, count]), np.zeros(count, np.int32))
 
 
 def test_written_to_parquet_and_read_back(tmp_path: Any) -> None:
