@@ -440,16 +440,6 @@ def _make_candidates(words_at: int, program: Any, frame_at: int, entry: int, siz
     return count
 
 
-@njit(error_model="numpy", forceinline=True)
-def _candidate(words_at: int, program: Any, frame_at: int, entry: int, size: int, place: int) -> int:
-    """The number of a candidate of a list in their batch; they are asked for one after another, and made together."""
-    first = further(int64_at(frame_at + 8 * program[programs.STATE]), 2 + program[programs.PREFIX])
-    if first[0] == first[program[programs.LEVELS]]:
-        first[0], first[program[programs.LEVELS]] = 0, _make_candidates(words_at, program, frame_at, entry, size, place)
-    first[0] += 1
-    return first[0] - 1
-
-
 @njit(error_model="numpy")
 def _count_lists(words_at: int, program: Any, frame_at: int, size: int, counted: Any) -> None:
     """Write the number of lists of the candidates of each row of the prefix in the batch, or `TOO_MANY`."""
@@ -460,6 +450,7 @@ def _count_lists(words_at: int, program: Any, frame_at: int, size: int, counted:
     values = float64_at(_values_at(program, frame_at, prefix - 1))
     own_values = float64_at(_values_at(program, frame_at, prefix))
     from_first, most = program[programs.SEARCH] == programs.LISTS_FROM_FIRST, words[programs.CAPACITY]
+    number, made = 0, 0  # of the next candidate in the batch of them, and how many it has
     for entry in range(size):
         low, high = lows[entry], highs[entry]
         for here in range(low, high, WIDTH):
@@ -471,7 +462,10 @@ def _count_lists(words_at: int, program: Any, frame_at: int, size: int, counted:
             ending[0] = 1
         total = 0
         for place in range(low, high):
-            own = _candidate(words_at, program, frame_at, entry, size, place)
+            if number == made:
+                number, made = 0, _make_candidates(words_at, program, frame_at, entry, size, place)
+            own = number
+            number += 1
             lists = ending[place - low]
             if lists <= 0 or total == programs.TOO_MANY:
                 continue
@@ -493,12 +487,11 @@ def _find_followers(words_at: int, program: Any, frame_at: int, size: int, offse
     element, after = _tests_of(program, prefix), _tests_of(program, prefix + 1)
     values = float64_at(_values_at(program, frame_at, prefix - 1))
     own_values = float64_at(_values_at(program, frame_at, prefix))
+    number, made = 0, 0  # of the next candidate in the batch of them, and how many it has
     for entry in range(size):
         low, high, out = lows[entry], highs[entry], further(found, offsets[entry])
         if high - low > programs.MOST_FOLLOWERS:
-            highs[entry] = low  # no candidates of these are made
-            first = further(int64_at(frame_at + 8 * program[programs.STATE]), 2 + prefix)
-            first[0] = first[program[programs.LEVELS]]
+            number, made = 0, 0  # candidates of these are made, and not asked for
             continue
         fitting = 0
         for here in range(low, high, WIDTH):
@@ -506,9 +499,12 @@ def _find_followers(words_at: int, program: Any, frame_at: int, size: int, offse
         if low < high:
             out[0] = fitting
         for place in range(low, high):
-            own, bits = _candidate(words_at, program, frame_at, entry, size, place), 0
+            if number == made:
+                number, made = 0, _make_candidates(words_at, program, frame_at, entry, size, place)
+            bits = 0
             for here in range(place + 1, high, WIDTH):
-                bits |= _passing(words_at, program, after, here, high, own_values, own, frame_at) << (here - low)
+                bits |= _passing(words_at, program, after, here, high, own_values, number, frame_at) << (here - low)
+            number += 1
             out[place + 1 - low] = bits & fitting
 
 

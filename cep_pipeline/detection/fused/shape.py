@@ -1,4 +1,4 @@
-"""The shape of a plan: all that generated code depends on. Windows, constants and data are its arguments.
+"""The shape of a plan: all that a program depends on. Windows, constants and data are its arguments.
 
 Levels are numbered in plan order from 0. Level l loops over a range of its column view; what it compares are float64
 columns ("slots"), and numbers or ranks that stand for other values (`columns.py` of this package makes them).
@@ -145,11 +145,6 @@ class RangeResult(Enum):
     FOLLOWERS = "followers"
 
     @property
-    def counts(self) -> bool:
-        """True if numbers or bits are found, not a place."""
-        return self not in (RangeResult.FIRST, RangeResult.LAST)
-
-    @property
     def levels(self) -> int:
         """The number of levels behind the prefix."""
         return 2 if self in (RangeResult.LISTS, RangeResult.LISTS_FROM_FIRST, RangeResult.FOLLOWERS) else 1
@@ -157,7 +152,7 @@ class RangeResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Everything that the code of one plan depends on.
+    """All of one plan but its data.
 
     Attributes
     ----------
@@ -173,7 +168,7 @@ class Shape:
     as_rows
         Whether the output are row numbers of the events (else places in the views).
     search
-        None for code that enumerates all matches. Otherwise what the code finds behind a prefix of all other levels,
+        None where all matches are enumerated. Otherwise what is found behind a prefix of all other levels,
         and writes for each row of the prefix: a place, or -1 where there is none, or a number.
     """
 
