@@ -409,7 +409,7 @@ def _may_be_long(of: ClauseSlice, view: View) -> bool:
     if width is None:
         return (of.pattern.window.events or 0) > LONG_LISTS
     times = of.events.timestamps[view.rows]
-    return bool((times[LONG_LISTS:] - times[:-LONG_LISTS] <= width).any())
+    return bool((times[LONG_LISTS:] - times[: len(times) - LONG_LISTS] <= width).any())
 
 
 def _coefficients(values: Sequence[int], modulus: int) -> list[int]:
@@ -471,8 +471,10 @@ def _events_of_one(of: ClauseSlice) -> Sweep | None:
     pattern, clause, *_ = of
     if len(clause.positive) > 1 or clause.negations or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         return None
+    if clause.positive[0].kleene and clause.agree_on:
+        return None  # a list of one event agrees with itself, whatever it has
     of_one = all(of_elements(clause, one) for one in clause.conjuncts if one.variables)
-    return Sweep(clause.agree_on, (), backwards=False) if of_one else None
+    return Sweep((), (), backwards=False) if of_one else None
 
 
 def _is_end(clause: Clause, sweep: Sweep, name: str) -> bool:
@@ -579,8 +581,9 @@ def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View], weights: Weigh
         rows = rows[codes[rows] >= 0]
         order, starts = group_rows(codes[rows], groups)
         rows = rows[order]
-    else:
-        starts = np.array([0, len(rows)], np.int64)
+    else:  # an event that is a match by itself is in a window of its own
+        by_itself = len(clause.positive) == 1 and not clause.positive[0].kleene
+        starts = np.arange(len(rows) + 1) if by_itself else np.array([0, len(rows)], np.int64)
     fits = fits[rows]
     if pattern.ties is not Ties.ARRIVAL and (clause.precedence or clause.negated):
         times = events.timestamps[rows]

@@ -7,6 +7,7 @@
 | a sum over a list, or over its length | `Sum` with what each element adds |
 | the least and the greatest value | `Greatest`, the rank of the value; 0 where it is null |
 | numbers and sums by the length of a list | `Sum`, which counts its elements |
+| the least and the greatest length of a list | numbers of matches with shorter or longer ones, by halving |
 
 A group's matches are those whose events have its values: all other events of a variable have the weight 0. Sums are
 whole numbers of some power of two, told by remainders modulo primes, so they are exact at any size.
@@ -15,6 +16,7 @@ whole numbers of some power of two, told by remainders modulo primes, so they ar
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product, zip_longest
@@ -54,8 +56,8 @@ from cep_pipeline.detection.summaries.values import (
     values_of,
 )
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.conditions import AllOf, Comparator, Comparison
-from cep_pipeline.patterns.expressions import Element, Expression, Literal, Reference, ValueType
+from cep_pipeline.patterns.conditions import AllOf, Comparator, Comparison, Condition
+from cep_pipeline.patterns.expressions import Element, Expression, Length, Literal, Reference, ValueType
 from cep_pipeline.patterns.pattern import Pattern, SummaryAggregate
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
@@ -240,8 +242,14 @@ class RowsBySemirings:
             return self._counted(factors, owned)
         raise NotCounted("no sweep goes over the matches")
 
-    def _counted(self, factors: Factors, owned: Owned) -> list[int]:
-        """The number of the matches whose events have none but the factor 1: they are counted as those of a pattern."""
+    def _counted(self, factors: Factors, owned: Owned, more: Sequence[Condition] = ()) -> list[int]:
+        """The number of the matches whose events have none but the factor 1: they are counted as those of a pattern.
+
+        Parameters
+        ----------
+        more
+            What else is asked of them.
+        """
         pattern, given = self._pattern, [] if self._pattern.condition is None else [self._pattern.condition]
         columns = {f"\0{place}": own.astype(np.int64) for place, own in enumerate(factors.values())}
         asked = [
@@ -250,11 +258,11 @@ class RowsBySemirings:
         ]
         own = replace(
             pattern,
-            condition=AllOf((*given, *asked)),
+            condition=AllOf((*given, *asked, *more)) if given or asked or more else None,
             attributes=(*pattern.attributes, *((name, ValueType.INT64) for name in columns)),
             summary=None,
         )
-        number = count_owned(own if asked else pattern, with_columns(self._events, columns), owned, always=True)
+        number = count_owned(own, with_columns(self._events, columns), owned, always=True)
         if number is None:
             raise NotCounted(NOT_COUNTED)
         return [number]
@@ -366,9 +374,7 @@ class RowsBySemirings:
         """The least or greatest value that a match has."""
         if values.read == "length":
             if self._by_length is None:
-                by_length = self._sums(asked, semiring=Sum(counted=(values.variable,)))
-                present = [length for length, number in enumerate(by_length) if number]
-                return [Extreme(greatest, max(present) if greatest else min(present))]
+                return [Extreme(greatest, self._end_of_lengths(values, asked, greatest=greatest))]
             if self._by_length == values.variable:
                 return [Extreme(greatest, length) for length in range(len(numbers))]
         if self._by_length is not None:
@@ -384,6 +390,21 @@ class RowsBySemirings:
         weights = {values.key: values.by_event([*ranks, of_null], np.int64)}
         [rank] = self._sums(asked, weights, Greatest())
         return [Extreme(greatest, ordered[ranks.index(rank)] if rank > 1 else None)]
+
+    def _end_of_lengths(self, values: Values, asked: _Asked, *, greatest: bool) -> int:
+        """The greatest or the least length of a list in the matches, of which there are some, by halving."""
+        length = Length(values.variable)
+
+        def some(comparator: Comparator, number: int) -> bool:
+            self._count_once_more()
+            test = Comparison(comparator, length, Literal(number, ValueType.INT64))
+            parts = product(asked.signed, asked.owned)
+            return sum(sign * self._counted(one, owned, [test])[0] for (sign, one), owned in parts) > 0
+
+        lengths = range(1, values.size + 1)
+        if greatest:
+            return bisect_left(lengths, True, key=lambda number: not some(Comparator.GE, number))
+        return 1 + bisect_left(lengths, True, key=lambda number: some(Comparator.LE, number))
 
     def _sum_of_terms(self, expression: Expression) -> SumOfTerms:
         """The terms of a sum over several variables, or events of a list, if it is exact in every match."""
