@@ -75,11 +75,8 @@ COMPRESSED, PLAIN, BRIEF = 1, 2, 3
 """The versions of a buffer: compressed, not compressed, and without its statement."""
 GRAPH, LISTED = 0, 1
 _HEAD = struct.Struct("<4sBBxxQ")
-_LISTED_SIZES = 4
-"""Numbers before listed matches: of events, of matches, of events that each binds, and of bytes of a place."""
 VERSION_AT, DIGEST_AT = 4, 8
 """The places in a buffer of its version (one byte) and, without the statement, its digest (8 bytes)."""
-_ALIGNMENT = 8
 MOST_BYTES = 1 << 34
 """A buffer that claims to be longer is damaged."""
 MOST_RATIO = 40_000
@@ -219,15 +216,15 @@ class MatchesOfEvent:
             if version == COMPRESSED:
                 return cls._uncompressed(parts.take(np.uint8, parts.left), kind, size)
             if version == BRIEF:
-                sizes = parts.take(np.int32, _LISTED_SIZES)
+                sizes = parts.take(np.int32, 4)
                 statement = _statement_left_out(size, statements)
             else:
                 if size != parts.left[0]:
                     raise ValueError(f"it claims {size:,} bytes and has {parts.left[0]:,}")
-                length, *sizes_of_one = parts.take(np.uint32, 1 + _LISTED_SIZES).tolist()
+                length, *sizes_of_one = parts.take(np.uint32, 5).tolist()
                 sizes = np.array(sizes_of_one)
                 statement = parts.take(np.uint8, length).tobytes().decode()
-            return cls(statement, *_listed(parts, sizes.reshape(-1, _LISTED_SIZES), pattern_of(statement)))
+            return cls(statement, *_listed(parts, sizes.reshape(-1, 4), pattern_of(statement)))
         except (struct.error, ValueError, TypeError, OverflowError, OSError, pa.ArrowException) as error:
             if isinstance(error, InputError):
                 raise
@@ -467,7 +464,7 @@ class ListWriter:
 
     def _heads(self, sizes: Array, parts: list[_Part]) -> _Part:
         """What stands before the parts of each buffer."""
-        heads = np.empty(len(sizes), [("head", f"V{_HEAD.size}"), ("sizes", np.uint32, _LISTED_SIZES)])
+        heads = np.empty(len(sizes), [("head", f"V{_HEAD.size}"), ("sizes", np.uint32, 4)])
         heads["head"] = np.void(_HEAD.pack(MAGIC, BRIEF, LISTED, digest_of(self._statement) % (1 << 64)))
         heads["sizes"] = sizes
         lengths = np.full(len(sizes), heads.itemsize)
@@ -624,7 +621,7 @@ def _codec() -> pa.Codec:
 
 
 def _padded(data: bytes) -> bytes:
-    return data + b"\0" * (-len(data) % _ALIGNMENT)
+    return data + b"\0" * (-len(data) % 8)
 
 
 def _ipc(table: pa.Table) -> bytes:

@@ -53,7 +53,6 @@ from cep_pipeline.patterns.expressions import Aggregate, Length, Reference
 RUNS_AT_ONCE = 1 << 21
 """Most runs alive in several lanes together; with more, fewer lanes are read side by side."""
 _INT64_BITS = 62
-_WORD_BITS = 64
 
 
 EVENT_S, STEP_S = 1.4e-6, 2e-4
@@ -278,7 +277,7 @@ def _groups(columns: list[Array], size: int) -> tuple[Array, Array]:
     """An order in which equal rows of columns stand together, and where a new row begins in it."""
     lows = [int(column.min()) for column in columns]
     widths = [(int(column.max()) - low).bit_length() for column, low in zip(columns, lows, strict=True)]
-    if sum(widths) < _WORD_BITS:
+    if sum(widths) <= _INT64_BITS:
         word = np.zeros(size, np.int64)
         for column, low, width in zip(columns, lows, widths, strict=True):
             word = (word << width) | (column - low)
