@@ -75,11 +75,8 @@ COMPRESSED, PLAIN, BRIEF = 1, 2, 3
 """The versions of a buffer: compressed, not compressed, and without its statement."""
 GRAPH, LISTED = 0, 1
 _HEAD = struct.Struct("<4sBBxxQ")
-_LISTED_SIZES = 4
-"""Numbers before listed matches: of events, of matches, of events that each binds, and of bytes of a place."""
 VERSION_AT, DIGEST_AT = 4, 8
 """The places in a buffer of its version (one byte) and, without the statement, its digest (8 bytes)."""
-_ALIGNMENT = 8
 MOST_BYTES = 1 << 34
 """A buffer that claims to be longer is damaged."""
 MOST_RATIO = 40_000
@@ -219,15 +216,15 @@ class MatchesOfEvent:
             if version == COMPRESSED:
                 return cls._uncompressed(parts.take(np.uint8, parts.left), kind, size)
             if version == BRIEF:
-                sizes = parts.take(np.int32, _LISTED_SIZES)
+                sizes = parts.take(np.int32, 4)
                 statement = _statement_left_out(size, statements)
             else:
                 if size != parts.left[0]:
                     raise ValueError(f"it claims {size:,} bytes and has {parts.left[0]:,}")
-                length, *sizes_of_one = parts.take(np.uint32, 1 + _LISTED_SIZES).tolist()
+                length, *sizes_of_one = parts.take(np.uint32, 5).tolist()
                 sizes = np.array(sizes_of_one)
                 statement = parts.take(np.uint8, length).tobytes().decode()
-            return cls(statement, *_listed(parts, sizes.reshape(-1, _LISTED_SIZES), pattern_of(statement)))
+            return cls(statement, *_listed(parts, sizes.reshape(-1, 4), pattern_of(statement)))
         except (struct.error, ValueError, TypeError, OverflowError, OSError, pa.ArrowException) as error:
             if isinstance(error, InputError):
                 raise
@@ -467,7 +464,7 @@ class ListWriter:
 
     def _heads(self, sizes: Array, parts: list[_Part]) -> _Part:
         """What stands before the parts of each buffer."""
-        heads = np.empty(len(sizes), [("head", f"V{_HEAD.size}"), ("sizes", np.uint32, _LISTED_SIZES)])
+        heads = np.empty(len(sizes), [("head", f"V{_HEAD.size}"), ("sizes", np.uint32, 4)])
         heads["head"] = np.void(_HEAD.pack(MAGIC, BRIEF, LISTED, digest_of(self._statement) % (1 << 64)))
         heads["sizes"] = sizes
         lengths = np.full(len(sizes), heads.itemsize)
@@ -529,11 +526,11 @@ class GraphWriter:
         nodes, edges, ends
             As `GraphBuilder.finished` gives them.
         """
-        is_other = np.append(True, ends[ROW, 1:] != ends[ROW, :-1])[: ends.shape[1]]
-        count = int(is_other.sum())
-        edges = np.concatenate([edges, ends], axis=1)
-        edges[TARGET, edges.shape[1] - ends.shape[1] :] = nodes - 1 + np.cumsum(is_other)
-        offsets = np.append(0, np.cumsum(np.bincount(edges[TARGET], minlength=nodes + count)))
+        first_of_end = np.flatnonzero(np.append(True, ends[ROW, 1:] != ends[ROW, :-1])[: ends.shape[1]])
+        count, entries = len(first_of_end), np.diff(first_of_end, append=ends.shape[1])
+        offsets = np.append(0, np.cumsum(np.append(np.bincount(edges[TARGET], minlength=nodes), entries)))
+        sources, variables, rows = (np.append(edges[one], ends[one]) for one in (SOURCE, VARIABLE, ROW))
+        variables, rows = variables.astype(np.int16), rows.astype(np.int32)
         stamps, amounts = np.zeros(nodes + count, np.int64), np.empty(nodes + count, np.int64)
         numbers, reached = np.empty(nodes + count, np.int64), np.empty(nodes + count, np.int64)
         edge_counts, node_counts = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -541,21 +538,30 @@ class GraphWriter:
         while (first := int(state[0])) < count:
             taken = np.empty((3, most), np.int64)
             found = _graphs_of_ends(
-                *(nodes, count, offsets, edges[SOURCE], stamps, numbers, reached, amounts, state, most),
+                *(nodes, count, offsets, sources, stamps, numbers, reached, amounts, state, most),
                 *(edge_counts, node_counts, *taken),
             )
             if not found:
                 most *= 4
                 continue
-            own = taken[:, : edge_counts[:found].sum()]
+            edge, from_places, to_places = taken[:, : edge_counts[:found].sum()]
             amount = amounts[nodes + first : nodes + first + found]
-            yield self._written(edges[:, own[0]], own[1:], edge_counts[:found], node_counts[:found], amount)
+            columns = (from_places, to_places, variables[edge], rows[edge])
+            yield self._written(*columns, edge_counts[:found], node_counts[:found], amount)
 
-    def _written(self, edges: Array, places: Array, counts: Array, nodes: Array, amounts: Array) -> tuple[Any, ...]:
+    def _written(
+        self,
+        sources: Array,
+        targets: Array,
+        variables: Array,
+        rows_of_edges: Array,
+        counts: Array,
+        nodes: Array,
+        amounts: Array,
+    ) -> tuple[Array, list[str], list[bytes]]:
         """The buffers of graphs, of edges between places of nodes, so many each."""
         bounds = np.append(0, np.cumsum(counts))
-        events, rows, places_of_edges = self._of_ends.find(counts, edges[ROW].astype(np.int32))
-        sources, targets = places
+        events, rows, places = self._of_ends.find(counts, rows_of_edges)
         parts = [
             self._heads(rows, events),
             (np.stack([events, counts, nodes], axis=1).astype(np.int32).reshape(-1), np.full(len(counts), 3)),
@@ -563,8 +569,8 @@ class GraphWriter:
             (_steps(self._events.seqs[rows], events), events),
             (_steps(targets, counts).astype(np.int32), counts),
             ((sources - targets).astype(np.int32), counts),
-            (_steps(places_of_edges, counts).astype(np.int32), counts),
-            (edges[VARIABLE].astype(np.int16), counts),
+            (_steps(places, counts), counts),
+            (variables, counts),
         ]
         data, offsets = _joined(parts)
         numbers = [
@@ -603,7 +609,7 @@ def _paths(sources: Array, targets: Array) -> int:
 
 def _steps(numbers: Array, counts: Array) -> Array:
     """Numbers of some ranges, each less the one before in its range."""
-    steps = np.diff(numbers, prepend=0)
+    steps = np.diff(numbers, prepend=numbers[:1])
     begins = _begins(counts)
     steps[begins] = numbers[begins]
     return steps
@@ -615,7 +621,7 @@ def _codec() -> pa.Codec:
 
 
 def _padded(data: bytes) -> bytes:
-    return data + b"\0" * (-len(data) % _ALIGNMENT)
+    return data + b"\0" * (-len(data) % 8)
 
 
 def _ipc(table: pa.Table) -> bytes:
@@ -730,7 +736,7 @@ class GraphBuilder:
     def clear(self) -> None:
         """Forget all."""
         self._nodes = 0
-        self._edges, self._ends = ([np.empty((4, 0), np.int64)] for _ in range(2))
+        self._edges, self._ends = list[Array](), list[Array]()
 
     def nodes(self, count: int) -> Array:
         """Add `count` nodes behind all others and return their numbers."""
@@ -749,11 +755,15 @@ class GraphBuilder:
     def add(self, nodes: int, edges: Array, ends: Array) -> None:
         """A graph of so many nodes of its own, whose variables are numbered already."""
         for kept, part in ((self._edges, edges.copy()), (self._ends, ends.copy())):
-            part[: TARGET + 1] += self._nodes * (part[: TARGET + 1] >= 0)
+            if self._nodes:
+                part[: TARGET + 1] += self._nodes * (part[: TARGET + 1] >= 0)
             kept.append(part)
         self._nodes += nodes
 
     def finished(self) -> tuple[int, Array, Array]:
         """The number of nodes, the edges by ascending target, and the ends of matches by ascending row."""
-        edges, ends = (np.concatenate(parts, axis=1) for parts in (self._edges, self._ends))
+        edges, ends = (
+            parts[0] if len(parts) == 1 else np.concatenate([np.empty((4, 0), np.int64), *parts], axis=1)
+            for parts in (self._edges, self._ends)
+        )
         return self._nodes, edges, ends[:, np.argsort(ends[ROW], kind="stable")]

@@ -53,8 +53,6 @@ from cep_pipeline.patterns.expressions import Aggregate, Length, Reference
 RUNS_AT_ONCE = 1 << 21
 """Most runs alive in several lanes together; with more, fewer lanes are read side by side."""
 _INT64_BITS = 62
-_WORD_BITS = 64
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 EVENT_S, STEP_S = 1.4e-6, 2e-4
@@ -276,33 +274,19 @@ def _together(parts: list[Runs]) -> Runs:
 
 
 def _groups(columns: list[Array], size: int) -> tuple[Array, Array]:
-    """An order in which equal rows of columns stand together, and where a new row begins in it.
-
-    Where a row does not fit 64 bits, rows are brought together by a hash and compared by value: should two different
-    rows share a hash, equal ones may stay apart, which costs memory only.
-    """
-    first = np.ones(size, dtype=bool)
+    """An order in which equal rows of columns stand together, and where a new row begins in it."""
     lows = [int(column.min()) for column in columns]
     widths = [(int(column.max()) - low).bit_length() for column, low in zip(columns, lows, strict=True)]
-    if sum(widths) < _WORD_BITS:
+    if sum(widths) <= _INT64_BITS:
         word = np.zeros(size, np.int64)
         for column, low, width in zip(columns, lows, widths, strict=True):
             word = (word << width) | (column - low)
-        order = np.argsort(word, kind="stable")  # the parts of a step come in order: they are merged
-        ordered = word[order]
-        first[1:] = ordered[1:] != ordered[:-1]
-        return order, first
-    mixed = np.zeros(size, np.uint64)
+        columns = [word]
+    order = np.lexsort(columns)  # the parts of a step come in order: they are merged
+    first = np.arange(size) == 0
     for column in columns:
-        mixed = (mixed ^ column.view(np.uint64)) * _MIX
-        mixed ^= mixed >> np.uint64(29)
-    order = np.argsort(mixed, kind="stable")
-    if size > 1:
-        differs = np.zeros(size - 1, dtype=bool)
-        for column in columns:
-            ordered = column[order]
-            differs |= ordered[1:] != ordered[:-1]
-        first[1:] = differs
+        ordered = column[order]
+        first[1:] |= ordered[1:] != ordered[:-1]
     return order, first
 
 
@@ -536,7 +520,10 @@ class Binder:
         other = component.other_side(choice)
         assert other.choice is not None
         own = component.sides[0] if component.sides[1] is other else component.sides[1]
-        column, some, broken = self._extreme(component, other.choice, scope)
+        extreme = self._extreme(component, other.choice, scope)
+        if extreme is None:
+            return np.ones(scope.size, dtype=bool)
+        column, some, broken = extreme
         sides = (scope.values(own.expression), column)
         if own is component.sides[1]:
             sides = (sides[1], sides[0])
@@ -549,6 +536,7 @@ class Binder:
         column = scope.values(own.expression)
         bits, known = to_bits(column)
         key = _key(component, choice)
+        self._like[key] = column  # of the side's type, and with its strings
         held, has = new[f"extreme {key}"], new[f"has {key}"]
         had = has[places]
         kept = from_bits(held[places], column)
@@ -565,15 +553,12 @@ class Binder:
         has[places] = np.where(broken, BROKEN, SOME)
         new[f"extreme {key}"], new[f"has {key}"] = held, has
 
-    def _extreme(self, component: Component, choice: Choice, scope: RunScope) -> tuple[Column, Array, Array]:
-        """The extreme of a side: its values, where there are some, and where no value can be compared."""
-        side = next(side for side in component.sides or () if side.choice == choice)
+    def _extreme(self, component: Component, choice: Choice, scope: RunScope) -> tuple[Column, Array, Array] | None:
+        """The extreme of a side: its values, where there are some, and where none can be compared; None: nowhere."""
         key = _key(component, choice)
+        if key not in self._like:
+            return None
         has = scope.fields[f"has {key}"]
-        if key not in self._like:  # a column of the side's type, and of its strings
-            nothing = RunScope(self.events, _Empty(), 0, {})
-            nothing.chosen = _Anything()
-            self._like[key] = nothing.values(side.expression)
         return from_bits(scope.fields[f"extreme {key}"], self._like[key]), has == SOME, has == BROKEN
 
     def _held(self, component: Component, scope: RunScope) -> Array:
@@ -588,9 +573,11 @@ class Binder:
             if side.choice is None:
                 columns.append(scope.values(side.expression))
                 continue
-            if f"has {_key(component, side.choice)}" not in scope.fields:
-                return np.ones(scope.size, dtype=bool)  # each element was tested as it came
-            column, some, bad = self._extreme(component, side.choice, scope)
+            has = f"has {_key(component, side.choice)}" in scope.fields
+            extreme = self._extreme(component, side.choice, scope) if has else None
+            if extreme is None:
+                return np.ones(scope.size, dtype=bool)  # each element was tested as it came, or there is none yet
+            column, some, bad = extreme
             columns.append(column)
             vacuous |= ~some & ~bad
             broken |= bad
@@ -617,23 +604,6 @@ class Binder:
 
 def _key(component: Component, choice: Choice) -> str:
     return f"{component.number} {choice.index:d} {choice.variable}"
-
-
-_NO_ROWS = np.empty(0, np.int64)
-
-
-class _Empty(dict[str, Array]):
-    """The fields of no runs at all."""
-
-    def __missing__(self, name: str) -> Array:
-        return _NO_ROWS
-
-
-class _Anything(dict[str, tuple[Array, Fields]]):
-    """The chosen elements of no runs at all."""
-
-    def __missing__(self, name: str) -> tuple[Array, Fields]:
-        return _NO_ROWS, _Empty()
 
 
 PAIRS_AT_ONCE = 1 << 20
