@@ -20,6 +20,7 @@ from datetime import date
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -896,11 +897,8 @@ def _output_sensitive(events: int) -> tuple[Work, Work]:
         return int(detect([pattern], anew, plan, output="count")[pattern.name]["count"][0].as_py())
 
     def plain() -> int:
-        usual, reduction.FEWEST_COMBINATIONS = reduction.FEWEST_COMBINATIONS, 1 << 62
-        try:
+        with patch.object(reduction, "FEWEST_COMBINATIONS", 1 << 62):
             return count()
-        finally:
-            reduction.FEWEST_COMBINATIONS = usual
 
     return _timed(count), _timed(plain)
 

@@ -73,6 +73,32 @@ COLUMNAR_NS, STORING_NS, PARTIAL_NS = 0.12, 5.0, 5.5
 """Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches; to
 make a partial match."""
 
+# Whether events that are in no match are removed before any are combined (`fused.reduction`).
+FEWEST_COMBINATIONS, FEWEST_CANDIDATES, CANDIDATES_AN_EVENT = 1 << 22, 1 << 28, 800
+"""Fewer combinations of events are tested in less time than it takes to look at each event; fewer candidates in some
+tenths of a second; so many are tested while one event is held against the events of another variable."""
+UNEVEN = 2.0
+"""Combinations of events that come unevenly, beside those of as many events that come evenly."""
+LOOKED_AT, PAIRS_SAMPLED, ASKED = 1 << 14, 1 << 13, 64
+"""Events of a variable whose ranges are looked at; pairs of events that tell how many pass; events of each variable
+that are held against those of each other one to see how many go."""
+WORTH_IT, WORTH_AGAIN = 0.5, 0.2
+"""Share of the combinations that may stay at most; share of the events that a round has to remove for another one."""
+ROUNDS, MOST_PAIRS = 2, 6
+"""Times that all pairs are gone through; of more pairs only those with a comparison or a key are."""
+
+# What ways around listing take at least.
+EVENT_S, STEP_S = 1.4e-6, 2e-4
+"""Seconds of merged runs for one event of one lane, and for one step of all lanes."""
+COMPILED_EVENT_S, LANE_S, PAIR_S = 1e-7, 1e-5, 1.5e-9
+"""Seconds of compiled runs for one event of one lane, for each lane, and for each pair of events of a lane whose
+partial matches are told apart by their events or their beginnings."""
+LISTED_NS, LEAST_S = 200.0, 0.1
+"""Time to list a match for a summary, and the least limit: sweeps stop where they take longer than both."""
+LONG_LISTS, MOST_OF_ENDS = 48, 2
+"""Candidates from which on lists are swept in any case, since their number may exceed a word; lanes of ends may read so
+many times the events that lanes of beginnings do."""
+
 
 def few_matches(events: PreparedEvents) -> int:
     """The number of matches up to which they are listed, whatever a graph would cost."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, permutations
 
+from cep_pipeline.detection import costs
 from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
@@ -125,11 +126,9 @@ def _removed(pattern: Pattern, mechanism: str, plan: Plan | None) -> str:
     """
     if mechanism != "fused" or plan is None or not plan.statistics.events or binds_lists(pattern):
         return ""
-    from cep_pipeline.detection.fused import reduction
-
     planned = plan.for_pattern(pattern.name)
     events, candidates = _expected_work(planned, plan.statistics)
-    if candidates < max(reduction.FEWEST_CANDIDATES, 2 * reduction.CANDIDATES_AN_EVENT * events):
+    if candidates < max(costs.FEWEST_CANDIDATES, 2 * costs.CANDIDATES_AN_EVENT * events):
         return ""
     for clause, by in zip(pattern.clauses, planned.clauses, strict=True):
         if len(by.steps) > 1 and by.tree is None:

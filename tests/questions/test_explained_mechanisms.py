@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.fused import reduction
+from cep_pipeline.detection import costs
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.questions.explained_mechanisms import explained_choice
 from tests.statistics.market import market, parse
@@ -55,8 +55,8 @@ def test_events_that_are_removed_first_are_explained(monkeypatch: pytest.MonkeyP
     made = plan_for(patterns, cep.estimate_statistics(patterns, EVENTS), {"pattern_1": "fused"})
     told = "removed first, where samples show that at most half of the combinations stay"
     assert told not in explained_choice(patterns, None, made)["pattern_1"]
-    monkeypatch.setattr(reduction, "FEWEST_CANDIDATES", 0)
-    monkeypatch.setattr(reduction, "CANDIDATES_AN_EVENT", 0)
+    monkeypatch.setattr(costs, "FEWEST_CANDIDATES", 0)
+    monkeypatch.setattr(costs, "CANDIDATES_AN_EVENT", 0)
     said = explained_choice(patterns, None, made)["pattern_1"]
     assert told in said
     assert "% of b" in said and "% of c" in said

@@ -20,6 +20,7 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.compressed.buffers import NO_NODE, TARGET, GraphBuilder
 from cep_pipeline.detection.compressed.components import Condition, Group, mentions
 from cep_pipeline.detection.compressed.fields import Field, RunScope, RunStates, fields_of
+from cep_pipeline.detection.costs import MOST_OF_ENDS
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.evaluate import conjunct_holds
@@ -46,8 +47,6 @@ EVENTS_AT_ONCE = 1 << 22
 """Most events of all those lanes together, unless one has more."""
 EDGES_AT_ONCE = 1 << 25
 """Pairs of events in the lanes of ends that are read together: their buffers have no more edges."""
-MOST_OF_ENDS = 2
-"""Lanes of ends may read so many times the events that lanes of beginnings do."""
 MOST_VARIABLES = 10
 """Most variables for which tables of all their sets are made."""
 ROOM_FOR_EDGES, ROOM_FOR_ENDS, ROOM_FOR_RUNS = 1 << 18, 1 << 16, 1 << 10

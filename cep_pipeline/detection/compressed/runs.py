@@ -42,6 +42,7 @@ from cep_pipeline.detection.compressed.fields import (
     to_bits,
 )
 from cep_pipeline.detection.compressed.lanes import CompiledRuns, LaneEvents, Lanes, candidates_of, tests_of
+from cep_pipeline.detection.costs import COMPILED_EVENT_S, EVENT_S, LANE_S, PAIR_S, STEP_S
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.comparison import compare
@@ -53,13 +54,6 @@ from cep_pipeline.patterns.expressions import Aggregate, Length, Reference
 RUNS_AT_ONCE = 1 << 21
 """Most runs alive in several lanes together; with more, fewer lanes are read side by side."""
 _INT64_BITS = 62
-
-
-EVENT_S, STEP_S = 1.4e-6, 2e-4
-"""Seconds of merged runs for one event of one lane, and for one step of all lanes, as they were measured at least."""
-COMPILED_EVENT_S, LANE_S, PAIR_S = 1e-7, 1e-5, 1.5e-9
-"""Seconds of compiled runs for one event of one lane, for each lane, and for each pair of events of a lane whose
-partial matches are told apart by their events or their beginnings, as they were measured at least."""
 
 
 def least_seconds(sequence: LaneEvents) -> float:

@@ -37,7 +37,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.costs import pays
+from cep_pipeline.detection.costs import LONG_LISTS, pays
 from cep_pipeline.detection.counting.choice import (
     LANES,
     Joining,
@@ -70,8 +70,6 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, group_rows, padded_copy
 from cep_pipeline.slices.views import ANY_EVENT, View, clause_cache_of, leaf_view, without_name
 
-LONG_LISTS = 48
-"""Candidates from which on lists are swept in any case: their number may exceed a word, which finding cannot count."""
 MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
 MOST_BITS = 4096

@@ -24,6 +24,19 @@ from itertools import combinations, count
 
 import numpy as np
 
+from cep_pipeline.detection.costs import (
+    ASKED,
+    CANDIDATES_AN_EVENT,
+    FEWEST_CANDIDATES,
+    FEWEST_COMBINATIONS,
+    LOOKED_AT,
+    MOST_PAIRS,
+    PAIRS_SAMPLED,
+    ROUNDS,
+    UNEVEN,
+    WORTH_AGAIN,
+    WORTH_IT,
+)
 from cep_pipeline.detection.fused.constraints import (
     Bound,
     BoundUnit,
@@ -46,29 +59,6 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.slices.keys import Key, keyed_leaf
 from cep_pipeline.slices.routines import padded_copy
 from cep_pipeline.slices.views import View
-
-FEWEST_COMBINATIONS = 1 << 22
-"""Fewer combinations of events are tested in less time than it takes to look at each event alone."""
-FEWEST_CANDIDATES = 1 << 28
-"""Fewer candidates are tested at once, in some tenths of a second."""
-CANDIDATES_AN_EVENT = 800
-"""Candidates that the kernel tests while one event is held against the events of another variable."""
-UNEVEN = 2.0
-"""Combinations of events that come unevenly, beside those of as many events that come evenly."""
-LOOKED_AT = 1 << 14
-"""Events of a variable whose ranges are looked at to estimate how many events of another one are in them."""
-SAMPLED = 1 << 13
-"""Pairs of events that are looked at to estimate how many pass."""
-ASKED = 64
-"""Events of each variable that are held against the events of each other one to see how many go."""
-WORTH_IT = 0.5
-"""Share of the combinations of events that may stay at most."""
-ROUNDS = 2
-"""Times that all pairs are gone through; again only while events go."""
-WORTH_AGAIN = 0.2
-"""Share of the events that a round has to remove for another one."""
-MOST_PAIRS = 6
-"""The most pairs that are all gone through; of more, only those with a comparison or a key."""
 
 _numbers = count()
 
@@ -240,14 +230,14 @@ def _candidates(planned: PlannedClause, pairs: Sequence[_Pair], leaves: Sequence
         if not pair.conjuncts or not found:
             continue
         drawn = np.random.default_rng(0)
-        which = drawn.choice(len(wide), SAMPLED, p=wide / wide.sum())
-        places = first[which] + (drawn.random(SAMPLED) * wide[which]).astype(np.int64)
+        which = drawn.choice(len(wide), PAIRS_SAMPLED, p=wide / wide.sum())
+        places = first[which] + (drawn.random(PAIRS_SAMPLED) * wide[which]).astype(np.int64)
         one = asking.rows[looked_at][which]
         rows = dict(zip(pair.names, (one, view.rows[places]), strict=True))
-        held = np.ones(SAMPLED, np.bool_)
+        held = np.ones(PAIRS_SAMPLED, np.bool_)
         for conjunct in pair.conjuncts:
             held &= conjunct_holds(conjunct, planned.events, rows)
-        passing[later] *= (int(held.sum()) + 1) / (SAMPLED + 1)
+        passing[later] *= (int(held.sum()) + 1) / (PAIRS_SAMPLED + 1)
     total, partial = 0.0, float(len(leaves[0]))
     for level in range(1, len(leaves)):
         partial *= widths.get(level, len(leaves[level]))

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.costs import LEAST_S, LISTED_NS
 from cep_pipeline.detection.counting.list_parts import parts_of_lists
 from cep_pipeline.detection.counting.owned import NOT_COUNTED, count_owned
 from cep_pipeline.detection.counting.sweep import Greatest, Sum, swept
@@ -64,8 +65,6 @@ from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 
 MOST_COUNTS = 1 << 12
 """Most sums that are made for one summary."""
-LISTED_NS, LEAST_S = 200.0, 0.1
-"""Time to list a match, and the least limit: counting stops where it takes longer than listing, and than this."""
 _SOONER, _TOO_MANY = "the matches are listed sooner", f"more than {MOST_COUNTS:,} counts are needed"
 
 
