@@ -408,9 +408,10 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
     if view.rules.agreeing and key < 0:  # it agrees with no other event
         return c.FINISHED
     if not events:
-        newest = (m.marks[other] - 1) * (c.SLOTS + m.nodes[other * c.NODE_WORDS + c.N_WIDTH])
-        if int32_at(m.stores[other])[newest + c.LAST] < view.rules.floor[row]:  # all are too old
-            return c.FINISHED
+        heads, stride = m.nodes[other * c.NODE_WORDS + c.N_HEADS], c.SLOTS + m.nodes[other * c.NODE_WORDS + c.N_WIDTH]
+        newest = m.heads[heads + key] if heads >= 0 else m.marks[other] - 1
+        if newest < 0 or int32_at(m.stores[other])[newest * stride + c.LAST] < view.rules.floor[row]:
+            return c.FINISHED  # there is none, or all are too old
     touch(w, node)
     own_places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]
     places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]
