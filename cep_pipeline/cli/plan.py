@@ -334,7 +334,8 @@ def _counts(metrics: Metrics, only: tuple[str, ...]) -> dict[str, Any]:
         if not only or node.pattern in only:
             tested = None if node.tested is None else list(map(format_conjunct, node.tested))
             nodes.append({**plain_value(replace(node, tested=None)), "tested": tested})
-    return {**plain_value(replace(metrics, nodes=())), "nodes": nodes}
+    routes = {name: list(map(str, taken)) for name, taken in metrics.routes.items() if not only or name in only}
+    return {**plain_value(replace(metrics, nodes=(), routes={})), "nodes": nodes, "routes": routes}
 
 
 def _analyzed(

@@ -74,9 +74,17 @@ class Browser:
     def wait(self, script: str) -> None:
         """Wait until an expression in the page is true."""
         until = time.monotonic() + PATIENCE_S
-        while not self.evaluate(f"Boolean({script})"):
+        while not self._holds(script):
             assert time.monotonic() < until, f"{script} has not come true: {self.evaluate('document.body.innerText')}"
             time.sleep(0.2)
+
+    def _holds(self, script: str) -> bool:
+        try:
+            return bool(self.evaluate(f"Boolean({script})"))
+        except AssertionError as error:
+            if "navigated" in str(error):  # the page gave way to the next one meanwhile
+                return False
+            raise
 
     def picture(self, path: Path) -> None:
         """Write what the window shows to a PNG file."""
