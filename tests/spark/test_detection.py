@@ -154,7 +154,7 @@ def test_an_error_of_a_task_arrives_as_it_is_and_an_unforeseen_one_is_explained(
     def break_down(task: int, attempt: int) -> float:
         return 1 / task
 
-    with pytest.raises(cep.DataError, match="task [12] refuses"):  # whichever is seen first
+    with pytest.raises(cep.DataError, match=r"task [12] refuses"):  # whichever is seen first
         run_tasks(spark, refuse, [1, 2], what="refusing")
     with pytest.raises(CepError, match=r"dividing.*ZeroDivisionError"):
         run_tasks(spark, break_down, [0], what="dividing")
