@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from threading import get_ident
 from typing import Literal
 
 from cep_pipeline.detection.instances.condition_groups import ConditionGroups, Moment
@@ -533,11 +532,10 @@ class _NetworkKey:
     sharing: Sharing
     possible: tuple[bool, ...]
     automaton: Automaton
-    thread: int
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.members, self.plans, self.sharing, self.possible, self.automaton, self.thread))
+        return hash((self.members, self.plans, self.sharing, self.possible, self.automaton))
 
     def __hash__(self) -> int:
         return self._hash
@@ -560,9 +558,7 @@ def network_of(
     # A clause that contradicts itself has no matches; shared nodes are not written in its variables.
     possible = tuple(may_match(member.pattern, member.clause, events) for member in members)
     orders = tuple(tuple(plan) if isinstance(plan, list) else plan for plan in plans)
-    # A lazy tree gets states while it runs: threads have one each.
-    thread = get_ident() if automaton == "lazy" else 0
-    return _made(_NetworkKey(tuple(members), orders, sharing, possible, automaton, thread))
+    return _made(_NetworkKey(tuple(members), orders, sharing, possible, automaton))
 
 
 @lru_cache(MOST_NETWORKS)

@@ -189,7 +189,7 @@ class NetworkRun:
             return
         size = len(self.events)
         held.instances += np.cumsum(memory.held[:size], dtype=np.int64)
-        for node in self.network.nodes[: len(memory.counts)]:  # another run may have added states since
+        for node in self.network.nodes:
             if node.events is not None:
                 self._count_events(node, memory, counters, held)
             elif node.places and (self.network.choices is None or memory.counts[node.number, c.CANDIDATES]):

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.network import codes as c
-from cep_pipeline.detection.network import network, run
 from cep_pipeline.detection.network.lazy import Choices
 from cep_pipeline.detection.network.members import parts_of
 from cep_pipeline.detection.network.network import Network
 from cep_pipeline.planning.multi_pattern import Member, members_of, share
-from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import stream_schema
 
 
@@ -111,31 +106,3 @@ def test_a_tree_makes_states_when_they_are_asked_for() -> None:
     assert network.nodes[-2].stored and network.nodes[-1].open is False
     network.wait_for(network.nodes[-1], 1)
     assert network.nodes[-1].slots == ("a", "c", "b") and network.nodes[-1].final == 0
-
-
-def test_a_run_goes_on_while_another_one_adds_states_to_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Networks are kept, and runs of one thread may take turns: each has memory for the states that it reached."""
-    monkeypatch.setattr(run, "MOST_FOUND", 1)
-    [pattern] = cep.parse_patterns(
-        "PATTERN AND(A a, B b, C c, D d) WHERE a.x < b.x AND c.x < d.x WITHIN 40 us", stream_schema()
-    )
-    find, order = MECHANISMS["lazy_tree_nfa"].find, [tuple("abcd")]
-
-    def stream(seed: int) -> PreparedEvents:
-        draw = random.Random(seed)
-        weights = [draw.random() ** 3 + 0.01 for _ in "ABCD"]
-        drawn = [{"timestamp": t, "kind": draw.choices("ABCD", weights)[0], "x": draw.randrange(9)} for t in range(800)]
-        return PreparedEvents(stream_schema().table(drawn), type_attribute="kind", base_type="Ev")
-
-    def number_of(events: PreparedEvents, *, disturbed: bool) -> tuple[int, int]:
-        network._made.cache_clear()
-        counters, found, others = Counters(), 0, iter(range(1_000, 1_001))
-        for block in find(pattern, order, events, EVERYTHING, counters):
-            found += len(block)
-            for seed in others if disturbed else ():
-                sum(map(len, find(pattern, order, stream(seed), EVERYTHING, Counters())))
-        return found, sum(node.passes for node in counters.nodes.values())
-
-    for seed in range(6):
-        events = stream(seed)
-        assert number_of(events, disturbed=True) == number_of(events, disturbed=False)
