@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.instances.cell_ring import CellRing
+from cep_pipeline.detection.instances import cell_ring
+from cep_pipeline.detection.instances.found import FoundMatches
+from cep_pipeline.detection.lazy_tree import run
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
-from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.slices.blocks import ListBlock, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -44,10 +45,10 @@ def bindings(mechanism: str, text: str, rows: list[Row], order: str = "") -> lis
 @pytest.fixture
 def little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Memory that must grow at every occasion."""
-    of_types = CellRing.of_types
-    monkeypatch.setattr(memory.CellRing, "of_types", lambda *of: of_types(*of, size=2))
-    monkeypatch.setattr(memory, "ROOM", 1)
-    monkeypatch.setattr(run, "FIRST_FOUND_ALONE", 1)
+    monkeypatch.setattr(run, "INSTANCE_ROOM", 2)
+    monkeypatch.setattr(run, "SEARCH_ROOM", 2)
+    monkeypatch.setattr(run, "CellRing", lambda program: cell_ring.CellRing(program, 2))
+    monkeypatch.setattr(run, "FoundMatches", lambda *arguments: FoundMatches(*arguments, elements=1))
     yield
 
 
