@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class Sink(Enum):
-    """What is asked of the matches of a pattern."""
+    """The result that is asked of the matches of a pattern."""
 
     LIST = "listed"
     COUNT = "counted"
@@ -22,7 +22,7 @@ class Sink(Enum):
 
 
 class Executor(Enum):
-    """What makes it (docs/mechanisms.md)."""
+    """The part of detection that makes this result (docs/mechanisms.md)."""
 
     MECHANISM = "finding each match"
     SWEEP = "a semiring sweep over the events"
@@ -32,7 +32,7 @@ class Executor(Enum):
 
 @dataclass(frozen=True)
 class Route:
-    """One sink of a pattern, its executor, and the reason for it in words; "": it is the best that there is.
+    """One sink of a pattern, its executor, and the reason for it in words; "" where no other one would be better.
 
     Examples
     --------
