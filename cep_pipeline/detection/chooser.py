@@ -17,7 +17,7 @@ def route_of(pattern: Pattern, sink: Sink, *, columnar: bool = True) -> Route:
     Parameters
     ----------
     columnar
-        Whether the pattern's mechanism is columnar (`Mechanism.is_columnar`): no other one counts by sweeps or by parts.
+        Whether its mechanism is columnar (`Mechanism.is_columnar`): no other one counts by sweeps or by parts.
 
     Examples
     --------
