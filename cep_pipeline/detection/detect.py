@@ -57,7 +57,7 @@ from cep_pipeline.patterns.pattern import Output, Pattern, once_a_set, with_comp
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import as_table, events_for
-from cep_pipeline.slices.ownership import Finality, finality_of
+from cep_pipeline.slices.ownership import Finality, finality_of, waits_for_later_events
 from cep_pipeline.slices.prepared import PreparedEvents
 
 logger = logging.getLogger(__name__)
@@ -515,13 +515,15 @@ def _detections(
 def run_together(detections: Sequence[Detection], plan: Plan) -> list[list[Detection]]:
     """The detections in groups, each of which is one run: all of one mechanism where that, or the plan, shares.
 
-    Groups come in the order of their first patterns, those of a group in theirs.
+    Those whose matches wait for later events are apart, since they cannot be cut into parts. Groups come in the order
+    of their first patterns, those of a group in theirs.
     """
     groups: dict[Hashable, list[Detection]] = {}
     for number, detection in enumerate(detections):
         mechanism = detection.mechanism
         shares = mechanism.find_many is not None and (mechanism.always_shares or plan.sharing != "none")
-        key = (mechanism.find, id(detection.events)) if shares else number
+        waits = waits_for_later_events(detection.pattern)
+        key = (mechanism.find, id(detection.events), waits) if shares else number
         groups.setdefault(key, []).append(detection)
     return list(groups.values())
 

@@ -364,9 +364,6 @@ class Mechanism:
     prunes
         `find` knows the option `PRUNE`, too: asked for everything, it may then leave out matches of a pattern with
         OUTPUT NON_OVERLAP which that last step would drop, whatever was left out.
-    in_order
-        It goes event by event, so that it finds the matches of patterns that allow it in the order of their last
-        events (`parts.comes_in_order`).
     """
 
     name: str
@@ -381,7 +378,6 @@ class Mechanism:
     is_columnar: bool = False
     options: tuple[str, ...] = ()
     prunes: bool = False
-    in_order: bool = False
 
     def check(self, pattern: Pattern) -> None:
         """Raise UnsupportedPattern if the mechanism does not run a pattern."""

@@ -1,25 +1,21 @@
 """Matches of a slice in consecutive parts, so that memory does not grow with their number.
 
 The order of matches is that of their last events, so a slice may be cut between any two events: the parts, each in
-order, follow each other in order. Mechanisms that go event by event are run once, and what they have found is let go of
-on the way (`ArrivingMatches`). Of others it is known only when a part has been run how many matches it has; one with
-too many is given up and cut: a kernel gets that far in less time than it takes to write the matches. Matches that are
-only to be counted are let go of at once, in one run.
+order, follow each other in order. It is known only when a part has been run how many matches it has; one with too many
+is given up and cut: a kernel gets that far in less time than it takes to write the matches. Matches that are only to be
+counted are let go of at once, in one run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass
 
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.room import SMALL, ask_for, named
-from cep_pipeline.errors import CepError, NoRoom, TooManyMatches
-from cep_pipeline.expressions.columns import Array
+from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import waits_for_later_events
@@ -70,34 +66,15 @@ class JointRun:
         """
         limit = MATCHES_AT_ONCE if limit is None else limit
         listed = _Listed(self.patterns, self.most, self.events)
-        # Matches that wait are owned when final, which need not be in the order of the last events.
-        cut = [number for number, pattern in enumerate(self.patterns) if not waits_for_later_events(pattern)]
-        if self.mechanism.in_order and all(map(comes_in_order, self.patterns)):
-            yield from self._in_order(limit, listed)
-            return
-        if len(cut) == len(self.patterns):
+        if not any(map(waits_for_later_events, self.patterns)):
             yield from self._cut(limit, listed)
             return
+        # Matches that wait are owned when final, which need not be in the order of the last events: they come whole.
         counted = self.counters.anew()
-        blocks = listed.take(self._find(self.owned, counted), limit if cut else None, cut)
-        if blocks is not None:
-            self.counters.take_over(counted)
-            yield blocks
-            return
-        # Too many at once: those of the patterns that do not wait come in parts.
-        rest = [number for number in range(len(self.patterns)) if number not in cut]
-        for chosen in (rest, cut):
-            run = replace(
-                self,
-                patterns=[self.patterns[number] for number in chosen],
-                orders=[self.orders[number] for number in chosen],
-                most=[self.most[number] for number in chosen],
-            )
-            for part in run.parts(limit):
-                every: list[list[Block]] = [[] for _ in self.patterns]
-                for number, blocks_of_one in zip(chosen, part, strict=True):
-                    every[number] = blocks_of_one
-                yield every
+        found = listed.take(self._find(self.owned, counted), None)
+        self.counters.take_over(counted)
+        assert found is not None
+        yield found
 
     def count(self) -> list[int]:
         """The number of owned matches of each pattern, which are listed for it and then let go of.
@@ -145,33 +122,6 @@ class JointRun:
             if 2 * sum(len(block) for blocks in found for block in blocks) < limit:
                 size *= 2
 
-    def _in_order(self, limit: int, listed: _Listed) -> Iterator[list[list[Block]]]:
-        """Parts of one run; once there are too many matches for one, each of one pattern."""
-        waiting = [ArrivingMatches(pattern) for pattern in self.patterns]
-        counted = self.counters.anew()
-        held, whole = 0, True
-        room = _RoomForMatches()
-
-        def let_go(*, ended: bool) -> Iterator[list[list[Block]]]:
-            for number, own in enumerate(waiting):
-                for part in own.parts(limit, ended=ended):
-                    yield [part if other == number else [] for other in range(len(waiting))]
-
-        for number, block in self._find(self.owned, counted):
-            listed.add(number, block)
-            waiting[number].add(block)
-            held += len(block)
-            if held > limit:
-                whole = False
-                yield from let_go(ended=False)
-                held = sum(own.held for own in waiting)
-                room.ask(held, block, self.patterns[number].name)
-        self.counters.take_over(counted)
-        if whole:
-            yield [[block for part in own.parts(held, ended=True) for block in part] for own in waiting]
-        else:
-            yield from let_go(ended=True)
-
     def _find(self, owned: Owned, counters: Counters) -> Iterable[tuple[int, Block]]:
         """The matches that a part of the slice owns, each with the number of its pattern."""
         if self.mechanism.find_many is not None and len(self.patterns) > 1:
@@ -208,33 +158,23 @@ class _Listed:
         if most is not None and self._before[number] > most:
             raise TooManyMatches(self._patterns[number].name, most)
 
-    def take(
-        self, found: Iterable[tuple[int, Block]], limit: int | None, limited: Sequence[int] | None = None
-    ) -> list[list[Block]] | None:
-        """The blocks of one part for each pattern, or None as soon as they have more matches than the limit.
-
-        Parameters
-        ----------
-        limit, limited
-            Most matches of these patterns together; None: of all.
-        """
+    def take(self, found: Iterable[tuple[int, Block]], limit: int | None) -> list[list[Block]] | None:
+        """The blocks of one part for each pattern, or None as soon as all have more matches than the limit."""
         blocks: list[list[Block]] = [[] for _ in self._patterns]
         own = [0] * len(self._patterns)
-        held, total, counted = 0, 0, None if limited is None else set(limited)
+        held = 0
         room = _RoomForMatches()
         for number, block in found:
             own[number] += len(block)
-            total += len(block)
+            held += len(block)
             most = self._most[number]
             # One part may have more than anybody can list; a binding of several clauses comes from each of them.
             if most is not None and own[number] > most * len(self._patterns[number].clauses):
                 raise TooManyMatches(self._patterns[number].name, most)
-            if counted is None or number in counted:
-                held += len(block)
             if limit is not None and held > limit:
                 return None
             try:
-                room.ask(total, block, self._patterns[number].name)
+                room.ask(held, block, self._patterns[number].name)
             except TooManyMatches:
                 if limit is None:
                     raise
@@ -275,79 +215,3 @@ class _RoomForMatches:
 
 _BYTES_OF_AN_ELEMENT = 32
 """An event of a match as a row number and a variable, twice as many of them, and in order."""
-
-
-def comes_in_order(pattern: Pattern) -> bool:
-    """Return whether mechanisms that go event by event find the matches of a pattern in the order of their last events.
-
-    They go clause after clause, those that keep apart what has to agree key after key, and what waits is known late.
-    """
-    [clause, *others] = pattern.clauses
-    return not others and not clause.agree_on and not waits_for_later_events(pattern)
-
-
-class ArrivingMatches:
-    """The matches of one pattern, as they come, of which those of the latest last event may not be all yet."""
-
-    def __init__(self, pattern: Pattern) -> None:
-        self._pattern = pattern
-        self._blocks: list[Block] = []
-        self._lasts: list[Array] = []
-        self._latest = -1
-        self.held = 0
-
-    def add(self, block: Block) -> None:
-        """Take the next ones.
-
-        Raises
-        ------
-        CepError
-            They come before those that have come.
-        """
-        lasts = block.last_rows()
-        if len(lasts) and (lasts[0] < self._latest or bool((np.diff(lasts) < 0).any())):
-            raise CepError(f"pattern {self._pattern.name!r}: matches do not come in the order of their last events")
-        if len(lasts):
-            self._blocks.append(block)
-            self._lasts.append(lasts)
-            self._latest = int(lasts[-1])
-            self.held += len(block)
-
-    def parts(self, limit: int, *, ended: bool) -> Iterator[list[Block]]:
-        """Let go of those that are complete, in parts of at most so many matches unless more end with one event.
-
-        Parameters
-        ----------
-        ended
-            Whether no more come: then all are complete.
-        """
-        if not self.held or (not ended and self._lasts[0][0] == self._latest):
-            return
-        lasts = np.concatenate(self._lasts)
-        complete = len(lasts) if ended else int(np.searchsorted(lasts, self._latest))
-        first = 0
-        while first < complete:
-            stop = complete
-            if complete - first > limit:
-                stop = int(np.searchsorted(lasts, lasts[first + limit]))
-                if stop == first:
-                    stop = int(np.searchsorted(lasts, lasts[first], side="right"))
-            yield self._take(stop - first)
-            first = stop
-
-    def _take(self, matches: int) -> list[Block]:
-        """The first so many."""
-        taken: list[Block] = []
-        self.held -= matches
-        while matches:
-            block, lasts = self._blocks[0], self._lasts[0]
-            if len(block) <= matches:
-                taken.append(block)
-                matches -= len(block)
-                del self._blocks[0], self._lasts[0]
-                continue
-            first = np.arange(len(block)) < matches
-            taken.append(block.take(first))
-            self._blocks[0], self._lasts[0] = block.take(~first), lasts[matches:]
-            matches = 0
-        return taken

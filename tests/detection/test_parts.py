@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,10 +12,10 @@ import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, parts
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism
-from cep_pipeline.detection.parts import ArrivingMatches, JointRun, count_blocks
-from cep_pipeline.errors import CepError, TooManyMatches
+from cep_pipeline.detection.parts import JointRun, count_blocks
+from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
+from cep_pipeline.slices.blocks import Block, ListBlock
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.streams import events_table, stream_schema
@@ -87,30 +85,6 @@ def test_a_part_holds_no_more_than_the_limit_unless_it_is_one_event(limit: int) 
     assert len(sizes) > 1
 
 
-@pytest.mark.parametrize("mechanism", [name for name, of in MECHANISMS.items() if of.in_order])
-@pytest.mark.parametrize("limit", [1, 5, 40])
-def test_mechanisms_that_find_in_order_are_run_once(mechanism: str, limit: int) -> None:
-    """They go on where a part is full, with lists too; the work that is counted is that of one run."""
-    for text, order in (("SEQ(A a, B b)", ["a", "b"]), ("SEQ(A a, B+ b[])", ["a", "b"])):
-        (pattern,) = patterns_of(f"PATTERN {text} WITHIN 90 us")
-        events = PreparedEvents(events_table(ROWS), type_attribute="kind", base_type="Ev")
-        runs = []
-
-        def find(*arguments: Any, runs: list[int] = runs) -> Any:
-            runs.append(1)
-            return MECHANISMS[mechanism].find(*arguments)
-
-        once, counted, whole = replace(MECHANISMS[mechanism], find=find), Counters(), Counters()
-        [expected] = parts_of_one(pattern, MECHANISMS[mechanism], order, events, whole)
-        found = list(parts_of_one(pattern, once, order, events, counted, limit))
-        assert runs == [1] and len(found) > 1
-        assert counted.metrics({}) == whole.metrics({})
-        assert [one for part in found for one in bound(part)] == bound(expected)
-        ends = [[max(match) for match in bound(part)] for part in found]
-        assert all(len(part) <= limit or len(set(part)) == 1 for part in ends)
-        assert all(max(one) < min(other) for one, other in pairwise(ends))
-
-
 def bound(blocks: list[Any]) -> list[list[int]]:
     """The rows of each match."""
     lists = [block if isinstance(block, ListBlock) else ListBlock.of(block) for block in blocks]
@@ -154,14 +128,6 @@ def test_matches_are_counted_as_they_are_listed(text: str) -> None:
     listed = sum(count_blocks(blocks, events) for [blocks] in run.parts(5))
     assert run.count() == [listed]
     assert listed
-
-
-def test_matches_that_come_out_of_order_are_no_answer() -> None:
-    (pattern,) = patterns_of("PATTERN SEQ(A a, B b) WITHIN 90 us")
-    matches = ArrivingMatches(pattern)
-    matches.add(MatchBlock(pattern.clauses[0], np.array([[0, 1], [3, 4]], np.int32)))
-    with pytest.raises(CepError, match="order of their last events"):
-        matches.add(MatchBlock(pattern.clauses[0], np.array([[0], [2]], np.int32)))
 
 
 def test_parts_leave_nothing_behind_in_the_prepared_events() -> None:

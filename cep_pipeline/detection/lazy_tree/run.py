@@ -438,6 +438,4 @@ def find(
     counters.events_buffered = max(counters.events_buffered, buffered.peak())
 
 
-MECHANISM = Mechanism(
-    "lazy_tree_nfa", find, unsupported_feature=unsupported_feature, options=(SMALLEST_COUNTER,), in_order=True
-)
+MECHANISM = Mechanism("lazy_tree_nfa", find, unsupported_feature=unsupported_feature, options=(SMALLEST_COUNTER,))

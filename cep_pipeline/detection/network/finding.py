@@ -154,7 +154,7 @@ def _refuse_other_variables(sharing: Sharing, pattern: Pattern, clause: Clause, 
 
 def _of_one(name: str, sharing: Sharing) -> Mechanism:
     """A mechanism that runs one pattern after another, each clause on a join network of its own."""
-    return Mechanism(name, partial(find_alone, name, sharing), runs_trees=sharing == "subexpression", in_order=True)
+    return Mechanism(name, partial(find_alone, name, sharing), runs_trees=sharing == "subexpression")
 
 
 def _of_many(name: str, sharing: Sharing) -> Mechanism:
@@ -168,7 +168,7 @@ def _of_many(name: str, sharing: Sharing) -> Mechanism:
             yield block
 
     runs_trees = sharing == "subexpression"
-    return Mechanism(name, find, find_many=find_many, always_shares=True, runs_trees=runs_trees, in_order=True)
+    return Mechanism(name, find, find_many=find_many, always_shares=True, runs_trees=runs_trees)
 
 
 def _beyond_eager(pattern: Pattern) -> str | None:
@@ -183,9 +183,7 @@ def _find_eagerly(
     yield from find_alone(EAGER_NFA.name, "prefix", pattern, orders, events, owned, counters, eager=True)
 
 
-EAGER_NFA = Mechanism(
-    "eager_nfa", _find_eagerly, unsupported_feature=_beyond_eager, in_pattern_order=True, in_order=True
-)
+EAGER_NFA = Mechanism("eager_nfa", _find_eagerly, unsupported_feature=_beyond_eager, in_pattern_order=True)
 LAZY_CHAIN_NFA = _of_one("lazy_chain_nfa", "prefix")
 EVALUATION_TREE = _of_one("evaluation_tree", "subexpression")
 MULTI_PATTERN_NFA = _of_many("multi_pattern_nfa", "prefix")
