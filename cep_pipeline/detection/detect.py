@@ -21,7 +21,7 @@ from cep_pipeline.detection.compressed.compressing import compress_merged
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.counting.owned import count_owned
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.known_events import Streams, keep, known_events, new_events
+from cep_pipeline.detection.known_events import KnownEvents, Streams, keep, known_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import matches_schema, write_matches
@@ -265,7 +265,11 @@ class DetectionRun:
         return self.tables(list(inside.values()), events) if inside else {}
 
     def batches(self, patterns: Sequence[Pattern], events: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of patterns of which some compose others, pattern after pattern, as `detect_batches` has them."""
+        """The rows of patterns, as `detect_batches` has them; pattern after pattern where some compose others."""
+        if not any(pattern.composes for pattern in patterns):
+            self._asked = frozenset(pattern.name for pattern in patterns)
+            yield from self._batches(patterns, events, self.plan)
+            return
         found: Tables = {}
         with _all_listed():
             for pattern in self._in_order(patterns):
@@ -279,12 +283,12 @@ class DetectionRun:
                 elif pattern.composes:
                     stream = _stream_of(pattern, events, found)
                     written = WrittenMatches(pattern, stream)
-                    [detection] = self._detections([plain_pattern(pattern)], stream)
-                    batches = first_matches(detection)
+                    batches = (
+                        batch for _, batch in self._batches([plain_pattern(pattern)], stream, self._plan_of([pattern]))
+                    )
                     batches = batches if pattern.summary is not None else map(written.of, batches)
                 else:
-                    [detection] = self._detections([pattern], events)
-                    batches = first_matches(detection)
+                    batches = (batch for _, batch in self._batches([pattern], events, self._plan_of([pattern])))
                 if pattern.name in self._asked:
                     yield from ((pattern.name, batch) for batch in batches)
 
@@ -324,43 +328,61 @@ class DetectionRun:
         written = WrittenMatches(pattern, stream)
         return pa.Table.from_batches(map(written.of, found.to_batches()), matches_schema(pattern))
 
-    def _detections(self, patterns: Sequence[Pattern], events: pa.Table) -> list[Detection]:
+    def _ready(
+        self, patterns: Sequence[Pattern], known: KnownEvents, given: Plan | None, output: str = "verbose"
+    ) -> list[list[Detection]]:
+        """Patterns that compose nothing, ready to be run over the events, in groups each of which is one run."""
+        options, limit = (self.options, self.limit) if self._are_asked(patterns) else ((), None)
         chosen = choose_mechanisms(patterns, self._mechanism_of(patterns))
-        table = events_for(patterns, events)
-        prepared = _prepare(patterns, table)
-        plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan)
-        return _detections(patterns, chosen, prepared, plan, self._counters, self.limit, prune=True)
+        check_options(chosen, options)
+        with explained():
+            _prepare(patterns, known.table, known.prepared)
+            plan = _plan_for(patterns, known.table, known.prepared, given, chosen, self.make_plan, output=output)
+            self._chosen |= chosen
+            logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
+            detections = _detections(patterns, chosen, known.prepared, plan, self._counters, limit, options, prune=True)
+        return run_together(detections, plan)
 
     def _together(
         self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str, *, again: bool = True
     ) -> Tables:
         """The output of patterns that compose nothing, over a table that may be asked about `again`."""
-        options, limit = (self.options, self.limit) if self._are_asked(patterns) else ((), None)
-        mechanism = self._mechanism_of(patterns)
-        known, chosen = known_events(patterns, events, mechanism) if again else new_events(patterns, events, mechanism)
-        check_options(chosen, options)
-        make = partial(_plan_for, make_plan=self.make_plan, output=output)
+        choose_mechanisms(patterns, self._mechanism_of(patterns))
+        known = known_events(patterns, events) if again else KnownEvents.of(patterns, events)
         found: Tables = {}
-        with explained():
-            _prepare(patterns, known.table, known.prepared)
-            plan = known.plan(given, output, lambda: make(patterns, known.table, known.prepared, given, chosen))
-            self._chosen |= chosen
-            logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
-            detections = _detections(patterns, chosen, known.prepared, plan, self._counters, limit, options, prune=True)
-        for together in run_together(detections, plan):
+        for together in self._ready(patterns, known, given, output):
             with explained():
                 for detection, table in zip(together, _TABLES[output](together), strict=True):
                     found[detection.pattern.name] = table
             self._done += len(together)
             if self.progress is not None:
                 self.progress(self._done, self._all)
-        for name in (detection.pattern.name for detection in detections):
-            logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
+        for name, table in found.items():
+            logger.debug("%s by %s: %s rows (%s)", name, self._chosen[name], table.num_rows, output)
         if again:
             keep(events, known)
         else:
             known.let_go()
         return found
+
+    def _batches(
+        self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of patterns that compose nothing."""
+        choose_mechanisms(patterns, self._mechanism_of(patterns))
+        for run in self._ready(patterns, KnownEvents.of(patterns, events), given):
+            summarized = [one for one in run if one.pattern.summary is not None]
+            for one, table in zip(summarized, tables_together(summarized), strict=True):
+                for batch in table.to_batches():
+                    yield one.pattern.name, batch
+            together = [one for one in run if one.pattern.summary is None]
+            listed = [one for one in together if len(together) > 1 and not one.is_read_from_buffers]
+            for number, batch in batches_together(listed) if listed else ():
+                yield listed[number].pattern.name, batch
+            for detection in together:
+                if detection not in listed:
+                    for batch in first_matches(detection):
+                        yield detection.pattern.name, batch
 
 
 def as_run(pattern: Pattern, events: pa.Table) -> tuple[Pattern, pa.Table]:
@@ -460,27 +482,7 @@ def detect_batches(
     check_limit(limit)
     if not patterns:
         return
-    if any(pattern.composes for pattern in patterns):
-        yield from DetectionRun(plan, mechanism, limit=limit).batches(patterns, events)
-        return
-    chosen = choose_mechanisms(patterns, mechanism)
-    table = events_for(patterns, events)
-    prepared = _prepare(patterns, table)
-    plan = _plan_for(patterns, table, prepared, plan, chosen)
-    detections = _detections(patterns, chosen, prepared, plan, Counters(wanted=False), limit, prune=True)
-    for run in run_together(detections, plan):
-        summarized = [one for one in run if one.pattern.summary is not None]
-        for one, table in zip(summarized, tables_together(summarized), strict=True):
-            for batch in table.to_batches():
-                yield one.pattern.name, batch
-        together = [one for one in run if one.pattern.summary is None]
-        listed = [one for one in together if len(together) > 1 and not one.is_read_from_buffers]
-        for number, batch in batches_together(listed) if listed else ():
-            yield listed[number].pattern.name, batch
-        for detection in together:
-            if detection not in listed:
-                for batch in first_matches(detection):
-                    yield detection.pattern.name, batch
+    yield from DetectionRun(plan, mechanism, limit=limit).batches(patterns, events)
 
 
 def _detections(

@@ -60,7 +60,7 @@ def events_for(patterns: Iterable[Pattern], events: pa.Table, source: str = "eve
         A column is missing or has another type than the patterns were checked with, `timestamp` or `seq` has nulls,
         a seq occurs twice, or the events are not sorted by (timestamp, seq).
     """
-    declared = _declared(list(patterns))
+    declared = declared_columns(list(patterns))
     missing = [name for name in declared if name not in events.column_names]
     if missing:
         raise InputError(
@@ -75,7 +75,7 @@ def events_for(patterns: Iterable[Pattern], events: pa.Table, source: str = "eve
 
 
 @once_a_set
-def _declared(patterns: Sequence[Pattern]) -> dict[str, ValueType | None]:
+def declared_columns(patterns: Sequence[Pattern]) -> dict[str, ValueType | None]:
     """The columns that detection reads, with the type that the patterns were checked with; None: there is none."""
     declared = {name: kind for pattern in patterns for name, kind in pattern.attributes}
     return {name: declared.get(name) for name in columns_needed(patterns)}

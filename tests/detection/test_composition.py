@@ -144,7 +144,7 @@ def test_a_table_is_known_again_after_its_matches_were_composed() -> None:
         patched.setattr(
             "cep_pipeline.detection.known_events.events_for", lambda *_: pytest.fail("it is made ready anew")
         )
-        assert known_events(patterns[:1], EVENTS)[0].patterns == (patterns[0],)
+        assert known_events(patterns[:1], EVENTS).prepared
 
 
 @pytest.mark.parametrize(
