@@ -58,20 +58,10 @@ COUNTING_S = 20.0
 
 
 # Whether a call makes a plan (`own_order.worth_planning`).
-SAMPLE = 256
-"""Events that are looked at to tell how many are in a window."""
-SOON, CROWDED = 1 << 15, 10
-"""A slice of so few events is run without counting its windows if `CROWDED` times the average in each is cheap."""
-PASSING, PASSING_EQUAL = 0.5, 0.1
-"""The shares that are taken to pass a condition of which nothing is known: a comparison, and an equality, by which
-events are looked up."""
-SAVED = 0.5
-"""The share of what orders decide about that a plan is taken to save."""
+CROWDED = 2
+"""The most events in a window for which a plan is worth making, beside those of an average one."""
 CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 2.6e5
 """Nanoseconds of planning: to estimate any statistics, to read an event of the table, to plan a pattern."""
-COLUMNAR_NS, STORING_NS, PARTIAL_NS = 0.12, 5.0, 5.5
-"""Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches; to
-make a partial match."""
 
 # Whether events that are in no match are removed before any are combined (`fused.reduction`).
 FEWEST_COMBINATIONS, FEWEST_CANDIDATES, CANDIDATES_AN_EVENT = 1 << 22, 1 << 28, 800
@@ -179,7 +169,7 @@ def _share_of_window(of: ClauseSlice) -> float:
     return min((window.events or 0) / max(len(of.events), 1), 1.0)
 
 
-def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) -> float:
+def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int], crowding: float = 1) -> float:
     """Estimate the candidates that are tested to find matches, by the events that a window holds on average.
 
     Parameters
@@ -188,10 +178,12 @@ def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) ->
         The number of values of a key on which the events of a match agree; None: those of what the clause agrees on.
     sizes
         The number of events of each single variable.
+    crowding
+        The events in a window, beside those of an average one.
     """
     if groups is None:
         groups = agreement_codes(of.events, of.clause.agree_on)[1] if of.clause.agree_on else 1
-    ascending, share = sorted(sizes.values()), _share_of_window(of)
+    ascending, share = sorted(sizes.values()), min(crowding * _share_of_window(of), 1.0)
     return math.prod((*ascending[:1], *(size * share / groups for size in ascending[1:])))
 
 

@@ -42,15 +42,6 @@ def test_only_what_is_found_sooner_than_planned_is_not_planned() -> None:
     assert {name: table.num_rows for name, table in found.items()} == {"rare": 0, "lists": 1, "steps": 1}
 
 
-def test_crowded_windows_are_seen() -> None:
-    [pattern] = cep.parse_patterns("PATTERN SEQ(A a, A b, A c, A d) WHERE a.x > b.x WITHIN 1 second", stream_schema())
-    together = [{"timestamp": t, "seq": t, "kind": "A", "x": t} for t in range(300)]
-    events = events_table([*together, {"timestamp": 10**15, "seq": 300, "kind": "A", "x": 0}])
-    assert planned([pattern], events) == []  # the windows of an average are empty
-    with patch.object(own_order, "CROWDED", 10**12):
-        assert planned([pattern], events) == ["pattern_1"]
-
-
 @settings(max_examples=examples(60), deadline=None)
 @given(
     statement=statements(ANY_MATCH_LANGUAGE),
