@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 COLUMNS = (SpinnerColumn(), Description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
-KERNEL_COSTS, CORNERS = "kernel-costs", "corners"
-WORKLOAD, SKIPPING, SWITCHES, SCALE = "workload", "skipping", "switches", "scale"
-ON_DEMAND = KERNEL_COSTS, CORNERS, WORKLOAD, SKIPPING, SWITCHES, SCALE
+KERNEL_COSTS, PROMISES = "kernel-costs", "promises"
+WORKLOAD, SWITCHES, SCALE = "workload", "switches", "scale"
+ON_DEMAND = KERNEL_COSTS, PROMISES, WORKLOAD, SWITCHES, SCALE
 WORKLOADS = ("trades", "traffic")
 
 
@@ -85,7 +85,7 @@ WORKLOADS = ("trades", "traffic")
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
     show_default=True,
-    help="Of scale and corners: this share of each size is measured.",
+    help="Of scale and promises: this share of each size is measured.",
 )
 @click.option(
     "--out",
@@ -123,12 +123,11 @@ def bench(
       statistics  estimates of sliding windows beside exact numbers, their state, their time beside ingesting
       kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
                   `kernel`), and how well cost models rank orders and trees by time
-      corners     only when asked for: jobs at which a database or a short program could be ahead of us, beside it
+      promises    only when asked for: what the page on mechanisms says is fast, beside a database or a short program
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
                   is a project in a folder, on which the other commands work with --config
-      skipping    only when asked for: how little of 63 days detection reads for patterns of rare types
       switches    only when asked for, in some minutes: the work of adaptive detection by its default rule for switches,
                   beside a plan that stays and a switch for any gain, in tries, which are the same on any machine
       scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000

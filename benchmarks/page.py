@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 """The benchmarks that run by default, in the order of the page."""
-KERNEL_COSTS, CORNERS = "kernel-costs", "corners"
-WORKLOAD, SKIPPING, SWITCHES, SCALE = "workload", "skipping", "switches", "scale"
+KERNEL_COSTS, PROMISES = "kernel-costs", "promises"
+WORKLOAD, SWITCHES, SCALE = "workload", "switches", "scale"
 """The benchmarks that run only when they are asked for."""
 
 
@@ -29,14 +29,14 @@ WORKLOAD, SKIPPING, SWITCHES, SCALE = "workload", "skipping", "switches", "scale
 class Settings:
     """The choice of what is measured.
 
-    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `CORNERS`, `WORKLOAD`, `SKIPPING`, `SWITCHES` or `SCALE`.
+    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `PROMISES`, `WORKLOAD`, `SWITCHES` or `SCALE`.
     - `lengths`: of the stock stream for the columnar kernel; the longest is that of the strategies, too.
     - `mechanism_length`: of the stock stream and of W5's for the mechanisms that read event by event; None takes
       theirs.
     - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
     - `constants`: file to which the constants of the kernel's costs are written.
     - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
-    - `scale`, `scale_folder`: the share of each size that `SCALE` and `CORNERS` measure, and the folder of
+    - `scale`, `scale_folder`: the share of each size that `SCALE` and `PROMISES` measure, and the folder of
       the projects.
     """
 
@@ -87,8 +87,8 @@ def _head(settings: Settings) -> str:
         return f"# Many patterns in one job\n\nMade by `cep bench workload` on {machine()}."
     if tuple(settings.names) == (SCALE,):
         return f"# Scale\n\nMade by `cep bench scale` on {machine()}."
-    if tuple(settings.names) == (CORNERS,):
-        return f"# Corners\n\nMade by `cep bench corners` on {machine()}."
+    if tuple(settings.names) == (PROMISES,):
+        return f"# What is fast\n\nMade by `cep bench promises` on {machine()}."
     return (
         f"# Benchmarks\n\nMade by `cep bench` on {machine()}. n runs of each engine in turn, each after one that is "
         f"not counted (n is {settings.repetitions}, or 1 where a run takes seconds); spread = (max - min) / median; "
@@ -270,18 +270,6 @@ def _workload(run: _Run) -> list[str]:
     return workload_sections(measured, settings.master)
 
 
-def _skipping(run: _Run) -> list[str]:
-    from benchmarks.skipping import WORKLOADS, measure_skipping, skipping_table
-
-    found = measure_skipping(run.settings.master, WORKLOADS, run.progress)
-    return [
-        "## Events that detection need not read\n\n"
-        "Two patterns of rare types over published days whose files say when which types occur, and over the same days "
-        "in files that do not. A read event is one of a row group that is read. Seconds on the wall, after a first "
-        "day, of which plan and statistics are made.\n\n" + skipping_table(found)
-    ]
-
-
 def _switches(run: _Run) -> list[str]:
     from benchmarks.switches import CASES, measure_switches, switches_table
 
@@ -303,20 +291,19 @@ def _scale(run: _Run) -> list[str]:
     return scale_sections(measured, settings.master)
 
 
-def _corners(run: _Run) -> list[str]:
-    from benchmarks.corners import corners, corners_table, measure_corners
+def _promises(run: _Run) -> list[str]:
+    from benchmarks.promises import measure_promises, promises, promises_table
 
     settings = run.settings
     with tempfile.TemporaryDirectory() as folder:
-        chosen = corners(run.streams, Path(folder), settings.scale)
-        measured = measure_corners(chosen, settings.repetitions, run.progress)
+        chosen = promises(Path(folder), settings.scale)
+        measured = measure_promises(chosen, settings.repetitions, run.progress)
     return [
-        "## Jobs at which another way could be ahead\n\n"
+        "## Jobs beside another way to do them\n\n"
         "Each job is one call of a user. Its peer does the same work another way and has to give the same number. One "
         "core, seconds of the processor, of all processes of a command. Plans are made before, except by commands. "
         f"n is {settings.repetitions}, or 1 where a run takes seconds; a ratio is the median over runs that followed "
-        "each other. Beside reading and writing alone nobody can be ahead: 0.8 of that speed is wanted where at most "
-        f"one match comes of a hundred events, else 0.5.\n\n{corners_table(measured)}"
+        f"each other.\n\n{promises_table(measured)}"
     ]
 
 
@@ -327,9 +314,8 @@ _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "ingestion": _ingestion,
     "statistics": _statistics,
     KERNEL_COSTS: _kernel_costs,
-    CORNERS: _corners,
+    PROMISES: _promises,
     WORKLOAD: _workload,
-    SKIPPING: _skipping,
     SWITCHES: _switches,
     SCALE: _scale,
 }
