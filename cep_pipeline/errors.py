@@ -171,7 +171,7 @@ class DataError(CepError):
 
 
 FROM_A_BACKUP = (
-    "`cep verify` names all that is damaged and the remedy; `cep restore BACKUP --replace` brings it back from a backup"
+    "`cep verify` names all that is damaged and the remedy; `cep help operations` says how files come back"
 )
 
 

@@ -607,8 +607,7 @@ def reading_data(path: str) -> Iterator[None]:
         raise DamagedError(
             path,
             f"the file is damaged ({said})",
-            "`cep verify --deep` notes which days are damaged; `cep restore BACKUP --replace` brings them back from a "
-            "backup, and `cep run --stale` makes them again from their raw files",
+            "`cep verify --deep` notes which days are damaged, and `cep run --stale` makes them again",
         ) from error
 
 

@@ -36,7 +36,6 @@ from cep_pipeline.events.columns import (
     events_columns,
 )
 from cep_pipeline.events.derived import Carry, carry_lengths, derive, last_values
-from cep_pipeline.events.erasure import erased_from
 from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import RAW, REASON
 from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, day_of
@@ -152,7 +151,7 @@ def preprocess_days(
                 tuple(files[place] for place in own),
                 tuple(path for of, path in quarantine if of == day.day),
                 carry.to_json(),
-                EventsFingerprint(day.files, schema.digest, before.digest, erased_from(schema.erasures, day.day)),
+                EventsFingerprint(day.files, schema.digest, before.digest),
                 {**day.seconds, "write": seconds},
             )
         )

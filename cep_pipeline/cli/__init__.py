@@ -56,11 +56,8 @@ COMMAND_GROUPS = {
     "The warehouse and the workers": {
         "verify": ("cep_pipeline.cli.tables:verify", "Check that all that is published is there and whole"),
         "maintain": ("cep_pipeline.cli.tables:maintain", "Merge small files, remove old and unused ones"),
-        "backup": ("cep_pipeline.cli.recovery:backup", "Copy the warehouse as of now, while runs go on"),
-        "restore": ("cep_pipeline.cli.recovery:restore", "Bring a warehouse back from a backup"),
+        "restore": ("cep_pipeline.cli.recovery:restore", "Make a lost catalog anew from the tables"),
         "rollback": ("cep_pipeline.cli.recovery:rollback", "Give a day what an earlier run had published"),
-        "relocate": ("cep_pipeline.cli.tables:relocate", "Let a warehouse that was moved work at its new place"),
-        "forget": ("cep_pipeline.cli.tables:forget", "Erase events from all tables, with a proof"),
     },
     "The manual, its settings, and measurements": {
         "help": ("cep_pipeline.cli.help:help_command", "Show a page of the manual, or one section of it"),

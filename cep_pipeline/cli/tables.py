@@ -1,4 +1,4 @@
-"""`cep maintain`, `verify`, `relocate` and `forget` tidy, check, move and erase tables; files of rows are written."""
+"""`cep maintain` and `verify` tidy and check tables; files of rows are written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
-from rich.table import Table
 
 from cep_pipeline.cli.options import (
     Day,
@@ -23,16 +22,15 @@ from cep_pipeline.cli.options import (
     configuration_options,
     counted,
     json_option,
-    next_command,
     writing,
 )
 from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json
-from cep_pipeline.errors import CepError, DataError, InputError
+from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.foreign_text import without_formulas
 from cep_pipeline.storage import id_texts
 
 if TYPE_CHECKING:
-    from cep_pipeline.warehouse.forgetting import ErasureReport
+    pass
 
 
 OF_MANY_VALUES = frozenset({"match_id", "bindings.list.element.seq", "composed.list.element.match_id"})
@@ -267,120 +265,3 @@ def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool,
         raise DataError(f"{counted(len(report.damages), 'damage')} in {warehouse.location}; looked at {looked}")
     if not as_json:
         say(f"no damage; looked at {looked}")
-
-
-@click.command()
-@config_option
-@click.option(
-    "--from-catalog",
-    metavar="ADDRESS",
-    help="Database of the original's catalog; its rows are copied into the configured one, which is empty yet.",
-)
-@click.option("--moved", is_flag=True, help="The old place is given up, although its files are still there.")
-@json_option
-def relocate(config: Path, from_catalog: str | None, moved: bool, as_json: bool) -> None:
-    """Make a warehouse that was copied or moved name its files by the place where it is now.
-
-    Tables name their files by full path. Copy or move the folder, or copy it into a bucket, let warehouse.location in
-    pipeline.yaml name the new place, and say this once. Only metadata is written, and put in force by one transaction
-    at the end; data files and the original stay as they are. A command that was stopped is said again.
-
-    \b
-    Examples:
-      cep relocate                                    the folder with its catalog.db was copied or moved
-      cep relocate --from-catalog sqlite:////srv/warehouse/catalog.db
-                                                      a copy in a bucket, or with a database of its own
-    """
-    from cep_pipeline.cli.progress import ConsoleObserver
-    from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse.warehouse import Warehouse
-
-    place, catalog = Configuration.load(config).warehouse_addresses
-    with ConsoleObserver(output_console(stderr=True)) as observer, observer.step("relocate") as told:
-        report = Warehouse.relocate(place, catalog, from_catalog=from_catalog, moved=moved, told=told)
-    if as_json:
-        say_json(report)
-    elif report.tables:
-        say(
-            f"{counted(report.tables, 'table')} relocated from {report.old} to {report.new}; "
-            f"{counted(report.written_files, 'file')} of metadata written. {complete('`cep verify`')} checks all of it"
-        )
-    else:
-        say(f"nothing to do: the warehouse is at {report.new}")
-
-
-@click.command()
-@configuration_options
-@click.option(
-    "--where",
-    "condition",
-    required=True,
-    metavar="CONDITION",
-    help="A condition on attributes of the raw files, as in \"symbol = 'X' and price > 3\".",
-)
-@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@click.option("--yes", is_flag=True, help="Do not ask before.")
-@json_option
-def forget(config: Path, stream: str | None, condition: str, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Erase events from all tables of a stream, with a proof; no later run ingests them again.
-
-    Removed are the events for which the condition is true, matches with one of them, rejected rows and records that
-    name one of the values that the condition compares by = or in, all old snapshots, and the scratch. Raw files stay as
-    they are: the condition is kept in the catalog, and ingestion leaves out what it holds for. In the end all files
-    are read; exit code 1 says that one still holds such a row. A command that was stopped goes on when it is given
-    again.
-
-    The days are stale afterwards: `cep run --stale` makes derived values, statistics and matches anew without the
-    erased events.
-
-    \b
-    Examples:
-      cep forget --where "customer = 4711" --dry-run
-      cep forget --where "customer in (4711, 4712)" --yes
-    """
-    from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
-    from cep_pipeline.events.erasure import Erasure
-    from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.run import new_run_id
-    from cep_pipeline.warehouse.layout import UTC_MICROSECONDS
-
-    if as_json and not (dry_run or yes):
-        raise InputError("--json asks no question: give --dry-run or --yes with it")
-    configuration = Configuration.load(config)
-    schema = configuration.stream(stream or configuration.stream_names()[0]).schema
-    attributes = {name: ARROW_TYPES[kind] for name, kind in schema.raw_attributes.items()}
-    erasure = Erasure.of(condition, pa.schema({TIMESTAMP: UTC_MICROSECONDS, **attributes}))
-    tables = configuration.open_warehouse().stream(schema)
-    run_id = f"forget-{new_run_id()}"
-    console = output_console()
-    if dry_run or not yes:
-        _show_removed(tables.forget(erasure, run_id=run_id, dry_run=True), "would be removed", as_json)
-        if dry_run:
-            return
-        click.confirm("Erase this for good?", abort=True)
-    report = tables.forget(erasure, run_id=run_id)
-    _show_removed(report, "removed", as_json)
-    if report.left:
-        raise CepError("forget: something is left; run the same command again:\n" + "\n".join(report.left))
-    if as_json:
-        return
-    console.print(f"proof: {counted(report.files, 'file')} read, none holds a row for which {condition} is true")
-    if report.erasure.days:
-        redo = next_command("run", stale=True)
-        console.print(f"{counted(len(report.erasure.days), 'day')} had such events: run `{redo}`", soft_wrap=True)
-
-
-def _show_removed(report: ErasureReport, what: str, as_json: bool) -> None:
-    removed = sorted(report.removed.items(), key=lambda item: (item[0][0], str(item[0][1])))
-    if as_json:
-        found = [{"table": table, "day": day, "rows": number} for (table, day), number in removed]
-        erasure = {"condition": report.erasure.condition, "days": sorted(report.erasure.days)}
-        say_json(
-            {**erasure, "dry_run": what != "removed", "removed": found, "files": report.files, "left": report.left}
-        )
-        return
-    shown = Table("table", "day", "rows", title=f"{what}: {report.erasure.condition}")
-    shown.columns[2].justify = "right"
-    for (table, day), rows in removed:
-        shown.add_row(table, "" if day is None else day.isoformat(), f"{rows:,}")
-    output_console().print(shown if report.removed else f"nothing is {what}: no row of any table is concerned")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 
 import numpy as np
@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import NumberSigns, as_mask, cast_checked_to, settings_for
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
-from cep_pipeline.events.erasure import drop_erased
 from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.schema import StreamSchema
@@ -119,20 +118,7 @@ def check_rows(
         keep = np.ones(block.rows, dtype=bool)
         keep[list(reasons)] = False
         events = events.filter(pa.array(keep))
-    checked = CheckedBlock(events, tuple(rejected))
-    if schema.erasures:
-        checked = _without_erased(checked, schema)
-    return replace(checked, rejected=tuple(row.as_kept() for row in checked.rejected))
-
-
-def _without_erased(block: CheckedBlock, schema: StreamSchema) -> CheckedBlock:
-    """Leave out, without a trace, what was erased: events by the conditions, rejected rows by the values in them."""
-    attributes = block.events.select([TIMESTAMP, *schema.raw_attributes])
-    events = block.events.filter(pa.array(~drop_erased(schema.erasures, attributes)))
-    named = np.zeros(len(block.rejected), dtype=bool)
-    for erasure in schema.erasures:
-        named |= erasure.named_in(pa.array([row.raw for row in block.rejected], pa.string()))
-    return CheckedBlock(events, tuple(row for row, out in zip(block.rejected, named, strict=True) if not out))
+    return CheckedBlock(events, tuple(row.as_kept() for row in rejected))
 
 
 def _typed(

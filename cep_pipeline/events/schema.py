@@ -23,7 +23,6 @@ import pyarrow as pa
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import ARROW_TYPES, ORDER_COLUMNS, SEQ, TIMESTAMP
 from cep_pipeline.events.derived import Carry, derive
-from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.source import EVENT_TYPE, LONGEST_VALUE
 from cep_pipeline.events.timestamps import check_timezone, read_timestamps
 from cep_pipeline.foreign_text import did_you_mean, html_table
@@ -69,8 +68,6 @@ class StreamSchema:
     source, derived, quality
         Layout of the raw files, the attributes computed in preprocessing, and what is asked of the events of a day;
         None and empty for a stream that is given as rows.
-    erasures
-        What ingestion leaves out, since it was erased from the warehouse.
     renamed
         The attributes that had other names before, none of them derived.
 
@@ -101,7 +98,6 @@ class StreamSchema:
     source: SourceLayout | None = None
     derived: tuple[DerivedAttribute, ...] = ()
     quality: Quality | None = None
-    erasures: tuple[Erasure, ...] = ()
     renamed: Mapping[str, Renamed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +27,6 @@ from cep_pipeline.foreign_text import listed
 from cep_pipeline.pipeline.run_log import data_docs_folder, log_file, working_on
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.events.staged_day import StagedDay
     from cep_pipeline.pipeline.day_work import DayWork
     from cep_pipeline.warehouse.drafts import DraftedDay
@@ -76,7 +75,7 @@ def ingest(works: Sequence[DayWork]) -> None:
     with first.observer.step(f"ingest {_span(works)}") as progress, first.timed("ingest") as counts:
         staged_days = stage_days(
             first.spark,
-            _schema(first),
+            first.stream.schema,
             [work.day for work in works],
             first.stream.data,
             scratch=first.scratch,
@@ -91,11 +90,6 @@ def ingest(works: Sequence[DayWork]) -> None:
         if work is not first:  # the time is that of all days together
             with work.timed("ingest") as counts:
                 counts.update(ingest_counts(staged))
-
-
-def _schema(work: DayWork) -> StreamSchema:
-    """The stream's schema with what was erased from its warehouse, which is left out of the raw files."""
-    return replace(work.stream.schema, erasures=work.tables.erasures())
 
 
 def validate(works: Sequence[DayWork]) -> None:
@@ -118,7 +112,7 @@ def preprocess(works: Sequence[DayWork]) -> None:
     with first.observer.step(f"preprocess {_span(taken)}") as progress, first.timed("preprocess"):
         results = preprocess_days(
             first.spark(),
-            _schema(first),
+            first.stream.schema,
             [work.staged for work in taken if work.staged is not None],
             events_directory=lambda day: first.tables.events_directory(day, run_id=first.run_id),
             quarantine_directory=lambda day: first.tables.quarantine_directory(day, run_id=first.run_id),

@@ -105,14 +105,13 @@ class DayInputs:
         name, tables = pattern_set.name, work.tables
         carried = tables.matches_carry_in(name, work.day) if first else {}
         limits = pattern_set.limits.model_dump(mode="json")
-        erased = [erasure.erasure_id for erasure in tables.erasures()]
         inputs = cls(
             pattern_set,
             pin_events(work, [pattern_set]),
             carried,
             CarryState.from_json(carried, pattern_set.version),
             last and waits_at_the_end(pattern_set),
-            digest_of([VERSION, IDS_VERSION, work.stream.schema.digest, limits, erased]),
+            digest_of([VERSION, IDS_VERSION, work.stream.schema.digest, limits]),
         )
         of_another_version = bool(carried) and carried.get("pattern_set_version") != pattern_set.version
         units = tables.matches_days(name) if work.keeps_unchanged or of_another_version else []

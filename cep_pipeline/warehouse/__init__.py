@@ -15,9 +15,8 @@ then), `leases` (one writer a day), `units` (records and fingerprints of what is
 `commits` (the new snapshots of all tables), `catalog` (their pointers and the records in one transaction of the
 `database`). `stream_reader` reads what is published, by `published_table`, without pyiceberg; `layout` says
 how it is stored, `records` and `fingerprints` what it means; `iceberg_tables` makes tables,
-`maintenance` removes what no table uses, `compaction` merges small files, `forgetting` erases events for good,
-`verification` checks what is published, and `relocation` makes a copied warehouse name its files by its new place.
-`backup` copies a warehouse and restores it, `rebuilding` makes a lost catalog anew, and `rollback` brings an earlier
+`maintenance` removes what no table uses, `compaction` merges small files,
+`verification` checks what is published, `rebuilding` makes a lost catalog anew, and `rollback` brings an earlier
 version of a day back.
 `store` is the place that all of them share, `warehouse` opens it.
 """

@@ -40,7 +40,7 @@ _CREATE_ATTEMPTS = 10
 
 _metadata = sql.MetaData()
 
-_LENGTHS = {"name": 64, "table_name": 64, "day": 10, "erasure_id": 32, "path": 1024}
+_LENGTHS = {"name": 64, "table_name": 64, "day": 10, "path": 1024}
 _NAME = sql.String(255)
 
 
@@ -97,16 +97,7 @@ CURRENT_PLANS = _table(
     digest=sql.String(32),
 )
 
-ERASURES = _table(
-    "cep_erasures",
-    ["stream", "erasure_id"],
-    condition=sql.Text,
-    requested_at=sql.Double,
-    days=sql.Text,
-    digest=sql.String(32),
-)
-
-SEALED = (PUBLISHED, REPLACED, CURRENT_PLANS, ERASURES)
+SEALED = (PUBLISHED, REPLACED, CURRENT_PLANS)
 """The tables whose rows carry a digest of themselves."""
 
 POINTERS = sql.table(
@@ -122,8 +113,8 @@ DAMAGES = _table("cep_damages", ["stream", "table_name", "path"], pattern_set=_N
 """Damaged data files of published units, as `cep verify` has found them; a commit that replaces one removes it."""
 
 
-CARRIED = tuple(table for table in _metadata.sorted_tables if table not in (SETTINGS, LEASES))
-"""Tables whose rows are the same at every place; leases are of processes and stay where they are."""
+RECORDS = tuple(_metadata.sorted_tables)
+"""All tables of the catalog's database that are not Iceberg's own."""
 
 
 # -- records and their digests -----------------------------------------------------------------------------------------
@@ -185,7 +176,6 @@ _DAMAGED_RECORDS = {
     PUBLISHED.name: ("the record", "`cep run --stream {stream} --stale` makes it again"),
     REPLACED.name: ("an earlier record", FROM_A_BACKUP),
     CURRENT_PLANS.name: ("the record of the current plan", "`cep run --stream {stream}` takes the latest plan instead"),
-    ERASURES.name: ("the record of an erasure", FROM_A_BACKUP),
 }
 """Table -> the name of its records, and what mends one."""
 
@@ -217,12 +207,8 @@ class Database:
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Turn errors of the database into ones that say what to do."""
-        try:
+        with _explained(self.name):
             yield
-        except exc.SQLAlchemyError as error:
-            raise explain_database_error(self.name, error) from error
-        except UnicodeDecodeError as error:  # a mangled SQLite file mangles its own messages
-            raise explain_database_error(self.name, exc.SQLAlchemyError(f"malformed text: {error}")) from error
 
     def has_catalog(self) -> bool:
         """Return False where no table of a stream was ever made."""
@@ -278,8 +264,8 @@ class Database:
         if location not in (None, found.get("location")):
             raise InputError(
                 f"catalog {self.name}: it belongs to the warehouse at {found.get('location')}, not to {location}. "
-                "Tables name their files by full path: if this is where the warehouse was copied or moved to, "
-                "`cep relocate` makes it whole; else name another catalog or another location"
+                "Tables name their files by full path: put the warehouse back there, or name an empty location, in "
+                "which `cep run` publishes its days anew"
             )
 
     def now(self, clock: Callable[[], float]) -> sql.ColumnElement[float]:
@@ -381,11 +367,21 @@ def is_begun(uri: str | URL) -> bool:
     if url.get_backend_name() == "sqlite" and not (url.database and Path(url.database).is_file()):
         return False
     try:
-        return {SETTINGS.name, POINTERS.name} <= set(sql.inspect(engine).get_table_names())
-    except exc.SQLAlchemyError as error:
-        raise explain_database_error(url.render_as_string(hide_password=True), error) from error
+        with _explained(url.render_as_string(hide_password=True)):
+            return {SETTINGS.name, POINTERS.name} <= set(sql.inspect(engine).get_table_names())
     finally:
         engine.dispose()
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turn errors of a database into ones that say what to do."""
+    try:
+        yield
+    except exc.SQLAlchemyError as error:
+        raise explain_database_error(name, error) from error
+    except UnicodeDecodeError as error:  # a mangled SQLite file mangles its own messages
+        raise explain_database_error(name, exc.SQLAlchemyError(f"malformed text: {error}")) from error
 
 
 def _is_read_only(url: URL) -> bool:
@@ -434,9 +430,8 @@ def explain_database_error(name: str, error: exc.SQLAlchemyError) -> CepError:
         )
     if "not a database" in lower or "malformed" in lower:
         return InputError(
-            f"catalog {name}: the file is damaged or no SQLite database ({text}); restore it from a backup by "
-            "`cep restore BACKUP --replace`, make it anew by `cep restore --rebuild-catalog --replace`, "
-            "or name another warehouse location"
+            f"catalog {name}: the file is damaged or no SQLite database ({text}); put it back from a backup, "
+            "make it anew by `cep restore --replace`, or name another warehouse location"
         )
     if "readonly" in lower or "unable to open" in lower or "permission denied" in lower:
         return InputError(

@@ -24,14 +24,12 @@ class EventsFingerprint:
     """The inputs that the published events of one day follow from.
 
     The order of `raw_files` does not matter; a day published as empty has none. `schema` and `carry_in` are digests, of
-    the stream schema and of the carry-out of the latest published earlier day (`NO_CARRY` without one). `erased` has
-    the ids of the erasures that took rows of the day away after it had been published.
+    the stream schema and of the carry-out of the latest published earlier day (`NO_CARRY` without one).
     """
 
     raw_files: tuple[RawFile, ...]
     schema: str
     carry_in: str = NO_CARRY
-    erased: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "raw_files", tuple(sorted(self.raw_files, key=lambda file: (file.name, file.sha256))))
@@ -44,14 +42,13 @@ class EventsFingerprint:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, read back by `from_json`."""
         files = [[file.name, file.size, file.sha256] for file in self.raw_files]
-        erased = {"erased": list(self.erased)} if self.erased else {}
-        return {"raw_files": files, "schema": self.schema, "carry_in": self.carry_in, **erased}
+        return {"raw_files": files, "schema": self.schema, "carry_in": self.carry_in}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> EventsFingerprint:
         """Make a fingerprint from its JSON form."""
         files = tuple(RawFile(name, size, sha256) for name, size, sha256 in document["raw_files"])
-        return cls(files, document["schema"], document["carry_in"], tuple(document.get("erased", ())))
+        return cls(files, document["schema"], document["carry_in"])
 
     def differences(self, now: EventsFingerprint) -> tuple[str, ...]:
         """Say for a person what differs between this recorded fingerprint and the one that holds now."""
@@ -59,7 +56,6 @@ class EventsFingerprint:
             *_raw_file_differences(self.raw_files, now.raw_files),
             *(("the stream schema has changed",) if self.schema != now.schema else ()),
             *(("the carry-in from the day before has changed",) if self.carry_in != now.carry_in else ()),
-            *(("events of it were erased by `cep forget`",) if self.erased != now.erased else ()),
         )
 
 
@@ -75,7 +71,7 @@ class MatchesFingerprint:
     - `carry_in`: digest of the carry state after the latest earlier day, `NO_CARRY` where there is none.
     - `patterns`, `carried`: version of each pattern (`language.formatter.pattern_version`), and for those that go on
       from the day before the digest of the state that they went on from. {} in records of older versions.
-    - `made_with`: digest of what else decides about the matches of all patterns: limits, erasures, the version of the
+    - `made_with`: digest of what else decides about the matches of all patterns: limits, the version of the
       software. A change of it makes no matches stale, but none of them is taken over by a redo then.
     - `ids`: version of the ids of the matches; a change of it makes none stale either.
     """

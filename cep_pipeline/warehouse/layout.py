@@ -29,8 +29,6 @@ SCRATCH = "scratch"
 """Folder of a warehouse for what runs write on the way; not a stream."""
 COMPRESSED = "compressed"
 """Folder of a stream for the buffers of limited patterns."""
-UNFINISHED = "restore.unfinished"
-"""File in a warehouse that is being restored: the backup that it is restored from."""
 
 SUMMARIES = "summaries"
 """The table of what SUMMARIZE puts together, which is made when a stream has the first such rows."""

@@ -10,28 +10,43 @@ Single records that are damaged are made anew in the same way, before a run read
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import sqlalchemy as sql
-from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables
-from sqlalchemy.engine import URL
+from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables, SqlCatalogBaseTable
+from sqlalchemy.engine import URL, make_url
 
-from cep_pipeline.errors import DamagedError, InputError
+from cep_pipeline.errors import BusyError, DamagedError, InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import canonical_json, digest_of, read_data_file, read_digest, read_whole, stored_files
-from cep_pipeline.warehouse import backup, relocation
+from cep_pipeline.storage import (
+    canonical_json,
+    digest_of,
+    make_durable,
+    read_data_file,
+    read_digest,
+    read_whole,
+    storage_errors,
+    stored_files,
+)
 from cep_pipeline.warehouse.catalog import VERSION_HINT
 from cep_pipeline.warehouse.database import (
     CATALOG_NAME,
     CURRENT_PLANS,
     FILES,
+    LEASES,
+    POINTERS,
     PUBLISHED,
+    RECORDS,
     SETTINGS,
     Database,
+    create_together,
     is_sound,
     sealed,
 )
@@ -44,6 +59,7 @@ from cep_pipeline.warehouse.layout import (
     UNIT_TABLES,
     day_column,
 )
+from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, is_dead
 from cep_pipeline.warehouse.named_files import NamedFiles
 from cep_pipeline.warehouse.published_table import PublishedFile, PublishedTable, ReadFile, Unit
 from cep_pipeline.warehouse.units import NOTE
@@ -67,24 +83,33 @@ class RebuildReport:
 
 def rebuild(location: str, catalog: str | URL, *, replace: bool, told: Callable[[int, int], None]) -> RebuildReport:
     """Make the catalog of a warehouse anew (see `Warehouse.rebuild_catalog`)."""
-    if not replace:
-        _refuse_catalog(location, catalog)
-    backup.refuse_runs(catalog)
+    known = _known(catalog, or_none=replace)
+    if known is not None:
+        if not replace and pointers_of(known):
+            raise InputError(
+                f"warehouse {location}: it has a catalog that names tables. To make it anew from the tables forgets "
+                "from what each day was made; say --replace if that is meant"
+            )
+        _refuse_runs(known)
+        known.engine.dispose()
     report = RebuildReport(location)
     found = _metadata_files(location)
     if not found:
         raise InputError(f"warehouse {location}: it has no metadata of tables; nothing can be made from it")
-    rows: relocation.Rows = defaultdict(list)
-    rows[SETTINGS.name] = [{"name": "format_version", "value": str(FORMAT_VERSION)}]
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    rows[SETTINGS.name] = [
+        {"name": "format_version", "value": str(FORMAT_VERSION)},
+        {"name": "location", "value": location},
+    ]
     for number, ((stream, name), paths) in enumerate(sorted(found.items()), 1):
-        table = _newest(stream, name, paths, report, _reader(catalog, stream, name))
+        table = _newest(stream, name, paths, report, _reader(known, stream, name))
         if table is None:
             raise DamagedError(paths[0], f"no metadata of {stream}.{name} can be read")
         old, _, _ = table.location.rpartition(f"/{stream}/{name}")
         if old != location:
             raise InputError(
                 f"{table.metadata_location}: the warehouse was at {old} when its tables were written, and is now at "
-                f"{location}; put it back there, make its catalog, and `cep relocate` it then"
+                f"{location}; put it back there"
             )
         if stream not in report.tables:
             space = {"catalog_name": CATALOG_NAME, "namespace": stream, "property_key": "exists"}
@@ -106,17 +131,92 @@ def rebuild(location: str, catalog: str | URL, *, replace: bool, told: Callable[
             rows[CURRENT_PLANS.name] += _current_plans(stream, table)
         told(number, len(found))
     report.days = len({(row["stream"], row["day"]) for row in rows[PUBLISHED.name] if row["table_name"] == "events"})
-    backup.put_catalog(location, catalog, rows)
+    _put_catalog(catalog, rows)
     return report
 
 
-def _refuse_catalog(location: str, catalog: str | URL) -> None:
-    database = relocation.database_at(catalog)
-    if database is not None and relocation.pointers_of(database):
-        raise InputError(
-            f"warehouse {location}: it has a catalog that names tables. To make it anew from the tables forgets from "
-            "what each day was made; say --replace if that is meant"
+def _known(catalog: str | URL, *, or_none: bool) -> Database | None:
+    """Open the database of a catalog, or none where it cannot be read; a file that is not there is not made."""
+    file = _sqlite_file(catalog)
+    if file is not None and not file.exists():
+        return None
+    try:
+        return Database(catalog, None)
+    except InputError as error:
+        if not or_none:
+            raise
+        logger.info("%s", error)
+        return None
+
+
+def _sqlite_file(catalog: str | URL) -> Path | None:
+    """Return the file of a SQLite database; None for another database."""
+    address = make_url(catalog)
+    return Path(address.database or "") if address.get_backend_name() == "sqlite" else None
+
+
+def _refuse_runs(known: Database) -> None:
+    """Refuse to go on, with a BusyError, while a lease is held whose holder lives."""
+    alive_since = known.now(time.time) - LEASE_TIMEOUT_S
+    with known.begin() as connection:
+        holders = connection.execute(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since)).all()
+    for holder in (one for one in holders if not is_dead(one)):
+        raise BusyError(
+            f"catalog {known.name}: run {holder.run_id} on {holder.host} (pid {holder.pid}) holds {holder.unit} of "
+            f"{holder.stream}; do this when nothing runs"
         )
+
+
+class Pointer(NamedTuple):
+    """The row of a table in the catalog."""
+
+    namespace: str
+    table: str
+    metadata: str
+
+
+def pointers_of(database: Database) -> list[Pointer]:
+    """Return the tables that a catalog names."""
+    if not database.has_catalog():
+        return []
+    columns = (POINTERS.c.table_namespace, POINTERS.c.table_name, POINTERS.c.metadata_location)
+    query = sql.select(*columns).where(POINTERS.c.catalog_name == CATALOG_NAME).order_by(*columns[:2])
+    with database.begin() as connection:
+        return [Pointer(*row) for row in connection.execute(query)]
+
+
+def _put_catalog(catalog: str | URL, rows: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Put a catalog in force. A file of SQLite is kept aside; the rows of another database are replaced at once."""
+    address = _sqlite_file(catalog)
+    if address is None:
+        _write_catalog(Database(catalog, None), rows)
+        return
+    made = address.with_name(f"{address.name}.new")
+    made.unlink(missing_ok=True)
+    with storage_errors(f"writing {made}"):
+        database = Database(URL.create("sqlite", database=str(made)), None)
+        _write_catalog(database, rows)
+        database.engine.dispose()
+        make_durable([str(made)])
+        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+        # A journal that a killed writer left belongs to the old file, and must not be applied to the new one.
+        for ending in ("-journal", "-wal", "-shm", ""):
+            old = address.with_name(address.name + ending)
+            if old.exists():
+                old.rename(old.with_name(f"{address.name}.replaced-{stamp}{ending}"))
+        made.rename(address)
+        make_durable([str(address)])
+
+
+def _write_catalog(database: Database, rows: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Let a database have these rows of a catalog and no others; leases are gone."""
+    create_together(lambda: SqlCatalogBaseTable.metadata.create_all(database.engine))
+    with database.begin() as connection:
+        for table in (*RECORDS, *SqlCatalogBaseTable.metadata.tables.values()):
+            own = [table.c.catalog_name == CATALOG_NAME] if "catalog_name" in table.c else []
+            connection.execute(sql.delete(table).where(*own))
+            if rows.get(table.name):
+                connection.execute(sql.insert(table), rows[table.name])
 
 
 def _metadata_files(location: str) -> dict[tuple[str, str], list[str]]:
@@ -132,14 +232,9 @@ def _metadata_files(location: str) -> dict[tuple[str, str], list[str]]:
     return {table: [path for _, path in sorted(paths, reverse=True)] for table, paths in found.items()}
 
 
-def _reader(catalog: str | URL, stream: str, table: str) -> ReadFile:
+def _reader(known: Database | None, stream: str, table: str) -> ReadFile:
     """Read files as the catalog that is there recorded them; where it cannot be read either, as they are."""
-    try:
-        database = relocation.database_at(catalog)
-    except InputError as error:
-        logger.info("%s", error)
-        return read_whole
-    return read_whole if database is None else NamedFiles(database, stream, table).read
+    return read_whole if known is None else NamedFiles(known, stream, table).read
 
 
 def _newest(stream: str, name: str, paths: list[str], report: RebuildReport, read: ReadFile) -> PublishedTable | None:
@@ -175,7 +270,7 @@ def remake_records(database: Database, stream: str, at: float) -> None:
     with database.begin() as connection:
         found = {table.name: connection.execute(sql.select(table)).all() for table in records}
     # A record whose stream is mangled may be of any: the units that lost theirs are found by their rows.
-    known = {pointer.namespace for pointer in relocation.pointers_of(database)}
+    known = {pointer.namespace for pointer in pointers_of(database)}
     damaged = [
         (table, row)
         for table in records
@@ -210,7 +305,7 @@ def _opened(database: Database, stream: str) -> dict[str, PublishedTable]:
     """The tables of a stream; records are not looked at."""
     return {
         one.table: PublishedTable.read(stream, one.table, one.metadata, NamedFiles(database, stream, one.table).read)
-        for one in relocation.pointers_of(database)
+        for one in pointers_of(database)
         if one.namespace == stream
     }
 

@@ -109,7 +109,7 @@ def _wanted(tables: StreamTables, states: Sequence[_State], day: date, to_run: s
         asked = "an earlier run" if to_run is None else f"run {to_run!r}"
         raise InputError(
             f"stream {tables.name}, {day}: {asked} is not there to go back to; there are: {known}. What `cep maintain` "
-            "has expired is only in a backup (`cep restore`)"
+            "has expired is only in a backup"
         )
     return chosen[-1]
 
@@ -163,10 +163,7 @@ FIRST_SEQUENCE_NUMBER = 1
 
 
 def _expired(tables: StreamTables, name: str, day: date) -> InputError:
-    return InputError(
-        f"{tables.name}.{name}, {day}: the snapshot of that run has been expired; it is only in a backup "
-        "(`cep restore`)"
-    )
+    return InputError(f"{tables.name}.{name}, {day}: the snapshot of that run has been expired; it is only in a backup")
 
 
 def _of_snapshot(tables: StreamTables, key: UnitKey, snapshot_id: int, day: date) -> Sequence[str]:

@@ -18,7 +18,6 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
-from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.lazy_names import late_module
@@ -62,7 +61,6 @@ from cep_pipeline.warehouse.units import (
     published_days,
     published_matches,
     published_records,
-    recorded_erasures,
     recorded_rows,
     rows_by_unit,
 )
@@ -494,11 +492,6 @@ class StreamReader:
 
         return PinnedStatistics(listed, read, first, dict(self.drafts.statistics))
 
-    def erasures(self) -> tuple[Erasure, ...]:
-        """Return what was erased from the stream by `cep forget`, and must not be ingested again."""
-        recorded = recorded_erasures(self.warehouse.database, self.name)
-        return tuple(erasure.in_terms_of(self.events_schema) for erasure in recorded)
-
     def carry_in(self, day: date) -> dict[str, Any]:
         """Return the carry-out of the latest published earlier day, over gaps; {} where there is none."""
         drafted = max((other for other in self.drafts.days if other < day), default=None)
@@ -553,7 +546,6 @@ class StreamReader:
         reader = self.pinned(UNIT_TABLES)
         return find_stale_units(
             reader._records,
-            recorded_erasures(self.warehouse.database, self.name),
             raw_files=raw_files,
             schema=schema,
             pattern_sets=pattern_sets,

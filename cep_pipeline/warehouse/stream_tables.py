@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
     from cep_pipeline.detection.limits import LimitedPattern
     from cep_pipeline.detection.summaries.partial import PartialSummary
-    from cep_pipeline.events.erasure import Erasure
-    from cep_pipeline.warehouse.forgetting import ErasureReport
 
 logger = logging.getLogger(__name__)
 
@@ -376,19 +374,6 @@ class StreamTables(StreamReader):
             beside.append(lambda connection: self._replace_current(connection, name, makes_current, in_place_of))
         self._append("decisions", row_of(decision), beside)
 
-    def forget(self, erasure: Erasure, *, run_id: str, dry_run: bool = False) -> ErasureReport:
-        """Erase events from all tables, old snapshots and the scratch, and keep them from being ingested again.
-
-        `run_id` names the work in the tables' history; with `dry_run` it only says what would be removed. Where a run
-        is at work, that is a BusyError; the same command goes on when it has ended.
-        """
-        from cep_pipeline.warehouse import commits
-        from cep_pipeline.warehouse.forgetting import Forgetting
-
-        with commits.catalog_errors(self.warehouse.catalog, f"erasing events of {self.name}"):
-            work = Forgetting(self.warehouse, self.name, erasure, run_id=run_id)
-            return work.find() if dry_run else work.run()
-
     def _compared(
         self, day: date, files: Sequence[str], fingerprint: EventsFingerprint
     ) -> tuple[str, dict[str, EventsChange]]:
@@ -400,8 +385,7 @@ class StreamTables(StreamReader):
         """
         days = self.days()
         before = next((entry for entry in days if entry.day == day), None)
-        # What was erased in place has changed under its digest.
-        if before is None or before.fingerprint.erased != fingerprint.erased:
+        if before is None:
             return "", {}
         if before.fingerprint == fingerprint:  # what is there may be damaged: the same inputs give the same events
             return before.same_events_as, dict(before.changes)

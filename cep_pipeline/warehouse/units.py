@@ -18,14 +18,12 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
 from cep_pipeline.errors import DamagedError, InputError
-from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
 from cep_pipeline.warehouse.changes import EventsChange, ReadBefore
 from cep_pipeline.warehouse.database import (
     CATALOG_NAME,
     DAMAGES,
-    ERASURES,
     POINTERS,
     PUBLISHED,
     REPLACED,
@@ -388,17 +386,6 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
     return content
 
 
-def recorded_erasures(database: Database, stream: str) -> tuple[Erasure, ...]:
-    """Return the erasures of a stream, the earliest first."""
-    query = sql.select(ERASURES).where(ERASURES.c.stream == stream)
-    with database.begin() as connection:
-        found = connection.execute(query.order_by(ERASURES.c.requested_at, ERASURES.c.erasure_id)).all()
-    rows = [checked_record(database.name, ERASURES, row) for row in found]
-    return tuple(
-        Erasure(row.erasure_id, row.condition, frozenset(map(date.fromisoformat, json.loads(row.days)))) for row in rows
-    )
-
-
 ReadEarlier = Callable[[str, date, date, date], ReadBefore | None]
 """The part of an earlier day that the matches of (pattern set, day) have read; between the two stands the latest
 earlier day."""
@@ -406,7 +393,6 @@ earlier day."""
 
 def find_stale_units(
     records: Records,
-    erasures: Sequence[Erasure],
     *,
     raw_files: Mapping[date, Sequence[RawFile]] | None = None,
     schema: str | None = None,
@@ -423,8 +409,7 @@ def find_stale_units(
     for published in days:
         recorded = published.fingerprint
         files = recorded.raw_files if raw_files is None else tuple(raw_files.get(published.day, recorded.raw_files))
-        erased = erased_from(erasures, published.day)
-        now = EventsFingerprint(files, recorded.schema if schema is None else schema, carry_in, erased)
+        now = EventsFingerprint(files, recorded.schema if schema is None else schema, carry_in)
         reasons = recorded.differences(now)
         rejected = rejected_of.get(published.day.isoformat())
         if rejected is not None and rejected != recorded.to_json():

@@ -45,7 +45,6 @@ from cep_pipeline.warehouse import iceberg_tables
 from cep_pipeline.warehouse.database import (
     CURRENT_PLANS,
     DAMAGES,
-    ERASURES,
     PUBLISHED,
     REPLACED,
     checked_record,
@@ -73,7 +72,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BACKUP = "restore the warehouse from a backup: cep restore BACKUP --replace"
+BACKUP = "put the files back from a backup (`cep help operations`)"
 LET_GO = "only snapshots of the past need it: `cep maintain --keep-days 0` lets them go"
 FILES_AT_A_TIME = 8
 ROW_READERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
@@ -446,15 +445,14 @@ def _record_damages(warehouse: Store, state: _TableState, days: Collection[date]
 
 
 def _digest_damages(warehouse: Store, stream: str) -> Iterator[Damage]:
-    """Compare the records of erasures and of replaced units with their digests; others are looked at more closely."""
-    for table in (ERASURES, REPLACED):
-        with warehouse.database.begin() as connection:
-            rows = connection.execute(sql.select(table).where(table.c.stream == stream)).all()
-        for row in rows:
-            try:
-                checked_record(warehouse.database.name, table, row)
-            except DamagedError as error:
-                yield Damage(error.path, error.fault, error.remedy)
+    """Compare the records of replaced units with their digests; others are looked at more closely."""
+    with warehouse.database.begin() as connection:
+        rows = connection.execute(sql.select(REPLACED).where(REPLACED.c.stream == stream)).all()
+    for row in rows:
+        try:
+            checked_record(warehouse.database.name, REPLACED, row)
+        except DamagedError as error:
+            yield Damage(error.path, error.fault, error.remedy)
 
 
 def _named(state: _TableState, unit: Unit) -> str:

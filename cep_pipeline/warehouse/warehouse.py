@@ -25,7 +25,7 @@ from cep_pipeline.storage import (
     with_former_names,
 )
 from cep_pipeline.warehouse.database import Database, is_begun, without_password
-from cep_pipeline.warehouse.layout import SUMMARIES, UNFINISHED, TableLayout, check_stream_name, table_layouts
+from cep_pipeline.warehouse.layout import SUMMARIES, TableLayout, check_stream_name, table_layouts
 from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S
 from cep_pipeline.warehouse.published_table import PublishedTable
 from cep_pipeline.warehouse.records import MaintenanceReport
@@ -34,9 +34,7 @@ from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.units import open_table, opened_tables
 
 if TYPE_CHECKING:
-    from cep_pipeline.warehouse.backup import BackupReport, RestoreReport
     from cep_pipeline.warehouse.rebuilding import RebuildReport
-    from cep_pipeline.warehouse.relocation import RelocationReport
     from cep_pipeline.warehouse.verification import VerificationReport
 
 CATALOG_FILE = "catalog.db"
@@ -73,59 +71,6 @@ class Warehouse(Store):
         return cls(place, Database(catalog, place), clock=clock, lease_timeout_s=lease_timeout_s)
 
     @classmethod
-    def relocate(
-        cls,
-        location: str | Path,
-        catalog_uri: str | URL | None = None,
-        *,
-        from_catalog: str | None = None,
-        moved: bool = False,
-        told: Callable[[int, int], None] = lambda done, total: None,
-    ) -> RelocationReport:
-        """Make a warehouse that was copied or moved to a location name its files by that location.
-
-        Only metadata is written, beside what is there, and put in force by one transaction at the end. `location` and
-        `catalog_uri` are as of `open`, at the new place. The rows of the original's catalog, at the address
-        `from_catalog`, go into `catalog_uri`, which is empty yet; None: the catalog came along with the copy, or serves
-        the new place from now on. `moved` says that the old place is given up, although its files are still there.
-        `told` hears after each table how many are done, of how many. A file that is missing, or an original that would
-        lose its catalog, is an InputError; a run at work a BusyError.
-        """
-        from cep_pipeline.warehouse import relocation
-
-        place, catalog = _addresses(location, catalog_uri)
-        if from_catalog is None and catalog_uri is None:
-            _refuse_lost_catalog(place, catalog)
-        return relocation.relocate(place, catalog, from_catalog=from_catalog, moved=moved, told=told)
-
-    @classmethod
-    def restore(
-        cls,
-        location: str | Path,
-        catalog_uri: str | URL | None = None,
-        *,
-        backup: str | Path,
-        moment: str | None = None,
-        replace: bool = False,
-        told: Callable[[int, int], None] = lambda done, total: None,
-    ) -> RestoreReport:
-        """Make a warehouse what it was at a moment (None: the latest) of a backup, at the same place or at another.
-
-        The latest moment is the latest one that is whole: its files are as listed, and its tables have the rows that
-        its records say. Files that are there and whole are not copied. The catalog is put in force last; a restore
-        that was stopped goes on when it is called again. With `replace` the warehouse may hold tables, which become
-        what they were; without, that is an InputError, as is a damaged file of the moment that was asked for. A run at
-        work is a BusyError. `told` hears after each file how many are done, of how many.
-        """
-        from cep_pipeline.warehouse import backup as backups
-
-        place, catalog = _addresses(location, catalog_uri)
-        source = absolute_place(backup)
-        if moment is None:
-            return backups.restore_latest(place, catalog, source, replace=replace, told=told)
-        return backups.restore(place, catalog, source, backups.read_moment(source, moment), replace=replace, told=told)
-
-    @classmethod
     def rebuild_catalog(
         cls,
         location: str | Path,
@@ -136,8 +81,8 @@ class Warehouse(Store):
     ) -> RebuildReport:
         """Make a catalog that was lost anew from the metadata files of the tables.
 
-        What only the catalog knew is lost: from what each day was made, what it hands on, what `forget` erased, the
-        digests of the files, the damages that `verify` has noted, and the earlier records that a rollback goes back to.
+        What only the catalog knew is lost: from what each day was made, what it hands on, the digests of the files, the
+        damages that `verify` has noted, and the earlier records that a rollback goes back to.
         All days are there for readers, and are stale. With `replace` there may be a catalog that names tables, which is
         put aside; without, that is an InputError, as is a place without metadata. A table of which none can be read is
         a DamagedError. `told` hears after each table how many are done, of how many.
@@ -146,26 +91,6 @@ class Warehouse(Store):
 
         place, catalog = _addresses(location, catalog_uri)
         return rebuilding.rebuild(place, catalog, replace=replace, told=told)
-
-    def backup(
-        self,
-        place: str | Path,
-        *,
-        run_id: str = "backup",
-        keep: int | None = None,
-        told: Callable[[int, int], None] = lambda done, total: None,
-    ) -> BackupReport:
-        """Copy the warehouse as of now to a folder or URI; runs may go on meanwhile.
-
-        Files that an earlier backup has copied there are not copied again. `run_id` holds the leases that keep the
-        files of the moment from being removed. `keep` moments stay, the new one included (None: all). `told` hears
-        after each file how many are done, of how many. A place that holds backups of another warehouse, or is inside of
-        this one, is an InputError. A damaged warehouse is a DamagedError, and no moment is made: a file that is missing
-        or not what was written, a damaged record, a day whose table has other rows than its record says.
-        """
-        from cep_pipeline.warehouse import backup
-
-        return backup.backup(self, absolute_place(place), run_id=run_id, keep=keep, told=told)
 
     def stream(self, schema: EventSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use.
@@ -292,11 +217,10 @@ def _refuse_lost_catalog(location: str, catalog: str | URL) -> None:
     if is_begun(catalog):
         return
     inner = [path[len(location) + 1 :] for path in stored_files(location)]
-    if not any(one == UNFINISHED or (one.count("/") == 3 and one.endswith(".metadata.json")) for one in inner):
+    if not any(one.count("/") == 3 and one.endswith(".metadata.json") for one in inner):
         return
     raise InputError(
         f"warehouse {location}: the folder holds tables, and their catalog {without_password(str(catalog))} is "
-        "missing, or is that of no warehouse; restore it from a backup by `cep restore BACKUP --replace`, make it anew "
-        "from the tables by `cep restore --rebuild-catalog`, name another location, or take the rows of "
-        "another catalog over by `cep relocate --from-catalog ADDRESS`"
+        "missing, or is that of no warehouse; put it back from a backup, make it anew by `cep restore`, or name another"
+        " location"
     )

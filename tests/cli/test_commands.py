@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import json
 import os
 import re
@@ -370,19 +369,6 @@ def test_the_warehouse_for_machines_is_one_document_each(project: Project, tmp_p
     assert f"looked at {told['tables']} tables, {told['files']} data files" in verified
     maintained = document(project, "maintain")
     assert maintained["removed_files"] == 0 and "ticks.events" in maintained["by_table"]
-    assert document(project, "relocate")["tables"] == 0
-    made = document(project, "backup", tmp_path / "backup")
-    assert made["copied_files"] == made["files"] > 0
-    checked = document(project, "backup", tmp_path / "backup", "--check")
-    assert checked == {"moment": made["moment"], "files": made["files"], "damages": []}
-    restored = document(project, "restore", tmp_path / "backup", "--to", tmp_path / "restored")
-    assert (restored["moment"], restored["files"]) == (made["moment"], made["files"])
-    erased = document(project, "forget", "--where", "x = 9", "--dry-run")
-    shown = cep("forget", "--where", "x = 9", "--dry-run", folder=project.folder).output
-    assert erased["dry_run"] and erased["removed"]
-    for row in erased["removed"]:
-        assert re.search(rf"│ {row['table']} +│ {row['day'] or ''} *│ +{row['rows']} │", shown)
-    assert cep("forget", "--where", "x = 9", "--json", folder=project.folder).code == 2
 
 
 def test_one_run_and_rejected_rows_for_machines(project: Project) -> None:
@@ -398,11 +384,10 @@ def test_printed_commands_have_the_options_of_the_call(project: Project, tmp_pat
     """Messages of lower layers do not know the configuration, and can be pasted nevertheless."""
     other = tmp_path / "other dir" / "pipeline.yaml"
     other.parent.mkdir()
-    shutil.copytree(project.folder, other.parent, dirs_exist_ok=True)
+    without = shutil.ignore_patterns("warehouse")
+    shutil.copytree(project.folder, other.parent, dirs_exist_ok=True, ignore=without)
     config = f"--config '{other}'"
-    assert cep("relocate", "--moved", "--config", other, folder=tmp_path).output.endswith(
-        f"`cep verify {config}` checks all of it\n"
-    )
+    assert cep("run", "--config", other, folder=tmp_path).code == 0
     missing = cep("statistics", "--config", other, "--day", "2024-03-09", folder=tmp_path)
     assert f"`cep run {config} --stream ticks --steps statistics`" in missing.error
     unknown = cep("status", "--config", other, "--stream", "ticks", "--run", "none", folder=tmp_path)
@@ -526,17 +511,15 @@ def test_what_verify_says_to_do_makes_the_warehouse_whole_again(project: Project
     assert again.code == 0, again.output
 
 
-def test_a_copied_project_goes_on_after_relocate(project: Project, tmp_path: Path) -> None:
-    before = cep("matches", "--count", folder=project.folder).output
+def test_a_copied_project_says_that_tables_name_their_files_by_full_path(project: Project, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(project.folder, copy)
     refused = cep("matches", folder=copy)
-    assert refused.code == 2 and "`cep relocate` makes it whole" in refused.error
-    done = cep("relocate", folder=copy)
-    assert done.code == 0 and done.output.startswith("7 tables relocated from ") and "`cep verify`" in done.output
-    assert cep("matches", "--count", folder=copy).output == before
-    assert cep("verify", "--deep", folder=copy).code == 0
-    assert cep("relocate", folder=copy).output.startswith("nothing to do: the warehouse is at ")
+    assert refused.code == 2 and "put the warehouse back there" in refused.error
+    shutil.rmtree(copy / "warehouse")
+    assert cep("run", folder=copy).code == 0
+    counted = [cep("matches", "--count", folder=folder).output for folder in (project.folder, copy)]
+    assert counted[0] == counted[1]
 
 
 def test_detect_over_files_by_a_written_plan(trades: Path) -> None:
@@ -662,30 +645,6 @@ def test_what_the_order_of_raw_files_decides_is_told(tmp_path: Path, spark: Spar
     assert "the clock goes back 3 times within an event type" in " ".join((shown.output + shown.errors).split())
     ordinary = cep("statistics", *files, f"raw/{DAYS[1]}.csv", folder=tmp_path)
     assert "clock" not in ordinary.output + ordinary.errors
-
-
-def test_forget_shows_asks_erases_and_proves(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = make_project(tmp_path, spark)
-    project.run().run_days(DAYS)
-    events = project.tables().read_events().num_rows
-    asked = ("forget", "--where", "kind = 'B'")
-    dry = cep(*asked, "--dry-run", folder=tmp_path)
-    assert dry.code == 0 and "would be removed: kind = 'B'" in dry.output
-    assert re.search(r"events +│ 2024-03-04 +│ +3", dry.output) and "matches" in dry.output
-    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    refused = cep(*asked, folder=tmp_path)
-    assert refused.code != 0 and "Erase this for good?" in refused.output
-    assert project.tables().read_events().num_rows == events
-    done = cep(*asked, "--yes", folder=tmp_path)
-    assert done.code == 0 and "none holds a row for which kind = 'B' is true" in done.output
-    assert "3 days had such events: run `cep run --stale`" in done.output
-    assert "B" not in project.tables().read_events().column("kind").to_pylist()
-    again = cep(*asked, "--yes", folder=tmp_path)
-    assert again.code == 0 and "nothing is removed" in again.output
-    wrong = cep("forget", "--where", "diff = 1", "--yes", folder=tmp_path)
-    assert wrong.code == 2 and "there are the attributes timestamp, kind, x" in wrong.errors
 
 
 def test_a_run_names_its_spark_application(published_project: tuple[Project, Done], tmp_path: Path) -> None:

@@ -144,15 +144,8 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     ],
     "maintain": [("--keep-days", "0"), ("--config", WRONG)],
     "verify": [("--deep",), ("--stream", WRONG), ("--config", "damaged/pipeline.yaml", "--deep")],
-    "relocate": [("--config", "copied/pipeline.yaml", "--moved"), (), ("--from-catalog", WRONG)],
-    "backup": [(f"backup {FILE}",), (f"backup {FILE}", "--check"), (f"{WRONG} nothing", "--check")],
-    "restore": [(f"backup {FILE}", "--to", f"restored {FILE}"), (WRONG,), (f"backup {FILE}", "--moment", WRONG)],
+    "restore": [("--config", "damaged/pipeline.yaml", "--replace"), (WRONG,), ("--config", WRONG)],
     "rollback": [("--day", str(DAYS[0]), "--run", WRONG), ("--day", WRONG)],
-    "forget": [
-        ("--where", "symbol = '[/b]'", "--dry-run"),
-        ("--where", f"{WRONG}"),
-        ("--where", f"symbol = '{WRONG}'", "--dry-run"),
-    ],
     "generate": [("--days", "1", "--events-per-day", "100", "--out", FILE)],
     "schema": [("tables", "--markdown", "--part", WRONG), ("stream", "--out", f"{FILE}/none/x.json")],
     "bench": [(WRONG,), ("mechanisms", "--out", f"{FILE}/none/x.md")],
@@ -206,9 +199,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
     plan = (folder / "plan.json").read_text()
     (folder / "plan.json").write_text(plan.replace('"falls"', json.dumps(f"falls {HOSTILE}")))
     assert cep("detect", *OVER_FILES, "--output", "compressed", "--out", "c.parquet", folder=folder).code == 0
-    shutil.copytree(folder, folder / "copied", ignore=shutil.ignore_patterns("copied"))
-    shutil.copytree(folder / "copied", folder / "damaged")
-    assert cep("relocate", "--config", "damaged/pipeline.yaml", "--moved", folder=folder).code == 0
+    shutil.copytree(folder, folder / "damaged", ignore=shutil.ignore_patterns("damaged", "warehouse"))
+    assert cep("run", "--config", "damaged/pipeline.yaml", "--master", "local[2]", folder=folder).code == 0
     for file in (folder / "damaged" / "warehouse").rglob("*.parquet"):
         file.unlink()
     write_compressed_by_hand(folder)

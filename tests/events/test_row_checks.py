@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import UNBOUNDED, Period
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import check_rows, day_of
@@ -107,19 +105,3 @@ def test_a_value_of_text_that_is_too_long_rejects_its_row(
     said = f"has 2,000,000 bytes, more than source.longest_value, {longest or 65_536:,}"
     assert reasons[5].startswith("column 'symbol': 'yyyyy") and reasons[5].endswith(said)
     assert max(map(len, [*reasons.values(), *raw.values()])) <= 10_000 and "characters left out" in raw[5]
-
-
-def test_erased_rows_are_left_out_without_a_trace(tmp_path: Path) -> None:
-    path = tmp_path / "trades.csv"
-    path.write_text(
-        HEADER
-        + "SPY,2013-03-10 00:00:00,1,1\n"
-        + "MSFT,2013-03-10 00:00:00,1,1\n"
-        + "MSFT,2013-03-10 00:00:00,x,1\n"
-        + "MSFTX,2013-03-10 00:00:00,x,1\n"
-    )
-    schema = replace(trades(tmp_path), erasures=(Erasure("id", "symbol = 'MSFT'"),))
-    table, reasons, _ = read_csv(path, schema)
-    assert table.column("symbol").to_pylist() == ["SPY"]
-    assert set(reasons) == {5}
-    assert schema.digest == trades(tmp_path).digest

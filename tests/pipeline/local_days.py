@@ -155,9 +155,6 @@ class LocalDays:
         earlier = [other for other in self.detected if other < day]
         return self.detected[max(earlier)].carry_out if earlier else {}
 
-    def erasures(self) -> tuple[()]:
-        return ()
-
     drafts = Drafts()
 
     def matches_days(self, pattern_set: str) -> list[PublishedMatches]:

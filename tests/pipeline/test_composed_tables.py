@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 from unittest import mock
 from zoneinfo import ZoneInfo
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.warehouse import layout
-from cep_pipeline.warehouse.forgetting import _matches_of
 from cep_pipeline.warehouse.match_pages import draw_published, events_of, explain_match, find_match, opened_match
 from tests.cli.command_line import cep as command
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project, make_project
@@ -208,23 +206,3 @@ def test_matches_that_wait_in_partitions_may_be_bound_by_any_pattern(
     assert ids(project) == over_all_days(project)
     assert set(ids(project)) == {"p", "q"}
     assert project.run()._stale(list(DAYS)) == {}
-
-
-def test_what_composes_a_match_of_an_erased_event_is_erased(spark: SparkSession, tmp_path: Path) -> None:
-    project = composing_project(tmp_path, spark)
-    for day in DAYS[:2]:
-        project.run().run_days([day])
-    tables = project.tables()
-    before = {str(row["match_id"]): row for row in tables.read_matches("all").to_pylist()}
-    erased = min(one["seq"] for row in before.values() if row["pattern"] == "rising" for one in row["bindings"])
-    gone = {own for own, row in before.items() if erased in {one["seq"] for one in row["bindings"]}}
-    directly = len(gone)
-    for _ in DAYS:
-        gone |= {own for own, row in before.items() if gone & {str(one["match_id"]) for one in row["composed"] or ()}}
-    assert len(gone) > directly
-    paths = [path for day in DAYS[:2] for path in tables.matches_files("all", day)]
-    inside: pa.Array | None = None
-    for _ in DAYS:
-        found = pa.concat_tables([_matches_of(path, np.array([erased]), inside) for path in paths])
-        inside = found["match_id"].combine_chunks()
-    assert sorted(found["match_id"].to_pylist()) == sorted(gone)

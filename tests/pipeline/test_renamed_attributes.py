@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.erasure import Erasure
-from cep_pipeline.events.type_spells import spells_in, type_attribute_in
+from cep_pipeline.events.type_spells import spells_in
 from tests.pipeline.project import DAYS, MONDAY, PATTERNS, SCHEMA, TUESDAY, WEDNESDAY, Project, published
 from tests.pipeline.scheduler import Scheduler
 
@@ -97,7 +96,7 @@ def test_other_engines_read_all_days_by_the_new_name(renamed: Project) -> None:
     assert found.fetchall() == [(row["seq"], row["sort"], row["px"]) for row in events.to_pylist()]
 
 
-def test_days_of_both_names_are_merged_verified_and_forgotten(renamed: Project) -> None:
+def test_days_of_both_names_are_merged_and_verified(renamed: Project) -> None:
     renamed.run().run_days([WEDNESDAY])
     before = published(renamed.tables())
     renamed.run(redo=True).run_days([TUESDAY])  # a day of the old name, written anew
@@ -105,31 +104,6 @@ def test_days_of_both_names_are_merged_verified_and_forgotten(renamed: Project) 
     tables = renamed.tables()
     assert "px" in names_in_files(tables)[TUESDAY]
     assert tables.warehouse.verify(deep=True).damages == ()
-    report = tables.forget(Erasure.of("sort = 'A' and px = 1", tables.events_schema), run_id="forget")
-    assert report.left == []
-    assert report.removed["events", MONDAY] == 1
-    kept = [row for row in before["events"] if (row["sort"], row["px"]) != ("A", 1)]
-    found = [{**row, "diff": None} for row in published(renamed.tables())["events"]]
-    assert found == [{**row, "diff": None} for row in kept]
-    # The file of Monday was rewritten, with the new names and a summary of its types.
-    (monday,) = (file.path for file in tables.events_files(MONDAY, MONDAY))
-    footer = pq.read_metadata(monday)
-    assert {"sort", "px"} <= set(footer.schema.names)
-    assert type_attribute_in(footer.metadata) == "sort"
-    assert tables.warehouse.verify(deep=True).damages == ()
-
-
-def test_an_erasure_by_the_old_name_keeps_on_holding(project: Project) -> None:
-    project.run().run_days([MONDAY])
-    tables = project.tables()
-    tables.forget(Erasure.of("kind = 'B' and x > 3", tables.events_schema), run_id="forget")
-    rename(project)
-    assert [erasure.condition for erasure in project.tables().erasures()] == ["sort = 'B' and px > 3"]
-    project.run().run_stale()
-    project.run().run_days([TUESDAY])
-    rows = [(row["sort"], row["px"]) for row in published(project.tables())["events"]]
-    assert ("B", 3) in rows
-    assert not {("B", 4), ("B", 5), ("B", 9)} & set(rows)
 
 
 def test_the_summary_of_a_file_is_read_by_the_new_names(renamed: Project) -> None:

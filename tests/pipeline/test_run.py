@@ -12,7 +12,6 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.errors import BusyError, DataError, InputError, UnsupportedPattern
-from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.pipeline.day_work import SilentObserver
 from cep_pipeline.spark import detection
 from spark_jobs import detect as job
@@ -386,28 +385,6 @@ def test_a_pattern_set_runs_by_the_mechanism_that_it_names(project: Project) -> 
     (project.folder / "all.sase").write_text(any_order + " TIES ANY")
     with pytest.raises(UnsupportedPattern, match="mechanism 'eager_nfa' does not run TIES ANY"):
         project.run().run_days([TUESDAY])
-
-
-def test_what_was_forgotten_stays_away_and_days_become_as_if_it_had_never_been(project: Project) -> None:
-    project.write_day(MONDAY, [*ROWS[MONDAY], "23:59:59.999,C,x", "23:59:59.9995,C,7"])
-    project.run().run_days(DAYS)
-    tables = project.tables()
-    schema = project.configuration.stream("ticks").schema
-    erasure = Erasure.of("kind = 'C' or x = 4", pa.schema({"kind": pa.string(), "x": pa.int64()}))
-    report = tables.forget(erasure, run_id="forget")
-    assert report.left == []
-    assert {key for key in report.removed if key[0] == "events"} == {("events", day) for day in DAYS}
-    assert "C" not in tables.read_events().column("kind").to_pylist()
-    assert tables.read_quarantine().num_rows == 0
-    assert [stale.day for stale in tables.stale_days(schema=schema.digest) if stale.pattern_set is None] == [*DAYS]
-    project.run().run_stale()
-    project.run(redo=True).run_days([TUESDAY])
-    assert project.run().run_stale().days == ()
-    for day in DAYS:  # the same without the erased rows
-        project.write_day(day, [row for row in ROWS[day] if ",C," not in row and not row.endswith(",4")])
-    project.run(warehouse="fresh").run_days(DAYS)
-    assert published(tables) == published(project.tables("fresh"))
-    assert tables.forget(erasure, run_id="forget").removed == {}
 
 
 def test_only_the_pattern_set_that_has_changed_is_done_again(project: Project) -> None:

@@ -8,14 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.summaries.partial import PartialSummary
-from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.patterns.expressions import Element, Reference, ValueType
 from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup
 from cep_pipeline.pipeline.stream_days import find_stale_days
@@ -23,7 +21,7 @@ from cep_pipeline.warehouse.rollback import roll_back
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.cli.command_line import cep as command
 from tests.pipeline.local_days import LocalDays, events_by_day
-from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project
+from tests.pipeline.project import DAYS, MONDAY, Project
 from tests.pipeline.test_unchanged_patterns import write_patterns
 from tests.pipeline.test_union_of_days import GAPS_HOURS, publish_and_detect, waiting_patterns
 from tests.streams import Row, rows, stream_schema
@@ -133,16 +131,6 @@ def test_rows_are_published_with_their_day(project: Project) -> None:
 
     roll_back(project.tables(), MONDAY, run_id="back")
     assert tables.read_summaries("all", MONDAY, MONDAY).equals(before.filter(pc.field("final_day") == MONDAY))
-
-    erasure = Erasure.of("kind = 'C'", pa.schema({"kind": pa.string(), "x": pa.int64()}))
-    report = project.tables().forget(erasure, run_id="forget")
-    assert report.left == []
-    assert {day for table, day in report.removed if table == "summaries"} == {TUESDAY, WEDNESDAY}
-    project.run().run_stale()
-    published_now = cep.open(project.folder / "pipeline.yaml")["ticks"].summaries()
-    patterns = project.configuration.stream("ticks").pattern_set("all").statements
-    whole = cep.detect(patterns, tables.read_events())
-    assert published_now == {name: whole[name] for name in ("pairs", "kept", "composed")}
 
     write_patterns(project, {"matches": TEXTS["matches"]})
     project.run(redo=True).run_days(DAYS)

@@ -26,13 +26,11 @@ from pyiceberg.manifest import clear_manifest_cache
 from cep_pipeline import storage
 from cep_pipeline.cli.expand import read_compressed
 from cep_pipeline.errors import CepError, DamagedError, InputError
-from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.pipeline.day_work import DetectedDay
 from cep_pipeline.spark.detection import _rewrite
 from cep_pipeline.storage import DataDirectory, WrittenFile, read_data_file, size_and_digest, write_data_file
-from cep_pipeline.warehouse import backup as backups
 from cep_pipeline.warehouse import commits, database, stream_tables
-from cep_pipeline.warehouse.database import CURRENT_PLANS, DAMAGES, ERASURES, FILES, PUBLISHED
+from cep_pipeline.warehouse.database import CURRENT_PLANS, DAMAGES, FILES, PUBLISHED
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.iceberg_tables import files_of_snapshots
@@ -181,9 +179,6 @@ def test_a_day_that_its_table_has_lost_is_told_by_all_readers_until_it_is_made_a
     stale = tables.stale_days(pattern_sets={"demo": "v1"})
     lost = "demo" if name == "matches" else None
     assert (TUESDAY, lost) in [(one.day, one.pattern_set) for one in stale if "the table has 0" in str(one.reasons)]
-    with pytest.raises(DamagedError, match="a backup of it would bring the damage back"):
-        warehouse.backup(tmp_path / "b")
-    assert backups.moments(str(tmp_path / "b")) == []
     (said,) = Warehouse.open(tmp_path / "w", clock=lambda: time.time() + 1e6).maintain(keep_snapshots_s=0.0).damages
     assert f"trades.{name}" in said and "the table has 0" in said
     left = set((tmp_path / "w").rglob("*.parquet"))
@@ -203,9 +198,8 @@ def test_nothing_is_published_on_lists_that_have_lost_their_entries(tmp_path: Pa
     whole = path.read_bytes()
     marker = whole[-16:]
     path.write_bytes(whole[: whole.index(marker) + len(marker)])  # all that stands behind the header
-    for publish in (lambda: publish_day(tables, TUESDAY, [2.0]), lambda: tables.warehouse.backup(tmp_path / "b")):
-        with pytest.raises(DamagedError, match=path.name):
-            publish()
+    with pytest.raises(DamagedError, match=path.name):
+        publish_day(tables, TUESDAY, [2.0])
     path.write_bytes(whole)
     publish_day(tables, TUESDAY, [2.0])
     assert [one.day for one in tables.days()] == [MONDAY, TUESDAY] and damages(tmp_path / "w", deep=True) == ()
@@ -247,25 +241,12 @@ def test_a_damaged_record_is_told_and_a_run_makes_it_anew(tmp_path: Path, name: 
     assert damages(tmp_path / "w") != ()
     with pytest.raises(DamagedError):
         everything_read(warehouse)
-    with pytest.raises(DamagedError, match="none is made"):
-        warehouse.backup(tmp_path / "b")
     tables = warehouse.stream(Trades())  # as any run opens it
     assert everything_read(warehouse)[:4] == before[:4] and tables.current_plan("demo") == before[-2]
     assert damages(tmp_path / "w", deep=True) == ()
     noted = [one for one in tables.stale_days(pattern_sets={"demo": "v1"}) if LOST in one.reasons]
     lost = {"plan": [], "fingerprint": []}.get(name, [TUESDAY])
     assert [one.day for one in noted] == lost, "events and matches say why they are stale"
-
-
-def test_a_damaged_erasure_keeps_runs_from_bringing_the_events_back(tmp_path: Path) -> None:
-    tables = Warehouse.open(tmp_path).stream(Trades())
-    publish_day(tables, MONDAY, [1.0, 2.0])
-    tables.forget(Erasure.of("price = 2", tables.events_schema), run_id="forget")
-    with tables.warehouse.database.begin() as connection:
-        connection.execute(sql.update(ERASURES).values(condition=sql.func.replace(ERASURES.c.condition, "2", "3")))
-    with pytest.raises(DamagedError, match="the record of an erasure of trades is not what its digest says"):
-        tables.erasures()
-    assert ["erasure" in one.what for one in damages(tmp_path)] == [True]
 
 
 def test_records_of_an_older_version_get_their_digests(tmp_path: Path) -> None:
@@ -286,7 +267,7 @@ def test_a_table_that_the_catalog_does_not_name_any_more_is_not_begun_anew(tmp_p
     publish_everything(warehouse.stream(Trades()))
     with warehouse.database.begin() as connection:
         connection.execute(sql.text("UPDATE iceberg_tables SET table_name = 'evenus' WHERE table_name = 'events'"))
-    with pytest.raises(DamagedError, match=r"it has lost the table trades\.events.*cep restore"):
+    with pytest.raises(DamagedError, match=r"it has lost the table trades\.events.*cep help operations"):
         Warehouse.open(tmp_path).stream(Trades())
 
 
@@ -314,8 +295,7 @@ def test_a_new_warehouse_keeps_others_out(tmp_path: Path) -> None:
             place.mkdir(mode=0o755)
         tables = Warehouse.open(place).stream(Trades())
         publish_everything(tables)
-        tables.warehouse.backup(tmp_path / f"backup of {place.name}")
-        private = [place / "catalog.db", place / "trades", place / "scratch", tmp_path / f"backup of {place.name}"]
+        private = [place / "catalog.db", place / "trades", place / "scratch"]
         if place.name == "new":
             private.append(place)
         modes = {path.name: path.stat().st_mode & 0o007 for path in private}
@@ -461,7 +441,7 @@ def test_a_damaged_page_is_an_error_that_says_what_to_do(tmp_path: Path) -> None
         except DamagedError as error:
             said.append(str(error))
     assert len(said) > 30
-    start, end = f"{file.path}: the file is damaged (", "`cep run --stale` makes them again from their raw files"
+    start, end = f"{file.path}: the file is damaged (", "`cep run --stale` makes them again"
     assert all(text.startswith(start) and text.endswith(end) for text in said)
     assert DamagedError("", "").exit_code == 3
 
@@ -637,20 +617,6 @@ def test_a_verification_that_finds_nothing_new_writes_nothing(tmp_path: Path) ->
     assert len(written) == 1
 
 
-def test_a_backup_copies_no_rot(tmp_path: Path) -> None:
-    warehouse = Warehouse.open(tmp_path / "w")
-    tables = warehouse.stream(Trades())
-    publish_day(tables, MONDAY, [1.0, 2.0])
-    path = Path(tables.events_files()[0].path)
-    with changed(path, flipped(path.read_bytes(), 40, 2)), pytest.raises(DamagedError, match="its SHA-256 is not"):
-        warehouse.backup(tmp_path / "b")
-    warehouse.backup(tmp_path / "b")
-    Warehouse.restore(tmp_path / "r", backup=tmp_path / "b")
-    restored = Warehouse.open(tmp_path / "r")
-    assert restored.verify(deep=True).damages == ()
-    assert restored.open_stream("trades").read_events()["price"].to_pylist() == [1.0, 2.0]
-
-
 def test_one_damaged_file_does_not_stop_maintenance(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     warehouse = Warehouse.open(tmp_path)
     tables = warehouse.stream(Trades())
@@ -678,7 +644,7 @@ def test_a_table_with_damaged_metadata_does_not_stop_maintenance(tmp_path: Path,
     assert report.merged_files == report.by_table["trades.events"]["merged_files"] == 1
     assert "quotes.events" not in report.by_table and "quotes.matches" in report.by_table
     (said,) = report.damages
-    assert said.startswith(f"quotes.events: {metadata}: ") and "cep restore" in said
+    assert said.startswith(f"quotes.events: {metadata}: ") and "cep help operations" in said
 
 
 def test_a_day_whose_files_cannot_be_compared_is_redone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.events.columns import events_columns
-from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.spark.detection import _copy_of_patterns
 from cep_pipeline.spark.keeping import _MatchFiles
 from cep_pipeline.statistics.output_profile import OutputProfiler
@@ -101,11 +100,10 @@ def test_old_ids_make_no_day_stale(tables: StreamTables) -> None:
     assert "ids" not in monday.to_json() and type(monday).from_json(monday.to_json()) == monday
 
 
-def test_files_are_merged_and_matches_erased_as_text(tables: StreamTables) -> None:
+def test_files_are_merged_as_text(tables: StreamTables) -> None:
     publish_old(tables, MONDAY, [OLD, UUID(int=7)])
     tables.warehouse.maintain(keep_snapshots_s=-60.0)
     assert tables.read_matches("demo")["match_id"].to_pylist() == [OLD.hex, UUID(int=7).hex, str(NEW)]
-    tables.forget(Erasure.of("symbol = 'S0'", tables.events_schema), run_id="forget")
     assert tables.read_matches("demo").schema.equals(READ_AS_TEXT)
     assert tables.warehouse.verify(deep=True).damages == ()
 

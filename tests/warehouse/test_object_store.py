@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -24,8 +23,6 @@ from tests.warehouse.published_days import (
     MONDAY,
     TUESDAY,
     Trades,
-    contents,
-    everything_read,
     names_of,
     publish_day,
     publish_everything,
@@ -175,25 +172,6 @@ def write(path: str, content: bytes) -> None:
     filesystem, inner = open_filesystem(f"s3://{path}")
     with filesystem.open_output_stream(inner) as stream:
         stream.write(content)
-
-
-def test_a_folder_that_is_copied_into_a_bucket_goes_on_there(place: Place, tmp_path: Path) -> None:
-    reach_object_stores(place.properties)
-    folder = tmp_path / "warehouse"
-    original = Warehouse.open(folder)
-    publish_everything(original.stream(Trades()))
-    before = everything_read(original)
-    bytes_before = contents(folder)
-    for file in folder.rglob("*"):
-        if file.is_file() and file.suffix != ".db":
-            write(f"{place.location.removeprefix('s3://')}/{file.relative_to(folder)}", file.read_bytes())
-    Warehouse.relocate(place.location, place.catalog, from_catalog=f"sqlite:///{folder}/catalog.db")
-    assert contents(folder) == bytes_before
-    shutil.move(folder, tmp_path / "away")
-    assert everything_read(place.open()) == before
-    assert place.open().verify(deep=True).damages == ()
-    publish_day(place.tables(), MONDAY, [7.0])
-    assert place.tables().read_events(MONDAY, MONDAY).column("price").to_pylist() == [7.0]
 
 
 def _publish(place: Place, number: int) -> None:

@@ -64,8 +64,8 @@ def test_a_folder_without_write_permission_is_refused(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda catalog: catalog.write_bytes(b"this is no database" * 1000), r"catalog\.db.*restore it from a backup"),
-        (lambda catalog: catalog.write_bytes(catalog.read_bytes()[:5000]), r"catalog\.db.*restore it from a backup"),
+        (lambda catalog: catalog.write_bytes(b"this is no database" * 1000), r"catalog\.db.*put it back from a backup"),
+        (lambda catalog: catalog.write_bytes(catalog.read_bytes()[:5000]), r"catalog\.db.*put it back from a backup"),
         (lambda catalog: catalog.unlink(), r"catalog\.db is missing"),
     ],
     ids=["overwritten", "truncated", "removed"],
@@ -99,7 +99,7 @@ def test_lost_metadata_of_a_table_is_named(tables: StreamTables) -> None:
         path.write_text("{}")
     with pytest.raises(
         DamagedError,
-        match=rf"{location}/metadata/.*\.json: it has 2 bytes, and should have .*`cep verify`.*`cep restore",
+        match=rf"{location}/metadata/.*\.json: it has 2 bytes, and should have .*`cep verify`.*cep help operations",
     ):
         tables.read_events()
     for path in Path(location, "metadata").glob("*.json"):
@@ -113,7 +113,7 @@ def test_a_damaged_manifest_list_is_named(tables: StreamTables) -> None:
     lists = list(Path(tables.warehouse.table_location("trades", "events")).glob("metadata/snap-*.avro"))
     for path in lists:
         path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(DamagedError, match=r"snap-.*\.avro: it has 100 bytes.*`cep verify`.*`cep restore"):
+    with pytest.raises(DamagedError, match=r"snap-.*\.avro: it has 100 bytes.*`cep verify`.*cep help operations"):
         tables.read_events()
 
 
@@ -121,7 +121,7 @@ def test_a_lost_data_file_is_named(tables: StreamTables) -> None:
     publish_day(tables, MONDAY, [1.0])
     path = tables.events_files()[0].path
     Path(path).unlink()
-    with pytest.raises(DamagedError, match=f"{path}: it is not there.*`cep verify`.*`cep restore"):
+    with pytest.raises(DamagedError, match=f"{path}: it is not there.*`cep verify`.*cep help operations"):
         tables.read_events()
 
 
@@ -213,7 +213,7 @@ def test_failures_of_storage_say_what_to_do(error: OSError, kind: type[CepError]
         ("database is locked", BusyError, "kept it locked"),
         ("database or disk is full", CepError, "the disk is full"),
         ("attempt to write a readonly database", InputError, "cannot be opened for writing"),
-        ("database disk image is malformed", InputError, "restore it from a backup"),
+        ("database disk image is malformed", InputError, "put it back from a backup"),
         ("something else", CepError, "something else"),
     ],
 )

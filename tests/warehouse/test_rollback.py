@@ -138,7 +138,7 @@ def test_a_lost_catalog_is_made_from_the_tables(tmp_path: Path) -> None:
         Warehouse.rebuild_catalog(place)
     warehouse.close()
     (place / "catalog.db").unlink()
-    with pytest.raises(InputError, match=r"`cep restore --rebuild-catalog`"):
+    with pytest.raises(InputError, match=r"`cep restore`"):
         Warehouse.open(place)
     # The newest metadata of one table is of a commit that was cut off.
     newest = max(place.glob("trades/decisions/metadata/*.metadata.json"))

@@ -222,11 +222,11 @@ def test_a_catalog_that_is_missing_or_cut_off_is_told_in_a_sentence(place: Path)
     catalog = place / "catalog.db"
     with (
         changed(catalog, None),
-        pytest.raises(InputError, match=r"catalog\.db is missing.*; restore it"),
+        pytest.raises(InputError, match=r"catalog\.db is missing.*; put it back"),
     ):
         damages(place)
     half = catalog.read_bytes()[: catalog.stat().st_size // 2]
-    with changed(catalog, half), pytest.raises(InputError, match="restore it from a backup"):
+    with changed(catalog, half), pytest.raises(InputError, match="put it back from a backup"):
         damages(place)
 
 
