@@ -170,9 +170,7 @@ class DataError(CepError):
     exit_code = 3
 
 
-FROM_A_BACKUP = (
-    "`cep verify` names all that is damaged and the remedy; `cep help operations` says how files come back"
-)
+FROM_A_BACKUP = "`cep verify` names all that is damaged and the remedy; `cep help operations` says how files come back"
 
 
 class DamagedError(DataError):
