@@ -24,9 +24,9 @@ from cep_pipeline.detection.instances.cells import (
     row_of,
 )
 from cep_pipeline.detection.instances.codes import EARLIER, LATER
-from cep_pipeline.detection.instances.interpreter import code_at, group_holds
+from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
+from cep_pipeline.detection.instances.program import CODE_WORDS
 from cep_pipeline.detection.instances.searching import first_at_least, first_passing
-from cep_pipeline.detection.instances.terms import Code
 
 
 def search_negated(words: Any) -> int:
@@ -37,7 +37,7 @@ def search_negated(words: Any) -> int:
     int
         What the driver has to do; see `negation_words.py`.
     """
-    code, cells = code_at(words, at.PROGRAM), cells_at(words, at.PROGRAM + 11)
+    code, cells = code_at(words, at.PROGRAM), cells_at(words, at.PROGRAM + CODE_WORDS)
     lows, highs, enough = int32_at(words[at.LOWS]), int32_at(words[at.HIGHS]), int32_at(words[at.ENOUGH])
     found = int32_at(words[at.FOUND])
     while words[at.QUERY] < words[at.QUERIES]:

@@ -3,7 +3,7 @@
 On Python's side `compile_program` compiles the conjuncts of a clause (`program.py`), `StreamRules` makes arrays of the
 window, order, agreement and negation rules (`stream_rules.py`), and `CellRing` owns the elements of Kleene lists
 (`cell_ring.py`). Each gives words, addresses and numbers, that a kernel turns into tuples of pointers once a call:
-`code_at`, `rules_at`, `cells_at`. In the kernel, plain functions read them: `group_holds` (`interpreter.py`), `append`,
+`code_at`, `rules_at`, `cells_at`. In the kernel, plain functions read them: `group_holds` (`evaluator.py`), `append`,
 `row_of`, `length_of` (`cells.py`), `joins`, `is_before`, `agree`, `rejected` (`rules.py`). No Numba is imported when
 kernels run: their object code is cached, keyed by all `KERNEL_SOURCES`.
 
@@ -17,7 +17,7 @@ A kernel that binds `b` to instances that have bound `a`, for SEQ(A a, B b) or S
     # the driver
     program = compile_program(pattern, clause, events)
     rules = StreamRules(pattern, clause, events, program)
-    ring = CellRing(program)
+    ring = program.ring()
     has_a = Moment(frozenset("a"), frozenset("a"))
     group = program.groups.first_group("b", has_a)  # conjuncts over a and b (b[1], or any element, of a list)
     grows = program.groups.element_group("b", Moment(frozenset("ab"), frozenset("a")))  # a further element of b
@@ -28,7 +28,7 @@ A kernel that binds `b` to instances that have bound `a`, for SEQ(A a, B b) or S
 
     # the kernel
     def extend(words):
-        code, rules, cells = code_at(words, 1), rules_at(words, 12), cells_at(words, 27)
+        code, rules, cells = code_at(words, 1), rules_at(words, 9), cells_at(words, 24)
         ...
         if in_window(rules, first, row) and agree(rules, first, row) and is_before(rules, slots[base], row):
             slots[base + 1] = row  # or append(cells, 1, -1, row, row) for the first element of a list
@@ -47,7 +47,7 @@ from cep_pipeline.detection.instances.program import CODE_WORDS, Program, compil
 from cep_pipeline.detection.instances.stream_rules import RULES_WORDS, StreamRules
 
 KERNEL_SOURCES = (
-    *(f"{__name__}.{module}" for module in ("cells", "codes", "finished", "interpreter", "rules", "terms")),
+    *(f"{__name__}.{module}" for module in ("cells", "codes", "evaluator", "finished", "rules")),
     "cep_pipeline.compiled.pointers",
 )
 """Modules that every kernel over instances takes functions or constants from (`NativeKernel.sources`)."""

@@ -13,16 +13,16 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.event_columns import of_any_event
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.expressions import Element
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.rewriting import Node, rewritten
 from cep_pipeline.patterns.structure import may_share_events
 from cep_pipeline.planning.costs.conditions import in_test_order
-from cep_pipeline.slices.views import clause_cache_of
+from cep_pipeline.slices.views import ANY_EVENT, clause_cache_of
 
 Test = tuple[int, int]
 """A conjunct by its place among those tested, and which of its choosers takes the newest element (-1: none)."""
@@ -209,7 +209,7 @@ class ConditionGroups:
         Returns
         -------
         int
-            For `interpreter.group_holds`. Equal groups have one number. A group without conjuncts holds.
+            For `evaluator.group_holds`. Equal groups have one number. A group without conjuncts holds.
         """
         return self._number(self.conditions.tests((after, tuple(before), grown, begun)))
 
@@ -259,3 +259,14 @@ def _is_decided_by_one_event(conjunct: Conjunct) -> bool:
     """True if the event that a variable takes decides it, wherever in a list it stands."""
     kinds = Uses.of(conjunct).kinds
     return len(kinds) == 1 and next(iter(kinds.values())) in ({Element.ONLY}, {Element.EACH})
+
+
+def of_any_event(node: Node) -> Node:
+    """The expression or condition over `ANY_EVENT`, a single one, so that those over different events become equal."""
+
+    def renamed(leaf: Expression) -> Expression:
+        if isinstance(leaf, Reference | Aggregate):
+            return Reference(ANY_EVENT, leaf.attribute, Element.ONLY, leaf.type)
+        return leaf
+
+    return rewritten(node, renamed)

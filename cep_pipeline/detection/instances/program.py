@@ -1,7 +1,7 @@
 """The conditions of a clause, compiled for kernels over instances.
 
 Everything that one event decides is computed beforehand: which events fit a variable (`Program.fits`), and the columns
-that conjuncts compare. The rest is words for `interpreter.py`, in the groups that a mechanism asks for
+that conjuncts compare. The rest is words for `evaluator.py`, in the groups that a mechanism asks for
 (`condition_groups.py`).
 """
 
@@ -12,11 +12,17 @@ from itertools import accumulate
 
 import numpy as np
 
+from cep_pipeline.compiled.native import address
 from cep_pipeline.detection.instances import codes
+from cep_pipeline.detection.instances.cell_ring import CellRing
 from cep_pipeline.detection.instances.condition_groups import ConditionGroups, conditions_of
-from cep_pipeline.detection.instances.conjuncts import CompiledConjunct, ConjunctWriter
-from cep_pipeline.detection.instances.event_columns import EventOf
-from cep_pipeline.detection.instances.term_writer import Accumulators, CommonTerms
+from cep_pipeline.detection.instances.writer import (
+    Accumulators,
+    CommonTerms,
+    CompiledConjunct,
+    ConjunctWriter,
+    EventOf,
+)
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Element
@@ -25,8 +31,8 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import holds_for_all, leaf_view, may_match
 
-CODE_WORDS = 11
-"""Words by which a kernel finds a program (`interpreter.code_at`)."""
+CODE_WORDS = 8
+"""Words by which a kernel finds a program (`evaluator.code_at`)."""
 
 Item = tuple[int, ...]
 
@@ -63,13 +69,13 @@ class Program:
         self.groups = ConditionGroups(conditions_of(pattern, clause)) if groups is None else groups
         conditions = self.groups.conditions
         self.variables, self.slots = conditions.variables, conditions.slots
-        types = None if common is None else {variable.name: variable.event_type for variable in self.variables}
-        self._writer = ConjunctWriter(events, conditions, common, types)
+        if common is None:
+            common = CommonTerms(events, [atom for one in conditions.tested for atom in one.conjunct.atoms])
+        self._common, self._writer = common, ConjunctWriter(events, conditions, common)
         # Of groups that are asked for later nothing is known: all conjuncts may be in them.
         places = range(len(conditions.tested)) if groups is None else groups.places
         self._conjuncts = {place: self._writer.write(place) for place in places}
-        self._arrays: tuple[Array, ...] = ()
-        self._counts = np.zeros(1, np.int64) if common is None else common.counts
+        self._words = np.zeros(0, np.int64)
         self.unary_evaluations = 0
 
     @cached_property
@@ -78,12 +84,12 @@ class Program:
 
     @property
     def accumulators(self) -> Accumulators:
-        return self._writer.accumulators
+        return self._common.accumulators
 
     @property
     def evaluations(self) -> int:
         """Tests of a conjunct on an instance, so far."""
-        return int(self._counts[0])
+        return int(self._common.counts[0])
 
     @cached_property
     def fits(self) -> Array:
@@ -104,23 +110,29 @@ class Program:
         """The conjuncts that one event decides of a variable, over the variable `ANY_EVENT`."""
         return self.groups.conditions.filters(name)
 
+    def ring(self, size: int = 1 << 10) -> CellRing:
+        """Room for the cells of the clause's lists, which kernels name by their slots."""
+        return CellRing(self.accumulators, [variable.event_type for variable in self.variables], size)
+
     # --- items ----------------------------------------------------------------------------------------------------
 
-    def _item(self, compiled: CompiledConjunct, fixed: int) -> Item:
-        direct = self._direct(compiled, fixed)
+    def _item(self, place: int, fixed: int) -> Item:
+        compiled = self._conjuncts[place]
+        direct = self._direct(compiled, place, fixed)
         return direct or (codes.CONJUNCT, compiled.begin, fixed, 0, 0, 0, 0, 0)
 
-    def _direct(self, compiled: CompiledConjunct, fixed: int) -> Item | None:
+    def _direct(self, compiled: CompiledConjunct, place: int, fixed: int) -> Item | None:
         """The item as one comparison of columns, where the slots give both events."""
-        if compiled.rows is None or len(compiled.choosers) != (fixed >= 0):
+        choosers = self.groups.conditions.tested[place].choosers
+        if compiled.rows is None or len(choosers) != (fixed >= 0):
             return None
         comparator, left, one, right, other = compiled.rows
         hows = [self._how(one), self._how(other)]
         if hows == [codes.SLOT, codes.SLOT]:
             return codes.COMPARE_SLOTS, comparator, left, self.slots[one[0]], right, self.slots[other[0]], 0, 0
         guard = -1
-        if fixed >= 0 and compiled.choosers[fixed].kind == codes.INDEX:
-            guard = self.slots[compiled.choosers[fixed].variable]
+        if fixed >= 0 and choosers[fixed].kind == codes.INDEX:
+            guard = self.slots[choosers[fixed].variable]
         places = self.slots[one[0]], self.slots[other[0]]
         return codes.COMPARE_DIRECT, comparator, left, places[0], right, places[1], hows[0] | hows[1] << 3, guard
 
@@ -136,34 +148,24 @@ class Program:
     def kernel_words(self) -> list[int]:
         """The `CODE_WORDS` words for a kernel, with all groups asked for so far; valid while the program lives."""
         writer = self._writer
-        groups = [[self._item(self._conjuncts[place], fixed) for place, fixed in tests] for tests in self.groups]
-        for items_of_one in groups:
-            items_of_one.sort(key=lambda item: item[0])  # the quick ones first
-        items = [word for group in groups for item in group for word in item]
-        # Whole numbers lie in one array, real ones in another: each array costs more than what is in it.
-        wholes: list[int] = []
-        begins = []
-        for part in (
+        groups = [[self._item(place, fixed) for place, fixed in tests] for tests in self.groups]
+        for items in groups:
+            items.sort(key=lambda item: item[0])  # the quick ones first
+        choosers = max((len(one.choosers) for one in self.groups.conditions.tested), default=0)
+        depth = len(writer.words) // codes.TERM_WORDS + 1  # no term is deeper than it has operations
+        parts = (
             list(accumulate(map(len, groups), initial=0)),
-            items or [0],
-            [*writer.words, 0],
-            [*writer.wholes, 0],
-            [0] * (writer.registers + 1),
-            [0] * (writer.choosers + 1),
-            [0] * (writer.depth + 2),
-        ):
-            begins.append(8 * len(wholes))
-            wholes += part
-        reals = [*writer.reals, *[0.0] * (writer.depth + 3)]
-        known = np.zeros(writer.depth + 2, np.uint8)
-        self._arrays = np.array(wholes, np.int64), np.array(reals, np.float64), known, self._counts
-        of_wholes, of_reals, of_known, of_counts = (int(array.ctypes.data) for array in self._arrays)
-        starts, group_items, words, constants, registers, choosers, stack = (of_wholes + begin for begin in begins)
-        real_stack = of_reals + 8 * (len(writer.reals) + 1)
-        return [
-            *(starts, group_items, words, constants, of_reals, registers, choosers),
-            *(real_stack, stack, of_known, of_counts),
-        ]
+            [word for items in groups for item in items for word in item],
+            writer.words,
+            [0] * writer.registers,
+            [0] * choosers,
+            [0] * depth,
+            [0] * depth,
+        )
+        # They lie in one array: each costs more than what is in it.
+        self._words = np.array([word for part in parts for word in part], np.int64)
+        begins = accumulate((8 * len(part) for part in parts[:-1]), initial=address(self._words))
+        return [*begins, address(self._common.counts)]
 
 
 def compile_program(

@@ -10,8 +10,7 @@ from numba import njit
 from cep_pipeline.compiled.pointers import int8_at, int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.cells import Cells, first_row_of, list_contains, row_of
 from cep_pipeline.detection.instances.codes import EARLIER, LATER, MAY_SHARE
-from cep_pipeline.detection.instances.interpreter import group_holds
-from cep_pipeline.detection.instances.terms import Code
+from cep_pipeline.detection.instances.evaluator import Code, group_holds
 
 
 class Rules(NamedTuple):

@@ -8,9 +8,8 @@ from typing import Any
 from numba import njit
 
 from cep_pipeline.compiled.pointers import float64_at
-from cep_pipeline.detection.instances.codes import COMPARE_SLOTS, GREATER, ITEM_WORDS, LESS
-from cep_pipeline.detection.instances.interpreter import compare, mirrored
-from cep_pipeline.detection.instances.terms import Code
+from cep_pipeline.detection.instances.codes import COMPARE_SLOTS, EQUAL, GREATER, ITEM_WORDS, LESS
+from cep_pipeline.detection.instances.evaluator import Code, compare
 
 
 @njit(error_model="numpy")
@@ -33,7 +32,8 @@ def bound_side(items: Any, at: int, variable: int, slots: Any, base: int) -> tup
     """
     if items[at + 3] == variable:
         return items[at + 1], items[at + 2], float64_at(items[at + 4])[slots[base + items[at + 5]]]
-    return mirrored(items[at + 1]), items[at + 4], float64_at(items[at + 2])[slots[base + items[at + 3]]]
+    mirrored = items[at + 1] ^ 2 if items[at + 1] < EQUAL else items[at + 1]
+    return mirrored, items[at + 4], float64_at(items[at + 2])[slots[base + items[at + 3]]]
 
 
 @njit(error_model="numpy")

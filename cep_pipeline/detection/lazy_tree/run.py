@@ -8,7 +8,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice, Lives, find_by_clause
-from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, Program, StreamRules, compile_program
+from cep_pipeline.detection.instances import KERNEL_SOURCES, Moment, Program, StreamRules, compile_program
 from cep_pipeline.detection.instances import codes as rule_codes
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.lazy_tree import codes as c
@@ -269,7 +269,7 @@ class Memory:
         self.program, self.rules, self.stream, self.states, self.found = program, rules, stream, states, found
         width = len(program.clause.positive)
         kleene = [slot for slot, variable in enumerate(program.clause.positive) if variable.kleene]
-        self.ring = CellRing(program)
+        self.ring = program.ring()
         self.registers = np.zeros(c.REGISTERS, np.int64)
         self.lives = Lives(len(program.events))
         self._heads, self._tails = stream.starts.copy(), stream.starts.copy()

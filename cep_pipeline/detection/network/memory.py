@@ -10,7 +10,7 @@ import numpy as np
 
 from cep_pipeline.detection.instances import CODE_WORDS, RING_WORDS, RULES_WORDS, CellRing, Program, StreamRules
 from cep_pipeline.detection.instances.found import FOUND_WORDS, FoundMatches
-from cep_pipeline.detection.instances.term_writer import CommonTerms
+from cep_pipeline.detection.instances.writer import CommonTerms
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.members import EventsOf
 from cep_pipeline.detection.network.network import Network, Node
@@ -162,7 +162,7 @@ class Memory:
         self._event_types = sorted(
             {variable.event_type for node in network.nodes for variable in node.listed}, key=types_of
         )
-        self.ring = CellRing.of_types(common.accumulators, self._event_types)
+        self.ring = CellRing(common.accumulators, self._event_types)
         self._places: list[int] = []
         self._masks: list[Array] = []
         self._ascent_starts: list[int] = []

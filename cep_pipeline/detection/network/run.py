@@ -9,7 +9,7 @@ import numpy as np
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compile_program
 from cep_pipeline.detection.instances.found import FoundMatches
-from cep_pipeline.detection.instances.term_writer import CommonTerms
+from cep_pipeline.detection.instances.writer import CommonTerms
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conjuncts_joining
 from cep_pipeline.detection.negated_structures import unrejected_by_structures

@@ -9,8 +9,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel, address
 from cep_pipeline.detection.instances import KERNEL_SOURCES, Moment, Program, compile_program
-from cep_pipeline.detection.instances.cell_ring import CellRing
-from cep_pipeline.detection.instances.event_columns import of_any_event
+from cep_pipeline.detection.instances.condition_groups import of_any_event
 from cep_pipeline.detection.instances.stream_rules import StreamRules
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.nfab import words as at
@@ -159,7 +158,7 @@ class AutomatonRuns:
         sequence, control = self.sequence, self.control
         words = np.zeros(at.NUMBER, np.int64)
         groups = self._groups()
-        cells, buffer, versions = CellRing(self.program), MatchBuffer(self.variables), VersionNumbers()
+        cells, buffer, versions = self.program.ring(), MatchBuffer(self.variables), VersionNumbers()
         vector: VectorWords = vector_words(self.pattern, self.clause, self.program, self.merges)
         compared = self.variables + 2 if self.backtracks else vector.most
         pool = RunPool(self.variables, len(self.program.variables), compared, control)
@@ -208,7 +207,6 @@ class AutomatonRuns:
                 pool.set_words(words)
             if wanted in (at.DONE, at.CELLS_FULL):
                 words[at.CELLS : at.CODE] = cells.kernel_words()
-                words[at.REAL_BITS] = words[at.CELLS + 3]
             if wanted in (at.DONE, at.BUFFER_FULL):
                 words[at.BUFFER : at.VERSIONS] = buffer.words()
             if wanted in (at.DONE, at.VERSIONS_FULL):

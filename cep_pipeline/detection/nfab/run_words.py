@@ -10,5 +10,5 @@ MATCHED, KILLED, EXPIRED = range(3)
 """Ends of a run: with a match; by an event that it could not take; because its window, or what there is to read, has
 ended."""
 
-CELLS = 11
+CELLS = 8
 """Place of the words of the ring of cells, behind those of the program (`instances`)."""

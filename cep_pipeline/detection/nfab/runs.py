@@ -314,7 +314,7 @@ class ClauseRuns:
 
     @cached_property
     def _cells(self) -> CellRing:
-        return CellRing(self._program, 1)
+        return self._program.ring(1)
 
     @cached_property
     def _clock(self) -> Array:

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.instances import KERNEL_SOURCES, NOTHING, CellRing, Moment, compile_program
+from cep_pipeline.detection.instances import KERNEL_SOURCES, NOTHING, Moment, compile_program
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Lists, holds_over_lists
 from cep_pipeline.patterns.normal_form import Clause
@@ -37,7 +37,7 @@ def holds_step_by_step(pattern: Pattern, clause: Clause, events: PreparedEvents,
     slots = np.zeros(len(program.variables), np.int32)
     holds = np.zeros(len(lists), np.uint8)
     kleene = np.array([variable.kleene for variable in program.variables], np.uint8)
-    ring = CellRing(program)
+    ring = program.ring()
     while ring.size < len(flat) + 1:
         ring.grow()
     arrays = starts, flat, np.array(groups, np.int64), slots, holds, kleene

@@ -86,9 +86,8 @@ def test_memory_that_is_full_grows_without_a_trace(data: st.DataObject, stream: 
     pattern = data.draw(statements(features)).pattern
     table = events_table(stream)
     expected, counted = cep.detect([pattern], table, mechanism="eager_nfa", metrics=True)
-    of_types = CellRing.of_types
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory.CellRing, "of_types", lambda *of: of_types(*of, size=1))
+        patch.setattr(memory, "CellRing", lambda *of: CellRing(*of, size=1))
         patch.setattr(memory, "ROOM", 1)
         patch.setattr(run, "FIRST_FOUND_ALONE", 1)
         found, again = cep.detect([pattern], table, mechanism="eager_nfa", metrics=True)

@@ -24,9 +24,8 @@ from tests.thoroughness import examples
 @pytest.fixture
 def cramped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for next to nothing at first."""
-    of_types = CellRing.of_types
     monkeypatch.setattr(memory, "ROOM", 1)
-    monkeypatch.setattr(memory.CellRing, "of_types", lambda *of: of_types(*of, size=1))
+    monkeypatch.setattr(memory, "CellRing", lambda *of: CellRing(*of, size=1))
     monkeypatch.setattr(run, "FIRST_FOUND_ALONE", 1)
 
 
