@@ -23,10 +23,9 @@ from cep_pipeline.detection.instances.cells import (
     list_contains,
     row_of,
 )
-from cep_pipeline.detection.instances.codes import EARLIER, LATER
+from cep_pipeline.detection.instances.codes import CODE_WORDS, EARLIER, LATER
 from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
-from cep_pipeline.detection.instances.program import CODE_WORDS
-from cep_pipeline.detection.instances.searching import first_at_least, first_passing
+from cep_pipeline.detection.instances.rules import first_at_least, first_passing
 
 
 def search_negated(words: Any) -> int:

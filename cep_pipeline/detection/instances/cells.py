@@ -1,4 +1,4 @@
-"""Cells: the elements of Kleene lists. Imported only where kernels are compiled; `lists.py` owns the arrays.
+"""Cells: the elements of Kleene lists. Imported only where kernels are compiled; `program.CellRing` owns the arrays.
 
 A cell is one element of a list with a link to the cell before it, so that lists share their prefixes and appending
 takes constant time. It carries the first row and the length of its list, and the running aggregates that the clause's
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at, uint8_at
+from cep_pipeline.compiled.pointers import Float64s, Int32s, Int64s, float64_at, int64_at, reader_of, uint8_at
 from cep_pipeline.detection.instances import codes
 
 NUMBERS = 0x7FFFFFFF
@@ -40,29 +40,18 @@ class Cells(NamedTuple):
         The accumulators of each variable: from `starts[v]` to `starts[v + 1]`.
     """
 
-    ends: Any
-    links: Any
-    wholes: Any
-    reals: Any
-    mask: Any
-    words: Any
-    starts: Any
-    accumulators: Any
+    ends: Int64s
+    links: Int32s
+    wholes: Int64s
+    reals: Float64s
+    mask: int
+    words: int
+    starts: Int64s
+    accumulators: Int64s
 
 
-@njit(error_model="numpy")
-def cells_at(words: Any, at: int) -> Cells:
-    """The ring whose words (`lists.CellRing.words`) begin at `words[at]`."""
-    return Cells(
-        int64_at(words[at]),
-        int32_at(words[at + 1]),
-        int64_at(words[at + 2]),
-        float64_at(words[at + 2]),
-        words[at + 3],
-        words[at + 4],
-        int64_at(words[at + 5]),
-        int64_at(words[at + 6]),
-    )
+cells_at = reader_of(Cells)
+"""The ring whose words (`CellRing.kernel_words`) begin at a place."""
 
 
 @njit(error_model="numpy")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+CODE_WORDS, RING_WORDS, RULES_WORDS, FOUND_WORDS = 9, 8, 15, 6
+"""Words by which a kernel finds a program, the cells of lists, the rules over events, and room for matches."""
+
 LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, EQUAL, UNEQUAL = range(6)
 """Comparators; the mirror of each but the last two is `comparator ^ 2`."""
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from cep_pipeline.compiled.pointers import float64_at, int64_at, uint8_at
+from cep_pipeline.compiled.pointers import Float64s, Int64s, Uint8s, float64_at, int64_at, reader_of, uint8_at
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.cells import (
     LEAST,
@@ -49,31 +49,19 @@ class Code(NamedTuple):
         int64[1]: how many conjuncts were tested.
     """
 
-    groups: Any
-    items: Any
-    words: Any
-    registers: Any
-    choices: Any
-    reals: Any
-    wholes: Any
-    unknown: Any
-    counts: Any
+    groups: Int64s
+    items: Int64s
+    words: Int64s
+    registers: Int64s
+    choices: Int64s
+    reals: Float64s
+    wholes: Int64s
+    unknown: Uint8s
+    counts: Int64s
 
 
-@njit(error_model="numpy")
-def code_at(words: Any, at: int) -> Code:
-    """The program whose words (`Program.kernel_words`) begin at `words[at]`."""
-    return Code(
-        int64_at(words[at]),
-        int64_at(words[at + 1]),
-        int64_at(words[at + 2]),
-        int64_at(words[at + 3]),
-        int64_at(words[at + 4]),
-        float64_at(words[at + 5]),
-        int64_at(words[at + 5]),
-        uint8_at(words[at + 6]),
-        int64_at(words[at + 7]),
-    )
+code_at = reader_of(Code)
+"""The program whose words (`Program.kernel_words`) begin at a place."""
 
 
 # A call would pass both tuples word by word, for every instance that is tested.

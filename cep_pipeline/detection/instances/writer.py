@@ -19,7 +19,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import address
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.condition_groups import ClauseConditions, of_any_event
+from cep_pipeline.detection.instances.groups import ClauseConditions, of_any_event
 from cep_pipeline.expressions.columns import Array, Column, RowRange
 from cep_pipeline.expressions.comparison import like_expression, members_of
 from cep_pipeline.expressions.correlation import deviations_of_all
@@ -105,6 +105,8 @@ _CELL_WORDS = {codes.ONLY_COUNT: 1, codes.SUM_WHOLES: 3, codes.DISTANCES_OF_WHOL
 EventOf = tuple[str, Element]
 """A variable, and which of its events."""
 _ENDS = {"first": Element.FIRST, "last": Element.LAST}
+_HOWS = {Element.ONLY: codes.SLOT, Element.FIRST: codes.FIRST, Element.PREVIOUS: codes.PREVIOUS}
+"""The ways in which a slot gives an event, but for the newest element of a list."""
 Rows = tuple[int, int, EventOf, int, EventOf]
 """A comparison of two columns at two events: comparator, and column and event of both sides."""
 Test = tuple[int, int, Sequence[int]]
@@ -258,14 +260,6 @@ class CommonTerms:
         return StringRanks(self._events, self._atoms)
 
 
-@dataclass(frozen=True, eq=False)
-class CompiledConjunct:
-    """A conjunct: where its words begin, and if it is one comparison of two columns at two events, this."""
-
-    begin: int
-    rows: Rows | None
-
-
 class ConjunctWriter:
     """Writes the conjuncts of one clause over the events of one slice.
 
@@ -287,8 +281,9 @@ class ConjunctWriter:
         self._sources: dict[EventOf | str, int] = {}
         self._loads: dict[int, tuple[int, int]] = {}
         self._rows: Rows | None = None
+        self._written: dict[int, tuple[int, Rows | None]] = {}
 
-    def write(self, place: int) -> CompiledConjunct:
+    def write(self, place: int) -> None:
         """Write one of the conjuncts that are tested."""
         tested = self._conditions.tested[place]
         self._sources, self._loads, self._rows = {}, {}, None
@@ -314,7 +309,26 @@ class ConjunctWriter:
                 words += [kind, len(words) + codes.TEST_WORDS + len(terms), comparator, *terms]
             words[head] = len(words)
         single = len(alternatives) == 1 and len(alternatives[0]) == 1
-        return CompiledConjunct(begin, self._rows if single else None)
+        self._written[place] = begin, self._rows if single else None
+
+    def item(self, place: int, fixed: int) -> list[int]:
+        """The words of a test of a conjunct that is written: a comparison of columns where the slots give both events.
+
+        Parameters
+        ----------
+        fixed
+            The chooser that takes the newest element, or -1.
+        """
+        begin, rows = self._written[place]
+        choosers = self._conditions.tested[place].choosers
+        if rows is None or len(choosers) != (fixed >= 0):
+            return [codes.CONJUNCT, begin, fixed, 0, 0, 0, 0, 0]
+        comparator, left, one, right, other = rows
+        hows = _HOWS.get(one[1], codes.NEWEST) | _HOWS.get(other[1], codes.NEWEST) << 3
+        indexed = fixed >= 0 and choosers[fixed].kind == codes.INDEX
+        guard = self._slots[choosers[fixed].variable] if indexed else -1
+        kind = codes.COMPARE_DIRECT if hows else codes.COMPARE_SLOTS
+        return [kind, comparator, left, self._slots[one[0]], right, self._slots[other[0]], hows, guard]
 
     # --- atoms ---------------------------------------------------------------------------------------------------
 

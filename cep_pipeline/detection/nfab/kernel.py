@@ -17,7 +17,7 @@ from cep_pipeline.compiled.pointers import float64_at
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.cells import Cells, cells_at
 from cep_pipeline.detection.instances.evaluator import Code, code_at, compare, conjunct_holds, group_holds
-from cep_pipeline.detection.instances.searching import bound_side
+from cep_pipeline.detection.instances.rules import bound_side
 from cep_pipeline.detection.nfab.run_words import (
     AGREEING,
     CELLS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cep_pipeline.detection.instances.codes import CODE_WORDS, RING_WORDS, RULES_WORDS
+
 (
     CONTROL,
     VARIABLES,
@@ -91,11 +93,11 @@ CHANGE, EXPIRED
     int32: by row, how many more runs live behind it; by the place of their first event, the runs that expired.
 """
 CELLS = EXPIRED + 1
-CODE = CELLS + 7
-BUFFER = CODE + 8
+CODE = CELLS + RING_WORDS
+BUFFER = CODE + CODE_WORDS
 VERSIONS = BUFFER + 5
 RULES = VERSIONS + 3
-NUMBER = RULES + 15
+NUMBER = RULES + RULES_WORDS
 """Places of the words of lists' cells, of the conditions, of the match buffer, of version numbers and of negation, and
 the number of all words."""
 

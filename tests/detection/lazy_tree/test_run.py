@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.instances import Program
-from cep_pipeline.detection.instances.found import FoundMatches
+from cep_pipeline.detection.instances.program import FoundMatches, Program
 from cep_pipeline.detection.lazy_tree import run
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.errors import PlanError, UnsupportedPattern
