@@ -126,3 +126,8 @@ class NativeKernel:
 def address(array: Array) -> int:
     """The address at which an array begins; it holds as long as somebody keeps the array."""
     return int(array.ctypes.data)
+
+
+def words_of(*parts: Array | int) -> list[int]:
+    """The words of a record for a kernel: the addresses of arrays, and numbers as they are."""
+    return [address(part) if isinstance(part, np.ndarray) else int(part) for part in parts]

@@ -19,12 +19,10 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection import negation_words as at
-from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, compile_program
-from cep_pipeline.detection.instances.cell_ring import RING_WORDS
-from cep_pipeline.detection.instances.codes import EARLIER, LATER, MAY_SHARE
-from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups, filters_of
-from cep_pipeline.detection.instances.event_columns import comparable_columns, of_any_event
-from cep_pipeline.detection.instances.program import CODE_WORDS, Program
+from cep_pipeline.detection.instances.codes import CODE_WORDS, EARLIER, LATER, MAY_SHARE, RING_WORDS
+from cep_pipeline.detection.instances.groups import ClauseConditions, ConditionGroups, Moment, filters_of, of_any_event
+from cep_pipeline.detection.instances.program import KERNEL_SOURCES, CellRing, Program
+from cep_pipeline.detection.instances.writer import comparable_columns
 from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
@@ -61,7 +59,6 @@ _search_negated = NativeKernel(
     ("int64*",),
     (
         *KERNEL_SOURCES,
-        "cep_pipeline.detection.instances.searching",
         "cep_pipeline.detection.negation_words",
     ),
 )
@@ -505,9 +502,10 @@ class StructureCheck:
             self._kept.append(array)
             words[place] = array.ctypes.data
         if known.has_lists or known.groups.places:
-            program = self._program = compile_program(self.pattern, known.clause, self.events, groups=known.groups)
+            program = self._program = Program(self.pattern, known.clause, self.events, groups=known.groups)
             words[at.PROGRAM : at.PROGRAM + CODE_WORDS] = program.kernel_words()
-            self._ring = CellRing(program, FIRST_CELLS) if known.has_lists else None
+            if known.has_lists:
+                self._ring = program.ring(FIRST_CELLS)
         self._words = words
         return words
 

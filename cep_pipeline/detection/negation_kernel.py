@@ -23,10 +23,9 @@ from cep_pipeline.detection.instances.cells import (
     list_contains,
     row_of,
 )
-from cep_pipeline.detection.instances.codes import EARLIER, LATER
-from cep_pipeline.detection.instances.interpreter import code_at, group_holds
-from cep_pipeline.detection.instances.searching import first_at_least, first_passing
-from cep_pipeline.detection.instances.terms import Code
+from cep_pipeline.detection.instances.codes import CODE_WORDS, EARLIER, LATER
+from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
+from cep_pipeline.detection.instances.rules import first_at_least, first_passing
 
 
 def search_negated(words: Any) -> int:
@@ -37,7 +36,7 @@ def search_negated(words: Any) -> int:
     int
         What the driver has to do; see `negation_words.py`.
     """
-    code, cells = code_at(words, at.PROGRAM), cells_at(words, at.PROGRAM + 11)
+    code, cells = code_at(words, at.PROGRAM), cells_at(words, at.PROGRAM + CODE_WORDS)
     lows, highs, enough = int32_at(words[at.LOWS]), int32_at(words[at.HIGHS]), int32_at(words[at.ENOUGH])
     found = int32_at(words[at.FOUND])
     while words[at.QUERY] < words[at.QUERIES]:

@@ -1,4 +1,4 @@
-"""Cells: the elements of Kleene lists. Imported only where kernels are compiled; `lists.py` owns the arrays.
+"""Cells: the elements of Kleene lists. Imported only where kernels are compiled; `program.CellRing` owns the arrays.
 
 A cell is one element of a list with a link to the cell before it, so that lists share their prefixes and appending
 takes constant time. It carries the first row and the length of its list, and the running aggregates that the clause's
@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at, uint8_at
+from cep_pipeline.compiled.pointers import Float64s, Int32s, Int64s, float64_at, int64_at, reader_of, uint8_at
 from cep_pipeline.detection.instances import codes
 
 NUMBERS = 0x7FFFFFFF
 """Numbers of cells go round: 31 bits of their count."""
 LOW = 0xFFFFFFFF
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 class Cells(NamedTuple):
@@ -29,39 +30,28 @@ class Cells(NamedTuple):
     ----------
     ends
         int64[2]: how many cells were let go of, and made.
-    links, wholes, reals
-        int32, int64 and float64 of each cell, `LINK_WORDS`, `whole_words` and `real_words` of them.
+    links
+        int32: `LINK_WORDS` of each cell.
+    wholes, reals
+        `words` of each cell, as int64 and, in the same memory, as float64: what its list sums up to.
     mask
         The ring's size less 1.
     starts, accumulators
         The accumulators of each variable: from `starts[v]` to `starts[v + 1]`.
     """
 
-    ends: Any
-    links: Any
-    wholes: Any
-    reals: Any
-    mask: Any
-    whole_words: Any
-    real_words: Any
-    starts: Any
-    accumulators: Any
+    ends: Int64s
+    links: Int32s
+    wholes: Int64s
+    reals: Float64s
+    mask: int
+    words: int
+    starts: Int64s
+    accumulators: Int64s
 
 
-@njit(error_model="numpy")
-def cells_at(words: Any, at: int) -> Cells:
-    """The ring whose words (`lists.CellRing.words`) begin at `words[at]`."""
-    return Cells(
-        int64_at(words[at]),
-        int32_at(words[at + 1]),
-        int64_at(words[at + 2]),
-        float64_at(words[at + 3]),
-        words[at + 4],
-        words[at + 5],
-        words[at + 6],
-        int64_at(words[at + 7]),
-        int64_at(words[at + 8]),
-    )
+cells_at = reader_of(Cells)
+"""The ring whose words (`CellRing.kernel_words`) begin at a place."""
 
 
 @njit(error_model="numpy")
@@ -129,7 +119,7 @@ def append(cells: Cells, variable: int, before: int, row: int, born: int) -> int
         cells.links[links + codes.FIRST_ROW] = cells.links[old * codes.LINK_WORDS + codes.FIRST_ROW]
         cells.links[links + codes.LIST_LENGTH] = cells.links[old * codes.LINK_WORDS + codes.LIST_LENGTH] + 1
     for number in range(cells.starts[variable], cells.starts[variable + 1]):
-        _accumulate(cells, cells.accumulators, number * codes.ACCUMULATOR_WORDS, place, old, before < 0, row)
+        _accumulate(cells, number * codes.ACCUMULATOR_WORDS, place, old, before < 0, row)
     return made & NUMBERS
 
 
@@ -149,79 +139,43 @@ def forget_cells(cells: Cells, row: int, ceiling: Any) -> None:
 
 
 @njit(error_model="numpy")
-def _accumulate(cells: Cells, accumulators: Any, at: int, place: int, old: int, begins: bool, row: int) -> None:
-    kind = accumulators[at]
-    known = accumulators[at + 2] == 0 or uint8_at(accumulators[at + 2])[row] != 0
-    count = place * cells.whole_words + accumulators[at + 3]
-    before = 0 if begins else cells.wholes[old * cells.whole_words + accumulators[at + 3]]
-    cells.wholes[count] = before + (1 if known else 0)
-    if kind == codes.ONLY_COUNT:
+def _accumulate(cells: Cells, at: int, place: int, old: int, begins: bool, row: int) -> None:
+    """Sum up a list with a further element, by the accumulator whose words begin at `at`."""
+    wholes, reals, accumulators = cells.wholes, cells.reals, cells.accumulators
+    kind, values, known = accumulators[at], accumulators[at + 1], accumulators[at + 2]
+    own = place * cells.words + accumulators[at + 3]
+    held = old * cells.words + accumulators[at + 3]
+    for word in range(accumulators[at + 4]):
+        wholes[own + word] = 0 if begins else wholes[held + word]
+    if known != 0 and uint8_at(known)[row] == 0:
         return
-    if kind >= codes.DISTANCES_OF_WHOLES:
-        _accumulate_distances(cells, accumulators, at, place, old, before, known, row)
-        return
+    before = wholes[own]
+    wholes[own] = before + 1
     if kind == codes.SUM_WHOLES:
-        own = place * cells.whole_words + accumulators[at + 4]
-        held = old * cells.whole_words + accumulators[at + 4]
-        high = 0 if begins else cells.wholes[held]
-        low = 0 if begins else cells.wholes[held + 1]
-        if known:
-            value = int64_at(accumulators[at + 1])[row]
-            low += value & LOW
-            high += (value >> 32) + (low >> 32)
-            low &= LOW
-        cells.wholes[own] = high
-        cells.wholes[own + 1] = low
+        value = int64_at(values)[row]
+        low = wholes[own + 2] + (value & LOW)
+        wholes[own + 1] += (value >> 32) + (low >> 32)
+        wholes[own + 2] = low & LOW
     elif kind in (codes.LEAST_WHOLE, codes.GREATEST_WHOLE):
-        own = place * cells.whole_words + accumulators[at + 4]
-        held_value = cells.wholes[old * cells.whole_words + accumulators[at + 4]]
-        value = int64_at(accumulators[at + 1])[row]
-        if not known or (before > 0 and (held_value <= value if kind == codes.LEAST_WHOLE else held_value >= value)):
-            value = held_value
-        cells.wholes[own] = value
-    else:
-        own = place * cells.real_words + accumulators[at + 4]
-        held_real = cells.reals[old * cells.real_words + accumulators[at + 4]]
-        real = float64_at(accumulators[at + 1])[row]
-        if not known:
-            real = held_real
-        elif kind == codes.SUM_REALS:
-            real = (held_real if before > 0 else 0.0) + real
-        elif before > 0 and (
-            math.isnan(held_real)
-            or not (math.isnan(real) or (real < held_real if kind == codes.LEAST_REAL else real > held_real))
-        ):
-            real = held_real
-        cells.reals[own] = real
-
-
-@njit(error_model="numpy")
-def _accumulate_distances(
-    cells: Cells, accumulators: Any, at: int, place: int, old: int, before: int, known: bool, row: int
-) -> None:
-    own = place * cells.real_words + accumulators[at + 4]
-    held = old * cells.real_words + accumulators[at + 4]
-    total = cells.reals[held] if before > 0 else 0.0
-    squares = cells.reals[held + 1] if before > 0 else 0.0
-    distance = 0.0
-    if accumulators[at] == codes.DISTANCES_OF_WHOLES:
-        first = cells.wholes[old * cells.whole_words + accumulators[at + 3] + 1]
-        if known:
-            whole = int64_at(accumulators[at + 1])[row]
-            if before == 0:
-                first = whole
-            distance = distance_of_wholes(whole, first)
-        cells.wholes[place * cells.whole_words + accumulators[at + 3] + 1] = first
-    else:
-        first_real = cells.reals[held + 2]
-        if known:
-            real = float64_at(accumulators[at + 1])[row]
-            if before == 0:
-                first_real = real
-            distance = real - first_real
-        cells.reals[own + 2] = first_real
-    cells.reals[own] = total + distance
-    cells.reals[own + 1] = squares + distance * distance
+        value = int64_at(values)[row]
+        if before == 0 or (value < wholes[own + 1] if kind == codes.LEAST_WHOLE else value > wholes[own + 1]):
+            wholes[own + 1] = value
+    elif kind == codes.SUM_REALS:
+        reals[own + 1] += float64_at(values)[row]
+    elif kind in (codes.LEAST_REAL, codes.GREATEST_REAL):
+        real, extreme = float64_at(values)[row], reals[own + 1]
+        further = math.isnan(real) or (real < extreme if kind == codes.LEAST_REAL else real > extreme)
+        if before == 0 or (further and not math.isnan(extreme)):
+            reals[own + 1] = real
+    elif kind >= codes.DISTANCES_OF_WHOLES:
+        if before == 0:
+            wholes[own + 3] = int64_at(values)[row]
+        if kind == codes.DISTANCES_OF_WHOLES:
+            distance = distance_of_wholes(int64_at(values)[row], wholes[own + 3])
+        else:
+            distance = float64_at(values)[row] - reals[own + 3]
+        reals[own + 1] += distance
+        reals[own + 2] += distance * distance
 
 
 @njit(error_model="numpy")
@@ -267,80 +221,55 @@ def scaled_deviation(cells: Cells, cell: int, values: Any, known: int, first: fl
 
 
 @njit(error_model="numpy")
-def middle_of_wholes(low: int, high: int) -> float:
-    """The mean of two int64, exact and then rounded."""
-    lower = (low & LOW) + (high & LOW)
-    return exact_average((low >> 32) + (high >> 32) + (lower >> 32), lower & LOW, 2)
+def median(cells: Cells, cell: int, values: int, known: int, real: bool) -> tuple[float, int]:
+    """The median of a list, NaN where a value is or none is known, and how many are known.
 
-
-@njit(error_model="numpy")
-def known_in_list(cells: Cells, cell: int, known: int) -> int:
-    """The number of a list's elements that a column knows; `known` is the address of its mask, or 0."""
-    length = length_of(cells, cell)
-    if known == 0:
-        return length
-    mask, count = uint8_at(known), 0
-    for _ in range(length):
-        if mask[row_of(cells, cell)] != 0:
-            count += 1
-        cell = cell_before(cells, cell)
-    return count
-
-
-@njit(error_model="numpy")
-def ranked_in_list(cells: Cells, cell: int, values: Any, known: int, rank: int) -> Any:
-    """The value of a list at a place in ascending order, from 0, among those that are known; none is NaN.
-
-    It takes no room: each round halves the values that are left, about the one in the middle of the list.
+    Parameters
+    ----------
+    values, known
+        The addresses of a column, int64 or float64, and of the rows that it knows (0: all).
     """
-    length, mask = length_of(cells, cell), uint8_at(known)
-    low = high = values[row_of(cells, cell)]
-    above = below = False  # whether low and high are bounds yet
-    while True:
-        left, at = 0, cell
-        for _ in range(length):
-            row = row_of(cells, at)
-            value = values[row]
-            if (known == 0 or mask[row] != 0) and (not above or value > low) and (not below or value < high):
-                left += 1
-            at = cell_before(cells, at)
-        wanted, at, pivot = left >> 1, cell, low
-        for _ in range(length):
-            row = row_of(cells, at)
-            value = values[row]
-            if (known == 0 or mask[row] != 0) and (not above or value > low) and (not below or value < high):
-                if wanted == 0:
-                    pivot = value
-                    break
-                wanted -= 1
-            at = cell_before(cells, at)
-        smaller, equal, at = 0, 0, cell
-        for _ in range(length):
-            row = row_of(cells, at)
-            if known == 0 or mask[row] != 0:
-                if values[row] < pivot:
-                    smaller += 1
-                elif values[row] == pivot:
-                    equal += 1
-            at = cell_before(cells, at)
-        if rank < smaller:
-            high, below = pivot, True
-        elif rank < smaller + equal or left == 0:
-            return pivot
-        else:
-            low, above = pivot, True
+    mask, count, at = uint8_at(known), 0, cell
+    for _ in range(length_of(cells, cell)):
+        row = row_of(cells, at)
+        if known == 0 or mask[row] != 0:
+            count += 1
+            if real and math.isnan(float64_at(values)[row]):
+                return math.nan, 1
+        at = cell_before(cells, at)
+    if count == 0:
+        return math.nan, 0
+    low = _ranked(cells, cell, values, known, (count - 1) >> 1, real)
+    high = low if count & 1 else _ranked(cells, cell, values, known, count >> 1, real)
+    if real:
+        least, most = np.int64(low).view(np.float64), np.int64(high).view(np.float64)
+        return least if count & 1 else (least + most) / 2.0, count
+    lower = (low & LOW) + (high & LOW)
+    return exact_average((low >> 32) + (high >> 32) + (lower >> 32), lower & LOW, 2), count
 
 
 @njit(error_model="numpy")
-def has_nan(cells: Cells, cell: int, values: Any, known: int) -> bool:
-    """True if one of a list's known values is NaN."""
-    mask = uint8_at(known)
-    for _ in range(length_of(cells, cell)):
-        row = row_of(cells, cell)
-        if (known == 0 or mask[row] != 0) and math.isnan(values[row]):
-            return True
-        cell = cell_before(cells, cell)
-    return False
+def _ranked(cells: Cells, cell: int, values: int, known: int, rank: int, real: bool) -> int:
+    """The bits of the value at a place in ascending order, from 0, among those of a list that are known; none is NaN.
+
+    It takes no room: the bits are halved until as many values as wanted are below. Those of a real ascend with it,
+    but for the negative ones, whose other bits descend.
+    """
+    mask, bits = uint8_at(known), int64_at(values)
+    low, high = LEAST, GREATEST
+    while low < high:
+        middle, below, at = (low >> 1) + (high >> 1) + (low & high & 1), 0, cell
+        for _ in range(length_of(cells, cell)):
+            row = row_of(cells, at)
+            own = bits[row] ^ GREATEST if real and bits[row] < 0 else bits[row]
+            if own <= middle and (known == 0 or mask[row] != 0):
+                below += 1
+            at = cell_before(cells, at)
+        if below > rank:
+            high = middle
+        else:
+            low = middle + 1
+    return low ^ GREATEST if real and low < 0 else low
 
 
 @njit(error_model="numpy")
@@ -352,39 +281,28 @@ def exact_average(high: int, low: int, count: int) -> float:
     if negative:
         high = -high - (1 if low > 0 else 0)
         low = (LOW + 1 - low) & LOW
-    # Long division in digits of 32 bits, two of them behind the point: first, second, third . fourth, fifth.
-    first, rest = (high >> 32) // count, (high >> 32) % count
-    digit = (rest << 32) | (high & LOW)
-    second, rest = digit // count, digit % count
-    digit = (rest << 32) | low
-    third, rest = digit // count, digit % count
-    digit = rest << 32
-    fourth, rest = digit // count, digit % count
-    digit = rest << 32
-    fifth, rest = digit // count, digit % count
-    # The dividend is above 2**53, so that one of the first three digits leads; what follows it is three digits at most.
-    scale = 4294967296.0 * 4294967296.0
-    while first == 0:
-        first, second, third, fourth, fifth = second, third, fourth, fifth, 0
-        scale /= 4294967296.0
-    bits = 0
-    while (first >> bits) > 0:
-        bits += 1
-    # The 60 bits that lead, of which the last stands for all that follow.
-    taken = 60 - bits
-    if taken <= 32:
-        lead = (first << taken) | (second >> (32 - taken))
-        left = (second & ((1 << (32 - taken)) - 1)) | third
-    else:
-        lead = (first << taken) | (second << (taken - 32)) | (third >> (64 - taken))
-        left = third & ((1 << (64 - taken)) - 1)
-    if left | fourth | fifth | rest:
-        lead |= 1
+    # Long division bit by bit, from 2**95 on, until the quotient has 61 bits; the last stands for all that follow.
+    quotient, rest, bit = 0, 0, 96
+    while quotient < 1 << 60:
+        bit -= 1
+        rest <<= 1
+        if bit >= 32:
+            rest |= (high >> (bit - 32)) & 1
+        elif bit >= 0:
+            rest |= (low >> bit) & 1
+        quotient <<= 1
+        if rest >= count:
+            rest -= count
+            quotient |= 1
+    if bit > 32:
+        rest |= (high & ((1 << (bit - 32)) - 1)) | low
+    elif bit > 0:
+        rest |= low & ((1 << bit) - 1)
     # Rounded to 53 bits, half to even.
-    whole, tail = lead >> 7, lead & 127
-    if tail > 64 or (tail == 64 and whole & 1):
+    whole, tail = quotient >> 8, (quotient & 255) | (1 if rest else 0)
+    if tail > 128 or (tail == 128 and whole & 1):
         whole += 1
-    result = float(whole) * 128.0 * scale
-    for _ in range(taken):
-        result *= 0.5
+    result = float(whole) * 256.0
+    for _ in range(abs(bit)):
+        result *= 2.0 if bit > 0 else 0.5
     return -result if negative else result

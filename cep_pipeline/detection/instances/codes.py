@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+CODE_WORDS, RING_WORDS, RULES_WORDS, FOUND_WORDS = 9, 8, 15, 6
+"""Words by which a kernel finds a program, the cells of lists, the rules over events, and room for matches."""
+
 LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, EQUAL, UNEQUAL = range(6)
-"""Comparators."""
+"""Comparators; the mirror of each but the last two is `comparator ^ 2`."""
 
 ITEM_WORDS = 8
 """Words of an item of a group: its kind, and what the kind says."""
@@ -24,35 +27,23 @@ CHOOSER_WORDS = 5
 ELEMENT, INDEX = range(2)
 """Kinds of choosers: any element of a list, and any index from 2."""
 
-(
-    COMPARE_ROWS,
-    COMPARE_REALS,
-    COMPARE_WHOLES,
-    COMPARE_WHOLE_REAL,
-    COMPARE_REAL_WHOLE,
-    AMONG_REALS,
-    AMONG_WHOLES,
-    TRUTH,
-) = range(8)
-"""Kinds of tests: of columns at two registers, of two terms by their types, of membership, of a column of truths."""
-TEST_WORDS = 7
-"""Words of every test before its terms."""
+TEST_WORDS = 3
+"""Words of a test before its terms: kind, where it ends, and comparator."""
+COMPARE_REALS, COMPARE_WHOLES, COMPARE_WHOLE_REAL = range(3)
+"""Kinds of tests, by the types of the two terms that they compare."""
 
 TERM_WORDS = 5
 """Words of an operation of a term."""
 (
-    REAL_COLUMN,
-    WHOLE_COLUMN,
-    REAL_CONSTANT,
-    WHOLE_CONSTANT,
+    COLUMN,
+    CONSTANT,
     LENGTH,
     COUNT,
     WHOLE_SUM,
     WHOLE_AVERAGE,
     WHOLE_EXTREME,
-    REAL_SUM,
     REAL_AVERAGE,
-    REAL_EXTREME,
+    REAL_OF_CELL,
     TO_REAL,
     WHOLE_PLUS,
     WHOLE_MINUS,
@@ -75,26 +66,20 @@ TERM_WORDS = 5
     MEDIAN_OF_REALS,
     TIME_OF_DAY,
     DAY_OF_WEEK,
-    NULL_COLUMN,
-    NULL_CONSTANT,
-    NULL_COUNT,
-    NULL_NAN,
-    NULL_EITHER,
-    NULL_DIVISION,
-    NULL_ROOT,
-    NULL_LOGARITHM,
-    NULL_AS_WHOLE,
+    IS_NULL,
+    AMONG_REALS,
+    AMONG_WHOLES,
     COALESCE,
     LEAST_OF_WHOLES,
     GREATEST_OF_WHOLES,
     LEAST_OF_REALS,
     GREATEST_OF_REALS,
-) = range(48)
-"""Operations of terms; "whole" is int64, "real" float64, whose NaN also stands for null.
+) = range(39)
+"""Operations of terms; "whole" is int64, "real" float64: a number, a string's rank, or a bool as 0 or 1.
 
-Those of `NULL_` say of a real on the stack whether it is null, which only tests of null and the choices behind them
-ask: by a column, a constant, the number of values of an aggregate, or since it is NaN; before an operation on reals,
-by its operands. `NULL_AS_WHOLE` makes the answer a whole, 0 or 1.
+Beside every value stands whether it is null; a real that is null is NaN, but not each NaN is null. A column is its
+address, a register and the address of the known rows (0: all are); a constant its bits and whether it is null. What is
+among ascending values, their address and number, or is null, is a bool.
 """
 
 LINK_WORDS = 6
@@ -102,7 +87,7 @@ LINK_WORDS = 6
 ROW, BEFORE, FIRST_ROW, LIST_LENGTH, BORN = range(5)
 """A cell's row, the cell before it, the first row and the length of its list, and the row at which it was made."""
 ACCUMULATOR_WORDS = 5
-"""Kind, address of the values, address of the known ones (0: all are), place of the count, place of the value."""
+"""Kind, address of the values, address of the known ones (0: all are), place in a cell, and how many words it takes."""
 (
     ONLY_COUNT,
     SUM_WHOLES,
@@ -114,10 +99,9 @@ ACCUMULATOR_WORDS = 5
     DISTANCES_OF_WHOLES,
     DISTANCES_OF_REALS,
 ) = range(9)
-"""Kinds of accumulators.
+"""Kinds of accumulators. The first word is the number of values that are known; a whole sum has a high and a low one.
 
-Distances are those from the list's first value: two reals have their sum and the sum of their squares. The first value
-stands behind them, a whole one behind the count.
+Distances are those from the list's first value: reals, their sum and the sum of their squares; then the first value.
 """
 
 UNRELATED, EARLIER, LATER = range(3)

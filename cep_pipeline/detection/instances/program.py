@@ -1,38 +1,56 @@
-"""The conditions of a clause, compiled for kernels over instances.
+"""The conditions, rules, lists and matches of a clause over the events of a slice, as words for kernels.
 
 Everything that one event decides is computed beforehand: which events fit a variable (`Program.fits`), and the columns
-that conjuncts compare. The rest is words for `interpreter.py`, in the groups that a mechanism asks for
-(`condition_groups.py`).
+that conjuncts compare. The rest is words for `evaluator.py`, `rules.py` and `cells.py`.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Collection, Sequence
+from functools import cached_property, reduce
 from itertools import accumulate
 
 import numpy as np
 
+from cep_pipeline.compiled.native import address, words_of
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.condition_groups import ConditionGroups, conditions_of
-from cep_pipeline.detection.instances.conjuncts import CompiledConjunct, ConjunctWriter
-from cep_pipeline.detection.instances.event_columns import EventOf
-from cep_pipeline.detection.instances.term_writer import Accumulators, CommonTerms
+from cep_pipeline.detection.instances.groups import ConditionGroups, conditions_of
+from cep_pipeline.detection.instances.writer import Accumulators, CommonTerms, ConjunctWriter
+from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
+from cep_pipeline.detection.room import ask_for
+from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.expressions import Element
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import EventType
+from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
+from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.order import order_rows
+from cep_pipeline.slices.ownership import Finality, owned_matches
+from cep_pipeline.slices.partitions import partitions_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import holds_for_all, leaf_view, may_match
+from cep_pipeline.slices.views import everything, holds_for_all, leaf_view, may_match, rows_below
 
-CODE_WORDS = 11
-"""Words by which a kernel finds a program (`interpreter.code_at`)."""
-
-Item = tuple[int, ...]
+KERNEL_SOURCES = (
+    *(f"cep_pipeline.detection.instances.{module}" for module in ("cells", "codes", "evaluator", "rules")),
+    "cep_pipeline.compiled.pointers",
+)
+"""Modules that every kernel over instances takes functions or constants from (`NativeKernel.sources`)."""
+MOST_CELLS = 2**31
+"""A cell's number is the count of cells made before it, modulo this."""
+LONGEST_WINDOW = 2**61
 
 
 class Program:
-    """The conjuncts of a clause over the events of a slice; make it with `compile_program`.
+    """The conjuncts of a clause over the events of a slice.
+
+    Parameters
+    ----------
+    common
+        What it has in common with other clauses that the same kernel runs; None: it is run alone.
+    groups
+        All groups that will be asked for, whatever the events: only what is in them is compiled. None: that is not
+        known yet.
 
     Attributes
     ----------
@@ -63,13 +81,13 @@ class Program:
         self.groups = ConditionGroups(conditions_of(pattern, clause)) if groups is None else groups
         conditions = self.groups.conditions
         self.variables, self.slots = conditions.variables, conditions.slots
-        types = None if common is None else {variable.name: variable.event_type for variable in self.variables}
-        self._writer = ConjunctWriter(events, conditions, common, types)
+        if common is None:
+            common = CommonTerms(events, [atom for one in conditions.tested for atom in one.conjunct.atoms])
+        self._common, self._writer = common, ConjunctWriter(events, conditions, common)
         # Of groups that are asked for later nothing is known: all conjuncts may be in them.
-        places = range(len(conditions.tested)) if groups is None else groups.places
-        self._conjuncts = {place: self._writer.write(place) for place in places}
-        self._arrays: tuple[Array, ...] = ()
-        self._counts = np.zeros(1, np.int64) if common is None else common.counts
+        for place in range(len(conditions.tested)) if groups is None else groups.places:
+            self._writer.write(place)
+        self._words = np.zeros(0, np.int64)
         self.unary_evaluations = 0
 
     @cached_property
@@ -78,18 +96,18 @@ class Program:
 
     @property
     def accumulators(self) -> Accumulators:
-        return self._writer.accumulators
+        return self._common.accumulators
 
     @property
     def evaluations(self) -> int:
         """Tests of a conjunct on an instance, so far."""
-        return int(self._counts[0])
+        return int(self._common.counts[0])
 
     @cached_property
     def fits(self) -> Array:
         fits = np.zeros((len(self.variables), len(self.events)), np.uint8)
         for slot, variable in enumerate(self.variables):
-            filters = self.filters(variable.name)
+            filters = self.groups.conditions.filters(variable.name)
             typed = self.events.leaf_rows(variable.event_type)
             self.unary_evaluations += len(filters) * len(typed)
             if len(typed) < len(self.events):
@@ -100,87 +118,238 @@ class Program:
                 fits[slot] &= holds_for_all(self.events, conjunct).view(np.uint8)
         return fits
 
-    def filters(self, name: str) -> tuple[Conjunct, ...]:
-        """The conjuncts that one event decides of a variable, over the variable `ANY_EVENT`."""
-        return self.groups.conditions.filters(name)
-
-    # --- items ----------------------------------------------------------------------------------------------------
-
-    def _item(self, compiled: CompiledConjunct, fixed: int) -> Item:
-        direct = self._direct(compiled, fixed)
-        return direct or (codes.CONJUNCT, compiled.begin, fixed, 0, 0, 0, 0, 0)
-
-    def _direct(self, compiled: CompiledConjunct, fixed: int) -> Item | None:
-        """The item as one comparison of columns, where the slots give both events."""
-        if compiled.rows is None or len(compiled.choosers) != (fixed >= 0):
-            return None
-        comparator, left, one, right, other = compiled.rows
-        hows = [self._how(one), self._how(other)]
-        if hows == [codes.SLOT, codes.SLOT]:
-            return codes.COMPARE_SLOTS, comparator, left, self.slots[one[0]], right, self.slots[other[0]], 0, 0
-        guard = -1
-        if fixed >= 0 and compiled.choosers[fixed].kind == codes.INDEX:
-            guard = self.slots[compiled.choosers[fixed].variable]
-        places = self.slots[one[0]], self.slots[other[0]]
-        return codes.COMPARE_DIRECT, comparator, left, places[0], right, places[1], hows[0] | hows[1] << 3, guard
-
-    @staticmethod
-    def _how(event: EventOf) -> int:
-        """The way in which a slot gives an event; for a list, its newest element."""
-        return {Element.ONLY: codes.SLOT, Element.FIRST: codes.FIRST, Element.PREVIOUS: codes.PREVIOUS}.get(
-            event[1], codes.NEWEST
-        )
-
-    # --- for kernels ---------------------------------------------------------------------------------------------
+    def ring(self, size: int = 1 << 10) -> CellRing:
+        """Room for the cells of the clause's lists, which kernels name by their slots."""
+        return CellRing(self.accumulators, [variable.event_type for variable in self.variables], size)
 
     def kernel_words(self) -> list[int]:
         """The `CODE_WORDS` words for a kernel, with all groups asked for so far; valid while the program lives."""
         writer = self._writer
-        groups = [[self._item(self._conjuncts[place], fixed) for place, fixed in tests] for tests in self.groups]
-        for items_of_one in groups:
-            items_of_one.sort(key=lambda item: item[0])  # the quick ones first
-        items = [word for group in groups for item in group for word in item]
-        # Whole numbers lie in one array, real ones in another: each array costs more than what is in it.
-        wholes: list[int] = []
-        begins = []
-        for part in (
+        # The quick ones first.
+        groups = [sorted((writer.item(*test) for test in tests), key=lambda item: item[0]) for tests in self.groups]
+        choosers = max((len(one.choosers) for one in self.groups.conditions.tested), default=0)
+        depth = len(writer.words) // codes.TERM_WORDS + 1  # no term is deeper than it has operations
+        parts = (
             list(accumulate(map(len, groups), initial=0)),
-            items or [0],
-            [*writer.words, 0],
-            [*writer.wholes, 0],
-            [0] * (writer.registers + 1),
-            [0] * (writer.choosers + 1),
-            [0] * (writer.depth + 2),
-        ):
-            begins.append(8 * len(wholes))
-            wholes += part
-        reals = [*writer.reals, *[0.0] * (writer.depth + 3)]
-        known = np.zeros(writer.depth + 2, np.uint8)
-        self._arrays = np.array(wholes, np.int64), np.array(reals, np.float64), known, self._counts
-        of_wholes, of_reals, of_known, of_counts = (int(array.ctypes.data) for array in self._arrays)
-        starts, group_items, words, constants, registers, choosers, stack = (of_wholes + begin for begin in begins)
-        real_stack = of_reals + 8 * (len(writer.reals) + 1)
-        return [
-            *(starts, group_items, words, constants, of_reals, registers, choosers),
-            *(real_stack, stack, of_known, of_counts),
-        ]
+            [word for items in groups for item in items for word in item],
+            writer.words,
+            [0] * writer.registers,
+            [0] * choosers,
+            [0] * depth,
+            [0] * depth,
+        )
+        # They lie in one array: each costs more than what is in it.
+        self._words = np.array([word for part in parts for word in part], np.int64)
+        *begins, stack, unknown = accumulate((8 * len(part) for part in parts[:-1]), initial=address(self._words))
+        return [*begins, stack, stack, unknown, address(self._common.counts)]
 
 
-def compile_program(
-    pattern: Pattern,
-    clause: Clause,
-    events: PreparedEvents,
-    common: CommonTerms | None = None,
-    groups: ConditionGroups | None = None,
-) -> Program:
-    """Compile the conjuncts of a clause over the events of a slice.
+class CellRing:
+    """The cells of the lists of one clause, or of all clauses that are run together: kernels fill them (`cells.py`).
 
     Parameters
     ----------
-    common
-        What it has in common with other clauses that the same kernel runs; None: it is run alone.
-    groups
-        All groups that will be asked for, whatever the events: only what is in them is compiled. None: that is not
-        known yet.
+    accumulators, event_types
+        What cells sum up, and the type of the elements of each list, by whose place kernels name it.
+    size
+        Cells that the ring holds, a power of two; it grows between calls of a kernel.
     """
-    return Program(pattern, clause, events, common, groups)
+
+    def __init__(self, accumulators: Accumulators, event_types: Sequence[EventType], size: int = 1 << 10) -> None:
+        self.size = size
+        self._ends = np.zeros(2, np.int64)
+        self._links = np.zeros((size, codes.LINK_WORDS), np.int32)
+        self._sums = np.zeros((size, accumulators.words), np.int64)
+        entries = [list(accumulators.entries.get(name, {}).values()) for name in event_types]
+        self._starts = np.cumsum([0, *map(len, entries)]).astype(np.int64)
+        self._accumulators = np.array([word for own in entries for entry in own for word in entry], np.int64)
+
+    def grow(self) -> None:
+        """Double the ring; its words change.
+
+        Raises
+        ------
+        DataError
+            It cannot be doubled: cells are numbered by 31 bits; or there is no memory for that.
+        """
+        if 2 * self.size > MOST_CELLS:
+            raise DataError(f"the lists within a window have more than {self.size:,} elements: shorten the window")
+        ask_for(2 * (self._links.nbytes + self._sums.nbytes), f"the lists within a window have {self.size:,} elements")
+        numbers = np.arange(self._ends[0], self._ends[1])
+        old, new = numbers & (self.size - 1), numbers & (2 * self.size - 1)
+        self.size *= 2
+        self._links, self._sums = (_moved(values, old, new) for values in (self._links, self._sums))
+
+    def rows(self, cell: int) -> list[int]:
+        """The elements of the list that ends with a cell, in stream order."""
+        found = []
+        for _ in range(self._links[cell & (self.size - 1), codes.LIST_LENGTH]):
+            links = self._links[cell & (self.size - 1)]
+            found.append(int(links[codes.ROW]))
+            cell = int(links[codes.BEFORE])
+        return found[::-1]
+
+    def kernel_words(self) -> list[int]:
+        """The `RING_WORDS` words for a kernel; they change when the ring grows."""
+        sizes = self.size - 1, self._sums.shape[1]
+        return words_of(self._ends, self._links, self._sums, self._sums, *sizes, self._starts, self._accumulators)
+
+
+def _moved(values: Array, old: Array, new: Array) -> Array:
+    moved = np.zeros((2 * len(values), values.shape[1]), values.dtype)
+    moved[new] = values[old]
+    return moved
+
+
+class StreamRules:
+    """The rules of a clause over two events as arrays over a slice: window, order under TIES, agreement, negation.
+
+    Every rule becomes a comparison of rows, whatever the window and the ties are. Make it before the program's words.
+
+    Attributes
+    ----------
+    floor, ceiling
+        int32, a row for each event: the first that is within the window of it as the last event of a match, and the
+        last that is within the window of it as the first one.
+    reach
+        int32: an event is before this one if its row is below `reach` of it (and is not its own).
+    onset
+        int32: an event is after this one if its row is at least `onset` of it (and is not its own).
+    keys
+        int32: equal where events agree on what the clause asks for, negative where one agrees with none; of length 0
+        where nothing is asked.
+    relations
+        As in `ClauseConditions`.
+    """
+
+    def __init__(self, pattern: Pattern, clause: Clause, events: PreparedEvents, program: Program) -> None:
+        self.pattern, self.clause, self.events, self.program = pattern, clause, events, program
+        window = events.derive(("window rows", pattern.window, pattern.partition_by), self._window)
+        keys = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else np.empty(0, np.int32)
+        self.floor, self.ceiling, self.reach, self.onset, self.keys = map(
+            np.ascontiguousarray, (*window, *order_rows(events, pattern.ties), keys)
+        )
+        self.relations = program.groups.conditions.relations
+        self._groups = {one.name: program.groups.rejecting_group(one.name) for one in clause.negated}
+        self._kept: list[Array] = []
+
+    def _window(self) -> tuple[Array, Array]:
+        events, window = self.events, self.pattern.window
+        if window.time_us is not None:
+            width = min(window.time_us, LONGEST_WINDOW)
+            view = everything(events)
+            return rows_below(events, view, -width), rows_below(events, view, width + 1) - np.int32(1)
+        assert window.events is not None
+        partitions, rows, width = partitions_of(events, self.pattern.partition_by), events.every_row, window.events - 1
+        ceiling = np.minimum(partitions.rows_ahead(rows, width), len(events) - 1)
+        return partitions.rows_back(rows, width).astype(np.int32), ceiling.astype(np.int32)
+
+    def _candidates(self, variable: Variable) -> tuple[Array, Array]:
+        """The rows of the events that fit a variable, and for each row how many of them are below it."""
+        events, filters = self.events, self.program.groups.conditions.filters(variable.name)
+        leaf = leaf_view(events, variable.event_type, filters, 0, len(events))
+
+        def count() -> Array:
+            return np.searchsorted(leaf.rows, np.arange(len(events) + 1)).astype(np.int32)
+
+        return leaf.rows, events.derive(("candidates below", leaf.identity), count)
+
+    def kernel_words(self, negated: Collection[str] | None = None, bound: Collection[str] | None = None) -> list[int]:
+        """The `RULES_WORDS` words for a kernel; valid while the rules and the program live.
+
+        Parameters
+        ----------
+        negated
+            The negated variables whose events reject a tuple; None: all.
+        bound
+            The positive variables that the tuple has bound; None: all.
+        """
+        clause, program, relations = self.clause, self.program, self.relations
+        asked = [variable for variable in clause.negated if negated is None or variable.name in negated]
+        candidates, counts, triples, begin = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], [], 0
+        for variable in asked:
+            rows, below = self._candidates(variable)
+            triples += [program.slots[variable.name], self._groups[variable.name], begin]
+            begin += len(rows)
+            candidates.append(rows)
+            counts.append(below)
+        if bound is not None:
+            relations = relations.copy()
+            unbound = [program.slots[one.name] for one in clause.positive if one.name not in bound]
+            relations[np.ix_(unbound, triples[::3])] = 0
+        arrays = relations, np.concatenate(candidates), np.concatenate(counts), np.array(triples, np.int64)
+        self._kept += arrays
+        stream = self.floor, self.ceiling, self.reach, self.onset, self.keys
+        sizes = len(program.variables), len(clause.positive), len(asked), len(self.events)
+        return words_of(*stream, *arrays, program.groups.conditions.kleene, len(self.keys) > 0, *sizes)
+
+
+class FoundMatches:
+    """The finished matches of one clause since the buffer was drained: kernels fill it between two calls (`rules.py`).
+
+    Parameters
+    ----------
+    owned, finality
+        The slice, and when the clause's matches are final: only the matches that the slice owns come out.
+    elements
+        Events of matches that the buffer holds; it grows where one event finishes more.
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        clause: Clause,
+        events: PreparedEvents,
+        owned: Owned,
+        finality: Finality,
+        elements: int = 1 << 18,
+    ) -> None:
+        self.pattern, self.clause, self.events = pattern, clause, events
+        self.owned, self.finality = owned, finality
+        self._lists = any(variable.kleene for variable in clause.positive)
+        self._used = np.zeros(2, np.int64)
+        self._allocate(max(elements, len(clause.positive)))
+
+    def _allocate(self, elements: int) -> None:
+        self.capacity = elements
+        self._rows = np.empty(elements, np.int32)
+        self._variables = np.empty(elements if self._lists else 0, np.int32)
+        self._ends = np.zeros(elements + 1 if self._lists else 0, np.int64)
+
+    def __len__(self) -> int:
+        return int(self._used[0])
+
+    def grow(self) -> None:
+        """Double the drained buffer; its words change."""
+        assert not len(self), "the buffer is drained first"
+        self._allocate(2 * self.capacity)
+
+    def drain(self) -> Block | None:
+        """The matches that the slice owns, and an empty buffer."""
+        matches, elements = self._used.tolist()
+        self._used[:] = 0
+        if not matches:
+            return None
+        if not self._lists:
+            rows = self._rows[:elements].reshape(matches, -1).T
+            if self.owned != EVERYTHING:
+                rows = rows[:, self._owned(reduce(np.minimum, rows), reduce(np.maximum, rows))]
+            return MatchBlock(self.clause, np.array(rows, order="C")) if rows.shape[1] else None
+        rows, variables = self._rows[:elements], self._variables[:elements]
+        offsets = np.concatenate((np.zeros(1, np.int64), self._ends[:matches]))
+        if self.owned == EVERYTHING:
+            return ListBlock(self.clause, offsets, rows.copy(), variables.copy())
+        starts, lengths = offsets[:-1], np.diff(offsets)
+        keep = self._owned(np.minimum.reduceat(rows, starts), np.maximum.reduceat(rows, starts))
+        if not keep.any():
+            return None
+        kept = np.repeat(keep, lengths)
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths[keep])))
+        return ListBlock(self.clause, offsets, rows[kept], variables[kept])
+
+    def _owned(self, first: Array, last: Array) -> Array:
+        return owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)
+
+    def kernel_words(self) -> list[int]:
+        """The `FOUND_WORDS` words for a kernel; they change when the buffer grows."""
+        return words_of(self._used, self._rows, self._variables, self._ends, self.capacity, self._lists)

@@ -1,4 +1,7 @@
-"""The rules over events for kernels. Imported only where kernels are compiled; `stream_rules.py` makes the arrays."""
+"""The rules over events for kernels, searches of events in stream order, and memory for finished matches.
+
+Imported only where kernels are compiled; `program.py` makes the arrays.
+"""
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations
@@ -7,15 +10,23 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from cep_pipeline.compiled.pointers import int8_at, int32_at, int64_at, uint8_at
-from cep_pipeline.detection.instances.cells import Cells, first_row_of, list_contains, row_of
-from cep_pipeline.detection.instances.codes import EARLIER, LATER, MAY_SHARE
-from cep_pipeline.detection.instances.interpreter import group_holds
-from cep_pipeline.detection.instances.terms import Code
+from cep_pipeline.compiled.pointers import Int8s, Int32s, Int64s, Uint8s, float64_at, reader_of
+from cep_pipeline.detection.instances.cells import Cells, cell_before, first_row_of, length_of, list_contains, row_of
+from cep_pipeline.detection.instances.codes import (
+    COMPARE_SLOTS,
+    EARLIER,
+    EQUAL,
+    GREATER,
+    ITEM_WORDS,
+    LATER,
+    LESS,
+    MAY_SHARE,
+)
+from cep_pipeline.detection.instances.evaluator import Code, compare, group_holds
 
 
 class Rules(NamedTuple):
-    """The arrays of `stream_rules.StreamRules` as pointers.
+    """The arrays of `program.StreamRules` as pointers.
 
     Attributes
     ----------
@@ -32,43 +43,25 @@ class Rules(NamedTuple):
         Numbers of slots, of positive and of negated variables, and of events.
     """
 
-    floor: Any
-    ceiling: Any
-    reach: Any
-    onset: Any
-    keys: Any
-    relations: Any
-    candidates: Any
-    counts: Any
-    negated: Any
-    kleene: Any
-    agreeing: Any
-    slots: Any
-    positive: Any
-    negations: Any
-    size: Any
+    floor: Int32s
+    ceiling: Int32s
+    reach: Int32s
+    onset: Int32s
+    keys: Int32s
+    relations: Int8s
+    candidates: Int32s
+    counts: Int32s
+    negated: Int64s
+    kleene: Uint8s
+    agreeing: int
+    slots: int
+    positive: int
+    negations: int
+    size: int
 
 
-@njit(error_model="numpy")
-def rules_at(words: Any, at: int) -> Rules:
-    """The rules whose words (`StreamRules.kernel_words`) begin at `words[at]`."""
-    return Rules(
-        int32_at(words[at]),
-        int32_at(words[at + 1]),
-        int32_at(words[at + 2]),
-        int32_at(words[at + 3]),
-        int32_at(words[at + 4]),
-        int8_at(words[at + 5]),
-        int32_at(words[at + 6]),
-        int32_at(words[at + 7]),
-        int64_at(words[at + 8]),
-        uint8_at(words[at + 9]),
-        words[at + 10],
-        words[at + 11],
-        words[at + 12],
-        words[at + 13],
-        words[at + 14],
-    )
+rules_at = reader_of(Rules)
+"""The rules whose words (`StreamRules.kernel_words`) begin at a place."""
 
 
 @njit(error_model="numpy")
@@ -199,3 +192,112 @@ def _is_in_match(rules: Rules, cells: Cells, slots: Any, base: int, slot: int, r
         if rules.relations[other * rules.slots + slot] & MAY_SHARE and contains(rules, cells, slots, base, other, row):
             return True
     return False
+
+
+@njit(error_model="numpy")
+def first_at_least(rows: Any, low: int, high: int, row: int) -> int:
+    """The first place in [low, high) of ascending rows whose row is at least `row`, or `high`."""
+    while low < high:
+        middle = (low + high) >> 1
+        if rows[middle] < row:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(error_model="numpy")
+def bound_side(items: Any, at: int, variable: int, slots: Any, base: int) -> tuple[int, int, float]:
+    """The item at `items[at]`, one of `COMPARE_SLOTS`, as a comparison of a variable's column with what is bound.
+
+    Returned are the comparator, the address of the column, and the value of the bound side.
+    """
+    if items[at + 3] == variable:
+        return items[at + 1], items[at + 2], float64_at(items[at + 4])[slots[base + items[at + 5]]]
+    mirrored = items[at + 1] ^ 2 if items[at + 1] < EQUAL else items[at + 1]
+    return mirrored, items[at + 4], float64_at(items[at + 2])[slots[base + items[at + 3]]]
+
+
+@njit(error_model="numpy")
+def first_passing(rows: Any, slots: Any, code: Code, group: int, variable: int, place: int, end: int) -> int:
+    """The first place from `place` on whose event holds the first conjunct of a group, if that compares two columns.
+
+    The side of the bound variable is read once for all events.
+    """
+    items, at = code.items, code.groups[group] * ITEM_WORDS
+    if code.groups[group] == code.groups[group + 1] or items[at] != COMPARE_SLOTS:
+        return place
+    comparator, own, value = bound_side(items, at, variable, slots, 0)
+    column = float64_at(own)
+    begin = place
+    if comparator == LESS:
+        while place < end and not column[rows[place]] < value:
+            place += 1
+    elif comparator == GREATER:
+        while place < end and not column[rows[place]] > value:
+            place += 1
+    else:
+        while place < end and not compare(comparator, column[rows[place]], value):
+            place += 1
+    code.counts[0] += place - begin
+    return place
+
+
+class Found(NamedTuple):
+    """The buffer of `program.FoundMatches` as pointers.
+
+    Attributes
+    ----------
+    used
+        int64[2]: matches and elements in the buffer.
+    rows, variables, ends
+        Of each element its row and its slot, and of each match where its elements end; the latter two for lists only.
+    capacity
+        Elements that it holds.
+    lists
+        Whether the clause has lists.
+    """
+
+    used: Int64s
+    rows: Int32s
+    variables: Int32s
+    ends: Int64s
+    capacity: int
+    lists: int
+
+
+found_at = reader_of(Found)
+"""The buffer whose words (`FoundMatches.kernel_words`) begin at a place."""
+
+
+@njit(error_model="numpy")
+def add_match(found: Found, rules: Rules, cells: Cells, slots: Any, base: int) -> bool:
+    """Add a match with the slots `slots[base:]`; False where the buffer is full."""
+    begin = found.used[1]
+    if not found.lists:
+        end = begin + rules.positive
+        if end > found.capacity:
+            return False
+        for slot in range(rules.positive):
+            found.rows[begin + slot] = slots[base + slot]
+    else:
+        end = begin
+        for slot in range(rules.positive):
+            value = slots[base + slot]
+            kleene = rules.kleene[slot]
+            length = length_of(cells, value) if kleene else 1
+            end += length
+            if end > found.capacity:
+                return False
+            if not kleene:
+                found.variables[end - 1] = slot
+                found.rows[end - 1] = value
+                continue
+            for place in range(end - 1, end - 1 - length, -1):
+                found.variables[place] = slot
+                found.rows[place] = row_of(cells, value)
+                value = cell_before(cells, value)
+        found.ends[found.used[0]] = end
+    found.used[0] += 1
+    found.used[1] = end
+    return True

@@ -15,14 +15,20 @@ from numba import njit
 
 from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at
 from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest, forget_cells
-from cep_pipeline.detection.instances.finished import add_match, found_at
-from cep_pipeline.detection.instances.found import FOUND_WORDS
-from cep_pipeline.detection.instances.interpreter import code_at, group_holds
-from cep_pipeline.detection.instances.program import CODE_WORDS
-from cep_pipeline.detection.instances.rules import Rules, contains, first_row, last_row, rejected, rules_at
-from cep_pipeline.detection.instances.searching import first_at_least, first_passing
-from cep_pipeline.detection.instances.stream_rules import RULES_WORDS
-from cep_pipeline.detection.instances.terms import Code
+from cep_pipeline.detection.instances.codes import CODE_WORDS, FOUND_WORDS, RULES_WORDS
+from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
+from cep_pipeline.detection.instances.rules import (
+    Rules,
+    add_match,
+    contains,
+    first_at_least,
+    first_passing,
+    first_row,
+    found_at,
+    last_row,
+    rejected,
+    rules_at,
+)
 from cep_pipeline.detection.lazy_tree import codes as c
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice, Lives, find_by_clause
-from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, Program, StreamRules, compile_program
 from cep_pipeline.detection.instances import codes as rule_codes
-from cep_pipeline.detection.instances.found import FoundMatches
+from cep_pipeline.detection.instances.groups import Moment
+from cep_pipeline.detection.instances.program import KERNEL_SOURCES, FoundMatches, Program, StreamRules
 from cep_pipeline.detection.lazy_tree import codes as c
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned, beyond_any_match, conjuncts_joining
@@ -269,7 +269,7 @@ class Memory:
         self.program, self.rules, self.stream, self.states, self.found = program, rules, stream, states, found
         width = len(program.clause.positive)
         kleene = [slot for slot, variable in enumerate(program.clause.positive) if variable.kleene]
-        self.ring = CellRing(program)
+        self.ring = program.ring()
         self.registers = np.zeros(c.REGISTERS, np.int64)
         self.lives = Lives(len(program.events))
         self._heads, self._tails = stream.starts.copy(), stream.starts.copy()
@@ -330,7 +330,6 @@ _advance = NativeKernel(
     ("int64*",),
     sources=(
         *KERNEL_SOURCES,
-        *(f"cep_pipeline.detection.instances.{module}" for module in ("found", "program", "searching", "stream_rules")),
         "cep_pipeline.detection.lazy_tree.codes",
     ),
 )
@@ -355,12 +354,11 @@ class LazyRun:
 
     def __iter__(self) -> Iterator[Block]:
         of = self.of
-        program = compile_program(of.pattern, of.clause, of.events)
+        program = Program(of.pattern, of.clause, of.events)
         if not program.possible:
             return
         stream = LazyStream(program, of.earliest_row, of.end_row)
         rules = StreamRules(of.pattern, of.clause, of.events, program)
-        rules.prepare()
         found = FoundMatches(*of)
         memory = self._memory = Memory(
             program,

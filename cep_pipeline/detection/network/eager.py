@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cep_pipeline.detection.instances.condition_groups import Moment
+from cep_pipeline.detection.instances.groups import Moment
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern

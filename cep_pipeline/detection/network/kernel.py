@@ -27,10 +27,19 @@ from cep_pipeline.detection.instances.cells import (
     list_contains,
     row_of,
 )
-from cep_pipeline.detection.instances.finished import add_match, found_at
-from cep_pipeline.detection.instances.interpreter import code_at, group_holds
-from cep_pipeline.detection.instances.rules import first_row, in_window, joins, last_row, rejected, rules_at
-from cep_pipeline.detection.instances.searching import first_at_least, first_passing
+from cep_pipeline.detection.instances.evaluator import code_at, group_holds
+from cep_pipeline.detection.instances.rules import (
+    add_match,
+    first_at_least,
+    first_passing,
+    first_row,
+    found_at,
+    in_window,
+    joins,
+    last_row,
+    rejected,
+    rules_at,
+)
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.stores import (
     View,

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import product
 from weakref import WeakKeyDictionary
 
-from cep_pipeline.detection.instances.condition_groups import ClauseConditions
+from cep_pipeline.detection.instances.groups import ClauseConditions
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern

@@ -8,9 +8,9 @@ from functools import reduce
 
 import numpy as np
 
-from cep_pipeline.detection.instances import CODE_WORDS, RING_WORDS, RULES_WORDS, CellRing, Program, StreamRules
-from cep_pipeline.detection.instances.found import FOUND_WORDS, FoundMatches
-from cep_pipeline.detection.instances.term_writer import CommonTerms
+from cep_pipeline.detection.instances.codes import CODE_WORDS, FOUND_WORDS, RING_WORDS, RULES_WORDS
+from cep_pipeline.detection.instances.program import CellRing, FoundMatches, Program, StreamRules
+from cep_pipeline.detection.instances.writer import CommonTerms
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.members import EventsOf
 from cep_pipeline.detection.network.network import Network, Node
@@ -162,7 +162,7 @@ class Memory:
         self._event_types = sorted(
             {variable.event_type for node in network.nodes for variable in node.listed}, key=types_of
         )
-        self.ring = CellRing.of_types(common.accumulators, self._event_types)
+        self.ring = CellRing(common.accumulators, self._event_types)
         self._places: list[int] = []
         self._masks: list[Array] = []
         self._ascent_starts: list[int] = []
@@ -233,7 +233,7 @@ class Memory:
         begin = c.MACHINE_WORDS + RING_WORDS
         for name, member in self._members.items():
             rules_at[name] = begin + len(words)
-            words += member.rules.words_for(self.network.rejecting_last(name))
+            words += member.rules.kernel_words(self.network.rejecting_last(name))
             code_at[name] = begin + len(words)
             words += member.program.kernel_words()
         assert len(words) == len(self._members) * (CODE_WORDS + RULES_WORDS)
@@ -255,7 +255,7 @@ class Memory:
         window = self._rule_words[node.window.id]
         rules = self._rule_words[node.member.id]
         if node.negated:
-            rules = member.rules.words_for(node.negated, node.slots)
+            rules = member.rules.kernel_words(node.negated, node.slots)
             words[c.N_REJECTS] = 1
         self._own_rules += [*window[:2], *rules[2:]]
         words[c.N_CEILING] = window[1]

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cep_pipeline.detection.instances.condition_groups import ConditionGroups, Moment
+from cep_pipeline.detection.instances.groups import ConditionGroups, Moment
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.eager import compile_automaton
 from cep_pipeline.detection.network.members import EventsOf, parts_of

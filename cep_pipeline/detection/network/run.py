@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compile_program
-from cep_pipeline.detection.instances.found import FoundMatches
-from cep_pipeline.detection.instances.term_writer import CommonTerms
+from cep_pipeline.detection.instances.program import KERNEL_SOURCES, FoundMatches, Program, StreamRules
+from cep_pipeline.detection.instances.writer import CommonTerms
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conjuncts_joining
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
@@ -36,7 +35,6 @@ _run_network = NativeKernel(
     ("int64*",),
     sources=(
         *KERNEL_SOURCES,
-        "cep_pipeline.detection.instances.searching",
         "cep_pipeline.detection.network.codes",
         "cep_pipeline.detection.network.stores",
     ),
@@ -132,9 +130,8 @@ class NetworkRun:
         compiled = {}
         for name, member in self.members.items():
             pattern, clause = member.pattern, member.clause
-            program = compile_program(pattern, clause, self.events, self._common, self._groups[name])
+            program = Program(pattern, clause, self.events, self._common, self._groups[name])
             rules = StreamRules(pattern, clause, self.events, program)
-            rules.prepare()
             compiled[name] = Compiled(program, rules)
         return compiled
 

@@ -150,12 +150,10 @@ def instantiate(words: Any, variable: int, run: int) -> bool:
             value = int64_at(source)[row_of(cells, slot) if is_cell else slot]
         elif how == at.LENGTH_OF_LIST:
             value = length_of(cells, slot)
-        elif how == at.WHOLE_OF_CELL:
-            value = cells.wholes[(slot & cells.mask) * cells.whole_words + source]
+        elif how == at.WORD_OF_CELL:
+            value = cells.wholes[(slot & cells.mask) * cells.words + source]
         elif how == at.SIGN_OF_CELL:
-            value = 1 if cells.wholes[(slot & cells.mask) * cells.whole_words + source] > 0 else 0
-        elif how == at.REAL_OF_CELL:
-            value = machine.real_bits[(slot & cells.mask) * cells.real_words + source]
+            value = 1 if cells.wholes[(slot & cells.mask) * cells.words + source] > 0 else 0
         else:
             value = slot
         kept = at.R_VALUES + number - first

@@ -8,10 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel, address
-from cep_pipeline.detection.instances import KERNEL_SOURCES, Moment, Program, compile_program
-from cep_pipeline.detection.instances.cell_ring import CellRing
-from cep_pipeline.detection.instances.event_columns import of_any_event
-from cep_pipeline.detection.instances.stream_rules import StreamRules
+from cep_pipeline.detection.instances.groups import Moment, of_any_event
+from cep_pipeline.detection.instances.program import KERNEL_SOURCES, Program, StreamRules
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
@@ -81,7 +79,7 @@ class AutomatonRuns:
         self.merges = merge and not backtrack and not clause.negated
         self.backtracks, self.constructs = backtrack, construct
         self.prunes = prune and is_prunable(pattern, clause)
-        self.program: Program = compile_program(pattern, clause, events)
+        self.program: Program = Program(pattern, clause, events)
         self.variables = len(clause.positive)
         self.control = np.zeros(at.CONTROL_WORDS, np.int64)
         self.counts = np.zeros((self.variables, 2), np.int64)
@@ -159,7 +157,7 @@ class AutomatonRuns:
         sequence, control = self.sequence, self.control
         words = np.zeros(at.NUMBER, np.int64)
         groups = self._groups()
-        cells, buffer, versions = CellRing(self.program), MatchBuffer(self.variables), VersionNumbers()
+        cells, buffer, versions = self.program.ring(), MatchBuffer(self.variables), VersionNumbers()
         vector: VectorWords = vector_words(self.pattern, self.clause, self.program, self.merges)
         compared = self.variables + 2 if self.backtracks else vector.most
         pool = RunPool(self.variables, len(self.program.variables), compared, control)
@@ -192,7 +190,6 @@ class AutomatonRuns:
             words[place] = address(array)
         if self.clause.negated:
             rules = StreamRules(self.pattern, self.clause, self.events, self.program)
-            rules.prepare()
             words[at.RULES :] = rules.kernel_words()
         words[at.CODE : at.BUFFER] = self.program.kernel_words()
         growing = {
@@ -208,7 +205,6 @@ class AutomatonRuns:
                 pool.set_words(words)
             if wanted in (at.DONE, at.CELLS_FULL):
                 words[at.CELLS : at.CODE] = cells.kernel_words()
-                words[at.REAL_BITS] = words[at.CELLS + 3]
             if wanted in (at.DONE, at.BUFFER_FULL):
                 words[at.BUFFER : at.VERSIONS] = buffer.words()
             if wanted in (at.DONE, at.VERSIONS_FULL):

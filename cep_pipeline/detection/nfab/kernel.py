@@ -2,7 +2,7 @@
 
 An event is named by its place in the sequence that runs read (`stream.py`), a variable by its number in pattern order.
 There is a kernel for each way in which runs bind events: `follow` for chains, `gather` for AND, whose variables bind
-events in any order. Conditions are tested by the interpreter of all kernels over instances (`instances`), or, where
+events in any order. Conditions are tested by the evaluator of all kernels over instances (`instances`), or, where
 they compare two columns of a chain, right here.
 """
 
@@ -16,9 +16,8 @@ from numba import carray, njit
 from cep_pipeline.compiled.pointers import float64_at
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.cells import Cells, cells_at
-from cep_pipeline.detection.instances.interpreter import code_at, compare, conjunct_holds, group_holds
-from cep_pipeline.detection.instances.searching import bound_side
-from cep_pipeline.detection.instances.terms import Code
+from cep_pipeline.detection.instances.evaluator import Code, code_at, compare, conjunct_holds, group_holds
+from cep_pipeline.detection.instances.rules import bound_side
 from cep_pipeline.detection.nfab.run_words import (
     AGREEING,
     CELLS,

@@ -20,9 +20,8 @@ from numba import njit
 
 from cep_pipeline.compiled.pointers import further, int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest, length_of
-from cep_pipeline.detection.instances.interpreter import code_at, group_holds
+from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
 from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
-from cep_pipeline.detection.instances.terms import Code
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.buffer import NUMBERS, Buffer, Versions, buffer_at, extended, select, versions_at
 
@@ -70,7 +69,6 @@ class AutomatonArrays(NamedTuple):
     counts: Any
     change: Any
     expired: Any
-    real_bits: Any
 
 
 @njit(error_model="numpy", forceinline=True)
@@ -117,7 +115,6 @@ def machine_at(words: Any) -> AutomatonArrays:
         int64_at(words[at.COUNTS]),
         int32_at(words[at.CHANGE]),
         int32_at(words[at.EXPIRED]),
-        int64_at(words[at.REAL_BITS]),
     )
 
 

@@ -14,15 +14,8 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.instances import (
-    KERNEL_SOURCES,
-    CellRing,
-    ConditionGroups,
-    Moment,
-    Program,
-    compile_program,
-    conditions_of,
-)
+from cep_pipeline.detection.instances.groups import ConditionGroups, Moment, conditions_of
+from cep_pipeline.detection.instances.program import KERNEL_SOURCES, CellRing, Program
 from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, rejected_by_events
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
@@ -67,7 +60,7 @@ RUNS_AT_ONCE = 1 << 17
 MOST_NODES = 1 << 12
 """Sets of variables that are counted one by one."""
 
-_SOURCES = (*KERNEL_SOURCES, "cep_pipeline.detection.instances.searching", "cep_pipeline.detection.nfab.run_words")
+_SOURCES = (*KERNEL_SOURCES, "cep_pipeline.detection.nfab.run_words")
 _NUMBERS, _EVENTS, _RUNS = ("int64",) * 6, ("int32*", "int64*", "int64*"), (*["int32*"] * 4, "uint8*")
 _link = NativeKernel("cep_pipeline.detection.nfab.kernel", "link", ("int64", "int64", "uint8*", "int32*"))
 _follow = NativeKernel(
@@ -296,7 +289,7 @@ class ClauseRuns:
 
     @cached_property
     def _program(self) -> Program:
-        return compile_program(self.pattern, self.clause, self.events, groups=self._grouped.groups)
+        return Program(self.pattern, self.clause, self.events, groups=self._grouped.groups)
 
     @cached_property
     def _rules(self) -> BindingRules:
@@ -314,7 +307,7 @@ class ClauseRuns:
 
     @cached_property
     def _cells(self) -> CellRing:
-        return CellRing(self._program, 1)
+        return self._program.ring(1)
 
     @cached_property
     def _clock(self) -> Array:

@@ -14,7 +14,6 @@ from enum import IntEnum
 import numpy as np
 
 from cep_pipeline.compiled.native import address
-from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.program import Program
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Mention, last_variable, mentions, reads_whole_list
@@ -23,6 +22,7 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference, ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.order import earlier_is_before
 from cep_pipeline.slices.prepared import PreparedEvents
 
@@ -202,30 +202,20 @@ def _words(value: Value, clause: Clause, program: Program, columns: list[Array])
         case ValueSource.LIST:
             return [(at.WHOLE_OF_SLOT, value.variable, 0, is_cell)]
         case ValueSource.AGGREGATE:
-            return _aggregate_words(value, variable.name, program)
+            return _aggregate_words(value, variable.event_type, program)
 
 
-def _aggregate_words(value: Value, name: str, program: Program) -> list[tuple[int, int, int, int]]:
+def _aggregate_words(value: Value, of: EventType, program: Program) -> list[tuple[int, int, int, int]]:
     """The words of a cell that the next value of an aggregate is computed from."""
     whole = program.events.column(value.attribute).type is ValueType.INT64
-    found = program.accumulators.of(name, value.attribute, value.function, whole=whole)
+    found = program.accumulators.of(of, value.attribute, value.function, whole=whole)
     if found is None:
         return [(at.WHOLE_OF_SLOT, value.variable, 0, 1)]
-    kind, count, place = found
+    begin, size = found
     # Of an extreme or a sum, how many values there were matters only in that there were any.
-    counted = at.WHOLE_OF_CELL if value.function in ("avg", "count", "stddev") else at.SIGN_OF_CELL
-    words = [(counted, value.variable, count, 1)]
-    if kind == codes.SUM_WHOLES:
-        words += [(at.WHOLE_OF_CELL, value.variable, place + word, 1) for word in range(2)]
-    elif kind in (codes.LEAST_WHOLE, codes.GREATEST_WHOLE):
-        words.append((at.WHOLE_OF_CELL, value.variable, place, 1))
-    elif kind in (codes.DISTANCES_OF_WHOLES, codes.DISTANCES_OF_REALS):
-        words += [(at.REAL_OF_CELL, value.variable, place + word, 1) for word in range(2)]
-        first = (at.WHOLE_OF_CELL, count + 1) if kind == codes.DISTANCES_OF_WHOLES else (at.REAL_OF_CELL, place + 2)
-        words.append((first[0], value.variable, first[1], 1))
-    elif kind != codes.ONLY_COUNT:
-        words.append((at.REAL_OF_CELL, value.variable, place, 1))
-    return words
+    counted = at.WORD_OF_CELL if value.function in ("avg", "count", "stddev") else at.SIGN_OF_CELL
+    hows = [counted, *[at.WORD_OF_CELL] * (size - 1)]
+    return [(how, value.variable, word, 1) for word, how in enumerate(hows, begin)]
 
 
 def identity_codes(events: PreparedEvents, attribute: str) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cep_pipeline.detection.instances.codes import CODE_WORDS, RING_WORDS, RULES_WORDS
+
 (
     CONTROL,
     VARIABLES,
@@ -43,8 +45,7 @@ from __future__ import annotations
     COUNTS,
     CHANGE,
     EXPIRED,
-    REAL_BITS,
-) = range(41)
+) = range(40)
 """The words of the machine.
 
 CONTROL
@@ -90,15 +91,13 @@ COUNTS
     int64 [variables, 2]: candidates and passes.
 CHANGE, EXPIRED
     int32: by row, how many more runs live behind it; by the place of their first event, the runs that expired.
-REAL_BITS
-    The float64 words of the cells, as int64.
 """
-CELLS = REAL_BITS + 1
-CODE = CELLS + 9
-BUFFER = CODE + 11
+CELLS = EXPIRED + 1
+CODE = CELLS + RING_WORDS
+BUFFER = CODE + CODE_WORDS
 VERSIONS = BUFFER + 5
 RULES = VERSIONS + 3
-NUMBER = RULES + 15
+NUMBER = RULES + RULES_WORDS
 """Places of the words of lists' cells, of the conditions, of the match buffer, of version numbers and of negation, and
 the number of all words."""
 
@@ -153,6 +152,6 @@ RUNS_A_CALL = 1 << 22
 
 FINISHED_WORDS = 3
 VALUE_WORDS = 4
-VALUE_OF_FIRST, VALUE_OF_NEWEST, WHOLE_OF_SLOT, WHOLE_OF_CELL, REAL_OF_CELL, SIGN_OF_CELL, LENGTH_OF_LIST = range(7)
+VALUE_OF_FIRST, VALUE_OF_NEWEST, WHOLE_OF_SLOT, WORD_OF_CELL, SIGN_OF_CELL, LENGTH_OF_LIST = range(6)
 """A value of the vector: how it is got, of which variable, the address of a column or a word's place in cells, and
 whether the slot is a cell."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.cells import append, cells_at
-from cep_pipeline.detection.instances.interpreter import code_at, group_holds
+from cep_pipeline.detection.instances.evaluator import code_at, group_holds
 
-BINDINGS, VARIABLES, STARTS, ROWS, GROUPS, SLOTS, HOLDS, KLEENE, PROGRAM, CELLS = (*range(9), 19)
+BINDINGS, VARIABLES, STARTS, ROWS, GROUPS, SLOTS, HOLDS, KLEENE, PROGRAM, CELLS = (*range(9), 17)
 
 
 def bind_all(words: Any) -> int:

@@ -7,7 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.instances import KERNEL_SOURCES, NOTHING, CellRing, Moment, compile_program
+from cep_pipeline.detection.instances.groups import NOTHING, Moment
+from cep_pipeline.detection.instances.program import KERNEL_SOURCES, Program
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Lists, holds_over_lists
 from cep_pipeline.patterns.normal_form import Clause
@@ -22,7 +23,7 @@ bind_all = NativeKernel("tests.detection.instances.binding_kernel", "bind_all", 
 
 def holds_step_by_step(pattern: Pattern, clause: Clause, events: PreparedEvents, lists: list[list[list[int]]]) -> Array:
     """Whether the conjuncts over several events hold for bindings: for each its variables' rows, in slot order."""
-    program = compile_program(pattern, clause, events)
+    program = Program(pattern, clause, events)
     groups: list[int] = []
     moment = NOTHING
     for variable in program.variables[: len(clause.positive)]:
@@ -37,7 +38,7 @@ def holds_step_by_step(pattern: Pattern, clause: Clause, events: PreparedEvents,
     slots = np.zeros(len(program.variables), np.int32)
     holds = np.zeros(len(lists), np.uint8)
     kleene = np.array([variable.kleene for variable in program.variables], np.uint8)
-    ring = CellRing(program)
+    ring = program.ring()
     while ring.size < len(flat) + 1:
         ring.grow()
     arrays = starts, flat, np.array(groups, np.int64), slots, holds, kleene
@@ -70,7 +71,7 @@ def test_conditions_hold_as_they_do_at_once(data: st.DataObject, stream: list[Ro
     pattern = statement.pattern
     events = PreparedEvents(events_table(stream), type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     clause = data.draw(st.sampled_from(pattern.clauses))
-    program = compile_program(pattern, clause, events)
+    program = Program(pattern, clause, events)
     fitting = [np.flatnonzero(own).tolist() for own in program.fits[: len(clause.positive)]]
     assume(all(fitting))
     choose = np.random.default_rng(data.draw(st.integers(0, 2**32)))

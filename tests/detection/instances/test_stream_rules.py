@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.instances import StreamRules, compile_program
+from cep_pipeline.detection.instances.program import Program, StreamRules
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle.clauses import Rules, clauses_of
 from tests.oracle.events import agree, read_events
@@ -27,7 +27,7 @@ def test_rows_say_what_instants_do(partition: str, ties: str, stream: list[Row],
     table = events_table(stream)
     events = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     [clause] = pattern.clauses
-    arrays = StreamRules(pattern, clause, events, compile_program(pattern, clause, events))
+    arrays = StreamRules(pattern, clause, events, Program(pattern, clause, events))
     oracle_events = read_events(table, pattern)
     oracle = Rules(pattern, clauses_of(pattern)[0], oracle_events)
     for row, event in enumerate(oracle_events):

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.instances import cell_ring
-from cep_pipeline.detection.instances.found import FoundMatches
+from cep_pipeline.detection.instances.program import FoundMatches, Program
 from cep_pipeline.detection.lazy_tree import run
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.errors import PlanError, UnsupportedPattern
@@ -47,7 +46,8 @@ def little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Memory that must grow at every occasion."""
     monkeypatch.setattr(run, "INSTANCE_ROOM", 2)
     monkeypatch.setattr(run, "SEARCH_ROOM", 2)
-    monkeypatch.setattr(run, "CellRing", lambda program: cell_ring.CellRing(program, 2))
+    make = Program.ring
+    monkeypatch.setattr(Program, "ring", lambda program: make(program, 2))
     monkeypatch.setattr(run, "FoundMatches", lambda *arguments: FoundMatches(*arguments, elements=1))
     yield
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.instances import StreamRules, compile_program
+from cep_pipeline.detection.instances.program import Program, StreamRules
 from cep_pipeline.detection.lazy_tree import codes as c
 from cep_pipeline.detection.lazy_tree.run import States
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -18,7 +18,7 @@ def states_of(structure: str, where: str = "", rest: str = "") -> States:
     text = f"PATTERN {structure} {where and 'WHERE ' + where} WITHIN 1 hour {rest}"
     [pattern] = cep.parse_patterns(text, stream_schema())
     events = PreparedEvents(events_table([]), type_attribute="kind", base_type="Ev")
-    program = compile_program(pattern, pattern.clauses[0], events)
+    program = Program(pattern, pattern.clauses[0], events)
     return States(program, StreamRules(pattern, pattern.clauses[0], events, program))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.instances.cell_ring import CellRing
+from cep_pipeline.detection.instances.program import CellRing
 from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import DataError, PlanError, UnsupportedPattern
@@ -86,9 +86,8 @@ def test_memory_that_is_full_grows_without_a_trace(data: st.DataObject, stream: 
     pattern = data.draw(statements(features)).pattern
     table = events_table(stream)
     expected, counted = cep.detect([pattern], table, mechanism="eager_nfa", metrics=True)
-    of_types = CellRing.of_types
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory.CellRing, "of_types", lambda *of: of_types(*of, size=1))
+        patch.setattr(memory, "CellRing", lambda *of: CellRing(*of, size=1))
         patch.setattr(memory, "ROOM", 1)
         patch.setattr(run, "FIRST_FOUND_ALONE", 1)
         found, again = cep.detect([pattern], table, mechanism="eager_nfa", metrics=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.instances.cell_ring import CellRing
+from cep_pipeline.detection.instances.program import CellRing
 from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import DataError
 from tests.streams import events_table, stream_schema
@@ -31,8 +31,7 @@ def test_little_memory_grows(mechanism: str, monkeypatch: pytest.MonkeyPatch) ->
     patterns, events = cep.parse_patterns(TEXT, stream_schema()), events_table(ROWS)
     expected, counted = cep.detect(patterns, events, mechanism=mechanism, metrics=True)
     assert all(found.num_rows > 9 for found in expected.values())
-    of_types = CellRing.of_types
-    monkeypatch.setattr(memory.CellRing, "of_types", lambda *of: of_types(*of, size=1))
+    monkeypatch.setattr(memory, "CellRing", lambda *of: CellRing(*of, size=1))
     monkeypatch.setattr(memory, "ROOM", 1)
     monkeypatch.setattr(run, "FIRST_FOUND", 1)
     found, counted_again = cep.detect(patterns, events, mechanism=mechanism, metrics=True)

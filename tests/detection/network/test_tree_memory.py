@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.instances import CellRing
+from cep_pipeline.detection.instances.program import CellRing
 from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import DataError
@@ -24,9 +24,8 @@ from tests.thoroughness import examples
 @pytest.fixture
 def cramped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for next to nothing at first."""
-    of_types = CellRing.of_types
     monkeypatch.setattr(memory, "ROOM", 1)
-    monkeypatch.setattr(memory.CellRing, "of_types", lambda *of: of_types(*of, size=1))
+    monkeypatch.setattr(memory, "CellRing", lambda *of: CellRing(*of, size=1))
     monkeypatch.setattr(run, "FIRST_FOUND_ALONE", 1)
 
 

@@ -13,16 +13,16 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.event_columns import of_any_event
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.expressions import Element
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.rewriting import Node, rewritten
 from cep_pipeline.patterns.structure import may_share_events
 from cep_pipeline.planning.costs.conditions import in_test_order
-from cep_pipeline.slices.views import clause_cache_of
+from cep_pipeline.slices.views import ANY_EVENT, clause_cache_of
 
 Test = tuple[int, int]
 """A conjunct by its place among those tested, and which of its choosers takes the newest element (-1: none)."""
@@ -41,9 +41,6 @@ class Moment:
 
 
 NOTHING = Moment()
-MOST_STEPS = 1 << 10
-"""Steps that are kept of one clause with what they make testable."""
-_Step = tuple[Moment, tuple[Moment, ...], str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -98,36 +95,12 @@ class ClauseConditions:
         self.slots = {variable.name: slot for slot, variable in enumerate(self.variables)}
         self.tested = tuple(TestedConjunct.of(one, clause) for one in in_test_order(joint_conjuncts(clause)))
         self._filters: dict[str, tuple[Conjunct, ...]] = {}
-        self._tests: dict[_Step, tuple[Test, ...]] = {}
 
     def filters(self, name: str) -> tuple[Conjunct, ...]:
         """The conjuncts that one event decides of a variable, over the variable `ANY_EVENT`."""
         if name not in self._filters:
             self._filters[name] = filters_of(self.clause, name)
         return self._filters[name]
-
-    def tests(self, step: _Step) -> tuple[Test, ...]:
-        """The conjuncts that a step makes testable (`ConditionGroups.group`)."""
-        known = self._tests.get(step)
-        if known is None:
-            if len(self._tests) >= MOST_STEPS:
-                self._tests.clear()
-            known = self._tests[step] = tuple(self._testable(*step))
-        return known
-
-    def _testable(
-        self, after: Moment, before: tuple[Moment, ...], grown: str | None, begun: str | None
-    ) -> Iterator[Test]:
-        for place, tested in enumerate(self.tested):
-            if grown is not None and tested.bounds == grown:
-                yield place, -1
-            elif not tested.is_testable(after):
-                continue
-            if not any(tested.is_testable(moment) for moment in before):
-                if begun not in tested.uses.indexes:
-                    yield place, -1
-            elif grown is not None:
-                yield from ((place, n) for n, chooser in enumerate(tested.choosers) if chooser.variable == grown)
 
     @cached_property
     def kleene(self) -> Array:
@@ -141,12 +114,7 @@ class ClauseConditions:
         It is `codes.EARLIER` where all events of the first variable are before those of the second one, `LATER` or
         `UNRELATED`; with `MAY_SHARE` where an event may have both types.
         """
-        base = self.pattern.base_type
-        found: Array = clause_cache_of(self.clause).once(("relations", base), lambda: self._find_relations(base))
-        return found
-
-    def _find_relations(self, base: str | None) -> Array:
-        variables = self.variables
+        variables, base = self.variables, self.pattern.base_type
         found = np.zeros((len(variables), len(variables)), np.int8)
         for one, first in enumerate(variables):
             for other, second in enumerate(variables):
@@ -157,11 +125,6 @@ class ClauseConditions:
                 if may_share_events(first.event_type, second.event_type, base):
                     found[one, other] += codes.MAY_SHARE
         return found
-
-    @cached_property
-    def rule_addresses(self) -> tuple[int, int]:
-        """The addresses of `relations` and `kleene`, which live as long as this."""
-        return int(self.relations.ctypes.data), int(self.kleene.ctypes.data)
 
 
 def conditions_of(pattern: Pattern, clause: Clause) -> ClauseConditions:
@@ -209,9 +172,21 @@ class ConditionGroups:
         Returns
         -------
         int
-            For `interpreter.group_holds`. Equal groups have one number. A group without conjuncts holds.
+            For `evaluator.group_holds`. Equal groups have one number. A group without conjuncts holds.
         """
-        return self._number(self.conditions.tests((after, tuple(before), grown, begun)))
+        before = tuple(before)
+        found: list[Test] = []
+        for place, tested in enumerate(self.conditions.tested):
+            if grown is not None and tested.bounds == grown:
+                found.append((place, -1))
+            elif not tested.is_testable(after):
+                continue
+            elif not any(map(tested.is_testable, before)):
+                if begun not in tested.uses.indexes:
+                    found.append((place, -1))
+            elif grown is not None:
+                found += ((place, n) for n, chooser in enumerate(tested.choosers) if chooser.variable == grown)
+        return self._number(tuple(found))
 
     def first_group(self, name: str, before: Moment) -> int:
         """The group of a step that binds a variable: a single one, or the first element of a list."""
@@ -259,3 +234,14 @@ def _is_decided_by_one_event(conjunct: Conjunct) -> bool:
     """True if the event that a variable takes decides it, wherever in a list it stands."""
     kinds = Uses.of(conjunct).kinds
     return len(kinds) == 1 and next(iter(kinds.values())) in ({Element.ONLY}, {Element.EACH})
+
+
+def of_any_event(node: Node) -> Node:
+    """The expression or condition over `ANY_EVENT`, a single one, so that those over different events become equal."""
+
+    def renamed(leaf: Expression) -> Expression:
+        if isinstance(leaf, Reference | Aggregate):
+            return Reference(ANY_EVENT, leaf.attribute, Element.ONLY, leaf.type)
+        return leaf
+
+    return rewritten(node, renamed)
