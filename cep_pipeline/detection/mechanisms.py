@@ -436,7 +436,7 @@ MECHANISMS = Mechanisms(
     {
         "fused": f"{_PACKAGE}.fused.mechanism:MECHANISM",
         "lazy_chain_nfa": f"{_PACKAGE}.network.finding:LAZY_CHAIN_NFA",
-        "lazy_tree_nfa": f"{_PACKAGE}.lazy_tree.run:MECHANISM",
+        "lazy_tree_nfa": f"{_PACKAGE}.network.finding:LAZY_TREE_NFA",
         "evaluation_tree": f"{_PACKAGE}.network.finding:EVALUATION_TREE",
         "eager_nfa": f"{_PACKAGE}.network.finding:EAGER_NFA",
         "nfab": f"{_PACKAGE}.nfab.mechanism:MECHANISM",

@@ -16,6 +16,8 @@ from cep_pipeline.detection.mechanisms import (
     refuse,
     refuse_other_orders,
 )
+from cep_pipeline.detection.network.lazy import MOST_VARIABLES
+from cep_pipeline.detection.network.network import Automaton
 from cep_pipeline.detection.network.run import Held, NetworkRun
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
@@ -72,7 +74,8 @@ def find_alone(
     owned: Owned,
     counters: Counters,
     *,
-    eager: bool = False,
+    automaton: Automaton = "",
+    by_counter: bool = False,
 ) -> Iterator[Block]:
     """Find the owned matches of a pattern, each clause on a network of its own; see `Finder` (JQPG section 5.4).
 
@@ -80,8 +83,9 @@ def find_alone(
     ----------
     mechanism, sharing
         The mechanism's name, and by what rule its plans could be shared: "prefix" runs orders, "subexpression" trees.
-    eager
-        Whether events are tried on instances only when they arrive, which needs the pattern's order (`eager.py`).
+    automaton, by_counter
+        As of `NetworkRun`. Eager automata need the pattern's order (`eager.py`); lazy ones find their own, whatever the
+        plan says (`lazy.py`).
 
     Raises
     ------
@@ -91,16 +95,18 @@ def find_alone(
         It does not run an order or a tree, or that is not of its clause.
     """
     refuse(mechanism, pattern, beyond_any_match(pattern))
-    plans = _runnable(mechanism, sharing, pattern, orders)
     members = members_of([pattern])
+    if automaton == "lazy":
+        orders = [tuple(variable.name for variable in clause.positive) for clause in pattern.clauses]
+    plans = _runnable(mechanism, sharing, pattern, orders)
     held = Held(len(events))
 
     def start(of: ClauseSlice, plan: OrderOrTree) -> _RunOfOne:
-        if eager:
+        if automaton == "eager":
             refuse_other_orders(mechanism, pattern, of.clause, leaves_of(as_tree(plan)))
         _refuse_other_variables(sharing, pattern, of.clause, plan)
         [member] = [member for member in members if member.clause is of.clause]
-        return _RunOfOne(member, plan, sharing, of, held, eager)
+        return _RunOfOne(member, plan, sharing, of, held, automaton, by_counter)
 
     yield from find_by_clause(pattern, plans, events, owned, counters, start)
     held.count(counters)
@@ -110,7 +116,14 @@ class _RunOfOne:
     """The network of one clause over one slice: iterate over it once for its blocks of matches."""
 
     def __init__(
-        self, member: Member, plan: OrderOrTree, sharing: Sharing, of: ClauseSlice, held: Held, eager: bool
+        self,
+        member: Member,
+        plan: OrderOrTree,
+        sharing: Sharing,
+        of: ClauseSlice,
+        held: Held,
+        automaton: Automaton,
+        by_counter: bool,
     ) -> None:
         self._held = held
         self._run = NetworkRun(
@@ -121,7 +134,8 @@ class _RunOfOne:
             of.owned,
             with_negated=sharing == "subexpression",
             finality=of.finality,
-            eager=eager,
+            automaton=automaton,
+            by_counter=by_counter,
         )
 
     def __iter__(self) -> Iterator[Block]:
@@ -180,9 +194,43 @@ def _find_eagerly(
     pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
 ) -> Iterator[Block]:
     EAGER_NFA.check(pattern)
-    yield from find_alone(EAGER_NFA.name, "prefix", pattern, orders, events, owned, counters, eager=True)
+    yield from find_alone(EAGER_NFA.name, "prefix", pattern, orders, events, owned, counters, automaton="eager")
 
 
+SMALLEST_COUNTER = "smallest_counter"
+"""The option by which a lazy tree chooses as in the paper."""
+
+
+def _beyond_lazy_tree(pattern: Pattern) -> str | None:
+    """The first feature of a pattern that the lazy tree does not run, in words; None if it runs the pattern."""
+    most = max(len(clause.positive) for clause in pattern.clauses)
+    too_many = f"a clause of {most} variables (at most {MOST_VARIABLES})" if most > MOST_VARIABLES else None
+    return beyond_any_match(pattern) or too_many
+
+
+def _find_by_tree(
+    pattern: Pattern,
+    orders: Orders,
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    options: frozenset[str] = frozenset(),
+) -> Iterator[Block]:
+    LAZY_TREE_NFA.check(pattern)
+    by_counter = SMALLEST_COUNTER in options
+    name = LAZY_TREE_NFA.name
+    yield from find_alone(
+        name, "prefix", pattern, orders, events, owned, counters, automaton="lazy", by_counter=by_counter
+    )
+
+
+LAZY_TREE_NFA = Mechanism(
+    "lazy_tree_nfa",
+    _find_by_tree,
+    unsupported_feature=_beyond_lazy_tree,
+    options=(SMALLEST_COUNTER,),
+    in_order=True,
+)
 EAGER_NFA = Mechanism(
     "eager_nfa", _find_eagerly, unsupported_feature=_beyond_eager, in_pattern_order=True, in_order=True
 )

@@ -18,22 +18,23 @@ from typing import Any
 from numba import njit
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
-from cep_pipeline.detection.instances.cells import (
-    append,
-    cell_before,
-    drop_newest,
-    forget_cells,
-    length_of,
-    list_contains,
-    row_of,
-)
+from cep_pipeline.detection.instances.cells import append, drop_newest, forget_cells
 from cep_pipeline.detection.instances.finished import add_match, found_at
 from cep_pipeline.detection.instances.interpreter import code_at, group_holds
-from cep_pipeline.detection.instances.rules import first_row, in_window, joins, last_row, rejected, rules_at
-from cep_pipeline.detection.instances.searching import first_at_least, first_passing
+from cep_pipeline.detection.instances.rules import in_window, joins, last_row, rejected, rules_at
+from cep_pipeline.detection.instances.searching import first_passing
 from cep_pipeline.detection.network import codes as c
+from cep_pipeline.detection.network.bounds import (
+    are_distinct,
+    buffered,
+    in_order,
+    key_of,
+    scan_bounds,
+    still_open,
+    view_of,
+)
+from cep_pipeline.detection.network.choosing import await_next, begin_event, count_events, note_tests
 from cep_pipeline.detection.network.stores import (
-    View,
     bury,
     compact,
     cut,
@@ -48,109 +49,6 @@ from cep_pipeline.detection.network.stores import (
     touch,
 )
 
-# --- where what came before can be joined with what is new -----------------------------------------------------------
-
-
-@njit(error_model="numpy")
-def view_of(w: Any, rules: int) -> View:
-    """The tuple under test, with the rules at some place of the words."""
-    m = machine_at(w)
-    return View(m.ascents, rules_at(w, rules), m.cells, m.bound)
-
-
-@njit(error_model="numpy")
-def first_of(view: View, variable: int) -> int:
-    """The first row that the tuple under test binds to a variable."""
-    return first_row(view.rules, view.cells, view.bound, 0, variable)
-
-
-@njit(error_model="numpy")
-def last_of(view: View, variable: int) -> int:
-    """The last row that the tuple under test binds to a variable."""
-    return last_row(view.rules, view.cells, view.bound, 0, variable)
-
-
-@njit(error_model="numpy")
-def in_order(view: View, at: int) -> bool:
-    """True if the pairs at `ascents[at]` are in their order; its length comes first."""
-    for pair in range(view.ascents[at]):
-        one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
-        if first_of(view, other) < view.rules.onset[last_of(view, one)]:
-            return False
-    return True
-
-
-@njit(error_model="numpy")
-def are_distinct(view: View, at: int) -> bool:
-    """True if the pairs at `ascents[at]` have no event in common; its length comes first."""
-    cells, bound = view.cells, view.bound
-    for pair in range(view.ascents[at]):
-        one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
-        if view.rules.kleene[one] and view.rules.kleene[other]:
-            cell = bound[one]
-            for _ in range(length_of(cells, bound[one])):
-                if list_contains(cells, bound[other], row_of(cells, cell)):
-                    return False
-                cell = cell_before(cells, cell)
-        elif view.rules.kleene[one]:
-            if list_contains(cells, bound[one], bound[other]):
-                return False
-        elif view.rules.kleene[other]:
-            if list_contains(cells, bound[other], bound[one]):
-                return False
-        elif bound[one] == bound[other]:
-            return False
-    return True
-
-
-@njit(error_model="numpy")
-def scan_bounds(w: Any, view: View, at: int, row: int) -> tuple[int, int, int]:
-    """Return bounds of the row of the newest event of the tuples that can be joined with the one under test.
-
-    Parameters
-    ----------
-    at
-        Where the words of the ascent are, behind the first.
-
-    Returns
-    -------
-    (int, int, int)
-        From which row on, before which row, and where the words of the pairs are whose order is tested.
-    """
-    m = machine_at(w)
-    lower, upper = view.rules.floor[row], row
-    for place in range(at + 1, at + 1 + m.ascents[at]):
-        lower = max(lower, view.rules.onset[last_of(view, m.ascents[place])])
-    at += 1 + m.ascents[at]
-    for place in range(at + 1, at + 1 + m.ascents[at]):
-        upper = min(upper, view.rules.reach[first_of(view, m.ascents[place])])
-    return lower, upper, at + 1 + m.ascents[at]
-
-
-@njit(error_model="numpy")
-def buffered(w: Any, events: int, lower: int, upper: int, row: int, key: int) -> tuple[int, int]:
-    """The places of the events (of the key) that have been read, from one row on and before another.
-
-    Parameters
-    ----------
-    events
-        The node of the events.
-    upper
-        `row` at most.
-    """
-    m = machine_at(w)
-    n = events * c.NODE_WORDS
-    rows, own = int32_at(m.nodes[n + c.N_ROWS]), key if m.nodes[n + c.N_KEYS] != 0 else 0
-    low = int64_at(m.nodes[n + c.N_STARTS])[own]
-    high = low + int32_at(m.nodes[n + c.N_READ])[own]
-    if low == high or rows[high - 1] < lower:
-        return high, high
-    low = first_at_least(rows, low, high, lower)
-    if upper < row:
-        high = first_at_least(rows, low, high, upper)
-    return low, high
-
-
 # --- what becomes of a tuple that passes at a node -------------------------------------------------------------------
 
 
@@ -164,9 +62,10 @@ def passed(w: Any, node: int, first: int, row: int, key: int) -> int:
         rules, code = rules_at(w, m.nodes[n + c.N_RULES]), code_at(w, m.nodes[n + c.N_CODE])
         if rejected(rules, code, m.cells, m.bound, 0, first, row):
             return c.FINISHED
-    if not put_all_out(w, node, m.bound, 0, first, row):
+    if not put_all_out(w, m.nodes[n + c.N_FINAL], m.bound, 0, first, row):
         return c.FOUND_FULL
-    if m.nodes[n + c.N_KIND] != c.EVENTS and m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END]:
+    goes_up = m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END] or m.nodes[n + c.N_CHOICES] >= 0
+    if m.nodes[n + c.N_KIND] != c.EVENTS and goes_up:
         return c.FINISHED if push(w, node, first, row, key) else c.STORE_FULL
     return c.FINISHED
 
@@ -191,7 +90,7 @@ def put_out(w: Any, node: int, output: int, slots: Any, base: int, first: int, r
     """
     m = machine_at(w)
     o = output * c.OUTPUT_WORDS
-    if row < m.outputs[o + c.O_FROM]:
+    if row < m.outputs[o + c.O_FROM] or m.registers[c.REPLAYING]:
         return True
     rules = rules_at(m.words, m.outputs[o + c.O_RULES])
     if not in_window(rules, first, row):
@@ -250,7 +149,7 @@ def lengthen(w: Any, node: int, before: int, element: int, first: int, row: int,
 
 
 @njit(error_model="numpy")
-def take_element(w: Any, edge: int, row: int, key: int) -> int:
+def take_element(w: Any, own: int, edge: int, row: int, key: int) -> int:
     """The event becomes an element of the lists that there are, and begins others."""
     m = machine_at(w)
     e = edge * c.EDGE_WORDS
@@ -260,21 +159,25 @@ def take_element(w: Any, edge: int, row: int, key: int) -> int:
     touch(w, node)
     touch(w, lists)
     made = m.tails[lists]
-    status = _take_element(w, edge, row, key)
+    status = _take_element(w, own, edge, row, key)
     if status == c.FINISHED and lists != node and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
         cut(w, lists, made)
     return status
 
 
 @njit(error_model="numpy")
-def _take_element(w: Any, edge: int, row: int, key: int) -> int:
+def _take_element(w: Any, own: int, edge: int, row: int, key: int) -> int:
     m = machine_at(w)
     e = edge * c.EDGE_WORDS
     node, before = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING]
     n = node * c.NODE_WORDS
     rules = rules_at(w, m.nodes[n + c.N_RULES])
     lists, variable = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_VARIABLE]
-    if before < 0:
+    r = m.registers
+    if before < 0 and (r[c.ROOT] == c.ANY or r[c.ROOT] == m.edges[e + c.E_OTHER]):
+        if r[c.REPLAYING]:
+            low, high = still_open(w, own, row, key)
+            return all_lists(w, node, own, low, high, -1, row, key)
         status = lengthen(w, node, -1, row, row, row, key)
         if status != c.FINISHED:
             return status
@@ -315,7 +218,7 @@ def begin_lists(w: Any, node: int, before: int, row: int, key: int) -> int:
     variable, places, mask = m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_PLACES], m.nodes[n + c.N_MASKS]
     b = before * c.NODE_WORDS
     if m.nodes[b + c.N_KIND] == c.EVENTS:
-        low, high = buffered(w, before, rules.floor[row], row, row, key)
+        low, high = buffered(w, before, rules.floor[row], row, key)
         events = int32_at(m.nodes[b + c.N_ROWS])
         for place in range(low, high):
             first = events[place]
@@ -340,6 +243,40 @@ def begin_lists(w: Any, node: int, before: int, row: int, key: int) -> int:
 
 
 @njit(error_model="numpy")
+def all_lists(w: Any, node: int, events: int, low: int, high: int, first: int, row: int, key: int) -> int:
+    """Make all lists of the events at these places of a node, for what else the tuple under test has.
+
+    Parameters
+    ----------
+    first
+        The first row of that; -1 where it has nothing else.
+    """
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    rules, rows = rules_at(w, m.nodes[n + c.N_RULES]), int32_at(m.nodes[events * c.NODE_WORDS + c.N_ROWS])
+    lists, variable, mask = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_MASKS]
+    width = m.nodes[n + c.N_WIDTH]
+    made = m.tails[lists]
+    for place in range(low, high):
+        element, newest = rows[place], m.tails[lists]
+        if first < 0 or joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, row, variable, element):
+            status = lengthen(w, node, -1, element, element if first < 0 else first, row, key)
+            if status != c.FINISHED:
+                return status
+        for growing in range(made, newest):
+            at = growing * (c.SLOTS + width)
+            words = int32_at(m.stores[lists])
+            before, started = words[at + c.SLOTS + width - 1], words[at + c.FIRST]
+            m.bound[variable] = before
+            bound = uint8_at(m.masks + mask + rules.slots)
+            if joins(rules, m.cells, m.bound, 0, bound, started, row, variable, element):
+                status = lengthen(w, node, before, element, started, row, key)
+                if status != c.FINISHED:
+                    return status
+    return c.FINISHED
+
+
+@njit(error_model="numpy")
 def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int, key: int) -> int:
     """Make all lists of the events that came before, for partial matches that are new."""
     m = machine_at(w)
@@ -350,15 +287,12 @@ def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
     if rules.agreeing and key < 0:
         return c.FINISHED
     touch(w, node)
-    lists, variable, places = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_PLACES]
+    lists, places = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_PLACES]
     touch(w, lists)
     at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
     if m.ascents[at] == 0:  # it comes too late for all lists
         return c.FINISHED
     view = view_of(w, m.nodes[n + c.N_RULES])
-    mask = m.nodes[n + c.N_MASKS]
-    rows = int32_at(m.nodes[events * c.NODE_WORDS + c.N_ROWS])
-    stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
     start = m.tails[lists]
     for number in range(begin, end):
         first = row
@@ -369,25 +303,10 @@ def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
         if first < rules.floor[row]:
             continue
         lower, upper, _ = scan_bounds(w, view, at + 1, row)
-        low, high = buffered(w, events, lower, upper, row, key)
-        made = m.tails[lists]
-        for place in range(low, high):
-            element, newest = rows[place], m.tails[lists]
-            if joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, row, variable, element):
-                status = lengthen(w, node, -1, element, first, row, key)
-                if status != c.FINISHED:
-                    return status
-            for growing in range(made, newest):
-                words = int32_at(m.stores[lists])
-                before = words[growing * stride + c.SLOTS + m.nodes[n + c.N_WIDTH] - 1]
-                started = words[growing * stride + c.FIRST]
-                m.bound[variable] = before
-                if joins(
-                    rules, m.cells, m.bound, 0, uint8_at(m.masks + mask + rules.slots), started, row, variable, element
-                ):
-                    status = lengthen(w, node, before, element, started, row, key)
-                    if status != c.FINISHED:
-                        return status
+        low, high = buffered(w, events, lower, upper, key)
+        status = all_lists(w, node, events, low, high, first, row, key)
+        if status != c.FINISHED:
+            return status
     if lists != node and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
         cut(w, lists, start)
     return c.FINISHED
@@ -408,7 +327,7 @@ def search_events(
     group = m.nodes[n + c.N_GROUP]
     apart = order + 1 + 2 * m.ascents[order]
     plain = m.ascents[order] == 0 and m.ascents[apart] == 0
-    candidates = 0
+    candidates = passes = 0
     status = c.FINISHED
     while low < high:
         if plain:
@@ -423,10 +342,12 @@ def search_events(
         if plain or (in_order(view, order) and are_distinct(view, apart)):
             candidates += 1
             if group_holds(code, m.cells, group, m.bound, 0):
+                passes += 1
                 status = passed(w, node, min(first, event), row, key)
                 if status != c.FINISHED:
                     break
     m.counts[node * c.COUNTS + c.CANDIDATES] += candidates
+    note_tests(w, node, candidates, passes)
     return status
 
 
@@ -446,7 +367,7 @@ def scan_store(
     linked = m.nodes[other * c.NODE_WORDS + c.N_HEADS] >= 0
     instances = int32_at(m.stores[other])
     floor = view.rules.floor[row]
-    candidates = 0
+    candidates = passes = 0
     status = c.FINISHED
     number = newest_before(w, other, upper, row, key)
     while number >= 0:
@@ -460,11 +381,13 @@ def scan_store(
             if plain or (in_order(view, order) and are_distinct(view, apart)):
                 candidates += 1
                 if group_holds(code, m.cells, group, m.bound, 0):
+                    passes += 1
                     status = passed(w, node, min(first, started), row, key)
                     if status != c.FINISHED:
                         break
         number = instances[at + c.OLDER] if linked else number - 1
     m.counts[node * c.COUNTS + c.CANDIDATES] += candidates
+    note_tests(w, node, candidates, passes)
     return status
 
 
@@ -485,9 +408,10 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
     if view.rules.agreeing and key < 0:  # it agrees with no other event
         return c.FINISHED
     if not events:
-        newest = (m.marks[other] - 1) * (c.SLOTS + m.nodes[other * c.NODE_WORDS + c.N_WIDTH])
-        if int32_at(m.stores[other])[newest + c.LAST] < view.rules.floor[row]:  # all are too old
-            return c.FINISHED
+        heads, stride = m.nodes[other * c.NODE_WORDS + c.N_HEADS], c.SLOTS + m.nodes[other * c.NODE_WORDS + c.N_WIDTH]
+        newest = m.heads[heads + key] if heads >= 0 else m.marks[other] - 1
+        if newest < 0 or int32_at(m.stores[other])[newest * stride + c.LAST] < view.rules.floor[row]:
+            return c.FINISHED  # there is none, or all are too old
     touch(w, node)
     own_places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]
     places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]
@@ -503,7 +427,7 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
         lower, upper, order = scan_bounds(w, view, at + 1, row)
         status = c.FINISHED
         if events:
-            low, high = buffered(w, other, lower, upper, row, key)
+            low, high = buffered(w, other, lower, upper, key)
             if low < high:
                 status = search_events(w, node, places, order, low, high, first, other, row, key)
         else:
@@ -532,6 +456,31 @@ def test_order(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
         m.counts[node * c.COUNTS + c.CANDIDATES] += 1
         if in_order(view, order):
             status = passed(w, node, first, row, key)
+            if status != c.FINISHED:
+                return status
+    return c.FINISHED
+
+
+@njit(error_model="numpy")
+def begin(w: Any, own: int, edge: int, row: int, key: int) -> int:
+    """Begin a lazy tree's instance with an event of its first variable; with those in the buffer if that is new."""
+    m = machine_at(w)
+    r = m.registers
+    node = m.edges[edge * c.EDGE_WORDS + c.E_PARENT]
+    n = node * c.NODE_WORDS
+    if m.edges[edge * c.EDGE_WORDS + c.E_OTHER] != r[c.ROOT]:
+        return c.FINISHED
+    touch(w, node)
+    code = code_at(w, m.nodes[n + c.N_CODE])
+    low, high = 0, 1
+    if r[c.REPLAYING]:
+        low, high = still_open(w, own, row, key)
+    for place in range(low, high):
+        event = int32_at(m.nodes[own * c.NODE_WORDS + c.N_ROWS])[place] if r[c.REPLAYING] else row
+        m.bound[m.places[m.nodes[n + c.N_PLACES]]] = event
+        m.counts[node * c.COUNTS + c.CANDIDATES] += 1
+        if group_holds(code, m.cells, m.nodes[n + c.N_GROUP], m.bound, 0):
+            status = passed(w, node, event, row, key)
             if status != c.FINISHED:
                 return status
     return c.FINISHED
@@ -614,32 +563,55 @@ def arrive(w: Any, own: int, edge: int, row: int, key: int) -> int:
 
 
 @njit(error_model="numpy")
-def go_along(w: Any, node: int, edge: int, begin: int, end: int, slot: int, row: int, key: int) -> int:
+def go_along(w: Any, node: int, edge: int, begin_at: int, end: int, slot: int, row: int, key: int) -> int:
     """Join new instances of a node along one of its edges; what that makes is to be joined next."""
     m = machine_at(w)
     e = edge * c.EDGE_WORDS
     above, role = m.edges[e + c.E_PARENT], m.edges[e + c.E_ROLE]
+    if (
+        m.registers[c.REPLAYING]
+        and m.nodes[node * c.NODE_WORDS + c.N_KIND] == c.EVENTS
+        and m.edges[e + c.E_SIBLING] >= 0
+    ):
+        return c.FINISHED  # only the first variable's events are taken again
     made = m.tails[above]
     if role == c.SIDE:
-        status = join(w, node, edge, begin, end, slot, row, key)
+        status = join(w, node, edge, begin_at, end, slot, row, key)
     elif role == c.ELEMENT:
-        status = take_element(w, edge, row, key)
+        status = take_element(w, node, edge, row, key)
     elif role == c.TESTED:
-        status = test_order(w, node, edge, begin, end, slot, row, key)
+        status = test_order(w, node, edge, begin_at, end, slot, row, key)
     elif role == c.ARRIVAL:
         status = arrive(w, node, edge, row, key)
+    elif role == c.BEGIN:
+        status = begin(w, node, edge, row, key)
     else:
-        status = make_lists(w, node, edge, begin, end, slot, row, key)
-    if m.tails[above] > made:
-        r = m.registers
-        at = r[c.DEPTH] * c.FRAME_WORDS
-        m.frames[at + c.F_NODE] = above
-        m.frames[at + c.F_BEGIN] = made
-        m.frames[at + c.F_END] = m.tails[above]
-        m.frames[at + c.F_EDGE] = m.nodes[above * c.NODE_WORDS + c.N_EDGES]
-        m.frames[at + c.F_SLOT] = m.edges[e + c.E_OWN] + slot
-        r[c.DEPTH] += 1
+        status = make_lists(w, node, edge, begin_at, end, slot, row, key)
+    choices = m.nodes[above * c.NODE_WORDS + c.N_CHOICES]
+    if choices >= 0 and status == c.FINISHED:
+        status = await_next(w, above, made, row, key)
+        for variable in range(m.registers[c.VARIABLES]):
+            waiting = m.choices[choices + variable * c.CHOICE_WORDS + c.H_NODE]
+            if waiting >= 0 and m.tails[waiting] > m.done[waiting]:
+                join_next(w, waiting, m.done[waiting], m.tails[waiting], 0)
+                m.done[waiting] = m.tails[waiting]
+    elif m.tails[above] > made:
+        join_next(w, above, made, m.tails[above], m.edges[e + c.E_OWN] + slot)
     return status
+
+
+@njit(error_model="numpy")
+def join_next(w: Any, node: int, begin_at: int, end: int, slot: int) -> None:
+    """Let new instances of a node go along its edges, before all others that are to do so."""
+    m = machine_at(w)
+    r = m.registers
+    at = r[c.DEPTH] * c.FRAME_WORDS
+    m.frames[at + c.F_NODE] = node
+    m.frames[at + c.F_BEGIN] = begin_at
+    m.frames[at + c.F_END] = end
+    m.frames[at + c.F_EDGE] = m.nodes[node * c.NODE_WORDS + c.N_EDGES]
+    m.frames[at + c.F_SLOT] = slot
+    r[c.DEPTH] += 1
 
 
 @njit(error_model="numpy")
@@ -671,19 +643,17 @@ def take(w: Any, step: int, row: int) -> int:
     for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
         node = m.leaves[place]
         n = node * c.NODE_WORDS
-        key = int32_at(m.nodes[n + c.N_KEYS])[row] if m.nodes[n + c.N_KEYS] != 0 else 0
+        key = key_of(w, node, row)
         if m.nodes[n + c.N_OUTPUTS] < m.nodes[n + c.N_OUTPUTS_END]:
             touch(w, node)
             m.bound[m.places[m.nodes[n + c.N_PLACES]]] = row
             status = passed(w, node, row, row, key)
             if status != c.FINISHED:
                 return status
-        for edge in range(m.nodes[n + c.N_EDGES], m.nodes[n + c.N_EDGES_END]):
-            status = go_along(w, node, edge, 0, 1, 0, row, key)
-            if status == c.FINISHED and m.registers[c.DEPTH] > 0:
-                status = climb(w, row, key)
-            if status != c.FINISHED:
-                return status
+        join_next(w, node, 0, 1, 0)
+        status = climb(w, row, key)
+        if status != c.FINISHED:
+            return status
     return c.FINISHED
 
 
@@ -692,13 +662,30 @@ def read(w: Any, step: int, row: int) -> None:
     """The event has been dealt with: later ones find it among the events of its nodes."""
     m = machine_at(w)
     for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
-        n = m.leaves[place] * c.NODE_WORDS
-        if m.nodes[n + c.N_KEYS] == 0:
-            int32_at(m.nodes[n + c.N_READ])[0] += 1
-        else:
-            key = int32_at(m.nodes[n + c.N_KEYS])[row]
-            if key >= 0:
-                int32_at(m.nodes[n + c.N_READ])[key] += 1
+        node = m.leaves[place]
+        key = key_of(w, node, row)
+        if key >= 0:
+            int32_at(m.nodes[node * c.NODE_WORDS + c.N_READ])[key] += 1
+
+
+@njit(error_model="numpy")
+def replay(w: Any) -> int:
+    """Begin instances with the events in the buffer that the first variable of a lazy tree may have, if that is new."""
+    m = machine_at(w)
+    m.registers[c.DEPTH] = 0
+    for key in range(m.registers[c.KEYS]):
+        row = -1  # the newest event with the key
+        for variable in range(m.registers[c.VARIABLES]):
+            of = m.event_nodes[variable] * c.NODE_WORDS
+            read = int32_at(m.nodes[of + c.N_READ])[key]
+            if read > 0:
+                row = max(row, int32_at(m.nodes[of + c.N_ROWS])[int64_at(m.nodes[of + c.N_STARTS])[key] + read - 1])
+        if row >= 0:
+            join_next(w, m.event_nodes[m.registers[c.ROOT]], 0, 1, 0)
+            status = climb(w, row, key)
+            if status != c.FINISHED:
+                return status
+    return c.FINISHED
 
 
 def run_network(words: Any) -> int:
@@ -723,12 +710,15 @@ def run_network(words: Any) -> int:
         row = m.rows[step]
         bury(w, row)
         if r[c.LISTING]:
-            forget_cells(m.cells, row, int32_at(m.words[c.LIST_CEILING]))
+            forget_cells(m.cells, row, m.list_ceiling)
             r[c.CELLS_MADE] = m.cells.ends[1]
+        if r[c.ROOT] != c.ANY and r[c.BEGUN] == step:
+            r[c.BEGUN] = step + 1
+            begin_event(w, step, row)
         r[c.EPOCH] += 1
         r[c.TOUCHED], r[c.TOUCHED_OUTPUTS] = 0, 0
         before = m.tested[0]
-        code = take(w, step, row)
+        code = replay(w) if r[c.REPLAYING] else take(w, step, row)
         made = instances_made(w)
         if code == c.FINISHED and made > 0 and not keep(w, row, made):
             code = c.DEATHS_FULL
@@ -739,7 +729,12 @@ def run_network(words: Any) -> int:
             continue
         if r[c.LISTING] and made == 0:  # its lists are part of no instance
             m.cells.ends[1] = r[c.CELLS_MADE]
+        if r[c.REPLAYING]:
+            r[c.REPLAYING] = 0
+            continue
         read(w, step, row)
+        if r[c.ROOT] != c.ANY:
+            count_events(w, step, 1)
         r[c.STEP] = step + 1
         if m.tested[0] - tested > c.TESTS_A_CALL:
             return c.GO_ON

@@ -171,6 +171,11 @@ class MemberParts:
             known = self._words[own, others] = [self._ascents.words(mine, rest, number) for number in mine]
         return known
 
+    def search(self, own: tuple[str, ...], other: str) -> list[int]:
+        """The same for a search of events that may be later than all that are bound."""
+        number = self._numbers[other]
+        return self._ascents.words([self._numbers[name] for name in own], [number], number)
+
 
 _parts: WeakKeyDictionary[Member, MemberParts] = WeakKeyDictionary()
 

@@ -25,6 +25,9 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows
 from cep_pipeline.slices.views import leaf_view
 
+_OF_NODES, _OF_ROWS = (13, 14, 19, 23, 33, 36, 38), (0, 25, 26, 27, 39)
+"""Places of the kernel's arrays in `Memory._all_arrays` that have an entry of each node, each key of a node or each
+share, and of those that are the same however many nodes there are."""
 ROOM = 1 << 8
 """Instances that each store has room for at first, and deaths."""
 MOST_WORDS = 1 << 31
@@ -141,6 +144,8 @@ class Memory:
         Of each node of events its rows.
     common
         What the members' conditions have in common.
+    before
+        The memory of the same network before it got its newest nodes: what is held there is held here.
     """
 
     def __init__(
@@ -151,8 +156,10 @@ class Memory:
         leaves: Mapping[int, EventRows],
         common: CommonTerms,
         events: PreparedEvents,
+        before: Memory | None = None,
     ) -> None:
         self.network, self.leaves, self.common = network, leaves, common
+        self._by_node = outputs
         self.outputs = [output for node in network.nodes for output in outputs.get(node.number, ())]
         self._members, self._events = members, events
         nodes = len(network.nodes)
@@ -165,6 +172,7 @@ class Memory:
         self.ring = CellRing.of_types(common.accumulators, self._event_types)
         self._places: list[int] = []
         self._masks: list[Array] = []
+        self._choices: list[int] = []
         self._ascent_starts: list[int] = []
         self._ascents: list[int] = []
         self._edges: list[int] = []
@@ -189,7 +197,9 @@ class Memory:
         self._arrays = self._all_arrays(nodes, len(events))
         r = self.registers
         r[c.STEPS], r[c.NODES], r[c.DEATHS_ROOM], r[c.DEATHS_FREE] = len(self.rows), nodes, ROOM, -1
-        r[c.LISTING] = bool(self._event_types)
+        r[c.LISTING], r[c.ROOT] = bool(self._event_types), c.ANY
+        if before is not None:
+            self._take_over(before)
         self.words = np.array(
             [
                 *(int(array.ctypes.data) for array in self._arrays),
@@ -201,6 +211,31 @@ class Memory:
             np.int64,
         )
         assert len(self._arrays) == c.MACHINE_WORDS
+
+    def with_new_nodes(self) -> Memory:
+        """The memory of the network with the nodes that it has got since."""
+        return Memory(self.network, self._members, self._by_node, self.leaves, self.common, self._events, self)
+
+    def choose(self, *, by_counter: bool) -> None:
+        """Let the kernel choose as a lazy tree does, by the smallest counter or by what is expected to cost least."""
+        [member] = self._members.values()
+        r = self.registers
+        r[c.VARIABLES], r[c.BY_COUNTER] = len(member.program.clause.positive), by_counter
+        r[c.ROOT] = c.NO_ROOT if r[c.VARIABLES] > 1 else 0
+        r[c.KEYS] = next(iter(self.leaves.values())).different
+
+    def _take_over(self, before: Memory) -> None:
+        """Hold what another memory holds."""
+        own, held, nodes = self._arrays, before._arrays, len(before._stores)
+        before.registers[c.NODES] = self.registers[c.NODES]
+        self.registers, self.ring, self._deaths, self.held = before.registers, before.ring, before._deaths, before.held
+        self._stores[:nodes] = before._stores
+        self._store_addresses[:nodes], self._rooms[:nodes] = before._store_addresses, before._rooms
+        self.counts[:nodes], self.peaks[:nodes] = before.counts, before.peaks
+        for place in _OF_NODES:
+            own[place][: len(held[place])] = held[place]
+        for place in _OF_ROWS:
+            own[place] = held[place]
 
     def _all_arrays(self, nodes: int, events: int) -> list[Array]:
         outputs = len(self.outputs)
@@ -222,7 +257,19 @@ class Memory:
             *(np.zeros(2 * outputs + 1, np.int64), np.zeros(outputs + 1, np.int64), np.zeros(outputs + 1, np.int32)),
             self.common.counts,
             reduce(np.maximum, longest) if longest else np.zeros(1, np.int32),
+            *(np.zeros(nodes, np.int64), _whole(self._choices), *self._array_of_choices(nodes)),
         ]
+
+    def _array_of_choices(self, nodes: int) -> tuple[Array, ...]:
+        """What a lazy tree knows: shares of pairs, all shares, the nodes of events, counters and expectations."""
+        network = self.network
+        if network.choices is None:
+            return (np.zeros(1, np.int64),) * 4 + (np.zeros(1),)
+        [member] = network.shared.members.values()
+        events = [network.event_node(member, variable.name).number for variable in member.clause.positive]
+        shares = np.zeros((len(network.choices), c.SHARE_WORDS), np.int64)
+        counters = shares.ravel(), np.array(events, np.int64), np.zeros(nodes, np.int64)
+        return (np.array(network.choices.pairs, np.int64), *counters, np.zeros(len(events) + 1))
 
     # --- words ---------------------------------------------------------------------------------------------------
 
@@ -262,6 +309,10 @@ class Memory:
         words[c.N_GROUP], words[c.N_BEGINS], words[c.N_GROWS] = node.complete, node.begins, node.grows
         words[c.N_LISTS] = node.lists
         words[c.N_STORED], words[c.N_HEADS] = node.stored, -1
+        words[c.N_FINAL] = node.number if node.final < 0 else node.final
+        words[c.N_CHOICES] = len(self._choices) if node.choices else -1
+        self._choices += node.choices
+        words[c.N_SHARE], words[c.N_OPEN] = node.share, node.open
         if node.kind == c.LISTS:
             words[c.N_VARIABLE] = slots[-1]
             words[c.N_EVENT_TYPE] = self._event_types.index(node.last.event_type)

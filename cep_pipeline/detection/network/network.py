@@ -18,14 +18,16 @@ Networks are kept: a plan is run over slice after slice, and its network has no 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from threading import get_ident
+from typing import Literal
 
 from cep_pipeline.detection.instances.condition_groups import ConditionGroups, Moment
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.eager import compile_automaton
+from cep_pipeline.detection.network.lazy import Choices
 from cep_pipeline.detection.network.members import EventsOf, parts_of
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.planning.multi_pattern import Member, MemberId, SharedNode, SharedPlan, Sharing, share
@@ -34,6 +36,7 @@ from cep_pipeline.slices.order import earlier_is_before
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import may_match
 
+Automaton = Literal["", "eager", "lazy"]
 Place = tuple[str, int, tuple[str, ...]]
 """A pattern, one of its clauses, and variables of it."""
 
@@ -104,6 +107,9 @@ class Node:
         later one.
     negated
         The negated variables whose events reject tuples here, in the order of the clause.
+    final, choices, share, open
+        Of a lazy tree: the node that puts out what is complete here (-1: itself); what it knows where it chooses
+        (`lazy.Choices.after`); the share of its tests; and whether later events can make more of its instances.
     """
 
     number: int
@@ -123,6 +129,10 @@ class Node:
     begins: int = -1
     grows: int = -1
     negated: tuple[str, ...] = ()
+    final: int = -1
+    choices: list[int] = field(default_factory=list)
+    share: int = 0
+    open: bool = False
 
     @property
     def last(self) -> Variable:
@@ -166,12 +176,20 @@ class Network:
         The plan of all members.
     groups
         The conditions of each member, which are asked for groups of conjuncts.
-    eager
-        Whether members are run by eager automata: by their states, whatever the plan.
+    automaton
+        By which automata members are run whatever the plan: "eager" or "lazy" ones; or none.
+
+    Attributes
+    ----------
+    choices
+        Those of a lazy tree; it has one member.
     """
 
-    def __init__(self, shared: SharedPlan, groups: Mapping[MemberId, ConditionGroups], *, eager: bool = False) -> None:
+    def __init__(
+        self, shared: SharedPlan, groups: Mapping[MemberId, ConditionGroups], *, automaton: Automaton = ""
+    ) -> None:
         self.shared = shared
+        self.choices: Choices | None = None
         self._groups = groups
         self.nodes: list[Node] = []
         self._events: dict[EventsOf, Node] = {}
@@ -179,11 +197,13 @@ class Network:
         self._arranged: dict[int, tuple[int, ...]] = {}
         self._spellings: dict[MemberId, dict[frozenset[str], tuple[str, ...]]] = {}
         self._asked_early: dict[MemberId, set[str]] = {}
-        for node in () if eager else shared:
+        for node in () if automaton else shared:
             self._add(node)
         for member in shared.members.values():
-            if eager:
+            if automaton == "eager":
                 self._add_states(member)
+            elif automaton == "lazy":
+                self._add_tree(member)
             elif self.is_instance_tree(member):
                 self._reject_early(member)
 
@@ -237,7 +257,7 @@ class Network:
         self._note(node, shared, self._users(shared))
         node.sides = len(before)
         if right is None or lists:
-            other = self._event_node(member, slots[-1])
+            other = self.event_node(member, slots[-1])
         else:
             other = self._below(right, member, slots[node.sides :])
         self._connect(node, self._below(left, member, slots), other, in_tree=right is not None and not lists)
@@ -262,10 +282,10 @@ class Network:
         if of_lists:
             node = self._of[shared.index] = self._new(c.LISTS, member, slots)
             self._note(node, shared, [user for user in self._users(shared) if user.id in of_lists])
-            self._connect(node, None, self._event_node(member, slots[-1]), in_tree=False)
+            self._connect(node, None, self.event_node(member, slots[-1]), in_tree=False)
         for user in self._users(shared):
             if user.id not in of_lists:
-                self._note(self._event_node(user, shared.sharers[user.id][0][0]), shared, [user])
+                self._note(self.event_node(user, shared.sharers[user.id][0][0]), shared, [user])
 
     @cached_property
     def _listed(self) -> dict[int, set[MemberId]]:
@@ -321,9 +341,9 @@ class Network:
 
     def _below(self, index: int, member: Member, slots: tuple[str, ...]) -> Node:
         """The node of a node of the plan, or of its events where it is one event, as a member sees it."""
-        return self._of[index] if index in self._of else self._event_node(member, slots[0])
+        return self._of[index] if index in self._of else self.event_node(member, slots[0])
 
-    def _event_node(self, member: Member, name: str) -> Node:
+    def event_node(self, member: Member, name: str) -> Node:
         """The node of the events that fit a variable of a member."""
         what = parts_of(member).events_of(name)
         if what not in self._events:
@@ -344,7 +364,7 @@ class Network:
         """The states of a member's eager automaton; an event that arrives meets what they hold, and is not held."""
         groups, names = self._groups[member.id], [variable.name for variable in member.clause.positive]
         automaton = compile_automaton(member.pattern, member.clause)
-        events = {name: self._event_node(member, name) for name in names}
+        events = {name: self.event_node(member, name) for name in names}
         bound = [tuple(name for name in names if name in state) for state in automaton.states if state]
         nodes = [self._new(c.STATE, member, slots) for slots in bound]
         for node in nodes:
@@ -368,6 +388,60 @@ class Network:
             arrival = Edge(node.number, c.ARRIVAL, source, own, 0, [words], holds=False, group=group)
             events[edge.variable].edges.append(arrival)
         nodes[-1].members.append((member.id, nodes[-1].slots))
+
+    def _add_tree(self, member: Member) -> None:
+        """The first states of a member's lazy tree, and the node of what is complete, whatever the order it came in."""
+        names = tuple(variable.name for variable in member.clause.positive)
+        choices = self.choices = Choices(member.clause)
+        groups = self._groups[member.id]
+        groups.group_of([one.conjunct for one in groups.conditions.tested])  # whatever states will ask for is compiled
+        final = self._new(c.JOIN, member, names)
+        final.members.append((member.id, names))
+        for name in names:
+            self.event_node(member, name).stored = True
+            self._add_step(member, choices, None, name)
+
+    def wait_for(self, before: Node, variable: int) -> None:
+        """Add the state of the instances of a node that wait for a variable, by its number, and what they become."""
+        assert self.choices is not None
+        word = variable * c.CHOICE_WORDS + c.H_NODE
+        if before.choices[word] == c.UNMADE:
+            member = before.member
+            name = member.clause.positive[variable].name
+            waiting = self._new(c.WAITING, member, before.slots)
+            waiting.stored = parts_of(member).may_come_last(name, before.slots)
+            self._add_step(member, self.choices, waiting, name)
+            before.choices[word] = waiting.number
+
+    def _add_step(self, member: Member, choices: Choices, waiting: Node | None, name: str) -> None:
+        """The node of those that have bound one more variable, and how its events and they come there."""
+        parts, names = parts_of(member), [variable.name for variable in member.clause.positive]
+        path = waiting.slots if waiting is not None else ()
+        numbers, number, kleene = [*map(names.index, path)], names.index(name), member.clause.by_name[name].kleene
+        node, events = self._new(c.LISTS if kleene else c.JOIN, member, (*path, name)), self.event_node(member, name)
+        node.sides, node.share = len(path), choices.share(numbers, number)
+        node.places.append((*member.id, node.slots))
+        missing = [other for other in names if other not in node.slots]
+        node.open = any(parts.may_come_last(other, node.slots) for other in missing)
+        if missing:
+            node.choices = choices.after([*numbers, number])
+        else:
+            node.final = 0
+        self._ask(node)
+        if kleene:
+            self._hold_lists(node)
+        for one in self.nodes:
+            one.windows.setdefault(member.window, member)
+        ascents = parts.ascents((name,), path)
+        if waiting is None:
+            role = c.ELEMENT if kleene else c.BEGIN
+            events.edges.append(Edge(node.number, role, -1, 0, number, ascents, holds=False))
+            return
+        role = c.ELEMENT if kleene else c.SIDE
+        events.edges.append(Edge(node.number, role, waiting.number, node.sides, 0, ascents, holds=False))
+        role = c.BEFORE_LIST if kleene else c.SIDE
+        search = [parts.search(path, name)]
+        waiting.edges.append(Edge(node.number, role, events.number, 0, node.sides, search, holds=False))
 
     # --- edges ---------------------------------------------------------------------------------------------------
 
@@ -401,10 +475,15 @@ class Network:
 
     def _grow(self, node: Node) -> None:
         """The places of lists that may grow, and which of them are kept."""
-        grows = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
         if self._groups[node.member.id].is_empty(node.complete):
-            node.lists, node.stored = node.number, grows
-            return
+            node.lists = node.number
+            node.stored = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
+        else:
+            self._hold_lists(node)
+
+    def _hold_lists(self, node: Node) -> None:
+        """Hold lists that may grow beside those that are complete."""
+        grows = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
         lists = self._new(c.LISTS, node.member, node.slots)
         lists.windows, lists.lists, lists.stored = node.windows, lists.number, grows
         node.lists = lists.number
@@ -424,8 +503,8 @@ class Network:
         node.complete = groups.left_group(begun, (name,))
 
 
-MOST_NODES = 1 << 14
-"""Nodes of the networks that are kept; those that were not asked for longest go first."""
+MOST_NETWORKS = 1 << 10
+"""Networks that are kept; those that were not asked for longest go first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,58 +532,15 @@ class _NetworkKey:
     plans: tuple[OrderOrTree, ...]
     sharing: Sharing
     possible: tuple[bool, ...]
-    eager: bool
+    automaton: Automaton
+    thread: int
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.members, self.plans, self.sharing, self.possible, self.eager))
+        return hash((self.members, self.plans, self.sharing, self.possible, self.automaton, self.thread))
 
     def __hash__(self) -> int:
         return self._hash
-
-
-class KeptNetworks:
-    """The networks that were asked for last.
-
-    Parameters
-    ----------
-    most_nodes
-        Nodes that they have together, unless one has more by itself.
-    """
-
-    def __init__(self, most_nodes: int) -> None:
-        self._most = most_nodes
-        self._nodes = 0
-        self._kept: OrderedDict[_NetworkKey, PlannedNetwork] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def network(
-        self,
-        members: Sequence[Member],
-        plans: Sequence[OrderOrTree],
-        sharing: Sharing,
-        events: PreparedEvents,
-        eager: bool = False,
-    ) -> PlannedNetwork:
-        """Build the network; see `network_of`."""
-        # A clause that contradicts itself has no matches; shared nodes are not written in its variables.
-        possible = tuple(may_match(member.pattern, member.clause, events) for member in members)
-        orders = tuple(tuple(plan) if isinstance(plan, list) else plan for plan in plans)
-        key = _NetworkKey(tuple(members), orders, sharing, possible, eager)
-        known = self._kept.get(key)
-        if known is not None:
-            self._kept.move_to_end(key)
-            return known
-        known = self._kept[key] = _made(key)
-        self._nodes += len(known.network.nodes)
-        while self._nodes > self._most and len(self._kept) > 1:
-            self._nodes -= len(self._kept.popitem(last=False)[1].network.nodes)
-        return known
-
-
-_networks = KeptNetworks(MOST_NODES)
 
 
 def network_of(
@@ -512,18 +548,24 @@ def network_of(
     plans: Sequence[OrderOrTree],
     sharing: Sharing,
     events: PreparedEvents,
-    eager: bool = False,
+    automaton: Automaton = "",
 ) -> PlannedNetwork:
-    """The network of members by their orders or trees, or by eager automata; the same again where it is known.
+    """The network of members by their orders or trees, or by automata; the same again where it is known.
 
     Raises
     ------
     PlanError
         An order or a tree does not fit its member, or is not run where plans are shared so.
     """
-    return _networks.network(members, plans, sharing, events, eager)
+    # A clause that contradicts itself has no matches; shared nodes are not written in its variables.
+    possible = tuple(may_match(member.pattern, member.clause, events) for member in members)
+    orders = tuple(tuple(plan) if isinstance(plan, list) else plan for plan in plans)
+    # A lazy tree gets states while it runs: threads have one each.
+    thread = get_ident() if automaton == "lazy" else 0
+    return _made(_NetworkKey(tuple(members), orders, sharing, possible, automaton, thread))
 
 
+@lru_cache(MOST_NETWORKS)
 def _made(key: _NetworkKey) -> PlannedNetwork:
     taken, sharing = [], key.sharing
     for member, plan, may_have_matches in zip(key.members, key.plans, key.possible, strict=True):
@@ -533,7 +575,7 @@ def _made(key: _NetworkKey) -> PlannedNetwork:
             share([member], [plan], sharing)  # only refuses a plan that does not fit
     shared = share([member for member, _ in taken], [plan for _, plan in taken], sharing)
     groups = {member.id: ConditionGroups(parts_of(member).conditions) for member, _ in taken}
-    network = Network(shared, groups, eager=key.eager)
+    network = Network(shared, groups, automaton=key.automaton)
     for member, _ in taken:
         for variable in member.clause.negated:
             groups[member.id].rejecting_group(variable.name)

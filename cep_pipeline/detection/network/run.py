@@ -15,7 +15,7 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conju
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output
-from cep_pipeline.detection.network.network import Node, network_of
+from cep_pipeline.detection.network.network import Automaton, Node, network_of
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.structure import EventType
@@ -37,8 +37,7 @@ _run_network = NativeKernel(
     sources=(
         *KERNEL_SOURCES,
         "cep_pipeline.detection.instances.searching",
-        "cep_pipeline.detection.network.codes",
-        "cep_pipeline.detection.network.stores",
+        *(f"cep_pipeline.detection.network.{module}" for module in ("bounds", "choosing", "codes", "stores")),
     ),
 )
 
@@ -77,8 +76,10 @@ class NetworkRun:
         Whether the events of negated variables count as buffered.
     finality
         When matches count as final, for the run of one member; None: when those of each member are.
-    eager
-        Whether an event meets the instances of an eager automaton's states, and is not looked for later.
+    automaton
+        As of `network.Network`.
+    by_counter
+        Whether a lazy tree binds the variable with the smallest counter next.
 
     Raises
     ------
@@ -98,11 +99,12 @@ class NetworkRun:
         *,
         with_negated: bool,
         finality: Finality | None = None,
-        eager: bool = False,
+        automaton: Automaton = "",
+        by_counter: bool = False,
     ) -> None:
         self.events, self.owned, self.finality = events, owned, finality
-        self._with_negated = with_negated
-        planned = network_of(members, plans, sharing, events, eager)
+        self._with_negated, self._by_counter = with_negated, by_counter
+        planned = network_of(members, plans, sharing, events, automaton)
         self.network, self.members, self._groups = planned.network, planned.members, planned.groups
         self._compiled: dict[MemberId, Compiled] = {}
         self._common = CommonTerms(events, ())
@@ -124,6 +126,8 @@ class NetworkRun:
         }
         outputs = self._outputs = _Outputs(self)
         self._memory = Memory(self.network, compiled, outputs.by_node, leaves, self._common, self.events)
+        if self.network.choices is not None:
+            self._memory.choose(by_counter=self._by_counter)
 
     def _compile(self) -> dict[MemberId, Compiled]:
         """The conditions and rules of all members over the events."""
@@ -156,6 +160,9 @@ class NetworkRun:
                 yield from outputs.drain(memory.outputs[number])
                 if empty or found.capacity < MOST_FOUND:
                     memory.enlarge_output(number)
+            if code == c.NEW_STATE:
+                self.network.wait_for(self.network.nodes[memory.registers[c.SHORT_OF]], int(memory.registers[c.CHOSEN]))
+                memory = self._memory = memory.with_new_nodes()
             memory.make_room(code)
         for output in memory.outputs:
             yield from outputs.drain(output)
@@ -182,10 +189,10 @@ class NetworkRun:
             return
         size = len(self.events)
         held.instances += np.cumsum(memory.held[:size], dtype=np.int64)
-        for node in self.network.nodes:
+        for node in self.network.nodes[: len(memory.counts)]:  # another run may have added states since
             if node.events is not None:
                 self._count_events(node, memory, counters, held)
-            elif node.places:
+            elif node.places and (self.network.choices is None or memory.counts[node.number, c.CANDIDATES]):
                 counters.count(self._counts_of(node, memory))
         if any(member.clause.negated for member in self.members.values()):
             held.buffered += self._negated(counters)
@@ -198,8 +205,12 @@ class NetworkRun:
         created, peak = int(memory.counts[holding, c.CREATED]), int(memory.peaks[holding])
         if self.network.is_instance_tree(node.member) and not self.network.nodes[holding].stored:
             created = 0  # a tree counts what it holds, and not what only the newest event is joined with
+        for choice in node.choices[c.H_NODE :: c.CHOICE_WORDS]:
+            peak += int(memory.peaks[choice]) if 0 <= choice < len(memory.peaks) and node.lists < 0 else 0
         tested = None
-        if node.kind == c.JOIN and node.member is self.members[node.member.id]:  # it is made in its member's order
+        if (
+            node.kind == c.JOIN and node.sides and node.member is self.members[node.member.id]
+        ):  # it is made in its member's order
             tested = conjuncts_joining(node.member.clause, node.slots[: node.sides], node.slots[node.sides :])
         elif node.kind == c.STATE:
             tested = self._tested_at(node)

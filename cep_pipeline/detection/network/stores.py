@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from cep_pipeline.compiled.pointers import int32_at, int64_at
+from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at
 from cep_pipeline.detection.instances.cells import Cells, cells_at, drop_newest
 from cep_pipeline.detection.instances.rules import Rules
 from cep_pipeline.detection.network import codes as c
@@ -54,6 +54,16 @@ class Machine(NamedTuple):
         What outputs held before the event, the last attempt that touched each, and those touched.
     tested
         int64[1]: how many conjuncts were tested.
+    list_ceiling
+        Of each row where the longest window of lists ends that begins with it.
+    done
+        Of each node of instances that wait, how many have searched the buffer.
+    choices, pairs, shares
+        Of a lazy tree, by `codes.CHOICE_WORDS`, what it knows of each variable where it chooses; the shares of the
+        conjuncts over each two variables; and all shares.
+    event_nodes, amounts, expected
+        The node of each variable's events; how many events in the window each node has; float64: how many events of
+        each variable are expected, and behind these what the present root has cost too much.
     cells
         The elements of lists.
     """
@@ -91,6 +101,14 @@ class Machine(NamedTuple):
     output_stamps: Any
     touched_outputs: Any
     tested: Any
+    list_ceiling: Any
+    done: Any
+    choices: Any
+    pairs: Any
+    shares: Any
+    event_nodes: Any
+    amounts: Any
+    expected: Any
     cells: Cells
 
 
@@ -148,6 +166,14 @@ def machine_at(words: Any) -> Machine:
         int64_at(words[29]),
         int32_at(words[30]),
         int64_at(words[31]),
+        int32_at(words[32]),
+        int64_at(words[33]),
+        int64_at(words[34]),
+        int64_at(words[35]),
+        int64_at(words[36]),
+        int64_at(words[37]),
+        int64_at(words[38]),
+        float64_at(words[39]),
         cells_at(words, c.MACHINE_WORDS),
     )
 
@@ -250,7 +276,7 @@ def cut(w: Any, node: int, number: int) -> None:
             key = words[newest * stride + c.KEY]
             if key >= 0:
                 m.heads[heads + key] = words[newest * stride + c.OLDER]
-    m.tails[node] = number
+    m.tails[node] = m.done[node] = number
 
 
 @njit(error_model="numpy")
@@ -277,8 +303,7 @@ def compact(w: Any, node: int, row: int) -> bool:
             words[to + c.OLDER] = m.heads[heads + words[to + c.KEY]]
             m.heads[heads + words[to + c.KEY]] = kept
         kept += 1
-    m.tails[node] = kept
-    m.marks[node] = kept
+    m.tails[node] = m.marks[node] = m.done[node] = kept
     return before > kept and 2 * kept <= m.rooms[node]
 
 
@@ -326,7 +351,7 @@ def keep(w: Any, row: int, made: int) -> bool:
         if m.nodes[n + c.N_LISTS] < 0 or m.nodes[n + c.N_LISTS] == node:  # lists are counted where they may grow
             ended, alike = -1, 0
             for instance in range(m.marks[node], m.tails[node]):
-                own = ceiling[words[instance * stride + c.FIRST]] + 1
+                own = max(ceiling[words[instance * stride + c.FIRST]], row) + 1
                 if own != ended and alike > 0:
                     _note_deaths(w, node, ended, alike)
                     alike = 0
@@ -362,6 +387,29 @@ def _note_deaths(w: Any, node: int, row: int, instances: int) -> None:
     m.deaths[at + c.D_COUNT] = instances
     m.deaths[at + c.D_NEXT] = m.dying[row]
     m.dying[row] = death
+
+
+@njit(error_model="numpy")
+def give_up(w: Any, row: int) -> None:
+    """Let go of all instances before the event at a row."""
+    m = machine_at(w)
+    r = m.registers
+    for node in range(r[c.NODES]):
+        n = node * c.NODE_WORDS
+        stride, heads = c.SLOTS + m.nodes[n + c.N_WIDTH], m.nodes[n + c.N_HEADS]
+        words, ceiling = int32_at(m.stores[node]), int32_at(m.nodes[n + c.N_CEILING])
+        counted = m.nodes[n + c.N_LISTS] < 0 or m.nodes[n + c.N_LISTS] == node
+        for number in range(m.tails[node]):
+            ended = ceiling[words[number * stride + c.FIRST]] + 1
+            if counted and ended > row:
+                m.held[row] -= 1
+                m.held[ended] += 1
+            m.dying[ended] = -1
+            if heads >= 0:
+                m.heads[heads + words[number * stride + c.KEY]] = -1
+        m.tails[node] = m.marks[node] = m.done[node] = m.alive[node] = 0
+    r[c.DEATHS_MADE] = r[c.DEATHS_USED] = 0
+    r[c.DEATHS_FREE] = -1
 
 
 @njit(error_model="numpy")
