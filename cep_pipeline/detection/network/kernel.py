@@ -399,19 +399,12 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
     node, other = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING]
     n, o = node * c.NODE_WORDS, own * c.NODE_WORDS
     events = m.nodes[other * c.NODE_WORDS + c.N_KIND] == c.EVENTS
-    if not events and m.marks[other] == 0:
-        return c.FINISHED
     at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
     if m.ascents[at] == 0 or row < m.nodes[n + c.N_FROM]:
         return c.FINISHED
     view = view_of(w, m.nodes[n + c.N_RULES])
     if view.rules.agreeing and key < 0:  # it agrees with no other event
         return c.FINISHED
-    if not events:
-        heads, stride = m.nodes[other * c.NODE_WORDS + c.N_HEADS], c.SLOTS + m.nodes[other * c.NODE_WORDS + c.N_WIDTH]
-        newest = m.heads[heads + key] if heads >= 0 else m.marks[other] - 1
-        if newest < 0 or int32_at(m.stores[other])[newest * stride + c.LAST] < view.rules.floor[row]:
-            return c.FINISHED  # there is none, or all are too old
     touch(w, node)
     own_places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]
     places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]
@@ -468,8 +461,6 @@ def begin(w: Any, own: int, edge: int, row: int, key: int) -> int:
     r = m.registers
     node = m.edges[edge * c.EDGE_WORDS + c.E_PARENT]
     n = node * c.NODE_WORDS
-    if m.edges[edge * c.EDGE_WORDS + c.E_OTHER] != r[c.ROOT]:
-        return c.FINISHED
     touch(w, node)
     code = code_at(w, m.nodes[n + c.N_CODE])
     low, high = 0, 1
@@ -614,6 +605,24 @@ def join_next(w: Any, node: int, begin_at: int, end: int, slot: int) -> None:
     r[c.DEPTH] += 1
 
 
+@njit(error_model="numpy", forceinline=True)
+def meets(w: Any, edge: int, row: int, key: int) -> bool:
+    """False if what is new has nothing to meet along an edge: nothing is held there, or all of it is too old."""
+    m = machine_at(w)
+    e = edge * c.EDGE_WORDS
+    role, other = m.edges[e + c.E_ROLE], m.edges[e + c.E_SIBLING] * c.NODE_WORDS
+    if role == c.BEGIN:
+        return m.edges[e + c.E_OTHER] == m.registers[c.ROOT]
+    if role != c.SIDE or m.nodes[other + c.N_KIND] == c.EVENTS or key < 0:
+        return True
+    heads = m.nodes[other + c.N_HEADS]
+    newest = m.heads[heads + key] if heads >= 0 else m.marks[m.edges[e + c.E_SIBLING]] - 1
+    if newest < 0:
+        return False
+    last = int32_at(m.stores[m.edges[e + c.E_SIBLING]])[newest * (c.SLOTS + m.nodes[other + c.N_WIDTH]) + c.LAST]
+    return last >= rules_at(w, m.nodes[m.edges[e + c.E_PARENT] * c.NODE_WORDS + c.N_RULES]).floor[row]
+
+
 @njit(error_model="numpy")
 def climb(w: Any, row: int, key: int) -> int:
     """Go along the edges of what is new, and of what that makes, until nothing is new."""
@@ -629,6 +638,8 @@ def climb(w: Any, row: int, key: int) -> int:
             r[c.DEPTH] -= 1
             continue
         m.frames[at + c.F_EDGE] = edge + 1
+        if not meets(w, edge, row, key):
+            continue
         status = go_along(w, node, edge, begin, m.frames[at + c.F_END], m.frames[at + c.F_SLOT], row, key)
         if status != c.FINISHED:
             return status
@@ -707,7 +718,8 @@ def run_network(words: Any) -> int:
     tested = m.tested[0]
     while r[c.STEP] < r[c.STEPS]:
         step = r[c.STEP]
-        row = m.rows[step]
+        r[c.ROW] = m.rows[step]
+        row = r[c.ROW]  # as wide as all numbers: functions are compiled once
         bury(w, row)
         if r[c.LISTING]:
             forget_cells(m.cells, row, m.list_ceiling)
