@@ -7,7 +7,7 @@ Six mechanisms run on them. `evaluation_tree` (JQPG section 2.3, after ZStream) 
 matches are made and stored once, for the largest window of its users; every node above is joined with them. Where a
 pattern leaves what it shares, its own window is tested: by the nodes that are its own, and when a match is put out.
 There, too, the events of its negated variables are asked. `eager_nfa` (DEBS'15 section 3) has no plan: its nodes are
-the states of an automaton (`eager.py`), and an event is joined with what they hold when it arrives, never later.
+the states of an automaton, and an event is joined with what they hold when it arrives, never later.
 `lazy_tree_nfa` (section 6) has none either: an instance chooses the variable that it binds next, and the nodes of its
 states are made when they are first reached (`lazy.py`).
 
@@ -24,7 +24,7 @@ windows that count) stands side by side in one network.
 
 - `finding.py`: the mechanisms call it; it says what they refuse.
 - `network.py`: nodes and edges, from the parts of single clauses (`members.py`).
-- `eager.py`: the states of eager automata; `lazy.py`: what lazy trees know where they choose.
+- `lazy.py`: what lazy trees know where they choose.
 - `run.py`: one run over a slice, and its counts; `memory.py`: the events that are read, and the kernel's arrays.
 - `kernel.py`: the loop over events in Numba, with `stores.py` (the instances), `bounds.py` (where that lies which joins
   them), `choosing.py` (the choices of lazy trees) and the numbers of `codes.py`.

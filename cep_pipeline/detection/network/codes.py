@@ -14,7 +14,7 @@ for a partial match of the node before it if there is one; joins of two nodes; w
 of the pattern, and is in order; the instances in a state of an eager automaton; those of a
 lazy tree that wait for one variable."""
 
-NODE_WORDS = 29
+NODE_WORDS = 28
 (
     N_KIND,
     N_WIDTH,
@@ -25,7 +25,6 @@ NODE_WORDS = 29
     N_BEGINS,
     N_GROWS,
     N_LISTS,
-    N_VARIABLE,
     N_EVENT_TYPE,
     N_MASKS,
     N_EDGES,
@@ -48,24 +47,24 @@ NODE_WORDS = 29
 ) = range(NODE_WORDS)
 """int64 words of a node: its kind; how many slots it has, and where their places in the tuple under test are; where the
 words of its conditions and rules begin; the groups of conjuncts that a tuple (or a complete list) is tested for, the
-first element of a list, and a later one; the store of lists that may grow (-1: it has no lists); the place of the
-Kleene variable, and of its event type (or that of events) among those of lists; where the masks of what is bound are,
-before there is a list and with it; its edges and outputs; whether later events can meet its instances; where its newest
-instance of each key is (-1: events need not agree); the row from which on its tuples are wanted; the address of where
-windows that begin with each row end; of the keys (0: none); and for events, of their rows by key, of where those of
-each key begin, and of how many of each are read; and whether events of negated variables reject tuples here. Of a lazy
-tree: the node whose outputs its matches are (else its own), the place of its choices (-1: none), the share that its
-tests count in (0: none), and whether later events can make more of its instances."""
+first element of a list, and a later one; the store of lists that may grow (-1: it has no lists); the place of the type
+of events among those of lists; where the masks of what is bound are, before there is a list and with it; its edges and
+outputs; whether later events can meet its instances; where its newest instance of each key is (-1: events need not
+agree); the row from which on its tuples are wanted; the address of where windows that begin with each row end; of the
+keys (0: none); and for events, of their rows by key, of where those of each key begin, and of how many of each are
+read; and whether events of negated variables reject tuples here. Of a lazy tree: the node whose outputs its matches are
+(else its own), the place of its choices (-1: none), the share that its tests count in (0: none), and whether later
+events can make more of its instances."""
 
-EDGE_WORDS = 7
-E_PARENT, E_ROLE, E_SIBLING, E_OWN, E_OTHER, E_ASCENTS, E_GROUP = range(EDGE_WORDS)
+EDGE_WORDS = 8
+E_PARENT, E_ROLE, E_SIBLING, E_OWN, E_OTHER, E_ASCENTS, E_GROUP, E_MASK = range(EDGE_WORDS)
 """int64 words of an edge: the node above; what the node below is to it; the node on the other side (-1: none); the
 first slot of this side and of the other one; where the ascents are of each slot with the newest event; the group of
-conjuncts that is tested along this edge alone."""
-SIDE, BEFORE_LIST, ELEMENT, TESTED, ARRIVAL, BEGIN = range(6)
-"""Roles of edges: a side of a join; the partial matches that lists are made for; the events that lists are made of;
-what is tested for its order; the events that are tried on the instances of a state (-1: on the one that has bound
-nothing) and take them to another one; the events of a lazy tree's first variable, which is the word `E_OTHER`."""
+conjuncts that is tested along it; and where the mask is of what the other side has bound, if events become elements
+of lists (else -1)."""
+SIDE, BEFORE_LIST, TESTED, BEGIN = range(4)
+"""Roles of edges: a side of a join; the partial matches that lists are made for; what is tested for its order; the
+events that instances begin with (`E_OTHER`: those of a lazy tree's first variable only, if it is this one)."""
 
 OUTPUT_WORDS = 5
 O_FOUND, O_CODE, O_RULES, O_PLACES, O_FROM = range(OUTPUT_WORDS)

@@ -84,7 +84,7 @@ def find_alone(
     mechanism, sharing
         The mechanism's name, and by what rule its plans could be shared: "prefix" runs orders, "subexpression" trees.
     automaton, by_counter
-        As of `NetworkRun`. Eager automata need the pattern's order (`eager.py`); lazy ones find their own, whatever the
+        As of `NetworkRun`. Eager automata need the pattern's order; lazy ones find their own, whatever the
         plan says (`lazy.py`).
 
     Raises

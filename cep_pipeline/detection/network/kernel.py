@@ -21,7 +21,7 @@ from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.cells import append, drop_newest, forget_cells
 from cep_pipeline.detection.instances.finished import add_match, found_at
 from cep_pipeline.detection.instances.interpreter import code_at, group_holds
-from cep_pipeline.detection.instances.rules import in_window, joins, last_row, rejected, rules_at
+from cep_pipeline.detection.instances.rules import in_window, joins, rejected, rules_at
 from cep_pipeline.detection.instances.searching import first_passing
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.bounds import (
@@ -43,7 +43,6 @@ from cep_pipeline.detection.network.stores import (
     load,
     machine_at,
     newest_before,
-    next_older,
     push,
     take_back,
     touch,
@@ -62,29 +61,26 @@ def passed(w: Any, node: int, first: int, row: int, key: int) -> int:
         rules, code = rules_at(w, m.nodes[n + c.N_RULES]), code_at(w, m.nodes[n + c.N_CODE])
         if rejected(rules, code, m.cells, m.bound, 0, first, row):
             return c.FINISHED
-    if not put_all_out(w, m.nodes[n + c.N_FINAL], m.bound, 0, first, row):
-        return c.FOUND_FULL
+    final = m.nodes[n + c.N_FINAL]
+    for output in range(m.nodes[final * c.NODE_WORDS + c.N_OUTPUTS], m.nodes[final * c.NODE_WORDS + c.N_OUTPUTS_END]):
+        if m.nodes[n + c.N_KIND] == c.STATE and not group_holds(
+            code_at(w, m.nodes[n + c.N_CODE]), m.cells, m.nodes[n + c.N_GROUP], m.bound, 0
+        ):
+            break
+        if not put_out(w, final, output, first, row):
+            m.registers[c.SHORT_OF] = output
+            return c.FOUND_FULL
     goes_up = m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END] or m.nodes[n + c.N_CHOICES] >= 0
-    if m.nodes[n + c.N_KIND] != c.EVENTS and goes_up:
-        return c.FINISHED if push(w, node, first, row, key) else c.STORE_FULL
+    if m.nodes[n + c.N_KIND] == c.STATE:
+        goes_up = m.nodes[n + c.N_STORED] != 0
+    if m.nodes[n + c.N_KIND] != c.EVENTS and goes_up and not push(w, node, first, row, key):
+        return c.STORE_FULL
     return c.FINISHED
 
 
 @njit(error_model="numpy", forceinline=True)
-def put_all_out(w: Any, node: int, slots: Any, base: int, first: int, row: int) -> bool:
-    """Put a tuple, `slots[base:]`, out for all whose root a node is; False where there is no room."""
-    m = machine_at(w)
-    n = node * c.NODE_WORDS
-    for output in range(m.nodes[n + c.N_OUTPUTS], m.nodes[n + c.N_OUTPUTS_END]):
-        if not put_out(w, node, output, slots, base, first, row):
-            m.registers[c.SHORT_OF] = output
-            return False
-    return True
-
-
-@njit(error_model="numpy", forceinline=True)
-def put_out(w: Any, node: int, output: int, slots: Any, base: int, first: int, row: int) -> bool:
-    """Put a tuple out as a match of a member, if it is one; False where there is no room.
+def put_out(w: Any, node: int, output: int, first: int, row: int) -> bool:
+    """Put the tuple under test out as a match of a member, if it is one; False where there is no room.
 
     It leaves what is shared here: the member's own window is asked, and the events that would reject it.
     """
@@ -96,14 +92,14 @@ def put_out(w: Any, node: int, output: int, slots: Any, base: int, first: int, r
     if not in_window(rules, first, row):
         return True
     n = node * c.NODE_WORDS
-    own, places = m.nodes[n + c.N_PLACES], m.outputs[o + c.O_PLACES]
+    own, places, slots = m.nodes[n + c.N_PLACES], m.outputs[o + c.O_PLACES], m.bound
     if places != own or rules.negations > 0:  # those of another member have other places, and negation needs more
         for slot in range(m.nodes[n + c.N_WIDTH]):
-            m.match[m.places[places + slot]] = slots[base + m.places[own + slot]]
-        slots, base = m.match, 0
+            m.match[m.places[places + slot]] = m.bound[m.places[own + slot]]
+        slots = m.match
     if rules.negations > 0:
         code = code_at(m.words, m.outputs[o + c.O_CODE])
-        if rejected(rules, code, m.cells, slots, base, first, row):
+        if rejected(rules, code, m.cells, slots, 0, first, row):
             return True
     found = found_at(m.words, m.outputs[o + c.O_FOUND])
     r = m.registers
@@ -113,29 +109,32 @@ def put_out(w: Any, node: int, output: int, slots: Any, base: int, first: int, r
         r[c.TOUCHED_OUTPUTS] += 1
         m.saved_outputs[2 * output] = found.used[0]
         m.saved_outputs[2 * output + 1] = found.used[1]
-    return add_match(found, rules, m.cells, slots, base)
+    return add_match(found, rules, m.cells, slots, 0)
 
 
 # --- lists of Kleene variables ---------------------------------------------------------------------------------------
 
 
 @njit(error_model="numpy")
-def lengthen(w: Any, node: int, before: int, element: int, first: int, row: int, key: int) -> int:
+def lengthen(
+    w: Any, node: int, events: int, variable: int, group: int, before: int, element: int, first: int, row: int, key: int
+) -> int:
     """Put an element behind the list that ends with a cell (-1: begin one), for what else the tuple under test has."""
     m = machine_at(w)
     n = node * c.NODE_WORDS
-    code = code_at(w, m.nodes[n + c.N_CODE])
-    variable, lists = m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_LISTS]
+    code, lists = code_at(w, m.nodes[n + c.N_CODE]), m.nodes[n + c.N_LISTS]
     m.counts[node * c.COUNTS + c.CANDIDATES] += 1
-    cell = append(m.cells, m.nodes[n + c.N_EVENT_TYPE], before, element, row)
+    cell = append(m.cells, m.nodes[events * c.NODE_WORDS + c.N_EVENT_TYPE], before, element, row)
     if cell < 0:
         return c.CELLS_FULL
     m.bound[variable] = cell
-    group = m.nodes[n + c.N_BEGINS] if before < 0 else m.nodes[n + c.N_GROWS]
     if not group_holds(code, m.cells, group, m.bound, 0):
         drop_newest(m.cells)
         return c.FINISHED
     first = min(first, element)
+    if m.nodes[n + c.N_KIND] == c.STATE:
+        return passed(w, node, first, row, key)
+    touch(w, lists)
     if lists != node and not push(w, lists, first, row, key):
         return c.STORE_FULL
     if group_holds(code, m.cells, m.nodes[n + c.N_GROUP], m.bound, 0):
@@ -145,100 +144,6 @@ def lengthen(w: Any, node: int, before: int, element: int, first: int, row: int,
     # The lists of a root are held, too, for they may grow.
     if lists == node and m.nodes[n + c.N_EDGES] == m.nodes[n + c.N_EDGES_END] and not push(w, node, first, row, key):
         return c.STORE_FULL
-    return c.FINISHED
-
-
-@njit(error_model="numpy")
-def take_element(w: Any, own: int, edge: int, row: int, key: int) -> int:
-    """The event becomes an element of the lists that there are, and begins others."""
-    m = machine_at(w)
-    e = edge * c.EDGE_WORDS
-    node = m.edges[e + c.E_PARENT]
-    n = node * c.NODE_WORDS
-    lists = m.nodes[n + c.N_LISTS]
-    touch(w, node)
-    touch(w, lists)
-    made = m.tails[lists]
-    status = _take_element(w, own, edge, row, key)
-    if status == c.FINISHED and lists != node and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
-        cut(w, lists, made)
-    return status
-
-
-@njit(error_model="numpy")
-def _take_element(w: Any, own: int, edge: int, row: int, key: int) -> int:
-    m = machine_at(w)
-    e = edge * c.EDGE_WORDS
-    node, before = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING]
-    n = node * c.NODE_WORDS
-    rules = rules_at(w, m.nodes[n + c.N_RULES])
-    lists, variable = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_VARIABLE]
-    r = m.registers
-    if before < 0 and (r[c.ROOT] == c.ANY or r[c.ROOT] == m.edges[e + c.E_OTHER]):
-        if r[c.REPLAYING]:
-            low, high = still_open(w, own, row, key)
-            return all_lists(w, node, own, low, high, -1, row, key)
-        status = lengthen(w, node, -1, row, row, row, key)
-        if status != c.FINISHED:
-            return status
-    if rules.agreeing and key < 0:
-        return c.FINISHED
-    if m.ascents[m.ascent_starts[m.edges[e + c.E_ASCENTS]]] == 0:  # it comes too late for all lists
-        return c.FINISHED
-    mask = m.nodes[n + c.N_MASKS]
-    places = m.nodes[n + c.N_PLACES]
-    stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
-    alone = m.nodes[n + c.N_WIDTH] == 1
-    number = newest_before(w, lists, row, row, key)
-    while number >= 0:
-        if int32_at(m.stores[lists])[number * stride + c.LAST] < rules.floor[row]:
-            break
-        first = load(w, lists, number, places)
-        if alone:  # a list by itself, which the newest event comes after
-            fits = first >= rules.floor[row]
-        else:
-            bound = uint8_at(m.masks + mask + rules.slots)
-            fits = joins(rules, m.cells, m.bound, 0, bound, first, row - 1, variable, row)
-        if fits:
-            status = lengthen(w, node, m.bound[variable], row, first, row, key)
-            if status != c.FINISHED:
-                return status
-        number = next_older(w, lists, number)
-    if before < 0:
-        return c.FINISHED
-    return begin_lists(w, node, before, row, key)
-
-
-@njit(error_model="numpy")
-def begin_lists(w: Any, node: int, before: int, row: int, key: int) -> int:
-    """Begin a list with the event for each partial match that came before it."""
-    m = machine_at(w)
-    n = node * c.NODE_WORDS
-    rules = rules_at(w, m.nodes[n + c.N_RULES])
-    variable, places, mask = m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_PLACES], m.nodes[n + c.N_MASKS]
-    b = before * c.NODE_WORDS
-    if m.nodes[b + c.N_KIND] == c.EVENTS:
-        low, high = buffered(w, before, rules.floor[row], row, key)
-        events = int32_at(m.nodes[b + c.N_ROWS])
-        for place in range(low, high):
-            first = events[place]
-            m.bound[m.places[places]] = first
-            if joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, first, variable, row):
-                status = lengthen(w, node, -1, row, first, row, key)
-                if status != c.FINISHED:
-                    return status
-        return c.FINISHED
-    stride = c.SLOTS + m.nodes[b + c.N_WIDTH]
-    number = newest_before(w, before, row, row, key)
-    while number >= 0:
-        if int32_at(m.stores[before])[number * stride + c.LAST] < rules.floor[row]:
-            break
-        first = load(w, before, number, places)
-        if joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, row - 1, variable, row):
-            status = lengthen(w, node, -1, row, first, row, key)
-            if status != c.FINISHED:
-                return status
-        number = next_older(w, before, number)
     return c.FINISHED
 
 
@@ -254,13 +159,18 @@ def all_lists(w: Any, node: int, events: int, low: int, high: int, first: int, r
     m = machine_at(w)
     n = node * c.NODE_WORDS
     rules, rows = rules_at(w, m.nodes[n + c.N_RULES]), int32_at(m.nodes[events * c.NODE_WORDS + c.N_ROWS])
-    lists, variable, mask = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_MASKS]
-    width = m.nodes[n + c.N_WIDTH]
+    width, begins, grows = m.nodes[n + c.N_WIDTH], m.nodes[n + c.N_BEGINS], m.nodes[n + c.N_GROWS]
+    lists, mask, variable = (
+        m.nodes[n + c.N_LISTS],
+        m.nodes[n + c.N_MASKS],
+        m.places[m.nodes[n + c.N_PLACES] + width - 1],
+    )
     made = m.tails[lists]
     for place in range(low, high):
         element, newest = rows[place], m.tails[lists]
         if first < 0 or joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, row, variable, element):
-            status = lengthen(w, node, -1, element, element if first < 0 else first, row, key)
+            started = element if first < 0 else first
+            status = lengthen(w, node, events, variable, begins, -1, element, started, row, key)
             if status != c.FINISHED:
                 return status
         for growing in range(made, newest):
@@ -270,7 +180,7 @@ def all_lists(w: Any, node: int, events: int, low: int, high: int, first: int, r
             m.bound[variable] = before
             bound = uint8_at(m.masks + mask + rules.slots)
             if joins(rules, m.cells, m.bound, 0, bound, started, row, variable, element):
-                status = lengthen(w, node, before, element, started, row, key)
+                status = lengthen(w, node, events, variable, grows, before, element, started, row, key)
                 if status != c.FINISHED:
                     return status
     return c.FINISHED
@@ -287,13 +197,11 @@ def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
     if rules.agreeing and key < 0:
         return c.FINISHED
     touch(w, node)
-    lists, places = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_PLACES]
-    touch(w, lists)
+    places = m.nodes[n + c.N_PLACES]
     at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
     if m.ascents[at] == 0:  # it comes too late for all lists
         return c.FINISHED
     view = view_of(w, m.nodes[n + c.N_RULES])
-    start = m.tails[lists]
     for number in range(begin, end):
         first = row
         if m.nodes[o + c.N_KIND] == c.EVENTS:
@@ -307,8 +215,6 @@ def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
         status = all_lists(w, node, events, low, high, first, row, key)
         if status != c.FINISHED:
             return status
-    if lists != node and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
-        cut(w, lists, start)
     return c.FINISHED
 
 
@@ -316,21 +222,22 @@ def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
 
 
 @njit(error_model="numpy")
-def search_events(
-    w: Any, node: int, places: int, order: int, low: int, high: int, first: int, events: int, row: int, key: int
-) -> int:
-    """Join the tuple under test with events that came before it, at these places among those of a node."""
+def search_events(w: Any, own: int, edge: int, order: int, low: int, high: int, first: int, row: int, key: int) -> int:
+    """Join the tuple under test with events that came before it, at these places among those of the other side."""
     m = machine_at(w)
+    e = edge * c.EDGE_WORDS
+    node, group, mask = m.edges[e + c.E_PARENT], m.edges[e + c.E_GROUP], m.edges[e + c.E_MASK]
     n = node * c.NODE_WORDS
     code, view = code_at(w, m.nodes[n + c.N_CODE]), view_of(w, m.nodes[n + c.N_RULES])
-    rows, variable = int32_at(m.nodes[events * c.NODE_WORDS + c.N_ROWS]), m.places[places]
-    group = m.nodes[n + c.N_GROUP]
+    rows = int32_at(m.nodes[m.edges[e + c.E_SIBLING] * c.NODE_WORDS + c.N_ROWS])
+    variable = m.places[m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]]
+    listed = m.places[m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]]
     apart = order + 1 + 2 * m.ascents[order]
     plain = m.ascents[order] == 0 and m.ascents[apart] == 0
     candidates = passes = 0
     status = c.FINISHED
     while low < high:
-        if plain:
+        if plain and mask < 0:
             passing = first_passing(rows, m.bound, code, group, variable, low, high)
             candidates += passing - low
             low = passing
@@ -339,7 +246,12 @@ def search_events(
         event = rows[low]
         low += 1
         m.bound[variable] = event
-        if plain or (in_order(view, order) and are_distinct(view, apart)):
+        if mask >= 0:
+            if joins(view.rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), event, event, listed, row):
+                status = lengthen(w, node, own, listed, group, -1, row, event, row, key)
+                if status != c.FINISHED:
+                    break
+        elif plain or (in_order(view, order) and are_distinct(view, apart)):
             candidates += 1
             if group_holds(code, m.cells, group, m.bound, 0):
                 passes += 1
@@ -352,14 +264,18 @@ def search_events(
 
 
 @njit(error_model="numpy")
-def scan_store(
-    w: Any, node: int, places: int, order: int, lower: int, upper: int, first: int, other: int, row: int, key: int
-) -> int:
-    """Join the tuple under test with instances of another node that were made before."""
+def scan_store(w: Any, own: int, edge: int, order: int, lower: int, upper: int, first: int, row: int, key: int) -> int:
+    """Join the tuple under test with instances of the other side that were made before."""
     m = machine_at(w)
-    n = node * c.NODE_WORDS
+    e = edge * c.EDGE_WORDS
+    node, other, group = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING], m.edges[e + c.E_GROUP]
+    n, mask = node * c.NODE_WORDS, m.edges[e + c.E_MASK]
     code, view = code_at(w, m.nodes[n + c.N_CODE]), view_of(w, m.nodes[n + c.N_RULES])
-    group = m.nodes[n + c.N_GROUP]
+    places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]
+    if m.nodes[n + c.N_KIND] == c.STATE:
+        places = m.nodes[other * c.NODE_WORDS + c.N_PLACES]
+    listed = m.places[m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]]
+    grows = mask >= 0 and uint8_at(m.masks + mask)[listed] != 0
     apart = order + 1 + 2 * m.ascents[order]
     plain = m.ascents[order] == 0 and m.ascents[apart] == 0
     width = m.nodes[other * c.NODE_WORDS + c.N_WIDTH]
@@ -378,7 +294,13 @@ def scan_store(
         if started >= floor:
             for slot in range(width):
                 m.bound[m.places[places + slot]] = instances[at + c.SLOTS + slot]
-            if plain or (in_order(view, order) and are_distinct(view, apart)):
+            if mask >= 0:
+                if joins(view.rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), started, row - 1, listed, row):
+                    before = m.bound[listed] if grows else -1
+                    status = lengthen(w, node, own, listed, group, before, row, started, row, key)
+                    if status != c.FINISHED:
+                        break
+            elif plain or (in_order(view, order) and are_distinct(view, apart)):
                 candidates += 1
                 if group_holds(code, m.cells, group, m.bound, 0):
                     passes += 1
@@ -407,7 +329,6 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
         return c.FINISHED
     touch(w, node)
     own_places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]
-    places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]
     single = m.nodes[o + c.N_KIND] == c.EVENTS
     for number in range(begin, end):
         first = row
@@ -422,9 +343,9 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
         if events:
             low, high = buffered(w, other, lower, upper, key)
             if low < high:
-                status = search_events(w, node, places, order, low, high, first, other, row, key)
+                status = search_events(w, own, edge, order, low, high, first, row, key)
         else:
-            status = scan_store(w, node, places, order, lower, upper, first, other, row, key)
+            status = scan_store(w, own, edge, order, lower, upper, first, row, key)
         if status != c.FINISHED:
             return status
     return c.FINISHED
@@ -456,101 +377,31 @@ def test_order(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
 
 @njit(error_model="numpy")
 def begin(w: Any, own: int, edge: int, row: int, key: int) -> int:
-    """Begin a lazy tree's instance with an event of its first variable; with those in the buffer if that is new."""
+    """Begin instances or lists with an event; with those in the buffer where a lazy tree's first variable is new."""
     m = machine_at(w)
     r = m.registers
-    node = m.edges[edge * c.EDGE_WORDS + c.E_PARENT]
+    node, group = m.edges[edge * c.EDGE_WORDS + c.E_PARENT], m.edges[edge * c.EDGE_WORDS + c.E_GROUP]
     n = node * c.NODE_WORDS
     touch(w, node)
     code = code_at(w, m.nodes[n + c.N_CODE])
+    variable = m.places[m.nodes[n + c.N_PLACES] + m.edges[edge * c.EDGE_WORDS + c.E_OWN]]
+    listing = m.edges[edge * c.EDGE_WORDS + c.E_MASK] >= 0
     low, high = 0, 1
     if r[c.REPLAYING]:
         low, high = still_open(w, own, row, key)
+        if listing:
+            return all_lists(w, node, own, low, high, -1, row, key)
+    if listing:
+        return lengthen(w, node, own, variable, group, -1, row, row, row, key)
     for place in range(low, high):
         event = int32_at(m.nodes[own * c.NODE_WORDS + c.N_ROWS])[place] if r[c.REPLAYING] else row
-        m.bound[m.places[m.nodes[n + c.N_PLACES]]] = event
+        m.bound[variable] = event
         m.counts[node * c.COUNTS + c.CANDIDATES] += 1
-        if group_holds(code, m.cells, m.nodes[n + c.N_GROUP], m.bound, 0):
+        if group_holds(code, m.cells, group, m.bound, 0):
             status = passed(w, node, event, row, key)
             if status != c.FINISHED:
                 return status
     return c.FINISHED
-
-
-@njit(error_model="numpy")
-def arrive(w: Any, own: int, edge: int, row: int, key: int) -> int:
-    """Try an event on every instance of a state, or on the one that has bound nothing, where they lie."""
-    m = machine_at(w)
-    e = edge * c.EDGE_WORDS
-    node, source, group = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING], m.edges[e + c.E_GROUP]
-    n, s = node * c.NODE_WORDS, source * c.NODE_WORDS
-    variable, width = m.edges[e + c.E_OWN], m.nodes[n + c.N_WIDTH]
-    code, rules = code_at(w, m.nodes[n + c.N_CODE]), rules_at(w, m.nodes[n + c.N_RULES])
-    listing = rules.kleene[variable] != 0
-    slots, number, linked, floor = m.bound, 0, False, 0
-    if source >= 0:
-        if m.marks[source] == 0 or (rules.agreeing and key < 0):  # it agrees with no other event
-            return c.FINISHED
-        slots, number = int32_at(m.stores[source]), newest_before(w, source, row, row, key)
-        linked, floor = m.nodes[s + c.N_HEADS] >= 0, rules.floor[row]
-    touch(w, node)
-    latest = m.ascent_starts[m.edges[e + c.E_ASCENTS]] + 1
-    stored, final = m.nodes[n + c.N_STORED] != 0, m.nodes[n + c.N_OUTPUTS] < m.nodes[n + c.N_OUTPUTS_END]
-    complete = m.nodes[n + c.N_GROUP]
-    held, heads, kept = int32_at(m.stores[node]), m.nodes[n + c.N_HEADS], m.tails[node]
-    at = base = candidates = passes = 0
-    first = row
-    status = c.FINISHED
-    while number >= 0 and status == c.FINISHED:
-        if source >= 0:
-            at = number * (c.SLOTS + width)
-            base, first = at + c.SLOTS, slots[at + c.FIRST]
-            if slots[at + c.LAST] < floor:
-                break
-            number = slots[at + c.OLDER] if linked else number - 1
-        else:
-            number = -1
-        comes_after = first >= floor
-        for place in range(latest + 1, latest + 1 + m.ascents[latest]):
-            comes_after &= last_row(rules, m.cells, slots, base, m.ascents[place]) < rules.reach[row]
-        if not comes_after:
-            continue
-        candidates += 1
-        before, event = slots[base + variable], row
-        if listing:
-            event = append(
-                m.cells, m.nodes[own * c.NODE_WORDS + c.N_EVENT_TYPE], before if source == node else -1, row, row
-            )
-            if event < 0:
-                status = c.CELLS_FULL
-                break
-        slots[base + variable] = event
-        if group_holds(code, m.cells, group, slots, base):
-            passes += 1
-            if stored and kept == m.rooms[node]:
-                m.registers[c.SHORT_OF] = node
-                status = c.STORE_FULL
-            elif stored:
-                to = kept * (c.SLOTS + width)
-                held[to + c.FIRST], held[to + c.LAST], held[to + c.KEY] = first, row, key
-                if heads >= 0 and key >= 0:
-                    held[to + c.OLDER] = m.heads[heads + key]
-                    m.heads[heads + key] = kept
-                for slot in range(width):
-                    held[to + c.SLOTS + slot] = slots[base + slot]
-                kept += 1
-            is_match = final and status == c.FINISHED and group_holds(code, m.cells, complete, slots, base)
-            if is_match and not put_all_out(w, node, slots, base, first, row):
-                status = c.FOUND_FULL
-        elif listing:
-            drop_newest(m.cells)
-        slots[base + variable] = before
-    counts = node * c.COUNTS
-    m.counts[counts + c.CANDIDATES] += candidates
-    m.counts[counts + c.PASSES] += passes
-    m.counts[counts + c.CREATED] += kept - m.tails[node]
-    m.tails[node] = kept
-    return status
 
 
 @njit(error_model="numpy")
@@ -565,19 +416,18 @@ def go_along(w: Any, node: int, edge: int, begin_at: int, end: int, slot: int, r
         and m.edges[e + c.E_SIBLING] >= 0
     ):
         return c.FINISHED  # only the first variable's events are taken again
-    made = m.tails[above]
+    made, lists = m.tails[above], m.nodes[above * c.NODE_WORDS + c.N_LISTS]
+    growing = m.tails[lists] if lists >= 0 else 0
     if role == c.SIDE:
         status = join(w, node, edge, begin_at, end, slot, row, key)
-    elif role == c.ELEMENT:
-        status = take_element(w, node, edge, row, key)
     elif role == c.TESTED:
         status = test_order(w, node, edge, begin_at, end, slot, row, key)
-    elif role == c.ARRIVAL:
-        status = arrive(w, node, edge, row, key)
     elif role == c.BEGIN:
         status = begin(w, node, edge, row, key)
     else:
         status = make_lists(w, node, edge, begin_at, end, slot, row, key)
+    if lists >= 0 and lists != above and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
+        cut(w, lists, growing)
     choices = m.nodes[above * c.NODE_WORDS + c.N_CHOICES]
     if choices >= 0 and status == c.FINISHED:
         status = await_next(w, above, made, row, key)

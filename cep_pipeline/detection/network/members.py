@@ -160,8 +160,13 @@ class MemberParts:
         """The words of a test of the order among some variables (`Ascents.order`)."""
         return self._ascents.order([self._numbers[name] for name in names])
 
-    def ascents(self, own: tuple[str, ...], others: tuple[str, ...]) -> list[list[int]]:
-        """The pairs that a join compares, for each own variable that has the newest event (`Ascents.words`)."""
+    def ascents(self, own: tuple[str, ...], others: tuple[str, ...], *, listed: bool = False) -> list[list[int]]:
+        """The pairs that a join compares, for each own variable that has the newest event (`Ascents.words`).
+
+        Where events become elements of lists (`listed`), the kernel compares all pairs.
+        """
+        if listed:
+            return [[int(self.may_come_last(name, others)), 0, 0, 0, 0] for name in own]
         known = self._words.get((own, others))
         if known is None:
             mine = [self._numbers[name] for name in own]

@@ -186,7 +186,8 @@ class Memory:
         for number in range(len(self.outputs)):
             self._outputs[number * c.OUTPUT_WORDS + c.O_FOUND] = self._found_at + number * FOUND_WORDS
         self._stores = [
-            np.empty(0 if node.kind == c.EVENTS else ROOM * (c.SLOTS + node.width), np.int32) for node in network.nodes
+            np.empty(0 if node.kind == c.EVENTS else ROOM * (c.SLOTS + len(node.slots)), np.int32)
+            for node in network.nodes
         ]
         self._store_addresses = np.array([int(store.ctypes.data) for store in self._stores], np.int64)
         self._rooms = np.full(nodes, ROOM, np.int64)
@@ -290,10 +291,8 @@ class Memory:
     def _node(self, node: Node, outputs: Sequence[Output]) -> list[int]:
         member = self._members[node.member.id]
         words = [0] * c.NODE_WORDS
-        words[c.N_KIND], words[c.N_WIDTH] = node.kind, node.width
+        words[c.N_KIND], words[c.N_WIDTH] = node.kind, len(node.slots)
         slots = [member.program.slots[name] for name in node.slots]
-        if node.kind == c.STATE:
-            slots = list(range(node.width))
         words[c.N_PLACES] = len(self._places)
         self._places += slots
         words[c.N_CODE] = self._code_at[node.member.id]
@@ -314,8 +313,6 @@ class Memory:
         self._choices += node.choices
         words[c.N_SHARE], words[c.N_OPEN] = node.share, node.open
         if node.kind == c.LISTS:
-            words[c.N_VARIABLE] = slots[-1]
-            words[c.N_EVENT_TYPE] = self._event_types.index(node.last.event_type)
             words[c.N_MASKS] = sum(map(len, self._masks))
             mask = np.zeros((2, len(member.program.variables)), np.uint8)
             mask[0, slots[:-1]] = 1
@@ -329,7 +326,14 @@ class Memory:
             for ascent in edge.ascents:
                 self._ascent_starts.append(len(self._ascents))
                 self._ascents += ascent
-            self._edges += [edge.parent, edge.role, edge.sibling, edge.own, edge.other, ascents, edge.group]
+            parent, place = self.network.nodes[edge.parent], -1
+            if edge.bound is not None:
+                slots_of = self._members[parent.member.id].program.slots
+                place = sum(map(len, self._masks))
+                self._masks.append(np.zeros(len(slots_of), np.uint8))
+                self._masks[-1][[slots_of[name] for name in edge.bound]] = 1
+            group = parent.complete if edge.group < 0 else edge.group
+            self._edges += [edge.parent, edge.role, edge.sibling, edge.own, edge.other, ascents, group, place]
         words[c.N_EDGES_END] = len(self._edges) // c.EDGE_WORDS
         words[c.N_OUTPUTS] = len(self._outputs) // c.OUTPUT_WORDS
         for output in outputs:
@@ -339,7 +343,8 @@ class Memory:
             code, rules_at = self._code_at[output.member], self._rules_at[output.member]
             self._outputs += [0, code, rules_at, at, output.first_row]
         words[c.N_OUTPUTS_END] = len(self._outputs) // c.OUTPUT_WORDS
-        words[c.N_FROM] = 0 if node.edges else min((output.first_row for output in outputs), default=0)
+        if node.kind in (c.JOIN, c.IN_ORDER) and not node.edges:
+            words[c.N_FROM] = min((output.first_row for output in outputs), default=0)
         if node.kind == c.EVENTS:
             leaf = self.leaves[node.number]
             words[c.N_KEYS] = 0 if leaf.keys is None else int(leaf.keys.ctypes.data)

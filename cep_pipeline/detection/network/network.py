@@ -26,13 +26,12 @@ from typing import Literal
 
 from cep_pipeline.detection.instances.condition_groups import ConditionGroups, Moment
 from cep_pipeline.detection.network import codes as c
-from cep_pipeline.detection.network.eager import compile_automaton
 from cep_pipeline.detection.network.lazy import Choices
 from cep_pipeline.detection.network.members import EventsOf, parts_of
-from cep_pipeline.patterns.normal_form import Variable
+from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.planning.multi_pattern import Member, MemberId, SharedNode, SharedPlan, Sharing, share
 from cep_pipeline.planning.trees import Join, OrderOrTree, leaves_of, nodes_of
-from cep_pipeline.slices.order import earlier_is_before
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import may_match
 
@@ -56,7 +55,9 @@ class Edge:
     holds
         Whether what is below is held for later events of the other side.
     group
-        The group of conjuncts that is tested along an edge of an eager automaton.
+        The group of conjuncts that is tested along it; -1: that of the parent.
+    bound
+        What the other side has bound where events become elements of lists; else None.
     """
 
     parent: int
@@ -65,8 +66,9 @@ class Edge:
     own: int
     other: int
     ascents: list[list[int]]
-    holds: bool
+    holds: bool = False
     group: int = -1
+    bound: tuple[str, ...] | None = None
 
     @property
     def advances(self) -> bool:
@@ -138,11 +140,6 @@ class Node:
     def last(self) -> Variable:
         """The variable of the last slot."""
         return self.member.clause.by_name[self.slots[-1]]
-
-    @property
-    def width(self) -> int:
-        """The slots of its instances: those of a state have one for each variable, in the pattern's order."""
-        return len(self.member.clause.positive) if self.kind == c.STATE else len(self.slots)
 
     @property
     def listed(self) -> tuple[Variable, ...]:
@@ -273,7 +270,7 @@ class Network:
         for window, user in node.windows.items():
             below.windows.setdefault(window, user)
         words = parts_of(member).order(node.slots)
-        below.edges.append(Edge(node.number, c.TESTED, -1, 0, 0, [words] * len(node.slots), holds=False))
+        below.edges.append(Edge(node.number, c.TESTED, -1, 0, 0, [words] * len(node.slots)))
 
     def _add_leaf(self, shared: SharedNode) -> None:
         """A leaf, or the first state of an order: events, and lists of them for those who need lists by themselves."""
@@ -361,33 +358,50 @@ class Network:
         return tuple(name for name in plan if name in slots) if not isinstance(plan, str) else slots
 
     def _add_states(self, member: Member) -> None:
-        """The states of a member's eager automaton; an event that arrives meets what they hold, and is not held."""
-        groups, names = self._groups[member.id], [variable.name for variable in member.clause.positive]
-        automaton = compile_automaton(member.pattern, member.clause)
+        """The states of a member's eager automaton (DEBS'15 section 3), and its take edges.
+
+        The paper compiles a sequence into a chain. A clause has a partial order: its states are the sets of bound
+        variables that the order allows, each set with all that comes before its members, because events are taken as
+        they arrive. At a state that has bound a Kleene variable and nothing behind it, an edge back to the state takes
+        further elements. Ignore edges are everywhere: an instance stays when an event makes a new one of it. An event
+        that arrives meets what the states hold, and is not held itself.
+        """
+        clause, groups = member.clause, self._groups[member.id]
+        names = [variable.name for variable in clause.positive]
+        before = {name: frozenset(variable.name for variable in clause.predecessors(name)) for name in names}
         events = {name: self.event_node(member, name) for name in names}
-        bound = [tuple(name for name in names if name in state) for state in automaton.states if state]
-        nodes = [self._new(c.STATE, member, slots) for slots in bound]
-        for node in nodes:
-            node.places.append((*member.id, node.slots))
+        everything, nodes, states = frozenset(names), dict[frozenset[str], Node](), [frozenset[str]()]
+        for state in states:  # by size, so that the complete set comes last
+            for name in names:
+                target, kleene = state | {name}, clause.by_name[name].kleene
+                if not (before[name] <= state and (name not in state or _grows(clause, state, name))):
+                    continue
+                if target not in nodes:
+                    states.append(target)
+                    nodes[target] = node = self._new(c.STATE, member, tuple(one for one in names if one in target))
+                    node.places.append((*member.id, node.slots))
+                    if len(states) > MOST_STATES:
+                        feature = f"an automaton of more than {MOST_STATES:,} states"
+                        hint = "join fewer variables by AND, or use mechanism 'fused'"
+                        raise UnsupportedPattern("eager_nfa", feature, pattern=member.pattern.name, hint=hint)
+                node, known, after = nodes[target], _moment(clause, state), _moment(clause, target)
+                if name in state:
+                    group = groups.element_group(name, known)
+                else:
+                    group = groups.group(after, (known,), begun=name)
+                if target == everything:
+                    node.complete = groups.group(Moment(everything, everything), (after,))
+                source = nodes.get(state)
+                bound = () if source is None else source.slots
+                words = parts_of(member).ascents((name,), bound, listed=kleene)
+                edge = Edge(node.number, c.BEGIN, -1, node.slots.index(name), c.ANY, words, False, group)
+                edge.bound = bound if kleene else None
+                if source is not None:
+                    edge.role, edge.sibling, source.stored = c.SIDE, source.number, True
+                events[name].edges.append(edge)
         for node in self.nodes:
             node.windows.setdefault(member.window, member)
-        everything = frozenset(names)
-        for edge in automaton.edges:
-            node = nodes[edge.target - 1]  # nobody holds the instance that has bound nothing
-            if edge.appends:
-                group = groups.element_group(edge.variable, edge.before)
-            else:
-                group = groups.group(edge.after, (edge.before,), begun=edge.variable)
-            if automaton.is_final(edge.target):
-                node.complete = groups.group(Moment(everything, everything), (edge.after,))
-            node.stored = automaton.goes_on(edge.target)
-            latest = () if earlier_is_before(member.pattern.ties) else edge.directly_before
-            words = [1, len(latest), *map(names.index, latest)]
-            own = names.index(edge.variable)
-            source = nodes[edge.source - 1].number if edge.source else -1
-            arrival = Edge(node.number, c.ARRIVAL, source, own, 0, [words], holds=False, group=group)
-            events[edge.variable].edges.append(arrival)
-        nodes[-1].members.append((member.id, nodes[-1].slots))
+        nodes[everything].members.append((member.id, nodes[everything].slots))
 
     def _add_tree(self, member: Member) -> None:
         """The first states of a member's lazy tree, and the node of what is complete, whatever the order it came in."""
@@ -432,16 +446,20 @@ class Network:
             self._hold_lists(node)
         for one in self.nodes:
             one.windows.setdefault(member.window, member)
-        ascents = parts.ascents((name,), path)
+        if kleene:
+            self._take_elements(node, events, waiting, number)
+        else:
+            ascents = parts.ascents((name,), path)
+            if waiting is None:
+                edge = Edge(node.number, c.BEGIN, -1, 0, number, ascents)
+            else:
+                edge = Edge(node.number, c.SIDE, waiting.number, node.sides, 0, ascents)
+            events.edges.append(edge)
         if waiting is None:
-            role = c.ELEMENT if kleene else c.BEGIN
-            events.edges.append(Edge(node.number, role, -1, 0, number, ascents, holds=False))
             return
-        role = c.ELEMENT if kleene else c.SIDE
-        events.edges.append(Edge(node.number, role, waiting.number, node.sides, 0, ascents, holds=False))
         role = c.BEFORE_LIST if kleene else c.SIDE
         search = [parts.search(path, name)]
-        waiting.edges.append(Edge(node.number, role, events.number, 0, node.sides, search, holds=False))
+        waiting.edges.append(Edge(node.number, role, events.number, 0, node.sides, search))
 
     # --- edges ---------------------------------------------------------------------------------------------------
 
@@ -456,22 +474,42 @@ class Network:
         if left is not None:
             role = c.BEFORE_LIST if node.kind == c.LISTS else c.SIDE
             self._edge(node, left, right, role, 0, cut)
-        self._edge(node, right, left, c.ELEMENT if node.kind == c.LISTS else c.SIDE, cut, 0, partial=in_tree)
         if node.kind == c.LISTS:
             self._grow(node)
+            rest = node.slots[:cut] if left is not None else ()
+            self._take_elements(node, right, left, holds=self._holds(node, right, node.slots[cut:], rest, in_tree))
+        else:
+            self._edge(node, right, left, c.SIDE, cut, 0, partial=in_tree)
+
+    def _take_elements(
+        self, node: Node, events: Node, before: Node | None, root: int = c.ANY, *, holds: bool = False
+    ) -> None:
+        """The edges by which events begin lists at a node, and go on those that there are."""
+        rest, own = node.slots[:-1], len(node.slots) - 1
+        words = parts_of(node.member).ascents(node.slots[-1:], rest, listed=True)
+        if before is None:
+            events.edges.append(Edge(node.number, c.BEGIN, -1, own, root, words, holds, node.begins, ()))
+        events.edges.append(Edge(node.number, c.SIDE, node.lists, own, 0, words, False, node.grows, node.slots))
+        if before is not None:
+            events.edges.append(Edge(node.number, c.SIDE, before.number, own, 0, words, holds, node.begins, rest))
 
     def _edge(
         self, node: Node, below: Node, other: Node | None, role: int, own: int, others: int, *, partial: bool = True
     ) -> None:
-        parts = parts_of(node.member)
         mine = node.slots[own : own + len(below.slots)]
         rest = node.slots[others : others + (len(other.slots) if other else 0)]
-        # What is held meets later events of the other side, if these can come last.
-        holds = any(parts.may_come_last(name, mine) for name in rest)
+        holds = self._holds(node, below, mine, rest, partial)
         sibling = -1 if other is None else other.number
-        below.edges.append(Edge(node.number, role, sibling, own, others, parts.ascents(mine, rest), holds))
+        below.edges.append(
+            Edge(node.number, role, sibling, own, others, parts_of(node.member).ascents(mine, rest), holds)
+        )
+
+    def _holds(self, node: Node, below: Node, mine: tuple[str, ...], rest: tuple[str, ...], partial: bool) -> bool:
+        """Let a node hold what can meet later events of the other side, if these can come last."""
+        holds = any(parts_of(node.member).may_come_last(name, mine) for name in rest)
         below.stored = below.stored or holds
         below.partial = below.partial or (holds and partial)
+        return holds
 
     def _grow(self, node: Node) -> None:
         """The places of lists that may grow, and which of them are kept."""
@@ -505,6 +543,17 @@ class Network:
 
 MOST_NETWORKS = 1 << 10
 """Networks that are kept; those that were not asked for longest go first."""
+MOST_STATES = 1 << 14
+"""Sets of bound variables that an eager automaton may have: an AND of 14 variables, a sequence of any length."""
+
+
+def _grows(clause: Clause, state: frozenset[str], name: str) -> bool:
+    """Return whether the list of a variable takes further elements in a state: nothing behind it is bound."""
+    return clause.by_name[name].kleene and not any(variable.name in state for variable in clause.successors(name))
+
+
+def _moment(clause: Clause, state: frozenset[str]) -> Moment:
+    return Moment(state, frozenset(name for name in state if not _grows(clause, state, name)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -254,16 +254,6 @@ def newest_before(w: Any, node: int, upper: int, row: int, key: int) -> int:
 
 
 @njit(error_model="numpy")
-def next_older(w: Any, node: int, number: int) -> int:
-    """The instance before another one (of its key); -1 if there is none."""
-    m = machine_at(w)
-    n = node * c.NODE_WORDS
-    if m.nodes[n + c.N_HEADS] < 0:
-        return number - 1
-    return int32_at(m.stores[node])[number * (c.SLOTS + m.nodes[n + c.N_WIDTH]) + c.OLDER]
-
-
-@njit(error_model="numpy")
 def cut(w: Any, node: int, number: int) -> None:
     """Let go of the newest instances of a node, from a number on."""
     m = machine_at(w)
