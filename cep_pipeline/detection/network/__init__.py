@@ -9,7 +9,7 @@ pattern leaves what it shares, its own window is tested: by the nodes that are i
 There, too, the events of its negated variables are asked. `eager_nfa` (DEBS'15 section 3) has no plan: its nodes are
 the states of an automaton, and an event is joined with what they hold when it arrives, never later.
 `lazy_tree_nfa` (section 6) has none either: an instance chooses the variable that it binds next, and the nodes of its
-states are made when they are first reached (`lazy.py`).
+states are made when they are first reached.
 
 An event that comes is joined at once with what the other side of each edge holds: with partial matches, or with the
 events of the input buffer, between those that order and window allow. Instances are sorted by their newest events (by
@@ -22,12 +22,10 @@ of the other side as in orders, and that an instance or an event which no later 
 later events may still reject does not wait: the slice has these events. What cannot be shared (other partitions,
 windows that count) stands side by side in one network.
 
-- `finding.py`: the mechanisms call it; it says what they refuse.
-- `network.py`: nodes and edges, from the parts of single clauses (`members.py`).
-- `lazy.py`: what lazy trees know where they choose.
-- `run.py`: one run over a slice, and its counts; `memory.py`: the events that are read, and the kernel's arrays.
-- `kernel.py`: the loop over events in Numba, with `stores.py` (the instances), `bounds.py` (where that lies which joins
-  them), `choosing.py` (the choices of lazy trees) and the numbers of `codes.py`.
+- `run.py`: the mechanisms, what they refuse, one run over a slice, and its counts.
+- `network.py`: the plan of nodes and edges, from the parts of single clauses.
+- `memory.py`: the events that are read, and the kernel's arrays.
+- `kernel.py`: the loop over events in Numba, with `stores.py` (the instances) and the numbers of `codes.py`.
 
 Conditions, lists, rules over events and finished matches are those of `detection/instances`.
 """

@@ -15,46 +15,22 @@ of the pattern, and is in order; the instances in a state of an eager automaton;
 lazy tree that wait for one variable."""
 
 NODE_WORDS = 28
-(
-    N_KIND,
-    N_WIDTH,
-    N_PLACES,
-    N_CODE,
-    N_RULES,
-    N_GROUP,
-    N_BEGINS,
-    N_GROWS,
-    N_LISTS,
-    N_EVENT_TYPE,
-    N_MASKS,
-    N_EDGES,
-    N_EDGES_END,
-    N_OUTPUTS,
-    N_OUTPUTS_END,
-    N_STORED,
-    N_HEADS,
-    N_FROM,
-    N_CEILING,
-    N_KEYS,
-    N_ROWS,
-    N_STARTS,
-    N_READ,
-    N_REJECTS,
-    N_FINAL,
-    N_CHOICES,
-    N_SHARE,
-    N_OPEN,
-) = range(NODE_WORDS)
+N_KIND, N_WIDTH, N_PLACES, N_CODE, N_RULES, N_EDGES, N_EDGES_END, N_OUTPUTS, N_OUTPUTS_END = range(9)
 """int64 words of a node: its kind; how many slots it has, and where their places in the tuple under test are; where the
-words of its conditions and rules begin; the groups of conjuncts that a tuple (or a complete list) is tested for, the
-first element of a list, and a later one; the store of lists that may grow (-1: it has no lists); the place of the type
-of events among those of lists; where the masks of what is bound are, before there is a list and with it; its edges and
-outputs; whether later events can meet its instances; where its newest instance of each key is (-1: events need not
-agree); the row from which on its tuples are wanted; the address of where windows that begin with each row end; of the
-keys (0: none); and for events, of their rows by key, of where those of each key begin, and of how many of each are
-read; and whether events of negated variables reject tuples here. Of a lazy tree: the node whose outputs its matches are
-(else its own), the place of its choices (-1: none), the share that its tests count in (0: none), and whether later
-events can make more of its instances."""
+words of its conditions and rules begin; its edges and outputs."""
+N_GROUP, N_BEGINS, N_GROWS, N_LISTS, N_MASKS, N_REJECTS, N_FROM = range(9, 16)
+"""The groups of conjuncts that a tuple (or a complete list) is tested for, the first element of a list, and a later
+one; the store of lists that may grow (-1: it has no lists); where the masks of what is bound are, before there is a
+list and with it; whether events of negated variables reject tuples here; the row from which on its tuples are wanted.
+"""
+N_STORED, N_HEADS, N_CEILING, N_KEYS, N_ROWS, N_STARTS, N_READ, N_EVENT_TYPE = range(16, 24)
+"""Whether later events can meet its instances; where its newest instance of each key is (-1: events need not agree);
+the addresses of where windows that begin with each row end, and of the keys (0: none). Of events the addresses of their
+rows by key, of where those of each key begin, and of how many of each are read; and the place of their type among those
+of lists."""
+N_FINAL, N_CHOICES, N_SHARE, N_OPEN = range(24, NODE_WORDS)
+"""Of a lazy tree: the node whose outputs its matches are (else its own), the place of its choices (-1: none), the share
+that its tests count in (0: none), and whether later events can make more of its instances."""
 
 EDGE_WORDS = 8
 E_PARENT, E_ROLE, E_SIBLING, E_OWN, E_OTHER, E_ASCENTS, E_GROUP, E_MASK = range(EDGE_WORDS)
@@ -104,38 +80,17 @@ ANY, NO_ROOT = -2, -1
 """In place of a lazy tree's first variable: where none is chosen, and before one is."""
 
 REGISTERS = 24
-(
-    STEPS,
-    STEP,
-    ROW,
-    DEPTH,
-    EPOCH,
-    TOUCHED,
-    TOUCHED_OUTPUTS,
-    SHORT_OF,
-    NODES,
-    DEATHS_ROOM,
-    DEATHS_MADE,
-    DEATHS_FREE,
-    DEATHS_USED,
-    DEATH_ROW,
-    LISTING,
-    CELLS_MADE,
-    ROOT,
-    REPLAYING,
-    BEGUN,
-    OLDEST,
-    VARIABLES,
-    KEYS,
-    BY_COUNTER,
-    CHOSEN,
-) = range(REGISTERS)
+STEPS, STEP, ROW, DEPTH, EPOCH, TOUCHED, TOUCHED_OUTPUTS, SHORT_OF, NODES, LISTING, CELLS_MADE = range(11)
 """The registers: how many steps there are, the step, its row, frames in use, the number of the attempt, nodes and
-outputs that it has touched, the node (or output) that is full, numbers of nodes, room for deaths, how
-many were ever made, the first free one, how many are in use, the first row whose deaths are to come, whether there are
-lists, and the cells that there were before the event. Of a lazy tree: its first variable, whether a new one searches
-the buffer, the step that begins next, the oldest step in the buffer, numbers of variables and keys, whether the
-smallest counter is bound next, and the variable that a new state waits for."""
+outputs that it has touched, the node (or output) that is full, the number of nodes, whether there are lists, and the
+cells that there were before the event."""
+DEATHS_ROOM, DEATHS_MADE, DEATHS_FREE, DEATHS_USED, DEATH_ROW = range(11, 16)
+"""Room for deaths, how many were ever made, the first free one, how many are in use, and the first row whose deaths are
+to come."""
+ROOT, REPLAYING, BEGUN, OLDEST, VARIABLES, KEYS, BY_COUNTER, CHOSEN = range(16, REGISTERS)
+"""Of a lazy tree: its first variable, whether a new one searches the buffer, the step that begins next, the oldest step
+in the buffer, numbers of variables and keys, whether the smallest counter is bound next, and the variable that a new
+state waits for."""
 
 MACHINE_WORDS = 40
 """Words of `stores.machine_at` before those of the ring of cells."""

@@ -12,8 +12,7 @@ from cep_pipeline.detection.instances import CODE_WORDS, RING_WORDS, RULES_WORDS
 from cep_pipeline.detection.instances.found import FOUND_WORDS, FoundMatches
 from cep_pipeline.detection.instances.term_writer import CommonTerms
 from cep_pipeline.detection.network import codes as c
-from cep_pipeline.detection.network.members import EventsOf
-from cep_pipeline.detection.network.network import Network, Node
+from cep_pipeline.detection.network.network import EventsOf, Network, Node
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array

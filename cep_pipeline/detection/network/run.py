@@ -1,27 +1,48 @@
-"""Run a shared plan over one slice: events enter its nodes, and the matches of each member leave its root."""
+"""The mechanisms of join networks: many patterns by one shared plan, or each clause of a pattern by its own plan.
+
+A run is over one slice: events enter the nodes of its network, and the matches of each member leave its root.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
 from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compile_program
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.instances.term_writer import CommonTerms
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conjuncts_joining
+from cep_pipeline.detection.mechanisms import (
+    EVERYTHING,
+    Counters,
+    Mechanism,
+    Orders,
+    Owned,
+    beyond_any_match,
+    conjuncts_joining,
+    orders_only,
+    refuse,
+    refuse_other_orders,
+)
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output
-from cep_pipeline.detection.network.network import Automaton, Node, network_of
+from cep_pipeline.detection.network.network import MOST_VARIABLES, Automaton, Node, network_of
+from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import EventType
-from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing
-from cep_pipeline.planning.trees import OrderOrTree
+from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, members_of
+from cep_pipeline.planning.trees import OrderOrTree, as_tree, leaves_of
 from cep_pipeline.slices.blocks import Block, without_earlier
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_view
@@ -37,7 +58,7 @@ _run_network = NativeKernel(
     sources=(
         *KERNEL_SOURCES,
         "cep_pipeline.detection.instances.searching",
-        *(f"cep_pipeline.detection.network.{module}" for module in ("bounds", "choosing", "codes", "stores")),
+        *(f"cep_pipeline.detection.network.{module}" for module in ("codes", "stores")),
     ),
 )
 
@@ -62,7 +83,7 @@ class Held:
 
 
 class NetworkRun:
-    """One run of members over a slice: iterate over it once for its blocks of matches.
+    """One run of members over a slice: iterate over it (or over `found`) once for its blocks of matches.
 
     Parameters
     ----------
@@ -80,6 +101,8 @@ class NetworkRun:
         As of `network.Network`.
     by_counter
         Whether a lazy tree binds the variable with the smallest counter next.
+    held
+        Where what is held is added by `count`, beside that of other runs.
 
     Raises
     ------
@@ -101,7 +124,9 @@ class NetworkRun:
         finality: Finality | None = None,
         automaton: Automaton = "",
         by_counter: bool = False,
+        held: Held | None = None,
     ) -> None:
+        self.held = held or Held(len(events))
         self.events, self.owned, self.finality = events, owned, finality
         self._with_negated, self._by_counter = with_negated, by_counter
         planned = network_of(members, plans, sharing, events, automaton)
@@ -142,7 +167,10 @@ class NetworkRun:
             compiled[name] = Compiled(program, rules)
         return compiled
 
-    def __iter__(self) -> Iterator[tuple[MemberId, Block]]:
+    def __iter__(self) -> Iterator[Block]:
+        return (block for _, block in self.found())
+
+    def found(self) -> Iterator[tuple[MemberId, Block]]:
         """The blocks of matches, each with its member."""
         self.prepare()
         memory, outputs = self._memory, self._outputs
@@ -182,9 +210,9 @@ class NetworkRun:
 
     # --- counts --------------------------------------------------------------------------------------------------
 
-    def count(self, counters: Counters, held: Held) -> None:
+    def count(self, counters: Counters) -> None:
         """Add what has been counted, when the run is over: every node once, whoever uses it."""
-        memory = self._memory
+        memory, held = self._memory, self.held
         if memory is None:
             return
         size = len(self.events)
@@ -339,3 +367,161 @@ class _Outputs:
 
 def _same(one: Member, other: Member) -> bool:
     return one.clause.positive == other.clause.positive
+
+
+# --- mechanisms -------------------------------------------------------------------------------------------------------
+
+
+def find_together(
+    mechanism: str,
+    sharing: Sharing,
+    patterns: Sequence[Pattern],
+    orders: Sequence[Orders],
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+) -> Iterator[tuple[int, Block]]:
+    """Find the owned matches of patterns by a shared plan; see `ManyFinder` (MCEP [0066]-[0072], [0117]-[0119]).
+
+    Parameters
+    ----------
+    mechanism, sharing
+        The mechanism's name, and what of the plans it shares: beginnings of orders, or any subtrees.
+
+    Raises
+    ------
+    UnsupportedPattern
+        The mechanism does not run a pattern.
+    PlanError
+        It does not run an order or a tree, or that is not of its clause.
+    """
+    plans: list[OrderOrTree] = []
+    for pattern, own in zip(patterns, orders, strict=True):
+        refuse(mechanism, pattern, beyond_any_match(pattern))
+        plans += _runnable(mechanism, sharing, pattern, own)
+    numbers = {pattern.name: number for number, pattern in enumerate(patterns)}
+    run = NetworkRun(members_of(patterns), plans, sharing, events, owned, with_negated=sharing == "subexpression")
+    for (name, _), block in run.found():
+        yield numbers[name], block
+    run.count(counters)
+    run.held.count(counters)
+
+
+def find_alone(
+    mechanism: str,
+    sharing: Sharing,
+    pattern: Pattern,
+    orders: Orders,
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    *,
+    automaton: Automaton = "",
+    options: frozenset[str] = frozenset(),
+) -> Iterator[Block]:
+    """Find the owned matches of a pattern, each clause on a network of its own; see `Finder` (JQPG section 5.4).
+
+    Parameters
+    ----------
+    mechanism, sharing
+        The mechanism's name, and by what rule its plans could be shared: "prefix" runs orders, "subexpression" trees.
+    automaton
+        As of `network.Network`. Eager automata need the pattern's order; lazy ones find their own, whatever the plan.
+    options
+        With `smallest_counter` a lazy tree binds the variable with the fewest events in the input buffer next (DEBS'15,
+        section 6), without it the one that is expected to cost least. With both, an instance waits for the variable
+        that was chosen when it was made, where the paper chooses anew at each event; and the root changes only when
+        that pays.
+
+    Raises
+    ------
+    UnsupportedPattern
+        The mechanism does not run the pattern.
+    PlanError
+        It does not run an order or a tree, or that is not of its clause.
+    """
+    refuse(mechanism, pattern, _beyond(automaton, pattern))
+    members, held = members_of([pattern]), Held(len(events))
+    if automaton == "lazy":
+        orders = [tuple(variable.name for variable in clause.positive) for clause in pattern.clauses]
+    plans = _runnable(mechanism, sharing, pattern, orders)
+
+    def start(of: ClauseSlice, plan: OrderOrTree) -> NetworkRun:
+        if automaton == "eager":
+            refuse_other_orders(mechanism, pattern, of.clause, leaves_of(as_tree(plan)))
+        _refuse_other_variables(sharing, pattern, of.clause, plan)
+        return NetworkRun(
+            [member for member in members if member.clause is of.clause],
+            [plan],
+            "none",
+            of.events,
+            of.owned,
+            with_negated=sharing == "subexpression",
+            finality=of.finality,
+            automaton=automaton,
+            by_counter=SMALLEST_COUNTER in options,
+            held=held,
+        )
+
+    yield from find_by_clause(pattern, plans, events, owned, counters, start)
+    held.count(counters)
+
+
+def _runnable(mechanism: str, sharing: Sharing, pattern: Pattern, orders: Orders) -> list[OrderOrTree]:
+    """The plans of a pattern as its network runs them: trees, or orders."""
+    if sharing == "subexpression":
+        return [as_tree(order) for order in orders]
+    return list(orders_only(mechanism, pattern, orders))
+
+
+def _refuse_other_variables(sharing: Sharing, pattern: Pattern, clause: Clause, plan: OrderOrTree) -> None:
+    names = [variable.name for variable in clause.positive]
+    planned = (plan,) if isinstance(plan, str) else leaves_of(as_tree(plan))  # a tree of one variable is its name
+    if sorted(planned) == sorted(names):
+        return
+    what = "the plan's tree joins" if sharing == "subexpression" else "the plan orders"
+    raise PlanError(
+        f"pattern {pattern.name!r}: {what} {', '.join(planned)}, but clause {clause.index} binds {', '.join(names)}: "
+        "plan the pattern again"
+    )
+
+
+def _beyond(automaton: Automaton, pattern: Pattern) -> str | None:
+    """The first feature of a pattern that is not run alone, in words; None if it is run."""
+    most = max(len(clause.positive) for clause in pattern.clauses)
+    if automaton == "eager" and not before_is_earlier(pattern.ties):
+        return beyond_any_match(pattern) or f"TIES {pattern.ties.value}"
+    if automaton == "lazy" and most > MOST_VARIABLES:
+        return beyond_any_match(pattern) or f"a clause of {most} variables (at most {MOST_VARIABLES})"
+    return beyond_any_match(pattern)
+
+
+def _of_one(name: str, sharing: Sharing, automaton: Automaton = "", **rest: Any) -> Mechanism:
+    """A mechanism that runs one pattern after another, each clause on a join network of its own."""
+    find, beyond = partial(find_alone, name, sharing, automaton=automaton), partial(_beyond, automaton)
+    trees = sharing == "subexpression"
+    return Mechanism(name, find, unsupported_feature=beyond, runs_trees=trees, in_order=True, **rest)
+
+
+def _of_many(name: str, sharing: Sharing) -> Mechanism:
+    """A mechanism that runs many patterns together on one join network, and one pattern as the only one."""
+    find_many = partial(find_together, name, sharing)
+
+    def find(
+        pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+    ) -> Iterator[Block]:
+        for _, block in find_many([pattern], [orders], events, owned, counters):
+            yield block
+
+    runs_trees = sharing == "subexpression"
+    return Mechanism(name, find, find_many=find_many, always_shares=True, runs_trees=runs_trees, in_order=True)
+
+
+SMALLEST_COUNTER = "smallest_counter"
+"""The option by which a lazy tree chooses as in the paper."""
+LAZY_TREE_NFA = _of_one("lazy_tree_nfa", "prefix", "lazy", options=(SMALLEST_COUNTER,))
+EAGER_NFA = _of_one("eager_nfa", "prefix", "eager", in_pattern_order=True)
+LAZY_CHAIN_NFA = _of_one("lazy_chain_nfa", "prefix")
+EVALUATION_TREE = _of_one("evaluation_tree", "subexpression")
+MULTI_PATTERN_NFA = _of_many("multi_pattern_nfa", "prefix")
+MULTITREE = _of_many("multitree", "subexpression")
