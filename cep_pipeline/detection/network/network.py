@@ -18,7 +18,7 @@ Networks are kept: a plan is run over slice after slice, and its network has no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import product
@@ -65,73 +65,8 @@ class EventsOf:
     window: tuple[str, ...]
 
 
-class Ascents:
-    """The rules of order and distinctness of a clause; its positive variables are numbered in pattern order."""
-
-    def __init__(self, pattern: Pattern, clause: Clause) -> None:
-        self._pattern, self._clause = pattern, clause
-
-    def may_come_last(self, variable: int, others: Sequence[int]) -> bool:
-        """True if an event of the variable can come later in the stream than those of the others."""
-        if not before_is_earlier(self._pattern.ties):
-            return True
-        name, positive = self._clause.positive[variable].name, self._clause.positive
-        return not any((name, positive[other].name) in self._clause.precedence for other in others)
-
-    def words(self, own: Sequence[int], others: Sequence[int], variable: int) -> list[int]:
-        """The pairs that a join compares: of `own`, whose newest event is of `variable`, with `others`.
-
-        First whether there can be any that came before (1 or 0). Then, each with its length before it: the own
-        variables that bound the scan from below (some event of the other side comes after theirs) and from above (all
-        come before theirs), the pairs whose order is tested, and those that must be told apart. A pair is two words.
-        """
-        before, positive = self._precedes, self._clause.positive
-        lower = [x for x in own if any(before[x][y] for y in others)]
-        upper = [x for x in own if all(before[y][x] for y in others)]
-        both = (*own, *others)
-        single = not positive[variable].kleene
-        one_event = len(others) == 1 and not positive[others[0]].kleene
-        needed = []
-        for x, y in (*product(own, others), *product(others, own)):
-            if not before[x][y] or any(before[x][z] and before[z][y] for z in both):
-                continue
-            if (x in own and one_event) or y in upper:
-                continue
-            if y == variable and single and earlier_is_before(self._pattern.ties):
-                continue
-            needed.append((x, y))
-        distinct = [
-            (x, y)
-            for x, y in product(own, others)
-            if not (x == variable and single) and may_be_one(self._pattern, self._clause, positive[x], positive[y])
-        ]
-        words = [int(self.may_come_last(variable, others))]
-        for part in (lower, upper):
-            words += [len(part), *part]
-        for pairs in (needed, distinct):
-            words += [len(pairs), *(word for pair in pairs for word in pair)]
-        return words
-
-    def order(self, variables: Sequence[int]) -> list[int]:
-        """The words of a test of the order among some variables: 1, then the pairs that follow one another."""
-        before = self._precedes
-        pairs = [
-            (x, y)
-            for x, y in product(variables, repeat=2)
-            if before[x][y] and not any(before[x][z] and before[z][y] for z in variables)
-        ]
-        return [1, len(pairs), *(word for pair in pairs for word in pair)]
-
-    @cached_property
-    def _precedes(self) -> tuple[tuple[bool, ...], ...]:
-        """Return for each two positive variables True if the first one comes before the second."""
-        names = [variable.name for variable in self._clause.positive]
-        precedence = self._clause.precedence
-        return tuple(tuple((one, other) in precedence for other in names) for one in names)
-
-
 class MemberParts:
-    """One clause of one pattern.
+    """One clause of one pattern: its rules of order and distinctness, and which events its variables read.
 
     Attributes
     ----------
@@ -145,19 +80,14 @@ class MemberParts:
         self.conditions = ClauseConditions(pattern, clause)
         self.agree_on = tuple(sorted(set(clause.agree_on)))
         self._pattern, self._clause = pattern, clause
-        self._ascents = Ascents(pattern, clause)
-        self._numbers = {variable.name: n for n, variable in enumerate(clause.positive)}
         self._window = ("time",) if pattern.window.events is None else ("events", *sorted(set(pattern.partition_by)))
-        self._events: dict[str, EventsOf] = {}
+        self._numbers = {variable.name: number for number, variable in enumerate(clause.positive)}
         self._words: dict[_Split, list[list[int]]] = {}
 
     def events_of(self, name: str) -> EventsOf:
         """The events that fit a variable."""
-        if name not in self._events:
-            event_type = self._clause.by_name[name].event_type
-            filters = frozenset(self.conditions.filters(name))
-            self._events[name] = EventsOf(event_type, filters, self.agree_on, self._window)
-        return self._events[name]
+        filters = frozenset(self.conditions.filters(name))
+        return EventsOf(self._clause.by_name[name].event_type, filters, self.agree_on, self._window)
 
     def rejecting_early(self, variable: Variable) -> frozenset[str] | None:
         """The positive variables with which events of a negated one can be asked for; None: only with all of them.
@@ -173,32 +103,66 @@ class MemberParts:
 
     def may_come_last(self, name: str, others: Sequence[str]) -> bool:
         """True if an event of a variable can come later in the stream than those of others."""
-        return self._ascents.may_come_last(self._numbers[name], [self._numbers[other] for other in others])
+        if not before_is_earlier(self._pattern.ties):
+            return True
+        return not any((name, other) in self._clause.precedence for other in others)
 
     def order(self, names: Sequence[str]) -> list[int]:
-        """The words of a test of the order among some variables (`Ascents.order`)."""
-        return self._ascents.order([self._numbers[name] for name in names])
+        """The words of a test of the order among some variables: 1, then the pairs that follow one another."""
+        return [1, *self._pairs((x, y) for x, y in product(names, repeat=2) if self._follow(x, y, names))]
 
     def ascents(self, own: tuple[str, ...], others: tuple[str, ...], *, listed: bool = False) -> list[list[int]]:
-        """The pairs that a join compares, for each own variable that has the newest event (`Ascents.words`).
+        """The pairs that a join compares, for each own variable that has the newest event (`_ascent`).
 
         Where events become elements of lists (`listed`), the kernel compares all pairs.
         """
         if listed:
             return [[int(self.may_come_last(name, others)), 0, 0, 0, 0] for name in own]
-        known = self._words.get((own, others))
-        if known is None:
-            mine = [self._numbers[name] for name in own]
-            rest = [self._numbers[name] for name in others]
+        if (own, others) not in self._words:
             if len(self._words) >= MOST_SPLITS:
                 self._words.clear()
-            known = self._words[own, others] = [self._ascents.words(mine, rest, number) for number in mine]
-        return known
+            self._words[own, others] = [self._ascent(own, others, name) for name in own]
+        return self._words[own, others]
 
     def search(self, own: tuple[str, ...], other: str) -> list[int]:
         """The same for a search of events that may be later than all that are bound."""
-        number = self._numbers[other]
-        return self._ascents.words([self._numbers[name] for name in own], [number], number)
+        return self._ascent(own, (other,), other)
+
+    def _ascent(self, own: Sequence[str], others: Sequence[str], newest: str) -> list[int]:
+        """The pairs that a join compares: of `own`, whose newest event is of one variable, with `others`.
+
+        First whether there can be any that came before (1 or 0). Then, each with its length before it: the own
+        variables that bound the scan from below (some event of the other side comes after theirs) and from above (all
+        come before theirs), the pairs whose order is tested, and those that must be told apart. A pair is two words.
+        """
+        before, by_name = self._clause.precedence, self._clause.by_name
+        lower = [x for x in own if any((x, y) in before for y in others)]
+        upper = [x for x in own if all((y, x) in before for y in others)]
+        single = not by_name[newest].kleene
+        one_event = len(others) == 1 and not by_name[others[0]].kleene
+        needed = [
+            (x, y)
+            for x, y in (*product(own, others), *product(others, own))
+            if self._follow(x, y, (*own, *others))
+            and not ((x in own and one_event) or y in upper)
+            and not (y == newest and single and earlier_is_before(self._pattern.ties))
+        ]
+        distinct = [
+            (x, y)
+            for x, y in product(own, others)
+            if not (x == newest and single) and may_be_one(self._pattern, self._clause, by_name[x], by_name[y])
+        ]
+        bounds = [word for part in (lower, upper) for word in (len(part), *map(self._numbers.__getitem__, part))]
+        return [int(self.may_come_last(newest, others)), *bounds, *self._pairs(needed), *self._pairs(distinct)]
+
+    def _follow(self, one: str, other: str, names: Sequence[str]) -> bool:
+        """Return whether a variable comes before another one, with none of some names between them."""
+        before = self._clause.precedence
+        return (one, other) in before and not any((one, name) in before and (name, other) in before for name in names)
+
+    def _pairs(self, pairs: Iterable[tuple[str, str]]) -> list[int]:
+        words = [self._numbers[name] for pair in pairs for name in pair]
+        return [len(words) // 2, *words]
 
 
 _parts: WeakKeyDictionary[Member, MemberParts] = WeakKeyDictionary()
@@ -427,7 +391,7 @@ class Network:
     ) -> None:
         self.shared = shared
         self.choices: Choices | None = None
-        self._groups = groups
+        self.groups = groups
         self.nodes: list[Node] = []
         self._events: dict[EventsOf, Node] = {}
         self._of: dict[int, Node] = {}
@@ -606,7 +570,7 @@ class Network:
         further elements. Ignore edges are everywhere: an instance stays when an event makes a new one of it. An event
         that arrives meets what the states hold, and is not held itself.
         """
-        clause, groups = member.clause, self._groups[member.id]
+        clause, groups = member.clause, self.groups[member.id]
         names = [variable.name for variable in clause.positive]
         before = {name: frozenset(variable.name for variable in clause.predecessors(name)) for name in names}
         events = {name: self.event_node(member, name) for name in names}
@@ -647,7 +611,7 @@ class Network:
         """The first states of a member's lazy tree, and the node of what is complete, whatever the order it came in."""
         names = tuple(variable.name for variable in member.clause.positive)
         choices = self.choices = Choices(member.clause)
-        groups = self._groups[member.id]
+        groups = self.groups[member.id]
         groups.group_of([one.conjunct for one in groups.conditions.tested])  # whatever states will ask for is compiled
         final = self._new(c.JOIN, member, names)
         final.members.append((member.id, names))
@@ -753,7 +717,7 @@ class Network:
 
     def _grow(self, node: Node) -> None:
         """The places of lists that may grow, and which of them are kept."""
-        if self._groups[node.member.id].is_empty(node.complete):
+        if self.groups[node.member.id].is_empty(node.complete):
             node.lists = node.number
             node.stored = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
         else:
@@ -768,7 +732,7 @@ class Network:
 
     def _ask(self, node: Node) -> None:
         """Ask for the groups of conjuncts of a node that is made of others."""
-        groups, slots = self._groups[node.member.id], node.slots
+        groups, slots = self.groups[node.member.id], node.slots
         left, right = frozenset(slots[: node.sides]), frozenset(slots[node.sides :])
         if node.kind == c.JOIN:
             sides = [Moment(side, side) for side in (left, right)]
@@ -796,49 +760,13 @@ def _moment(clause: Clause, state: frozenset[str]) -> Moment:
     return Moment(state, frozenset(name for name in state if not _grows(clause, state, name)))
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedNetwork:
-    """The network of a plan, whatever the events.
-
-    Attributes
-    ----------
-    members
-        Those that may have matches.
-    groups
-        Of each the groups of conjuncts that nodes and negations test: all that there will ever be.
-    """
-
-    network: Network
-    members: Mapping[MemberId, Member]
-    groups: Mapping[MemberId, ConditionGroups]
-
-
-@dataclass(frozen=True)
-class _NetworkKey:
-    """The key of a kept network. It is hashed once: there are many trees in it."""
-
-    members: tuple[Member, ...]
-    plans: tuple[OrderOrTree, ...]
-    sharing: Sharing
-    possible: tuple[bool, ...]
-    automaton: Automaton
-    thread: int
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.members, self.plans, self.sharing, self.possible, self.automaton, self.thread))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
 def network_of(
     members: Sequence[Member],
     plans: Sequence[OrderOrTree],
     sharing: Sharing,
     events: PreparedEvents,
     automaton: Automaton = "",
-) -> PlannedNetwork:
+) -> Network:
     """The network of members by their orders or trees, or by automata; the same again where it is known.
 
     Raises
@@ -851,21 +779,28 @@ def network_of(
     orders = tuple(tuple(plan) if isinstance(plan, list) else plan for plan in plans)
     # A lazy tree gets states while it runs: threads have one each.
     thread = get_ident() if automaton == "lazy" else 0
-    return _made(_NetworkKey(tuple(members), orders, sharing, possible, automaton, thread))
+    return _made(tuple(members), orders, sharing, possible, automaton, thread)
 
 
 @lru_cache(MOST_NETWORKS)
-def _made(key: _NetworkKey) -> PlannedNetwork:
-    taken, sharing = [], key.sharing
-    for member, plan, may_have_matches in zip(key.members, key.plans, key.possible, strict=True):
+def _made(
+    members: tuple[Member, ...],
+    plans: tuple[OrderOrTree, ...],
+    sharing: Sharing,
+    possible: tuple[bool, ...],
+    automaton: Automaton,
+    thread: int,
+) -> Network:
+    taken = []
+    for member, plan, may_have_matches in zip(members, plans, possible, strict=True):
         if may_have_matches:
             taken.append((member, plan))
         else:
             share([member], [plan], sharing)  # only refuses a plan that does not fit
     shared = share([member for member, _ in taken], [plan for _, plan in taken], sharing)
     groups = {member.id: ConditionGroups(parts_of(member).conditions) for member, _ in taken}
-    network = Network(shared, groups, automaton=key.automaton)
+    network = Network(shared, groups, automaton=automaton)
     for member, _ in taken:
         for variable in member.clause.negated:
             groups[member.id].rejecting_group(variable.name)
-    return PlannedNetwork(network, {member.id: member for member, _ in taken}, groups)
+    return network

@@ -129,8 +129,8 @@ class NetworkRun:
         self.held = held or Held(len(events))
         self.events, self.owned, self.finality = events, owned, finality
         self._with_negated, self._by_counter = with_negated, by_counter
-        planned = network_of(members, plans, sharing, events, automaton)
-        self.network, self.members, self._groups = planned.network, planned.members, planned.groups
+        self.network = network_of(members, plans, sharing, events, automaton)
+        self.members, self._groups = self.network.shared.members, self.network.groups
         self._compiled: dict[MemberId, Compiled] = {}
         self._common = CommonTerms(events, ())
         self._memory: Memory | None = None

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.network.network import PlannedNetwork, network_of
+from cep_pipeline.detection.network.network import Network, network_of
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.multi_pattern import members_of
 from cep_pipeline.planning.trees import Join, OrderOrTree
@@ -30,7 +30,7 @@ WHERE n.x > a.x + c.x AND a.id BETWEEN c.x AND 2 * c.id WITHIN 1 minute"""
 NO_EVENTS = PreparedEvents(events_table([]), type_attribute="kind", base_type="Ev")
 
 
-def network(text: str, plans: Sequence[OrderOrTree]) -> PlannedNetwork:
+def network(text: str, plans: Sequence[OrderOrTree]) -> Network:
     return network_of(members_of(cep.parse_patterns(text, stream_schema())), plans, "subexpression", NO_EVENTS)
 
 
@@ -63,6 +63,6 @@ def test_a_plan_has_one_network() -> None:
 def test_a_pattern_that_never_matches_is_left_out_and_its_plan_looked_at() -> None:
     text = "NAME p PATTERN SEQ(A a, B b) WHERE 1 > 2 AND a.x < b.x WITHIN 1 minute; NAME q PATTERN A a WITHIN 1 second"
     planned = network(text, [Join("a", "b"), "a"])
-    assert list(planned.members) == [("q", 0)]
+    assert list(planned.shared.members) == [("q", 0)]
     with pytest.raises(PlanError, match="binds a, b"):
         network(text, [Join("a", "c"), "a"])
