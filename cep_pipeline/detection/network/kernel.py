@@ -28,33 +28,11 @@ from cep_pipeline.detection.instances.cells import append, drop_newest, forget_c
 from cep_pipeline.detection.instances.codes import EARLIER, LATER
 from cep_pipeline.detection.instances.finished import add_match, found_at
 from cep_pipeline.detection.instances.interpreter import code_at, group_holds
-from cep_pipeline.detection.instances.rules import in_window, joins, rejected, rules_at
+from cep_pipeline.detection.instances.rules import first_row, in_window, joins, last_row, rejected, rules_at
 from cep_pipeline.detection.instances.searching import first_passing
 from cep_pipeline.detection.network import codes as c
-from cep_pipeline.detection.network.stores import (
-    View,
-    are_distinct,
-    buffered,
-    bury,
-    compact,
-    cut,
-    first_of,
-    give_up,
-    in_order,
-    instances_made,
-    keep,
-    key_of,
-    last_of,
-    load,
-    machine_at,
-    newest_before,
-    push,
-    scan_bounds,
-    still_open,
-    take_back,
-    touch,
-    view_of,
-)
+from cep_pipeline.detection.network import stores
+from cep_pipeline.detection.network.stores import View, machine_at
 
 # --- what becomes of a tuple that passes at a node -------------------------------------------------------------------
 
@@ -81,7 +59,7 @@ def passed(w: Any, node: int, first: int, row: int, key: int) -> int:
     goes_up = m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END] or m.nodes[n + c.N_CHOICES] >= 0
     if m.nodes[n + c.N_KIND] == c.STATE:
         goes_up = m.nodes[n + c.N_STORED] != 0
-    if m.nodes[n + c.N_KIND] != c.EVENTS and goes_up and not push(w, node, first, row, key):
+    if m.nodes[n + c.N_KIND] != c.EVENTS and goes_up and not stores.push(w, node, first, row, key):
         return c.STORE_FULL
     return c.FINISHED
 
@@ -142,15 +120,19 @@ def lengthen(
     first = min(first, element)
     if m.nodes[n + c.N_KIND] == c.STATE:
         return passed(w, node, first, row, key)
-    touch(w, lists)
-    if lists != node and not push(w, lists, first, row, key):
+    stores.touch(w, lists)
+    if lists != node and not stores.push(w, lists, first, row, key):
         return c.STORE_FULL
     if group_holds(code, m.cells, m.nodes[n + c.N_GROUP], m.bound, 0):
         status = passed(w, node, first, row, key)
         if status != c.FINISHED:
             return status
     # The lists of a root are held, too, for they may grow.
-    if lists == node and m.nodes[n + c.N_EDGES] == m.nodes[n + c.N_EDGES_END] and not push(w, node, first, row, key):
+    if (
+        lists == node
+        and m.nodes[n + c.N_EDGES] == m.nodes[n + c.N_EDGES_END]
+        and not stores.push(w, node, first, row, key)
+    ):
         return c.STORE_FULL
     return c.FINISHED
 
@@ -204,22 +186,22 @@ def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
     rules = rules_at(w, m.nodes[n + c.N_RULES])
     if rules.agreeing and key < 0:
         return c.FINISHED
-    touch(w, node)
+    stores.touch(w, node)
     places = m.nodes[n + c.N_PLACES]
     at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
     if m.ascents[at] == 0:  # it comes too late for all lists
         return c.FINISHED
-    view = view_of(w, m.nodes[n + c.N_RULES])
+    view = stores.view_of(w, m.nodes[n + c.N_RULES])
     for number in range(begin, end):
         first = row
         if m.nodes[o + c.N_KIND] == c.EVENTS:
             m.bound[m.places[places]] = row
         else:
-            first = load(w, own, number, places)
+            first = stores.load(w, own, number, places)
         if first < rules.floor[row]:
             continue
-        lower, upper, _ = scan_bounds(w, view, at + 1, row)
-        low, high = buffered(w, events, lower, upper, key)
+        lower, upper, _ = stores.scan_bounds(w, view, at + 1, row)
+        low, high = stores.buffered(w, events, lower, upper, key)
         status = all_lists(w, node, events, low, high, first, row, key)
         if status != c.FINISHED:
             return status
@@ -236,16 +218,16 @@ def await_next(w: Any, node: int, made: int, row: int, key: int) -> int:
     r, n = m.registers, node * c.NODE_WORDS
     none_comes = key < 0 or (r[c.REPLAYING] and not m.nodes[n + c.N_OPEN])
     for number in range(m.tails[node] if none_comes else made, m.tails[node]):
-        first = load(w, node, number, m.nodes[n + c.N_PLACES])
+        first = stores.load(w, node, number, m.nodes[n + c.N_PLACES])
         variable = next_variable(w, node, row, key)
         waiting = m.choices[m.nodes[n + c.N_CHOICES] + variable * c.CHOICE_WORDS + c.H_NODE]
         if waiting < 0:
             r[c.SHORT_OF], r[c.CHOSEN] = node, variable
             return c.NEW_STATE
-        touch(w, waiting)
-        if not push(w, waiting, first, row, key):
+        stores.touch(w, waiting)
+        if not stores.push(w, waiting, first, row, key):
             return c.STORE_FULL
-    cut(w, node, made)
+    stores.cut(w, node, made)
     return c.FINISHED
 
 
@@ -256,7 +238,7 @@ def next_variable(w: Any, node: int, row: int, key: int) -> int:
     r = m.registers
     variables, choices = r[c.VARIABLES], m.nodes[node * c.NODE_WORDS + c.N_CHOICES]
     last = m.nodes[node * c.NODE_WORDS + c.N_WIDTH] == variables - 1
-    view = view_of(w, m.nodes[node * c.NODE_WORDS + c.N_RULES])
+    view = stores.view_of(w, m.nodes[node * c.NODE_WORDS + c.N_RULES])
     for variable in range(variables):
         m.expected[variable] = -1.0
         if m.choices[choices + variable * c.CHOICE_WORDS + c.H_NODE] == c.BOUND:
@@ -292,13 +274,13 @@ def events_in_scope(w: Any, view: View, choices: int, variable: int, row: int, k
         if m.choices[choices + other * c.CHOICE_WORDS + c.H_NODE] == c.BOUND:
             relation = rules.relations[other * rules.slots + variable]
             if relation & EARLIER:
-                since = max(since, rules.onset[last_of(view, other)])
+                since = max(since, rules.onset[last_row(rules, view.cells, view.bound, 0, other)])
             elif relation & LATER:
-                upper = min(upper, rules.reach[first_of(view, other)])
+                upper = min(upper, rules.reach[first_row(rules, view.cells, view.bound, 0, other)])
     if upper > row + 1:  # those to come are as many as have come
-        low, high = buffered(w, m.event_nodes[variable], lower, now, key)
+        low, high = stores.buffered(w, m.event_nodes[variable], lower, now, key)
         return high - low
-    low, high = buffered(w, m.event_nodes[variable], since, min(upper, now), key)
+    low, high = stores.buffered(w, m.event_nodes[variable], since, min(upper, now), key)
     return high - low if high > low else -1
 
 
@@ -365,7 +347,7 @@ def count_events(w: Any, step: int, change: int) -> None:
     """The events of a step come into the buffer, or leave it."""
     m = machine_at(w)
     for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
-        if key_of(w, m.leaves[place], m.rows[step]) >= 0:
+        if stores.key_of(w, m.leaves[place], m.rows[step]) >= 0:
             m.amounts[m.leaves[place]] += change
 
 
@@ -382,7 +364,7 @@ def begin_event(w: Any, step: int, row: int) -> None:
         count_events(w, r[c.OLDEST], -1)
         r[c.OLDEST] += 1
     if changes_root(w, step, row):
-        give_up(w, row)
+        stores.give_up(w, row)
         r[c.REPLAYING] = 1
 
 
@@ -421,7 +403,7 @@ def changes_root(w: Any, step: int, row: int) -> bool:
     for variable in range(variables):
         amount = m.amounts[m.event_nodes[variable]]
         for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
-            if m.leaves[place] == m.event_nodes[variable] and key_of(w, m.leaves[place], row) >= 0:
+            if m.leaves[place] == m.event_nodes[variable] and stores.key_of(w, m.leaves[place], row) >= 0:
                 amount += 1
                 fits = fits or variable == root
         if amount == 0 and root < 0:
@@ -458,7 +440,7 @@ def search_events(w: Any, own: int, edge: int, order: int, low: int, high: int, 
     e = edge * c.EDGE_WORDS
     node, group, mask = m.edges[e + c.E_PARENT], m.edges[e + c.E_GROUP], m.edges[e + c.E_MASK]
     n = node * c.NODE_WORDS
-    code, view = code_at(w, m.nodes[n + c.N_CODE]), view_of(w, m.nodes[n + c.N_RULES])
+    code, view = code_at(w, m.nodes[n + c.N_CODE]), stores.view_of(w, m.nodes[n + c.N_RULES])
     rows = int32_at(m.nodes[m.edges[e + c.E_SIBLING] * c.NODE_WORDS + c.N_ROWS])
     variable = m.places[m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]]
     listed = m.places[m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]]
@@ -481,7 +463,7 @@ def search_events(w: Any, own: int, edge: int, order: int, low: int, high: int, 
                 status = lengthen(w, node, own, listed, group, -1, row, event, row, key)
                 if status != c.FINISHED:
                     break
-        elif plain or (in_order(view, order) and are_distinct(view, apart)):
+        elif plain or (stores.in_order(view, order) and stores.are_distinct(view, apart)):
             candidates += 1
             if group_holds(code, m.cells, group, m.bound, 0):
                 passes += 1
@@ -500,7 +482,7 @@ def scan_store(w: Any, own: int, edge: int, order: int, lower: int, upper: int, 
     e = edge * c.EDGE_WORDS
     node, other, group = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING], m.edges[e + c.E_GROUP]
     n, mask = node * c.NODE_WORDS, m.edges[e + c.E_MASK]
-    code, view = code_at(w, m.nodes[n + c.N_CODE]), view_of(w, m.nodes[n + c.N_RULES])
+    code, view = code_at(w, m.nodes[n + c.N_CODE]), stores.view_of(w, m.nodes[n + c.N_RULES])
     places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]
     if m.nodes[n + c.N_KIND] == c.STATE:
         places = m.nodes[other * c.NODE_WORDS + c.N_PLACES]
@@ -515,7 +497,7 @@ def scan_store(w: Any, own: int, edge: int, order: int, lower: int, upper: int, 
     floor = view.rules.floor[row]
     candidates = passes = 0
     status = c.FINISHED
-    number = newest_before(w, other, upper, row, key)
+    number = stores.newest_before(w, other, upper, row, key)
     while number >= 0:
         at = number * stride
         if instances[at + c.LAST] < lower:
@@ -530,7 +512,7 @@ def scan_store(w: Any, own: int, edge: int, order: int, lower: int, upper: int, 
                     status = lengthen(w, node, own, listed, group, before, row, started, row, key)
                     if status != c.FINISHED:
                         break
-            elif plain or (in_order(view, order) and are_distinct(view, apart)):
+            elif plain or (stores.in_order(view, order) and stores.are_distinct(view, apart)):
                 candidates += 1
                 if group_holds(code, m.cells, group, m.bound, 0):
                     passes += 1
@@ -554,10 +536,10 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
     at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
     if m.ascents[at] == 0 or row < m.nodes[n + c.N_FROM]:
         return c.FINISHED
-    view = view_of(w, m.nodes[n + c.N_RULES])
+    view = stores.view_of(w, m.nodes[n + c.N_RULES])
     if view.rules.agreeing and key < 0:  # it agrees with no other event
         return c.FINISHED
-    touch(w, node)
+    stores.touch(w, node)
     own_places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]
     single = m.nodes[o + c.N_KIND] == c.EVENTS
     for number in range(begin, end):
@@ -565,13 +547,13 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
         if single:
             m.bound[m.places[own_places]] = row
         else:
-            first = load(w, own, number, own_places)
+            first = stores.load(w, own, number, own_places)
         if first < view.rules.floor[row]:
             continue
-        lower, upper, order = scan_bounds(w, view, at + 1, row)
+        lower, upper, order = stores.scan_bounds(w, view, at + 1, row)
         status = c.FINISHED
         if events:
-            low, high = buffered(w, other, lower, upper, key)
+            low, high = stores.buffered(w, other, lower, upper, key)
             if low < high:
                 status = search_events(w, own, edge, order, low, high, first, row, key)
         else:
@@ -590,15 +572,15 @@ def test_order(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
     n = node * c.NODE_WORDS
     if row < m.nodes[n + c.N_FROM]:
         return c.FINISHED
-    touch(w, node)
-    view = view_of(w, m.nodes[n + c.N_RULES])
+    stores.touch(w, node)
+    view = stores.view_of(w, m.nodes[n + c.N_RULES])
     order = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot] + 1
     for number in range(begin, end):
-        first = load(w, own, number, m.nodes[n + c.N_PLACES])
+        first = stores.load(w, own, number, m.nodes[n + c.N_PLACES])
         if first < view.rules.floor[row]:
             continue
         m.counts[node * c.COUNTS + c.CANDIDATES] += 1
-        if in_order(view, order):
+        if stores.in_order(view, order):
             status = passed(w, node, first, row, key)
             if status != c.FINISHED:
                 return status
@@ -612,13 +594,13 @@ def begin(w: Any, own: int, edge: int, row: int, key: int) -> int:
     r = m.registers
     node, group = m.edges[edge * c.EDGE_WORDS + c.E_PARENT], m.edges[edge * c.EDGE_WORDS + c.E_GROUP]
     n = node * c.NODE_WORDS
-    touch(w, node)
+    stores.touch(w, node)
     code = code_at(w, m.nodes[n + c.N_CODE])
     variable = m.places[m.nodes[n + c.N_PLACES] + m.edges[edge * c.EDGE_WORDS + c.E_OWN]]
     listing = m.edges[edge * c.EDGE_WORDS + c.E_MASK] >= 0
     low, high = 0, 1
     if r[c.REPLAYING]:
-        low, high = still_open(w, own, row, key)
+        low, high = stores.still_open(w, own, row, key)
         if listing:
             return all_lists(w, node, own, low, high, -1, row, key)
     if listing:
@@ -657,7 +639,7 @@ def go_along(w: Any, node: int, edge: int, begin_at: int, end: int, slot: int, r
     else:
         status = make_lists(w, node, edge, begin_at, end, slot, row, key)
     if lists >= 0 and lists != above and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
-        cut(w, lists, growing)
+        stores.cut(w, lists, growing)
     choices = m.nodes[above * c.NODE_WORDS + c.N_CHOICES]
     if choices >= 0 and status == c.FINISHED:
         status = await_next(w, above, made, row, key)
@@ -714,7 +696,7 @@ def climb(w: Any, row: int, key: int) -> int:
         n = node * c.NODE_WORDS
         if edge == m.nodes[n + c.N_EDGES_END]:
             if m.nodes[n + c.N_STORED] == 0:
-                cut(w, node, begin)
+                stores.cut(w, node, begin)
             r[c.DEPTH] -= 1
             continue
         m.frames[at + c.F_EDGE] = edge + 1
@@ -734,9 +716,9 @@ def take(w: Any, step: int, row: int) -> int:
     for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
         node = m.leaves[place]
         n = node * c.NODE_WORDS
-        key = key_of(w, node, row)
+        key = stores.key_of(w, node, row)
         if m.nodes[n + c.N_OUTPUTS] < m.nodes[n + c.N_OUTPUTS_END]:
-            touch(w, node)
+            stores.touch(w, node)
             m.bound[m.places[m.nodes[n + c.N_PLACES]]] = row
             status = passed(w, node, row, row, key)
             if status != c.FINISHED:
@@ -754,7 +736,7 @@ def read(w: Any, step: int, row: int) -> None:
     m = machine_at(w)
     for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
         node = m.leaves[place]
-        key = key_of(w, node, row)
+        key = stores.key_of(w, node, row)
         if key >= 0:
             int32_at(m.nodes[node * c.NODE_WORDS + c.N_READ])[key] += 1
 
@@ -800,7 +782,7 @@ def run_network(words: Any) -> int:
         step = r[c.STEP]
         r[c.ROW] = m.rows[step]
         row = r[c.ROW]  # as wide as all numbers: functions are compiled once
-        bury(w, row)
+        stores.bury(w, row)
         if r[c.LISTING]:
             forget_cells(m.cells, row, m.list_ceiling)
             r[c.CELLS_MADE] = m.cells.ends[1]
@@ -811,12 +793,12 @@ def run_network(words: Any) -> int:
         r[c.TOUCHED], r[c.TOUCHED_OUTPUTS] = 0, 0
         before = m.tested[0]
         code = replay(w) if r[c.REPLAYING] else take(w, step, row)
-        made = instances_made(w)
-        if code == c.FINISHED and made > 0 and not keep(w, row, made):
+        made = stores.keep(w, row) if code == c.FINISHED else 0
+        if made < 0:
             code = c.DEATHS_FULL
         if code != c.FINISHED:
-            take_back(w, before)
-            if code != c.STORE_FULL or not compact(w, r[c.SHORT_OF], row):
+            stores.take_back(w, before)
+            if code != c.STORE_FULL or not stores.compact(w, r[c.SHORT_OF], row):
                 return int(code)
             continue
         if r[c.LISTING] and made == 0:  # its lists are part of no instance

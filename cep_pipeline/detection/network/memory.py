@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
@@ -19,6 +19,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning.multi_pattern import MemberId
 from cep_pipeline.planning.trees import Join
+from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows
@@ -45,12 +46,16 @@ class Output:
         The member, and its variable in each slot of its root.
     first_row
         The row from which on the last event of a match lies.
+    leaving, waiting
+        The member that leaves these matches out (None: they are put out), and those that wait for what others find.
     """
 
     member: MemberId
     slots: tuple[str, ...]
     first_row: int
     found: FoundMatches
+    leaving: MemberId | None = None
+    waiting: list[Block] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +112,11 @@ class EventRows:
         self.by_key = np.ascontiguousarray(self.by_key)
         self.read: Array = np.zeros(self.different, np.int32)
 
-    def held(self, ceiling: Array, size: int) -> Array:
-        """int32, shape (size,): events held after each row, each until its window ends."""
-        rows = self.by_key
-        change = np.zeros(size + 1, np.int32)
-        change[rows] = 1
-        change -= np.bincount(ceiling[rows] + np.int32(1), minlength=size + 1)
-        return np.cumsum(change[:size], dtype=np.int32)
+
+def held_after(rows: Array, ceiling: Array, size: int) -> Array:
+    """int32, shape (size,): how many of the events at some rows are held after each row, each until its window ends."""
+    change = np.bincount(rows, minlength=size + 1) - np.bincount(ceiling[rows] + np.int32(1), minlength=size + 1)
+    return np.cumsum(change[:size], dtype=np.int32)
 
 
 def steps_of(leaves: Sequence[tuple[int, EventRows]]) -> tuple[Array, Array, Array]:

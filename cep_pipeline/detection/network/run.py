@@ -5,7 +5,7 @@ A run is over one slice: events enter the nodes of its network, and the matches 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from cep_pipeline.detection.mechanisms import (
 )
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.network import codes as c
-from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output
+from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output, held_after
 from cep_pipeline.detection.network.network import MOST_VARIABLES, Automaton, Node, network_of
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
@@ -134,7 +134,6 @@ class NetworkRun:
         self._compiled: dict[MemberId, Compiled] = {}
         self._common = CommonTerms(events, ())
         self._memory: Memory | None = None
-        self._outputs: _Outputs | None = None
 
     def prepare(self) -> None:
         """Do all that is done before the first event is read; iteration does, unless somebody has."""
@@ -143,16 +142,38 @@ class NetworkRun:
         _run_network.compile()
         compiled = self._compiled = self._compile()
         begin = min(earliest_row(member.pattern, self.events, self.owned) for member in self.members.values())
-        end = len(self.events) if self.owned[1] is None else self.events.rows_before(self.owned[1])
         leaves = {
-            node.number: EventRows(node.events, self.events, begin, end)
+            node.number: EventRows(node.events, self.events, begin, self.events.rows_in(self.owned)[1])
             for node in self.network.nodes
             if node.events is not None
         }
-        outputs = self._outputs = _Outputs(self)
-        self._memory = Memory(self.network, compiled, outputs.by_node, leaves, self._common, self.events)
+        self._memory = Memory(self.network, compiled, self._outputs(), leaves, self._common, self.events)
         if self.network.choices is not None:
             self._memory.choose(by_counter=self._by_counter)
+
+    def _outputs(self) -> dict[int, list[Output]]:
+        """The outputs of each node.
+
+        A binding that two clauses of a pattern match is final at the earlier of their points: the later one leaves it
+        out, once both are known (`blocks.without_earlier`).
+        """
+        by_node: dict[int, list[Output]] = {}
+        room = FIRST_FOUND if len(self.members) > 1 else FIRST_FOUND_ALONE
+        for node in self.network.nodes:
+            for name, slots in node.members:
+                member = self.members[name]
+                own = finality_of(member.pattern, member.clause) if self.finality is None else self.finality
+                points: dict[MemberId | None, Finality] = {None: own}
+                for other in self.members.values() if self.owned != EVERYTHING else ():
+                    later = finality_of(other.pattern, other.clause)
+                    same = other.pattern is member.pattern and other.clause.positive == member.clause.positive
+                    if same and later > own:
+                        points[other.id] = later
+                for leaving, finality in points.items():
+                    found = FoundMatches(member.pattern, member.clause, self.events, self.owned, finality, room)
+                    first = self.events.rows_in(self.owned)[0] if finality is Finality.LAST_EVENT else 0
+                    by_node.setdefault(node.number, []).append(Output(name, slots, first, found, leaving))
+        return by_node
 
     def _compile(self) -> dict[MemberId, Compiled]:
         """The conditions and rules of all members over the events."""
@@ -173,9 +194,13 @@ class NetworkRun:
     def found(self) -> Iterator[tuple[MemberId, Block]]:
         """The blocks of matches, each with its member."""
         self.prepare()
-        memory, outputs = self._memory, self._outputs
-        if memory is None or outputs is None:
+        memory = self._memory
+        if memory is None:
             return
+        left: dict[MemberId, list[Output]] = {}
+        for output in memory.outputs:
+            if output.leaving is not None:
+                left.setdefault(output.leaving, []).append(output)
         while True:
             go_on()
             code = _run_network(memory.words)
@@ -185,7 +210,7 @@ class NetworkRun:
                 number = int(memory.registers[c.SHORT_OF])
                 found = memory.outputs[number].found
                 empty = not len(found)
-                yield from outputs.drain(memory.outputs[number])
+                yield from self._drain(memory.outputs[number], left)
                 if empty or found.capacity < MOST_FOUND:
                     memory.enlarge_output(number)
             if code == c.NEW_STATE:
@@ -193,14 +218,24 @@ class NetworkRun:
                 memory = self._memory = memory.with_new_nodes()
             memory.make_room(code)
         for output in memory.outputs:
-            yield from outputs.drain(output)
-        yield from outputs.rest()
+            yield from self._drain(output, left)
+        for own in memory.outputs:
+            if own.leaving is None and own.member in left:
+                earlier = [output.waiting for output in left[own.member]]
+                yield from ((own.member, block) for block in without_earlier(own.waiting, earlier))
 
-    def first_row_of(self, finality: Finality) -> int:
-        """The row from which on matches are wanted that count as final at a point."""
-        if self.owned[0] is None or finality is not Finality.LAST_EVENT:
-            return 0
-        return self.events.rows_before(self.owned[0])
+    def _drain(self, output: Output, left: Mapping[MemberId, Sequence[Output]]) -> Iterator[tuple[MemberId, Block]]:
+        """The matches that an output has, but for those that wait for what others find."""
+        block, member = output.found.drain(), self.members[output.member]
+        if block is None:
+            return
+        found: Iterable[Block] = (block,)
+        if self.finality is None:  # what one clause finds alone is looked at behind its run
+            found = unrejected_by_structures(member.pattern, member.clause, self.events, found)
+        if output.leaving is not None or output.member in left:
+            output.waiting.extend(found)
+        else:
+            yield from ((output.member, one) for one in found)
 
     @property
     def work(self) -> tuple[int, int]:
@@ -233,8 +268,8 @@ class NetworkRun:
         created, peak = int(memory.counts[holding, c.CREATED]), int(memory.peaks[holding])
         if self.network.is_instance_tree(node.member) and not self.network.nodes[holding].stored:
             created = 0  # a tree counts what it holds, and not what only the newest event is joined with
-        for choice in node.choices[c.H_NODE :: c.CHOICE_WORDS]:
-            peak += int(memory.peaks[choice]) if 0 <= choice < len(memory.peaks) and node.lists < 0 else 0
+        for choice in node.choices[c.H_NODE :: c.CHOICE_WORDS] if node.lists < 0 else ():
+            peak += int(memory.peaks[choice]) if 0 <= choice < len(memory.peaks) else 0
         tested = None
         if (
             node.kind == c.JOIN and node.sides and node.member is self.members[node.member.id]
@@ -248,10 +283,9 @@ class NetworkRun:
 
     def _tested_at(self, state: Node) -> tuple[Conjunct, ...] | None:
         """The conjuncts that all edges to a state of an eager automaton test; None where they test different ones."""
-        clause = state.member.clause
         into = [edge for leaf in self.network.event_nodes for edge in leaf.edges if edge.parent == state.number]
         tested = {
-            conjuncts_joining(clause, self.network.nodes[edge.sibling].slots, (clause.positive[edge.own].name,))
+            conjuncts_joining(state.member.clause, self.network.nodes[edge.sibling].slots, (state.slots[edge.own],))
             for edge in into
             if edge.sibling >= 0
         }
@@ -263,7 +297,7 @@ class NetworkRun:
         counters.evaluations += leaf.tested
         most, of_leaf = 0, None
         if node.stored:
-            of_leaf = leaf.held(self._compiled[node.window.id].rules.ceiling, len(self.events))
+            of_leaf = held_after(leaf.by_key, self._compiled[node.window.id].rules.ceiling, len(self.events))
             most = int(of_leaf.max(initial=0)) if node.partial else 0
         read, made = (leaf.typed, len(leaf.rows)), len(leaf.by_key)
         if not self.network.is_instance_tree(node.member):
@@ -298,75 +332,10 @@ class NetworkRun:
                     counters.evaluations += len(filters) * len(self.events.leaf_rows(variable.event_type))
                 windows[what] = np.maximum(windows.get(what, rules.ceiling), rules.ceiling)
         if self._with_negated:
-            end = len(self.events) if self.owned[1] is None else self.events.rows_before(self.owned[1])
             for (event_type, alone), ceiling in windows.items():
-                rows = leaf_view(self.events, event_type, tuple(alone), 0, end).rows
-                change = np.bincount(rows, minlength=len(held) + 1) - np.bincount(
-                    ceiling[rows] + 1, minlength=len(held) + 1
-                )
-                held += np.cumsum(change[: len(held)])
+                rows = leaf_view(self.events, event_type, tuple(alone), 0, self.events.rows_in(self.owned)[1]).rows
+                held += held_after(rows, ceiling, len(held))
         return held
-
-
-class _Outputs:
-    """The matches of the members of a run.
-
-    A binding that two clauses of a pattern match is final at the earlier of their points: the later one leaves it out,
-    once both are known (`blocks.without_earlier`).
-    """
-
-    def __init__(self, run: NetworkRun) -> None:
-        self._run = run
-        self.by_node: dict[int, list[Output]] = {}
-        self._leaving: dict[MemberId, list[Output]] = {}
-        self._held: dict[Output, list[Block]] = {}
-        self._own: dict[MemberId, Output] = {}
-        for node in run.network.nodes:
-            for name, slots in node.members:
-                member = run.members[name]
-                own = finality_of(member.pattern, member.clause) if run.finality is None else run.finality
-                self._own[name] = self._add(run, node.number, member, slots, own)
-                if run.owned == EVERYTHING:
-                    continue
-                for other in run.members.values():
-                    later = finality_of(other.pattern, other.clause)
-                    if other.pattern is member.pattern and later > own and _same(other, member):
-                        output = self._add(run, node.number, member, slots, later)
-                        self._leaving.setdefault(other.id, []).append(output)
-                        self._held[output] = []
-        for name in self._leaving:
-            self._held[self._own[name]] = []
-
-    def _add(self, run: NetworkRun, node: int, member: Member, slots: tuple[str, ...], finality: Finality) -> Output:
-        room = FIRST_FOUND if len(run.members) > 1 else FIRST_FOUND_ALONE
-        found = FoundMatches(member.pattern, member.clause, run.events, run.owned, finality, room)
-        output = Output(member.id, slots, run.first_row_of(finality), found)
-        self.by_node.setdefault(node, []).append(output)
-        return output
-
-    def drain(self, output: Output) -> Iterator[tuple[MemberId, Block]]:
-        """The matches that an output has, but for those that wait for what others find."""
-        block = output.found.drain()
-        if block is None:
-            return
-        member = self._run.members[output.member]
-        found: Iterable[Block] = (block,)
-        if self._run.finality is None:  # what one clause finds alone is looked at behind its run
-            found = unrejected_by_structures(member.pattern, member.clause, self._run.events, found)
-        if output in self._held:
-            self._held[output].extend(found)
-        else:
-            yield from ((output.member, one) for one in found)
-
-    def rest(self) -> Iterator[tuple[MemberId, Block]]:
-        """The matches that have waited."""
-        for name, leaving in self._leaving.items():
-            for block in without_earlier(self._held[self._own[name]], [self._held[output] for output in leaving]):
-                yield name, block
-
-
-def _same(one: Member, other: Member) -> bool:
-    return one.clause.positive == other.clause.positive
 
 
 # --- mechanisms -------------------------------------------------------------------------------------------------------

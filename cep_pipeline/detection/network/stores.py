@@ -22,7 +22,7 @@ from cep_pipeline.detection.instances.cells import (
     list_contains,
     row_of,
 )
-from cep_pipeline.detection.instances.rules import Rules, first_row, last_row, rules_at
+from cep_pipeline.detection.instances.rules import Rules, contains, first_row, last_row, rules_at
 from cep_pipeline.detection.instances.searching import first_at_least
 from cep_pipeline.detection.network import codes as c
 
@@ -289,22 +289,15 @@ def bury(w: Any, row: int) -> None:
 
 
 @njit(error_model="numpy")
-def instances_made(w: Any) -> int:
-    """The number of instances that the event has made and that are held."""
-    m = machine_at(w)
-    made = 0
-    for number in range(m.registers[c.TOUCHED]):
-        made += m.tails[m.touched[number]] - m.marks[m.touched[number]]
-    return made
-
-
-@njit(error_model="numpy")
-def keep(w: Any, row: int, made: int) -> bool:
-    """Hold the instances that the event at a row made, until windows end; False where there is no room to note when."""
+def keep(w: Any, row: int) -> int:
+    """Hold the instances that the event at a row made, and return how many; -1: there is no room to note their ends."""
     m = machine_at(w)
     r = m.registers
-    if r[c.DEATHS_USED] + made > r[c.DEATHS_ROOM]:
-        return False
+    made = 0
+    for number in range(r[c.TOUCHED]):
+        made += m.tails[m.touched[number]] - m.marks[m.touched[number]]
+    if made == 0 or r[c.DEATHS_USED] + made > r[c.DEATHS_ROOM]:
+        return 0 if made == 0 else -1
     for number in range(r[c.TOUCHED]):
         node = m.touched[number]
         n = node * c.NODE_WORDS
@@ -325,7 +318,7 @@ def keep(w: Any, row: int, made: int) -> bool:
             m.peaks[node] = max(m.peaks[node], m.alive[node])
             m.held[row] += m.tails[node] - m.marks[node]
         m.marks[node] = m.tails[node]
-    return True
+    return made
 
 
 @njit(error_model="numpy", forceinline=True)
@@ -358,7 +351,7 @@ def give_up(w: Any, row: int) -> None:
     r = m.registers
     for node in range(r[c.NODES]):
         n = node * c.NODE_WORDS
-        stride, heads = c.SLOTS + m.nodes[n + c.N_WIDTH], m.nodes[n + c.N_HEADS]
+        stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
         words, ceiling = int32_at(m.stores[node]), int32_at(m.nodes[n + c.N_CEILING])
         counted = m.nodes[n + c.N_LISTS] < 0 or m.nodes[n + c.N_LISTS] == node
         for number in range(m.tails[node]):
@@ -367,9 +360,8 @@ def give_up(w: Any, row: int) -> None:
                 m.held[row] -= 1
                 m.held[ended] += 1
             m.dying[ended] = -1
-            if heads >= 0:
-                m.heads[heads + words[number * stride + c.KEY]] = -1
-        m.tails[node] = m.marks[node] = m.done[node] = m.alive[node] = 0
+        cut(w, node, 0)
+        m.marks[node] = m.alive[node] = 0
     r[c.DEATHS_MADE] = r[c.DEATHS_USED] = 0
     r[c.DEATHS_FREE] = -1
 
@@ -406,23 +398,12 @@ def view_of(w: Any, rules: int) -> View:
 
 
 @njit(error_model="numpy")
-def first_of(view: View, variable: int) -> int:
-    """The first row that the tuple under test binds to a variable."""
-    return first_row(view.rules, view.cells, view.bound, 0, variable)
-
-
-@njit(error_model="numpy")
-def last_of(view: View, variable: int) -> int:
-    """The last row that the tuple under test binds to a variable."""
-    return last_row(view.rules, view.cells, view.bound, 0, variable)
-
-
-@njit(error_model="numpy")
 def in_order(view: View, at: int) -> bool:
     """True if the pairs at `ascents[at]` are in their order; its length comes first."""
     for pair in range(view.ascents[at]):
         one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
-        if first_of(view, other) < view.rules.onset[last_of(view, one)]:
+        earlier = last_row(view.rules, view.cells, view.bound, 0, one)
+        if first_row(view.rules, view.cells, view.bound, 0, other) < view.rules.onset[earlier]:
             return False
     return True
 
@@ -433,20 +414,17 @@ def are_distinct(view: View, at: int) -> bool:
     cells, bound = view.cells, view.bound
     for pair in range(view.ascents[at]):
         one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
-        if view.rules.kleene[one] and view.rules.kleene[other]:
-            cell = bound[one]
-            for _ in range(length_of(cells, bound[one])):
-                if list_contains(cells, bound[other], row_of(cells, cell)):
-                    return False
-                cell = cell_before(cells, cell)
-        elif view.rules.kleene[one]:
-            if list_contains(cells, bound[one], bound[other]):
+        if not view.rules.kleene[one]:
+            one, other = other, one
+        if not view.rules.kleene[other]:
+            if contains(view.rules, cells, bound, 0, one, bound[other]):
                 return False
-        elif view.rules.kleene[other]:
-            if list_contains(cells, bound[other], bound[one]):
+            continue
+        cell = bound[one]
+        for _ in range(length_of(cells, bound[one])):
+            if list_contains(cells, bound[other], row_of(cells, cell)):
                 return False
-        elif bound[one] == bound[other]:
-            return False
+            cell = cell_before(cells, cell)
     return True
 
 
@@ -467,10 +445,10 @@ def scan_bounds(w: Any, view: View, at: int, row: int) -> tuple[int, int, int]:
     m = machine_at(w)
     lower, upper = view.rules.floor[row], row + m.registers[c.REPLAYING]  # then the row has been read
     for place in range(at + 1, at + 1 + m.ascents[at]):
-        lower = max(lower, view.rules.onset[last_of(view, m.ascents[place])])
+        lower = max(lower, view.rules.onset[last_row(view.rules, view.cells, view.bound, 0, m.ascents[place])])
     at += 1 + m.ascents[at]
     for place in range(at + 1, at + 1 + m.ascents[at]):
-        upper = min(upper, view.rules.reach[first_of(view, m.ascents[place])])
+        upper = min(upper, view.rules.reach[first_row(view.rules, view.cells, view.bound, 0, m.ascents[place])])
     return lower, upper, at + 1 + m.ascents[at]
 
 
