@@ -189,7 +189,7 @@ class JoinedClause:
     clause
         The clause with the variables of both; the negated structure's own come behind.
     groups, slots, relations
-        As in `instances.condition_groups`, with all groups that a search tests.
+        As in `instances.groups`, with all groups that a search tests.
     needed
         uint8: the positive variables whose events a search looks at.
     after, before
