@@ -8,11 +8,11 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from cep_pipeline.detection.fused.constraints import PlannedClause
 from cep_pipeline.detection.fused.levels import (
     BoundPlan,
     LevelCount,
     Levels,
-    PlannedClause,
     Tally,
     count_levels,
     levels_over,

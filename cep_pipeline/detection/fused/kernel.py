@@ -151,15 +151,13 @@ def run_words(
         del matches
 
 
-def search_places(shape: Shape, arguments: Arguments, prefix: Array, program: ShapeProgram | None = None) -> Array:
+def search_places(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
     """Return for each row of the prefix the place that the shape's search finds, or -1.
 
     Parameters
     ----------
     prefix
         int32, shape (shape.prefix, n): places in the views.
-    program
-        That of the shape, where it is at hand.
 
     Returns
     -------
@@ -167,7 +165,7 @@ def search_places(shape: Shape, arguments: Arguments, prefix: Array, program: Sh
         int32, shape (n,).
     """
     found = np.full(prefix.shape[1], -1, np.int32)
-    _search(shape, arguments, prefix, found, program=program)
+    _search(shape, arguments, prefix, found)
     return found
 
 
@@ -209,13 +207,11 @@ def followers(shape: Shape, arguments: Arguments, prefix: Array, offsets: Array,
     return words
 
 
-def _search(
-    shape: Shape, arguments: Arguments, prefix: Array, *found: Array, program: ShapeProgram | None = None
-) -> None:
+def _search(shape: Shape, arguments: Arguments, prefix: Array, *found: Array) -> None:
     if not prefix.shape[1] or arguments.sizes[-1] == 0:
         return
     prefix = np.ascontiguousarray(prefix, np.int32)
-    known, places = _known(shape)
+    program, places = _known(shape)
     words = data_words(shape, arguments)
     ending = np.empty(arguments.sizes[-1] + WIDTH, np.int64)  # the lists that end with each candidate
     words[OUTER] = prefix.shape[1]
@@ -223,7 +219,6 @@ def _search(
     words[SCRATCH] = ending.ctypes.data
     _point(words, places["out"], found)
     _point(words, places["prefix"], list(prefix))
-    program = program or known
     frame, state = _frame(program, len(arguments.sizes))
     while state[0] != FINISHED:
         _call(program, words, frame)

@@ -13,16 +13,14 @@ detection`) would take 15 % longer, and over 100,000 events 70 %.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
 from cep_pipeline.detection.fused.constraints import (
     Bound,
-    BoundUnit,
     LevelScope,
-    Reach,
+    PlannedClause,
     RemadeColumn,
     TestColumns,
     bounds_of,
@@ -31,27 +29,26 @@ from cep_pipeline.detection.fused.constraints import (
     ends_by_level,
     other_event,
     range_ends,
+    reach_of,
     row_slot,
     span_bounds,
     tightest,
 )
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape, run_words
-from cep_pipeline.detection.fused.negation import LevelNegation, Surroundings
+from cep_pipeline.detection.fused.negation import LevelNegation
 from cep_pipeline.detection.fused.programs import FIRST_OWNED, ShapeProgram, argument_places, program_of
-from cep_pipeline.detection.fused.shape import Level, Rejecting, Shape, Slot, Test, TestedConjunct
+from cep_pipeline.detection.fused.shape import Level, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
-from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.patterns.implications import Implications, compared
+from cep_pipeline.patterns.implications import compared
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.planning.costs.conditions import in_test_order
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
-from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of, leaf_by, shared_attributes
+from cep_pipeline.slices.keys import Key, keyed_leaf, leaf_by, shared_attributes
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import CLOCK_LIMIT, View, clause_cache_of, implied_by, times_are_plain
+from cep_pipeline.slices.views import View, clause_cache_of, times_are_plain
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 
@@ -135,78 +132,6 @@ class Tally:
         return tuple(found)
 
 
-def tested_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
-    """The conjuncts of a clause in the order in which they are tested, put in order once."""
-    return clause_cache_of(clause).once("test order", lambda: in_test_order(clause.conjuncts, across=True))
-
-
-def reach_of(window: Window, clause: Clause) -> Reach:
-    """The reach of a window, however wide it is."""
-    if window.time_us is not None:
-        return Reach(BoundUnit.TIME, window.time_us)
-    assert window.events is not None
-    return Reach(BoundUnit.POSITION, window.events - 1, clause.partition_by)
-
-
-def types_of_attributes(pattern: Pattern) -> dict[str, ValueType]:
-    """The type of each attribute of the events of a pattern, by its name."""
-    return {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
-
-
-@dataclass(frozen=True, eq=False)
-class PlannedClause:
-    """A clause, its variables in plan order, and the slice that it runs over.
-
-    Attributes
-    ----------
-    first_owned
-        A match must have an event in this row or after it. None: the views see to that.
-    """
-
-    pattern: Pattern
-    clause: Clause
-    order: tuple[str, ...]
-    events: PreparedEvents
-    first_owned: int | None = None
-
-    @cached_property
-    def reach(self) -> Reach:
-        """The window; no wider than the slice needs it to be, where a sum with it could overflow."""
-        window = self.pattern.window
-        found = reach_of(window, self.clause)
-        if max(window.time_us or 0, window.events or 0) < CLOCK_LIMIT:
-            return found
-        most = self.events.span_us if window.events is None else len(self.events)
-        return replace(found, size=min(found.size, most))
-
-    @cached_property
-    def types(self) -> dict[str, ValueType]:
-        """The type of each attribute."""
-        return types_of_attributes(self.pattern)
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        """The keys of the clause."""
-        return clause_cache_of(self.clause).once("keys", lambda: keys_of(self.clause, self.types))
-
-    @property
-    def conjuncts(self) -> tuple[Conjunct, ...]:
-        """The conjuncts of the clause in the order in which they are tested."""
-        return tested_conjuncts(self.clause)
-
-    @cached_property
-    def implied(self) -> Implications:
-        """The facts that follow from the clause's conditions; none about times where those could overflow."""
-        found = implied_by(self.clause, self.pattern.window, self.pattern.ties)
-        return found if times_are_plain(self.events) else Implications({}, comparisons=found.comparisons)
-
-
-def surroundings_of(planned: PlannedClause, leaves: Sequence[View], views: Sequence[View]) -> Surroundings:
-    """The levels of a clause over its leaves and views, for what stands among them."""
-    of = planned.events, planned.clause, planned.order, planned.pattern, planned.reach
-    return Surroundings(*of, leaves, views, planned.types)
-
-
 class Levels:
     """The levels of one run: their views, bounds and tests.
 
@@ -248,7 +173,6 @@ class Levels:
         ]
         names = [variable.name for variable in planned.clause.positive]
         self.output_rows = [names.index(name) for name in planned.order]
-        self.around = surroundings_of(planned, leaves, self.views)
         self._compile(negated)
 
     def _choose_keys(self) -> list[Key | None]:
@@ -331,16 +255,12 @@ class Levels:
                     for later in range(level, len(self.views)):  # what passes there has passed this, too
                         self._other_tests[later] += 1
         self.negations: list[list[LevelNegation]] = [[] for _ in self.views]
-        rejecting: list[list[Rejecting]] = [[] for _ in self.views]
         for number, (name, leaf) in enumerate(negated.items(), start=len(self.views)):
-            negation = LevelNegation(name, leaf, self.around, number)
+            negation = LevelNegation(name, leaf, self.planned, self.leaves, self.views, number)
             self._other_tests[negation.level] += 1
             test = negation.as_test(self.columns)
-            extremes = None if test is not None else negation.as_extremes(self.columns, self._candidates())
             if test is not None:
                 tests[negation.level].append(test)
-            elif extremes is not None:
-                rejecting[negation.level].append(extremes)
             else:
                 negation.prepare()
                 self.negations[negation.level].append(negation)
@@ -349,7 +269,6 @@ class Levels:
                 lows=tuple(i for j, i in self.lows if j == level),
                 highs=tuple(i for j, i in self.highs if j == level),
                 tests=tuple(level_tests),
-                rejecting=tuple(rejecting[level]),
             )
             for level, level_tests in enumerate(tests)
         )
@@ -357,12 +276,6 @@ class Levels:
         last = len(self.views) - 1
         asked = {level for level in range(1, last) if residual[level] or self.negations[level]}
         self.stage_ends = sorted(asked | {last}) if last else []
-
-    def _candidates(self) -> int:
-        """The number of candidates that are tested at the first level by which the kernel extends partial matches."""
-        if (1, 0) not in self.lows or (1, 0) not in self.highs:
-            return 0
-        return int(np.maximum(self.highs[1, 0].astype(np.int64) - self.lows[1, 0], 0).sum())
 
     @property
     def decided(self) -> list[bool]:
@@ -454,7 +367,7 @@ class Levels:
         return [
             other_event(self.events, self.columns, (level, self.views[level]), (earlier, self.views[earlier]))
             for earlier in range(level)
-            if self.around.overlap(order[level], order[earlier])
+            if self.planned.overlap(order[level], order[earlier])
         ]
 
     # -- stages -----------------------------------------------------------------------------------------------------
@@ -684,11 +597,6 @@ class BoundPlan:
     views: list[View]
     words: Array
     arrays: Sequence[Array]
-
-    @cached_property
-    def around(self) -> Surroundings:
-        """The levels as `Levels.around` has them."""
-        return surroundings_of(self.planned, self.leaves, self.views)
 
     @property
     def tested(self) -> Sequence[Sequence[Conjunct]]:

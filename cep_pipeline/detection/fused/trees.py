@@ -15,9 +15,9 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
-from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, compile_conjunct
+from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, compile_conjunct, tested_conjuncts
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
-from cep_pipeline.detection.fused.levels import LevelCount, order_of, tested_conjuncts
+from cep_pipeline.detection.fused.levels import LevelCount, order_of
 from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import BindingRules, clause_over
 from cep_pipeline.expressions.columns import Array

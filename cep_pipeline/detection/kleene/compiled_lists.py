@@ -22,6 +22,7 @@ from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import (
     Bound,
     LevelScope,
+    PlannedClause,
     Reach,
     RemadeColumn,
     TestColumns,
@@ -29,14 +30,13 @@ from cep_pipeline.detection.fused.constraints import (
     compile_conjunct,
     ends_by_level,
     other_event,
+    types_of_attributes,
 )
 from cep_pipeline.detection.fused.kernel import count_lists, followers
 from cep_pipeline.detection.fused.levels import (
     BoundPlan,
     LevelCount,
     Levels,
-    PlannedClause,
-    types_of_attributes,
 )
 from cep_pipeline.detection.fused.programs import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape

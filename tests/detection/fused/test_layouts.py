@@ -422,7 +422,7 @@ def test_extremes_of_slices_that_grow(condition: str, monkeypatch: pytest.Monkey
         for one in (kept, searched):
             with monkeypatch.context() as patched:
                 if one is searched:
-                    patched.setattr(negation.LevelNegation, "as_extremes", lambda *_: None)
+                    patched.setattr(negation.BlockSearch, "of", lambda *_: None)
                 found = detect([one], events_table(rows_of), own_order_plan([one]))[one.name]
             answers.append(found.column("match_id").to_pylist())
         assert answers[0] == answers[1]
