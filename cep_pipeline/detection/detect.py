@@ -21,7 +21,6 @@ from cep_pipeline.detection.compressed.compressing import compress_merged
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.counting.owned import count_owned
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.known_events import KnownEvents, Streams, keep, known_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import matches_schema, write_matches
@@ -58,7 +57,7 @@ from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of, waits_for_later_events
-from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.prepared import PreparedEvents, Streams
 
 logger = logging.getLogger(__name__)
 OUTPUTS = ("verbose", "compressed", "count")
@@ -322,35 +321,38 @@ class DetectionRun:
         """The output of a pattern that composes others, of which the matches are known."""
         stream, form = _stream_of(pattern, events, matches), self._form(pattern)
         plain, plan = plain_pattern(pattern), self._plan_of([pattern])
-        found = self._together([plain], stream, plan, form, again=False)[pattern.name]
+        found = self._together([plain], stream, plan, form)[pattern.name]
         if form != "verbose" or pattern.summary is not None:
             return found
         written = WrittenMatches(pattern, stream)
         return pa.Table.from_batches(map(written.of, found.to_batches()), matches_schema(pattern))
 
     def _ready(
-        self, patterns: Sequence[Pattern], known: KnownEvents, given: Plan | None, output: str = "verbose"
+        self,
+        patterns: Sequence[Pattern],
+        events: pa.Table,
+        prepared: Streams,
+        given: Plan | None,
+        output: str = "verbose",
     ) -> list[list[Detection]]:
         """Patterns that compose nothing, ready to be run over the events, in groups each of which is one run."""
         options, limit = (self.options, self.limit) if self._are_asked(patterns) else ((), None)
         chosen = choose_mechanisms(patterns, self._mechanism_of(patterns))
         check_options(chosen, options)
         with explained():
-            _prepare(patterns, known.table, known.prepared)
-            plan = _plan_for(patterns, known.table, known.prepared, given, chosen, self.make_plan, output=output)
+            prepared |= _prepare(patterns, events)
+            plan = _plan_for(patterns, events, prepared, given, chosen, self.make_plan, output=output)
             self._chosen |= chosen
-            logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
-            detections = _detections(patterns, chosen, known.prepared, plan, self._counters, limit, options, prune=True)
+            logger.info("detecting %s patterns in %s events by %r", len(patterns), events.num_rows, plan)
+            detections = _detections(patterns, chosen, prepared, plan, self._counters, limit, options, prune=True)
         return run_together(detections, plan)
 
-    def _together(
-        self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str, *, again: bool = True
-    ) -> Tables:
-        """The output of patterns that compose nothing, over a table that may be asked about `again`."""
+    def _together(self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str) -> Tables:
+        """The output of patterns that compose nothing."""
         choose_mechanisms(patterns, self._mechanism_of(patterns))
-        known = known_events(patterns, events) if again else KnownEvents.of(patterns, events)
         found: Tables = {}
-        for together in self._ready(patterns, known, given, output):
+        prepared: Streams = {}
+        for together in self._ready(patterns, events_for(patterns, events), prepared, given, output):
             with explained():
                 for detection, table in zip(together, _TABLES[output](together), strict=True):
                     found[detection.pattern.name] = table
@@ -359,10 +361,8 @@ class DetectionRun:
                 self.progress(self._done, self._all)
         for name, table in found.items():
             logger.debug("%s by %s: %s rows (%s)", name, self._chosen[name], table.num_rows, output)
-        if again:
-            keep(events, known)
-        else:
-            known.let_go()
+        for one in prepared.values():
+            one.let_go()
         return found
 
     def _batches(
@@ -370,7 +370,7 @@ class DetectionRun:
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of patterns that compose nothing."""
         choose_mechanisms(patterns, self._mechanism_of(patterns))
-        for run in self._ready(patterns, KnownEvents.of(patterns, events), given):
+        for run in self._ready(patterns, events_for(patterns, events), {}, given):
             summarized = [one for one in run if one.pattern.summary is not None]
             for one, table in zip(summarized, tables_together(summarized), strict=True):
                 for batch in table.to_batches():
@@ -836,12 +836,11 @@ def _plan_for(
     return replace(plan, patterns=(*plan.patterns, *unplanned.patterns))
 
 
-def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | None = None) -> Streams:
+def _prepare(patterns: Sequence[Pattern], events: pa.Table) -> Streams:
     """The events prepared once for all patterns (of one stream, so mostly there is one entry)."""
-    prepared: Streams = {} if known is None else known
+    prepared: Streams = {}
     for key, event_types in _types_by_stream(patterns).items():
-        if key not in prepared:
-            prepared[key] = PreparedEvents(events, type_attribute=key[0], base_type=key[1])
+        prepared[key] = PreparedEvents(events, type_attribute=key[0], base_type=key[1])
         prepared[key].split(event_types)
     return prepared
 

@@ -15,14 +15,13 @@ from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.costs import CALL_NS, CANDIDATE_NS, CROWDED, PATTERN_NS, ROW_NS, candidates_of
 from cep_pipeline.detection.counting.choice import binds_lists
-from cep_pipeline.detection.known_events import Streams
 from cep_pipeline.detection.mechanisms import MECHANISMS
 from cep_pipeline.detection.route import Sink
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, PlanStep, StatisticsSummary
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.prepared import PreparedEvents, Streams
 from cep_pipeline.slices.views import clause_cache_of
 
 
