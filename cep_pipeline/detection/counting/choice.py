@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, pairwise, permutations
+from itertools import chain, pairwise, permutations
 
 from cep_pipeline.detection.counting.mixed import MixedComparison
 from cep_pipeline.expressions.lists import Uses
@@ -25,7 +25,7 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_pattern
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import keys_of, shared_attributes
 
@@ -33,8 +33,6 @@ MOST_STATES = 64
 """States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
 MOST_VARIABLES = 16
 """Variables, negated ones too, that a word of bits tells apart."""
-MOST_ALIKE = 4
-"""Clauses that bind the same variables, up to which the matches of each some of them are counted."""
 MOST_ORDERS = 24
 """Orders of the variables of an AND that are swept one by one."""
 LANES = 64
@@ -244,41 +242,8 @@ def sweeps_over(pattern: Pattern) -> bool:
     >>> sweeps_over(free), sweeps_over(joined)
     (True, False)
     """
-    signed = signed_clauses(pattern)
-    return signed is not None and all(sweep_of(pattern, clause) is not None for _, clause in signed)
-
-
-@once_a_pattern
-def signed_clauses(pattern: Pattern) -> tuple[tuple[int, Clause], ...] | None:
-    """Clauses whose matches, added up with these signs, are those of the pattern, each once; None: they are too many.
-
-    Clauses that bind the same variables differ in what they negate only. The matches of several of them together are
-    those of a clause that negates all that they negate, so they are added and taken away in turn.
-    """
-    alike: dict[tuple[Variable, ...], list[Clause]] = {}
-    for clause in pattern.clauses:
-        alike.setdefault(clause.positive, []).append(clause)
-    found = []
-    for clauses in alike.values():
-        if len(clauses) > MOST_ALIKE:
-            return None
-        for size in range(1, len(clauses) + 1):
-            found += [((-1) ** (size - 1), _negating_all(some)) for some in combinations(clauses, size)]
-    return tuple(found)
-
-
-def _negating_all(clauses: Sequence[Clause]) -> Clause:
-    """The clause whose matches all of some clauses have that bind the same variables."""
-    first = clauses[0]
-    if len(clauses) == 1:
-        return first
-    return replace(
-        first,
-        negated=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated)),
-        precedence=frozenset().union(*(clause.precedence for clause in clauses)),
-        conjuncts=tuple(dict.fromkeys(one for clause in clauses for one in clause.conjuncts)),
-        negated_structures=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated_structures)),
-    )
+    distinct = len({clause.positive for clause in pattern.clauses}) == len(pattern.clauses)
+    return distinct and all(sweep_of(pattern, clause) is not None for clause in pattern.clauses)
 
 
 def of_elements(clause: Clause, conjunct: Conjunct) -> bool:

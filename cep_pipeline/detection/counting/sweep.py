@@ -337,9 +337,9 @@ class Sum:
 
         return [number(place) for place in range(degree + 1)]
 
-    def plus(self, one: int, other: int, sign: int = 1) -> int:
-        """Put together what two sets of matches give; with a sign of -1 the second one is a part of the first one."""
-        return one + sign * other
+    def plus(self, one: int, other: int) -> int:
+        """Put together what two sets of matches give."""
+        return one + other
 
 
 @dataclass(frozen=True)
@@ -354,9 +354,9 @@ class Greatest:
         runner = _runner(found)
         return None if runner is None or not runner.only_adds else [runner.run(_GREATEST, weights)]
 
-    def plus(self, one: int, other: int, sign: int = 1) -> int | None:
-        """Put together what two sets of matches give; None where matches would have to be taken away."""
-        return max(one, other) if sign > 0 else None
+    def plus(self, one: int, other: int) -> int:
+        """Put together what two sets of matches give."""
+        return max(one, other)
 
 
 def _widest(numbers: Array) -> int:
