@@ -158,9 +158,7 @@ def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) ->
     rows = one[some], other[np.clip(near, 0, len(other) - 1)]
     passed = np.ones(SAMPLED, bool)
     compared = [(Comparator.EQ, sides) for sides in joining.equal]
-    if joining.mixed is not None:
-        passed &= joining.mixed.holds(of.events, rows)
-    elif joining.sides is not None:
+    if joining.sides is not None:
         compared.append((joining.comparator, joining.sides))
     for comparator, sides in compared:
         left, right = (

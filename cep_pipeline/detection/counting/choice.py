@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, permutations
 
-from cep_pipeline.detection.counting.mixed import MixedComparison
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import (
     Aggregate,
+    Arithmetic,
     Element,
     Expression,
     Length,
+    Literal,
     Reference,
     ValueType,
     variables_of,
@@ -26,7 +27,7 @@ from cep_pipeline.patterns.expressions import (
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.patterns.rewriting import MOST_US, rewritten
 from cep_pipeline.slices.keys import keys_of, shared_attributes
 
 MOST_STATES = 64
@@ -77,8 +78,6 @@ class Joining:
     neighbours
         The two variables in the order of the stream, if one of them is a list whose element next to the other one is
         compared, or if they are one list whose adjacent elements are.
-    mixed
-        The comparison, if one of its sides mixes the two events; then `sides` are the terms of each.
     of_each
         Whether one of the two variables is a list each of whose elements is compared with the event of the other one.
     """
@@ -89,7 +88,6 @@ class Joining:
     equal: tuple[Sides, ...] = ()
     negated: tuple[int, ...] = ()
     neighbours: tuple[str, str] | None = None
-    mixed: MixedComparison | None = None
     of_each: bool = False
 
     @property
@@ -101,14 +99,8 @@ class Joining:
         """The same condition with the other side first."""
         sides = None if self.sides is None else self.sides[::-1]
         equal = tuple(own[::-1] for own in self.equal)
-        mixed = None if self.mixed is None else self.mixed.turned()
         return replace(
-            self,
-            comparator=self.comparator.mirror,
-            variables=self.variables[::-1],
-            sides=sides,
-            equal=equal,
-            mixed=mixed,
+            self, comparator=self.comparator.mirror, variables=self.variables[::-1], sides=sides, equal=equal
         )
 
     def all_of(self, place: int) -> list[Expression]:
@@ -253,40 +245,36 @@ def of_elements(clause: Clause, conjunct: Conjunct) -> bool:
 
 
 def _joining(clause: Clause, conjunct: Conjunct) -> Joining | None:
+    """The comparison of two events, or of elements of two variables or one; None where it is no such."""
     match conjunct.atoms:
         case (Comparison(comparator) as comparison,) if comparator is not Comparator.NE:
-            found = _of_two(comparison)
-            if found is None:
+            if any(one.kleene for one in clause.positive):  # single events so far apart are found by a range of times
+                comparison = _without_difference(comparison)
+            owners = [variables_of(side) for side in (comparison.left, comparison.right)]
+            if any(len(names) != 1 for names in owners):
                 return None
-            one, other = (clause.by_name[name] for name in found.variables)
+            one, other = (clause.by_name[name] for names in owners for name in names)
             if one.negated or other.negated:
                 return None
+            found = Joining(comparison.comparator, (one.name, other.name), (comparison.left, comparison.right))
             if not one.kleene and not other.kleene:
-                return None if one is other or _is_range_of_times(clause, found) else found
+                return None if one is other else found
             return _joining_lists(found)
     return None
 
 
-def _is_range_of_times(clause: Clause, found: Joining) -> bool:
-    """Return whether two times are apart so far, which bounds candidates where matches are found, and is not tested."""
-    if found.mixed is None or any(variable.kleene for variable in clause.positive):
-        return False
-    nodes = (node for term in found.mixed.terms for node in walk(term))
-    return all(node.attribute == "timestamp" for node in nodes if isinstance(node, Reference))
-
-
-def _of_two(comparison: Comparison) -> Joining | None:
-    """The comparison of two events, or of elements of two variables or one; None where others take part."""
-    comparator, sides = comparison.comparator, (comparison.left, comparison.right)
-    owners = [variables_of(side) for side in sides]
-    if all(len(names) == 1 for names in owners):
-        (one,), (other,) = owners
-        return Joining(comparator, (one, other), sides)
-    mixed = MixedComparison.of(comparison)
-    if mixed is None:
-        return None
-    (one, _), (other, _) = mixed.events
-    return Joining(comparator, (one, other), mixed.terms, mixed=mixed)
+def _without_difference(comparison: Comparison) -> Comparison:
+    """`b.timestamp - a.timestamp < t` as `b.timestamp < a.timestamp + t`; no such number of microseconds is rounded."""
+    match comparison:
+        case Comparison(
+            comparator, Arithmetic("-", Reference() as later, Reference() as earlier) as apart, Literal(int() as most)
+        ) if {later.attribute, earlier.attribute} == {"timestamp"} and abs(most) <= MOST_US:
+            return Comparison(comparator, later, replace(apart, operator="+", left=earlier, right=comparison.right))
+        case Comparison(comparator, Literal() as left, Arithmetic("-") as right):
+            turned = Comparison(comparator.mirror, right, left)
+            moved = _without_difference(turned)
+            return comparison if moved is turned else moved
+    return comparison
 
 
 _ENDS_OF_LISTS = (

@@ -164,7 +164,7 @@ def _sweeping(
     views = _views(of)
     if views is None:
         return 0
-    if not (always or pays(of, sweep, views)) or not _are_known(sweep, views, of.events):
+    if not (always or pays(of, sweep, views)):
         return None
     steps = _steps(of, sweep, views, weights or {})
     if steps is None:
@@ -437,14 +437,6 @@ def _views(of: ClauseSlice) -> dict[str, View] | None:
     if not all(len(views[variable.name]) for variable in clause.positive):
         return None
     return views
-
-
-def _are_known(sweep: Sweep, views: dict[str, View], events: PreparedEvents) -> bool:
-    """Return whether the comparisons that mix two events are true or false for all events that may be compared."""
-    return all(
-        one.mixed is None or one.mixed.is_known(events, (views[one.variables[0]].rows, views[one.variables[1]].rows))
-        for one in sweep.joining
-    )
 
 
 def _sweep_over(of: ClauseSlice, ends: str | None = None) -> Sweep | None:
@@ -825,11 +817,7 @@ def _compared(
         ends = steps.around[number] if (names[0], names[1]) in clause.precedence else steps.around[number][::-1]
         compared.append([end[rows].astype(np.float64) for end, rows in zip(ends, members, strict=True)])
     comparator = joining.comparator.mirror if turned else joining.comparator
-    if joining.mixed is not None:
-        mixed = joining.mixed.turned() if turned else joining.mixed
-        comparator, ranked = mixed.ranked(events, (steps.rows[members[0]], steps.rows[members[1]]))
-        compared.append(ranked)
-    elif joining.sides is not None:
+    if joining.sides is not None:
         compared.append(columns(joining.sides))
     if len(compared) == 1:
         one, other = compared[0]
