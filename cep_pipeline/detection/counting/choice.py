@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise, permutations
+from itertools import pairwise, permutations
 
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
@@ -72,9 +72,6 @@ class Joining:
         The comparison of an expression over one variable with one over the other.
     equal
         The sides of the equalities beside it.
-    negated
-        The negated variables, by their place, of which no event may lie between the two; or ahead of both, or behind
-        both, where they are the first and the last one.
     neighbours
         The two variables in the order of the stream, if one of them is a list whose element next to the other one is
         compared, or if they are one list whose adjacent elements are.
@@ -84,9 +81,8 @@ class Joining:
 
     comparator: Comparator
     variables: tuple[str, str]
-    sides: Sides | None
+    sides: Sides
     equal: tuple[Sides, ...] = ()
-    negated: tuple[int, ...] = ()
     neighbours: tuple[str, str] | None = None
     of_each: bool = False
 
@@ -97,19 +93,21 @@ class Joining:
 
     def turned(self) -> Joining:
         """The same condition with the other side first."""
-        sides = None if self.sides is None else self.sides[::-1]
-        equal = tuple(own[::-1] for own in self.equal)
         return replace(
-            self, comparator=self.comparator.mirror, variables=self.variables[::-1], sides=sides, equal=equal
+            self,
+            comparator=self.comparator.mirror,
+            variables=self.variables[::-1],
+            sides=self.sides[::-1],
+            equal=tuple(own[::-1] for own in self.equal),
         )
 
     def all_of(self, place: int) -> list[Expression]:
         """The expressions of the first or the second variable that are compared."""
-        return [own[place] for own in (*self.equal, *([self.sides] if self.sides is not None else []))]
+        return [own[place] for own in (*self.equal, self.sides)]
 
-    def sides_of(self, variables: tuple[str, str]) -> Sides | None:
+    def sides_of(self, variables: tuple[str, str]) -> Sides:
         """The sides for its variables in this order."""
-        return self.sides if self.sides is None or self.variables == variables else self.sides[::-1]
+        return self.sides if self.variables == variables else self.sides[::-1]
 
 
 def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
@@ -143,10 +141,9 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     if not joining:
         return Sweep(agree_on, (), backwards) if states_of(clause, backwards=backwards) is not None else None
     found = [one for conjunct in joining if (one := _joining(clause, conjunct)) is not None]
-    apart = _negations(clause)
-    if apart is None or len(found) < len(joining) or not orders_of(clause):
+    if clause.negated or len(found) < len(joining) or not orders_of(clause):
         return None
-    known = _together_joined([*found, *apart])
+    known = _together_joined(found)
     is_swept = counted_as_chain(known) or counted_behind(clause, known)
     return Sweep(agree_on, known, False) if is_swept else None
 
@@ -154,29 +151,6 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
 def binds_lists(pattern: Pattern) -> bool:
     """Return whether matches of a pattern bind lists: others are found where only one event after another is fixed."""
     return any(operand.kleene and not operand.negated for operand in pattern.operands)
-
-
-def _negations(clause: Clause) -> list[Joining] | None:
-    """Negated variables as equalities, of the numbers of their events before both ends of where they reject.
-
-    None where a list stands at an end, or the order leaves open where they reject.
-    """
-    orders = orders_of(clause)
-    if not clause.negated:
-        return []
-    if len(orders) != 1:
-        return None
-    [order] = orders
-    places = {variable.name: place for place, variable in enumerate(order)}
-    found = []
-    for number, negated in enumerate(clause.negated):
-        before = max((places[one.name] for one in clause.predecessors(negated.name)), default=-1)
-        behind = min((places[one.name] for one in clause.successors(negated.name)), default=len(order))
-        ends = (order[before], order[behind]) if before >= 0 and behind < len(order) else (order[0], order[-1])
-        if behind != before + 1 or any(one.kleene for one in ends):
-            return None
-        found.append(Joining(Comparator.EQ, (ends[0].name, ends[1].name), None, (), (number,)))
-    return found
 
 
 def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
@@ -188,9 +162,8 @@ def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
     for several in by_pair.values():
         equalities = [one for one in several if one.comparator is Comparator.EQ]
         first, *others = [one for one in several if one.comparator is not Comparator.EQ] or equalities[:1]
-        sides = (one.sides_of(first.variables) for one in equalities if one is not first)
-        equal = tuple(own for own in sides if own is not None)
-        made += [replace(first, equal=equal, negated=tuple(chain(*(one.negated for one in equalities)))), *others]
+        equal = tuple(one.sides_of(first.variables) for one in equalities if one is not first)
+        made += [replace(first, equal=equal), *others]
     return tuple(made)
 
 
@@ -290,7 +263,6 @@ def _joining_lists(found: Joining) -> Joining | None:
 
     None where it is no such.
     """
-    assert found.sides is not None
     kinds = [{one.element for one in walk(side) if isinstance(one, Reference)} for side in found.sides]
     if any(isinstance(node, Length | Aggregate) for side in found.sides for node in walk(side)):
         return None
@@ -303,7 +275,7 @@ def _joining_lists(found: Joining) -> Joining | None:
     elements = (*kinds[0], *kinds[1])
     if elements[::-1] in adjacent:
         found, elements = found.turned(), elements[::-1]
-    if elements not in adjacent or found.sides is None:
+    if elements not in adjacent:
         return None
     left, right = (rewritten(side, _only) for side in found.sides)
     return replace(found, sides=(left, right), neighbours=found.variables)
