@@ -31,15 +31,11 @@ from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.matches import column_to_arrow
 from cep_pipeline.detection.mechanisms import Owned
 from cep_pipeline.detection.summaries.partial import (
-    Extreme,
     PartialSummary,
-    State,
-    Total,
-    Value,
     bucket_starts,
     group_codes,
-    is_nan,
     rank,
+    state_of,
     whole_units,
 )
 from cep_pipeline.expressions.columns import Array
@@ -60,6 +56,7 @@ from cep_pipeline.patterns.expressions import (
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, SummaryAggregate
 from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.patterns.summary_functions import Extreme, State, Total, Value, is_nan
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.slices.views import leaf_of, leaf_view, view_of_leaf
@@ -471,7 +468,7 @@ class RowsBySemirings:
 
     def _of_aggregate(self, aggregate: SummaryAggregate, expression: Expression) -> list[tuple[int, Values]]:
         """The value of an aggregate, or the terms of its sum with their signs, if that is exact in every match."""
-        if aggregate.function in ("min", "max"):
+        if isinstance(state_of(aggregate), Extreme):
             return [(1, self._values_of(expression))]
         found = [(sign, self._values_of(term, added=True)) for sign, term in terms_of(expression)]
         if len(found) > 1:
@@ -482,8 +479,9 @@ class RowsBySemirings:
         self, aggregate: SummaryAggregate, terms: list[tuple[int, Values]], asked: _Asked, numbers: Sequence[int]
     ) -> Sequence[State]:
         """What an aggregate knows of so many matches."""
-        if aggregate.function in ("min", "max"):
-            return self._extremes(terms[0][1], asked, numbers, greatest=aggregate.function == "max")
+        state = state_of(aggregate)
+        if isinstance(state, Extreme):
+            return self._extremes(terms[0][1], asked, numbers, greatest=state.greatest)
         assert aggregate.expression is not None
         return self._totals(terms, asked, numbers, is_float=aggregate.expression.type is ValueType.FLOAT64)
 
