@@ -13,7 +13,7 @@ from functools import partial
 
 from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.costs import CALL_NS, CANDIDATE_NS, CROWDED, PATTERN_NS, ROW_NS, candidates_of
+from cep_pipeline.detection.costs import CALL_NS, CANDIDATE_NS, CROWDED, PATTERN_NS, ROW_NS, SAVED, candidates_of
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.mechanisms import MECHANISMS
 from cep_pipeline.detection.route import Sink
@@ -40,13 +40,14 @@ def worth_planning(
         The form of output.
     """
     rows = max(map(len, prepared.values()), default=0)
-    planned, finding_ns = [], 0.0
+    planned, saved_ns = [], 0.0
     for pattern in patterns:
-        own_ns = _finding_ns(pattern, prepared[pattern.type_attribute, pattern.base_type], chosen[pattern.name])
-        if own_ns > PATTERN_NS and _has_orders(pattern, chosen[pattern.name], output):
+        of_stream = prepared[pattern.type_attribute, pattern.base_type]
+        gain_ns = SAVED * _finding_ns(pattern, of_stream, chosen[pattern.name])
+        if gain_ns > PATTERN_NS and _has_orders(pattern, chosen[pattern.name], output):
             planned.append(pattern)
-            finding_ns += own_ns
-    return planned if finding_ns > CALL_NS + ROW_NS * rows + PATTERN_NS * len(planned) else []
+            saved_ns += gain_ns
+    return planned if saved_ns > CALL_NS + ROW_NS * rows + PATTERN_NS * len(planned) else []
 
 
 def _finding_ns(pattern: Pattern, events: PreparedEvents, mechanism: str) -> float:
