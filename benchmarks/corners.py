@@ -38,7 +38,7 @@ from benchmarks.streams import Streams
 from benchmarks.workloads import WORKLOADS, stock_schema
 from cep_pipeline.cli.tables import write_table
 from cep_pipeline.cli.terminal import format_seconds, times_as_fast
-from cep_pipeline.detection.compressed.expansion import expand
+from cep_pipeline.detection.compressed.tables import expand
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.detection.mechanisms import MECHANISMS, in_pattern_order
 from cep_pipeline.errors import CepError
