@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -572,24 +572,55 @@ Fields = Mapping[str, Array]
 def fields_of(group: Group, states: RunStates) -> tuple[Field, ...]:
     """All fields that the runs of a group may need."""
     asked: dict[str, tuple[int, list[Known]]] = {}
-
-    def ask(name: str, empty: int, needed: Known) -> None:
+    for name, empty, needed in _asked(group, states):
         asked.setdefault(name, (empty, []))[1].append(needed)
+    return tuple(Field(name, empty, _any(needed)) for name, (empty, needed) in asked.items())
 
+
+def _asked(group: Group, states: RunStates) -> Iterator[tuple[str, int, Known]]:
+    """What is asked of runs: a field's name, the value that means nothing, and the states in which it is needed."""
     kleene = {variable.name for variable in group.positive if variable.kleene}
     for condition, negation in all_conditions(group):
         undecided = states.asks([condition] if negation is None else [], [] if negation is None else [negation])
         for component in condition.components:
-            _ask_for(component, condition, negation, undecided, states, kleene, ask)
+            for node in mentions(component.atoms):
+                yield from _asked_by(node, undecided, states, kleene)
+            for choice in component.choices:
+                if has_extreme(component, choice, states):
+                    needed = partial(_still_compared, component, choice, undecided, states)
+                    yield f"extreme {component.number} {choice.index:d} {choice.variable}", 0, needed
+                    yield f"has {component.number} {choice.index:d} {choice.variable}", NOTHING, needed
+            if component.choices and keeps_failure(condition, negation):
+                yield f"failed {component.number}", 0, undecided
     for negation in group.negations:
         undecided = states.asks([], [negation])
         for name in negation.excluded:
-            ask(f"own {name}", -1, undecided)
+            yield f"own {name}", -1, undecided
         if negation.before:
-            ask(f"after {negation.name}", 0, undecided)
+            yield f"after {negation.name}", 0, undecided
         if negation.after:
-            ask(f"before {negation.name}", -1, undecided)
-    return tuple(Field(name, empty, _any(needed)) for name, (empty, needed) in asked.items())
+            yield f"before {negation.name}", -1, undecided
+
+
+def _asked_by(node: Mention, undecided: Known, states: RunStates, kleene: set[str]) -> Iterator[tuple[str, int, Known]]:
+    """What a reference asks of runs."""
+    name, growing = node.variable, choice_of(node) is not None
+    needed = _growing(states, name) if growing else undecided
+    if not growing and name not in kleene:
+        if name in states.bit and name not in states.group.guessed:
+            yield f"row {name}", -1, needed
+    elif isinstance(node, Reference):
+        if node.element not in (Element.EACH, Element.CURRENT):
+            yield f"{'first' if needs_first(node) else 'last'} {name}", -1, needed
+    elif not growing and isinstance(node, Aggregate) and node.function in ("first", "last"):
+        yield f"{node.function} {name}", -1, needed
+    else:
+        counts = isinstance(node, Length) or node.function == "count"
+        yield summary_field(node), 0 if counts else -1, needed
+
+
+def _still_compared(component: Component, choice: Choice, undecided: Known, states: RunStates, state: int) -> bool:
+    return undecided(state) and not states.is_known(component, choice, state)
 
 
 def all_conditions(group: Group) -> Iterator[tuple[Condition, NegatedVariable | None]]:
@@ -603,47 +634,6 @@ def all_conditions(group: Group) -> Iterator[tuple[Condition, NegatedVariable | 
 
 def _any(needed: list[Known]) -> Known:
     return lambda state: any(one(state) for one in needed)
-
-
-def _ask_for(
-    component: Component,
-    condition: Condition,
-    negation: NegatedVariable | None,
-    undecided: Known,
-    states: RunStates,
-    kleene: set[str],
-    ask: object,
-) -> None:
-    assert callable(ask)
-    for node in mentions(component.atoms):
-        choice = choice_of(node)
-        if choice is not None:
-            growing = _growing(states, choice.variable)
-            if isinstance(node, Reference):
-                if node.element is Element.PREVIOUS:
-                    ask(f"last {choice.variable}", -1, growing)
-            elif isinstance(node, Aggregate):
-                ask(summary_field(node), 0 if node.function == "count" else -1, growing)
-        elif node.variable not in kleene:
-            if node.variable in states.bit and node.variable not in states.group.guessed:
-                ask(f"row {node.variable}", -1, undecided)
-        elif needs_first(node):
-            ask(f"first {node.variable}", -1, undecided)
-        elif isinstance(node, Reference) or (isinstance(node, Aggregate) and node.function == "last"):
-            ask(f"last {node.variable}", -1, undecided)
-        else:
-            counts = isinstance(node, Length) or node.function == "count"
-            ask(summary_field(node), 0 if counts else -1, undecided)
-    for choice in component.choices:
-        if has_extreme(component, choice, states):
-
-            def needed(state: int, choice: Choice = choice) -> bool:
-                return undecided(state) and not states.is_known(component, choice, state)
-
-            ask(f"extreme {component.number} {choice.index:d} {choice.variable}", 0, needed)
-            ask(f"has {component.number} {choice.index:d} {choice.variable}", NOTHING, needed)
-    if component.choices and keeps_failure(condition, negation):
-        ask(f"failed {component.number}", 0, undecided)
 
 
 def has_extreme(component: Component, choice: Choice, states: RunStates) -> bool:
