@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.scanning import ScannedDistance as ScannedDistance
     from cep_pipeline.adaptation.scanning import scan_distance as scan_distance
     from cep_pipeline.detection import MECHANISMS as MECHANISMS
-    from cep_pipeline.detection.compressed.expansion import expand as expand
+    from cep_pipeline.detection.compressed.tables import expand as expand
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.detection.detect import detect_batches as detect_batches
     from cep_pipeline.detection.mechanisms import Metrics as Metrics

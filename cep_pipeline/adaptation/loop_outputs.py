@@ -194,7 +194,7 @@ class ListedBuffersOutput(_ListedOutput):
         self.schema = _compressed_schema(finding.pattern)
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        from cep_pipeline.detection.compressed.compressing import ListedBuffers
+        from cep_pipeline.detection.compressed.tables import ListedBuffers
 
         blocks = self._waiting.ending(before)
         if blocks:
@@ -408,7 +408,7 @@ class _KeptOfStream(KeptMatches):
 
 def _merged(finding: Finding, stretch: Stretch) -> pa.Table:
     """The matches that end in a stretch as buffers, without listing them."""
-    from cep_pipeline.detection.compressed.compressing import compress_merged
+    from cep_pipeline.detection.compressed.tables import compress_merged
 
     pattern, reading = finding.pattern, finding.reading
     start, stop = reading.rows_of_ends(stretch.first, stretch.stop)
@@ -418,6 +418,6 @@ def _merged(finding: Finding, stretch: Stretch) -> pa.Table:
 
 
 def _compressed_schema(pattern: Pattern) -> pa.Schema:
-    from cep_pipeline.detection.compressed.compressing import compressed_schema
+    from cep_pipeline.detection.compressed.tables import compressed_schema
 
     return compressed_schema([pattern])

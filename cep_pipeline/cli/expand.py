@@ -40,8 +40,8 @@ def expand(file: Path, out: Path | None, first: int | None, pattern: str | None,
       cep expand matches.parquet --pattern climb --out climb.parquet
     """
     from cep_pipeline.cli.tables import check_output_file, write_batches
-    from cep_pipeline.detection.compressed.compressing import count_of
-    from cep_pipeline.detection.compressed.expansion import expand as read_matches
+    from cep_pipeline.detection.compressed.tables import count_of
+    from cep_pipeline.detection.compressed.tables import expand as read_matches
     from cep_pipeline.detection.decimal_text import grouped, to_text
 
     if out:
@@ -98,7 +98,7 @@ def read_compressed(file: Path) -> pa.Table:
 
 def _of_pattern(table: pa.Table, pattern: str, file: Path) -> pa.Table:
     """The rows of one pattern, and what the file says of it."""
-    from cep_pipeline.detection.compressed.compressing import only_pattern
+    from cep_pipeline.detection.compressed.tables import only_pattern
 
     found = only_pattern(table, pattern)
     if found is None:

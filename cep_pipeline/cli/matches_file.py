@@ -113,7 +113,7 @@ def _one_after_the_other(output: str, schema: pa.Schema, files: Mapping[str, Pat
 
 def _of_file(output: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
     """The columns that the patterns' outputs have in one file."""
-    from cep_pipeline.detection.compressed.compressing import concat_compressed
+    from cep_pipeline.detection.compressed.tables import concat_compressed
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS, MANY_PATTERNS, composes
 
     first: pa.Schema = next(iter(schemas.values()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cep_pipeline.detection.compressed.components import reason_to_list
+from cep_pipeline.detection.compressed.fields import reason_to_list
 from cep_pipeline.detection.counting.choice import binds_lists, sweeps_over
 from cep_pipeline.detection.counting.list_parts import counted_by_parts
 from cep_pipeline.detection.output_policy import has_output_policy

@@ -58,12 +58,16 @@ COUNTING_S = 20.0
 
 
 # Whether a call makes a plan (`own_order.worth_planning`).
-CROWDED = 2
-"""The most events in a window for which a plan is worth making, beside those of an average one."""
-SAVED = 0.004
-"""The share of the time to test all candidates that a plan is taken to save: ranges leave most of them out anyway."""
-CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 1e6
+SAMPLE = 256
+"""Events that are looked at to tell how many are in a window."""
+PASSING_EQUAL = 0.1
+"""The share of events that an equality of which nothing is known is taken to find."""
+SAVED = 0.5
+"""The share of what orders decide about that a plan is taken to save."""
+CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 2.6e5
 """Nanoseconds of planning: to estimate any statistics, to read an event of the table, to plan a pattern."""
+COLUMNAR_NS, STORING_NS = 0.12, 10.0
+"""Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches."""
 
 # Whether events that are in no match are removed before any are combined (`fused.reduction`).
 FEWEST_COMBINATIONS, FEWEST_CANDIDATES, CANDIDATES_AN_EVENT = 1 << 22, 1 << 28, 800
@@ -167,7 +171,7 @@ def _share_of_window(of: ClauseSlice) -> float:
     return min((window.events or 0) / max(len(of.events), 1), 1.0)
 
 
-def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int], crowding: float = 1) -> float:
+def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) -> float:
     """Estimate the candidates that are tested to find matches, by the events that a window holds on average.
 
     Parameters
@@ -176,12 +180,10 @@ def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int], cr
         The number of values of a key on which the events of a match agree; None: those of what the clause agrees on.
     sizes
         The number of events of each single variable.
-    crowding
-        The events in a window, beside those of an average one.
     """
     if groups is None:
         groups = agreement_codes(of.events, of.clause.agree_on)[1] if of.clause.agree_on else 1
-    ascending, share = sorted(sizes.values()), min(crowding * _share_of_window(of), 1.0)
+    ascending, share = sorted(sizes.values()), _share_of_window(of)
     return math.prod((*ascending[:1], *(size * share / groups for size in ascending[1:])))
 
 

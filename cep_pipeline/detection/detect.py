@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.composition import WrittenMatches, events_read, longer_stream, plain_pattern
-from cep_pipeline.detection.compressed.compressing import compress_merged
+from cep_pipeline.detection.compressed.tables import compress_merged
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.counting.owned import count_owned
 from cep_pipeline.detection.decimal_text import to_text

@@ -47,14 +47,10 @@ _WORD = 2**64 - 1
 _CONSTANTS = (*_FACTORS, _WORD ^ 0xF << 52, 8 << 52, _WORD ^ 0xC0, 0x80)
 """The factors; then for each word of an id, in little-endian order, the bits that are kept and those that are set: the
 version of a UUID is the high half of its byte 6, the variant the highest bits of its byte 8."""
-_KERNELS = "cep_pipeline.detection.match_rows_kernel"
-_OF_EVENTS = ("int64", "int64*", "int64*", "int64*")
-_WRITTEN = ("uint64*", "uint64*", "uint64*", "int64*", "int64*", "int64*")
-_describe_single_events = NativeKernel(
-    _KERNELS, "describe_single_events", ("int64", "int64", "int64", "int32*", "int64", *_OF_EVENTS, *_WRITTEN)
-)
-_describe_lists = NativeKernel(
-    _KERNELS, "describe_lists", ("int64", "int64*", "int32*", "int32*", *_OF_EVENTS, "int64", *_WRITTEN)
+_describe_matches = NativeKernel(
+    "cep_pipeline.detection.match_kernels",
+    "describe_matches",
+    (*("int64",) * 3, "int64*", "int32*", "int32*", *("int64*",) * 3, *("uint64*",) * 3, *("int64*",) * 3),
 )
 
 
@@ -135,39 +131,31 @@ class MatchIdentity:
         _, _, *bits = _CONSTANTS
         return uuid.UUID(bytes=struct.pack("<2Q", a & bits[0] | bits[1], b & bits[2] | bits[3]))
 
-    def rows_of(
-        self, matches: OrderedMatches | OrderedLists, timestamps: Array, seqs: Array, *, growing: bool = False
-    ) -> MatchRows:
+    def rows_of(self, matches: OrderedMatches | OrderedLists, timestamps: Array, seqs: Array) -> MatchRows:
         """The fixed columns of matches.
 
         Parameters
         ----------
         timestamps, seqs
             int64: those of the events that the matches' rows are of.
-        growing
-            Whether seqs are known to grow with time.
         """
         count = len(matches)
         ids, starts, ends = room_for(2 * count, np.uint64), room_for(count, np.int64), room_for(count, np.int64)
         ids = ids.reshape(count, 2)
         positions = np.array([self.variables.index(name) for name in matches.names], np.int64)
         timestamps, seqs = np.ascontiguousarray(timestamps), np.ascontiguousarray(seqs)
-        of_events = (len(seqs), seqs, timestamps, positions)
-        written = (self._key, _CONSTANT_WORDS, ids)
+        given = seqs, timestamps, positions, self._key, _CONSTANT_WORDS, ids
         if isinstance(matches, OrderedMatches) and matches.form is None and matches.rows.strides[1] == 4:
             width, stride = len(matches.rows), matches.rows.strides[0] // 4
-            bound = room_for(width * count, np.int64)
-            arrays = (*of_events, *written, bound, starts, ends)
-            addresses = (one if isinstance(one, int) else one.ctypes.data for one in arrays)
-            consecutive = growing and count > 0 and int(seqs[-1]) - int(seqs[0]) == len(seqs) - 1
+            bound, none = room_for(width * count, np.int64), np.zeros(1, np.int64)
             # A part of the matches is a slice of the rows of all, which is not contiguous.
-            rows_at = matches.rows.ctypes.data
-            _describe_single_events.function(count, width, stride, rows_at, int(consecutive), *addresses)
+            arrays = none, matches.rows, none, *given, bound, starts, ends
+            _describe_matches.function(count, width, stride, *(one.ctypes.data for one in arrays))
             return MatchRows(ids, starts, ends, bound)
         offsets, rows, variables = matches.elements()
         bound = room_for(len(rows), np.int64)
         elements = (np.ascontiguousarray(offsets), np.ascontiguousarray(rows), np.ascontiguousarray(variables))
-        _describe_lists(count, *elements, *of_events, len(positions), *written, bound, starts, ends)
+        _describe_matches(count, 0, 1, *elements, *given, bound, starts, ends)
         return MatchRows(ids, starts, ends, bound, variables, offsets)
 
     def ids_of(self, offsets: Array, variables: pa.Array, seqs: Array, composed: pa.Array) -> Array:
@@ -204,22 +192,10 @@ class MatchIdentity:
             words[first + place], slots[first + place] = pairs[:, place], width + position[inside]
         count = len(offsets) - 1
         ids, instants = np.empty((count, 2), np.uint64), np.empty((2, count), np.int64)
-        _describe_lists(
-            count,
-            starts,
-            np.arange(len(words), dtype=np.int32),
-            slots,
-            len(words),
-            words,
-            np.zeros(len(words), np.int64),
-            np.arange(2 * width),
-            2 * width,
-            self._key,
-            _CONSTANT_WORDS,
-            ids,
-            np.empty(len(words), np.int64),
-            *instants,
-        )
+        elements = starts, np.arange(len(words), dtype=np.int32), slots
+        of_words = words, np.zeros(len(words), np.int64), np.arange(2 * width)
+        bound = np.empty(len(words), np.int64)
+        _describe_matches(count, 0, 1, *elements, *of_words, self._key, _CONSTANT_WORDS, ids, bound, *instants)
         return ids
 
     @cached_property

@@ -132,7 +132,7 @@ def match_batches(
             part = part.where(kept.keep(Candidates.of(pattern, part, events)))
             if not len(part):
                 continue
-        rows = identity.rows_of(part, events.timestamps, events.seqs, growing=events.seqs_grow)
+        rows = identity.rows_of(part, events.timestamps, events.seqs)
         returned = return_arrays(pattern, part, events)
         if not typed:
             names = [item.name for item in pattern.items]

@@ -25,23 +25,24 @@ ABSENT = np.int32(-1)
 _COUNTED = 6 << 11
 """Values that the digits of such a number have."""
 
+_KERNELS = "cep_pipeline.detection.match_kernels"
 _order_single_events = NativeKernel(
-    "cep_pipeline.detection.ordering_kernel",
+    _KERNELS,
     "order_single_events",
     ("int64", "int64", "int32*", *("int64*",) * 5, "int32*"),
 )
 _take_lists = NativeKernel(
-    "cep_pipeline.detection.ordering_kernel",
+    _KERNELS,
     "take_lists",
-    ("int64", "int64*", "int64", "int64*", "int32*", "int32*", "int64", "int64*", "int32*", "int32*"),
+    ("int64", "int64*", "int64*", "int32*", "int32*", "int64*", "int32*", "int32*"),
 )
 _are_in_order = NativeKernel(
-    "cep_pipeline.detection.ordering_kernel",
+    _KERNELS,
     "are_in_order",
     ("int64", "int64*", *("int32*",) * 3, "int64*"),
 )
 _order_lists = NativeKernel(
-    "cep_pipeline.detection.ordering_kernel",
+    _KERNELS,
     "order_lists",
     ("int64", "int64*", "int64*", "int32*", "int32*", "int64", "int64", *("int64*",) * 3, "int64"),
 )
@@ -382,10 +383,10 @@ def _int32(*arrays: Array) -> list[Array]:
 
 
 def _taken(lists: OrderedLists, order: Array) -> OrderedLists:
-    count, matches = len(order), len(lists)
+    count = len(order)
     given = (np.ascontiguousarray(lists.offsets, np.int64), *_int32(lists.bound_rows, lists.variables))
     elements = int(np.diff(given[0])[order].sum())
     offsets, rows, variables = np.empty(count + 1, np.int64), room_for(elements, np.int32), room_for(elements, np.int32)
     order = np.ascontiguousarray(order, np.int64)
-    _take_lists(count, order, matches, *given, elements, offsets, rows, variables)
+    _take_lists(count, order, *given, offsets, rows, variables)
     return OrderedLists(lists.names, offsets, rows, variables)

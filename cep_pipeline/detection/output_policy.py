@@ -33,23 +33,9 @@ of them overlaps the one kept before exactly if it is the same event.
 _BEFORE_ALL = np.iinfo(np.int64).min
 
 _keep_matches = NativeKernel(
-    "cep_pipeline.detection.output_policy_kernel",
+    "cep_pipeline.detection.match_kernels",
     "keep_matches",
-    (
-        "int64",
-        "int64*",
-        "int64*",
-        "int64*",
-        "int64*",
-        "int64",
-        "int64*",
-        "int64*",
-        "uint8*",
-        "int64",
-        "int64",
-        "int64",
-        "uint8*",
-    ),
+    ("int64", *("int64*",) * 6, "uint8*", "int64", "int64", "uint8*"),
 )
 
 
@@ -190,21 +176,8 @@ class KeptMatches:
             used = np.zeros(1, np.uint8)
         before = used.copy()
         keep = np.zeros(count, np.uint8)
-        _keep_matches(
-            count,
-            first,
-            last,
-            partitions,
-            self._ends,
-            len(self._ends),
-            offsets,
-            events,
-            used,
-            len(used),
-            int(self._non_overlap),
-            int(self._consume),
-            keep,
-        )
+        policy = int(self._non_overlap), int(self._consume)
+        _keep_matches(count, first, last, partitions, self._ends, offsets, events, used, *policy, keep)
         kept: Array = keep.astype(bool)
         ends = np.maximum.reduceat(candidates.instants, offsets[:-1])
         self._end_instants[partitions[kept]] = ends[kept]  # in order: the last one stays

@@ -67,7 +67,7 @@ class Detection:
         """The number of matches, if they need not be listed."""
         counted = self.mechanism.count(self.pattern, self.orders, self.events, self.counters)
         if counted is None and binds_lists(self.pattern):
-            from cep_pipeline.detection.compressed.compressing import count_merged
+            from cep_pipeline.detection.compressed.tables import count_merged
 
             counted = count_merged(self.pattern, self.events, self.counters)
             if counted is not None:
@@ -151,7 +151,7 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
     count = _count_soon(detection, FEW_S)
     if count is not None and count <= few_matches(detection.events):
         return detection.batches()
-    from cep_pipeline.detection.compressed.expansion import expand
+    from cep_pipeline.detection.compressed.tables import expand
 
     detection.counters.went(detection.pattern.name, Route(Sink.LIST, Executor.GRAPH, LISTS_LATER))
     lazily: Iterable[pa.RecordBatch] = expand(*compressed_together([detection]))
@@ -209,7 +209,7 @@ def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
     TooManyMatches
         They must be listed to be compressed, and are more than the limit.
     """
-    from cep_pipeline.detection.compressed.compressing import ListedBuffers, compress_merged
+    from cep_pipeline.detection.compressed.tables import ListedBuffers, compress_merged
 
     routes = {id(detection): detection.route(Sink.COMPRESS) for detection in detections}
     listed = [detection for detection in detections if routes[id(detection)].lists]
@@ -247,7 +247,7 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
     table = _listed_up_to(detection, at_least, FEW_S)
     if table is not None:
         return table
-    from cep_pipeline.detection.compressed.components import groups_of
+    from cep_pipeline.detection.compressed.fields import groups_of
     from cep_pipeline.detection.compressed.lanes import LaneEvents
     from cep_pipeline.detection.compressed.runs import least_seconds
 
@@ -261,7 +261,7 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
 
 def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table | None:
     """The buffers of listed matches; None where there are more, or lists are looked for longer than so many seconds."""
-    from cep_pipeline.detection.compressed.compressing import ListedBuffers
+    from cep_pipeline.detection.compressed.tables import ListedBuffers
 
     counters = detection.counters.anew()
     buffers: ListedBuffers | None = None
@@ -364,7 +364,7 @@ def _new_summary(pattern: Pattern) -> SummaryOf:
 
 @once_a_pattern
 def _no_buffers(pattern: Pattern) -> pa.Table:
-    from cep_pipeline.detection.compressed.compressing import schema_of_buffers
+    from cep_pipeline.detection.compressed.tables import schema_of_buffers
 
     return schema_of_buffers(pattern).empty_table()
 

@@ -1,8 +1,8 @@
 """A pattern's own order, and whether a plan is worth making in its place.
 
 To plan a pattern takes a millisecond or more: its statistics are estimated, and orders are compared. Over few events,
-or of rare types, a mechanism has read any order by then. So the work of each pattern is told roughly, from the number
-of events of each type and the share of the stream that a window is.
+or of rare types, a mechanism has read any order by then. So the work of each pattern in its own order is told roughly,
+from how many events come behind an event in its window, and from the share of each type.
 """
 
 from __future__ import annotations
@@ -11,12 +11,23 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+import numpy as np
+
 from cep_pipeline.detection.chooser import route_of
-from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.costs import CALL_NS, CANDIDATE_NS, CROWDED, PATTERN_NS, ROW_NS, SAVED, candidates_of
+from cep_pipeline.detection.costs import (
+    CALL_NS,
+    COLUMNAR_NS,
+    PASSING_EQUAL,
+    PATTERN_NS,
+    ROW_NS,
+    SAMPLE,
+    SAVED,
+    STORING_NS,
+)
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.mechanisms import MECHANISMS
 from cep_pipeline.detection.route import Sink
+from cep_pipeline.patterns.conditions import Comparator, Comparison
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, PlanStep, StatisticsSummary
@@ -39,26 +50,19 @@ def worth_planning(
     output
         The form of output.
     """
-    rows = max(map(len, prepared.values()), default=0)
-    planned, saved_ns = [], 0.0
+    planned, gained_ns = [], 0.0
     for pattern in patterns:
-        of_stream = prepared[pattern.type_attribute, pattern.base_type]
-        gain_ns = SAVED * _finding_ns(pattern, of_stream, chosen[pattern.name])
+        columnar = MECHANISMS[chosen[pattern.name]].is_columnar
+        if binds_lists(pattern) and not columnar:
+            gain_ns = math.inf  # nobody knows
+        else:
+            candidates = _candidates(pattern, prepared[pattern.type_attribute, pattern.base_type])
+            gain_ns = SAVED * candidates * (COLUMNAR_NS if columnar else STORING_NS)
         if gain_ns > PATTERN_NS and _has_orders(pattern, chosen[pattern.name], output):
             planned.append(pattern)
-            saved_ns += gain_ns
-    return planned if saved_ns > CALL_NS + ROW_NS * rows + PATTERN_NS * len(planned) else []
-
-
-def _finding_ns(pattern: Pattern, events: PreparedEvents, mechanism: str) -> float:
-    """The time to find the matches of a pattern in its own order, where windows are crowded."""
-    if binds_lists(pattern) and not MECHANISMS[mechanism].is_columnar:
-        return math.inf  # nobody knows
-    found = 0.0
-    for clause in pattern.clauses:
-        sizes = {one.name: len(events.leaf_rows(one.event_type)) for one in clause.positive if not one.kleene}
-        found += candidates_of(ClauseSlice(pattern, clause, events), 1, sizes, crowding=CROWDED) * CANDIDATE_NS
-    return found
+            gained_ns += gain_ns
+    rows = max(map(len, prepared.values()), default=0)
+    return planned if gained_ns > CALL_NS + ROW_NS * rows + PATTERN_NS * len(planned) else []
 
 
 def _has_orders(pattern: Pattern, mechanism: str, output: str) -> bool:
@@ -68,6 +72,39 @@ def _has_orders(pattern: Pattern, mechanism: str, output: str) -> bool:
     if all(len(clause.positive) == 1 for clause in pattern.clauses):
         return False
     return output != "count" or not binds_lists(pattern) or route_of(pattern, Sink.COMPRESS).lists
+
+
+def _candidates(pattern: Pattern, events: PreparedEvents) -> float:
+    """Tell roughly how many candidates are tested in the pattern's own order; lists are bound last in any."""
+    total, window, found = len(events), pattern.window, 0.0
+    rows = np.arange(0, total, max(total // SAMPLE, 1))
+    if window.time_us is None:
+        after = np.minimum(window.events or 1, total - rows) - 1
+    else:
+        stamps = events.timestamps
+        after = np.searchsorted(stamps, stamps[rows] + window.time_us, "right") - rows - 1
+    for clause in pattern.clauses:
+        singles = [variable for variable in clause.positive if not variable.kleene]
+        shares = [len(events.leaf_rows(one.event_type)) / max(total, 1) for one in singles]
+        if not all(shares):
+            continue
+        tested, bound = np.full(len(rows), total / max(len(rows), 1)), set[str]()
+        for variable, share in zip(singles, shares, strict=True):
+            bound.add(variable.name)
+            tested = tested * share * PASSING_EQUAL ** _equalities(clause, bound, variable.name)
+            found += float(tested.sum())
+            tested = tested * np.maximum(after, 0)
+    return found
+
+
+def _equalities(clause: Clause, bound: set[str], name: str) -> int:
+    """The number of equalities by which the events of a variable are looked up once the others are bound."""
+    found = int(len(bound) > 1 and bool(clause.agree_on))
+    for one in clause.conjuncts:
+        match one.atoms:
+            case (Comparison(Comparator.EQ, _, _),):
+                found += name in one.variables and one.variables <= bound and len(one.variables) > 1
+    return found
 
 
 def own_order_plan(patterns: Sequence[Pattern]) -> Plan:

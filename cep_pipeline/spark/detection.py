@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.detection.compressed.compressing import STATEMENTS
+from cep_pipeline.detection.compressed.tables import STATEMENTS
 from cep_pipeline.detection.detect import count_slice, detect_slice
 from cep_pipeline.detection.limits import CELL_BYTES, Kind, Ledger, LimitedPattern, Limits, SliceLimits, Then
 from cep_pipeline.detection.mechanisms import Counters

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cep_pipeline.detection.match_ids import MatchIdentity, _describe_lists
+from cep_pipeline.detection.match_ids import MatchIdentity, _describe_matches
 
 WATCHED = """
 from cep_pipeline.compiled import native
@@ -82,11 +82,10 @@ def test_a_kernel_that_takes_long_to_compile_is_told_of_once(tmp_path: Path, aft
 def test_arrays_of_another_type_or_layout_are_refused() -> None:
     numbers, words = np.zeros(4, np.int64), np.zeros(6, np.uint64)
     rows = np.zeros(4, np.int32)
-    events = [4, numbers, numbers, numbers, 1]
-    rest = [words, words, words, numbers, numbers, numbers]
+    rest = [numbers, numbers, numbers, words, words, words, numbers, numbers, numbers]
     with pytest.raises(TypeError, match=r"takes a contiguous int64\*, not float64"):
-        _describe_lists(1, numbers.astype(float), rows, rows, *events, *rest)
+        _describe_matches(1, 0, 1, numbers.astype(float), rows, rows, *rest)
     with pytest.raises(TypeError, match=r"contiguous int32\*"):
-        _describe_lists(1, numbers, np.zeros(8, np.int32)[::2], rows, *events, *rest)
+        _describe_matches(1, 0, 1, numbers, np.zeros(8, np.int32)[::2], rows, *rest)
     with pytest.raises(ValueError, match="argument"):
-        _describe_lists(1, numbers, rows, rows, *events)
+        _describe_matches(1, 0, 1, numbers, rows, rows, numbers)

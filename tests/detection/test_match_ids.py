@@ -85,7 +85,6 @@ def test_single_events_equal_the_definition(width: int, seqs: list[int], seed: i
 def test_seqs_that_grow_equal_the_definition(
     width: int, events: int, first: int, count: int, gap: bool, seed: int
 ) -> None:
-    """Where each is one above the one before, they are not looked up; with a gap among them they are."""
     rng = np.random.default_rng(seed)
     pattern = pattern_of(f"PATTERN SEQ({', '.join(f'A v{place}' for place in range(width))}) WITHIN 1 hour")
     seqs = [first + place for place in range(events)]
@@ -95,7 +94,7 @@ def test_seqs_that_grow_equal_the_definition(
     matches = OrderedMatches((pattern.clauses[0].positive,), None, rows)
     identity = MatchIdentity.of(pattern)
     stamps = np.sort(rng.integers(0, 1000, events))
-    described = identity.rows_of(matches, stamps, np.array(seqs, np.int64), growing=True)
+    described = identity.rows_of(matches, stamps, np.array(seqs, np.int64))
     bound = [[(f"v{place}", seqs[row]) for place, row in enumerate(match)] for match in rows.T.tolist()]
     assert ids_array(described.ids).to_pylist() == list(map(identity.id_of, bound))
     assert described.seqs.tolist() == [seq for match in bound for _, seq in match]

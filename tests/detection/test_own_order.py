@@ -42,6 +42,14 @@ def test_only_what_is_found_sooner_than_planned_is_not_planned() -> None:
     assert {name: table.num_rows for name, table in found.items()} == {"rare": 0, "lists": 1, "steps": 1}
 
 
+def test_crowded_windows_are_seen() -> None:
+    [pattern] = cep.parse_patterns("PATTERN SEQ(A a, A b, A c, A d) WHERE a.x > b.x WITHIN 1 second", stream_schema())
+    together = [{"timestamp": t, "seq": t, "kind": "A", "x": t} for t in range(300)]
+    apart = [{"timestamp": t * 10**7, "seq": t, "kind": "A", "x": t} for t in range(300)]
+    assert planned([pattern], events_table(apart)) == []
+    assert planned([pattern], events_table(together)) == ["pattern_1"]
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(
     statement=statements(ANY_MATCH_LANGUAGE),

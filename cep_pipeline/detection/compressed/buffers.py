@@ -362,7 +362,7 @@ def _listed(parts: _Parts, sizes: Array, pattern: Pattern) -> tuple[pa.Table, Li
     listed = ListedMatches(np.append(0, np.cumsum(lengths)), rows.astype(np.int32), variables)
     listed.check(int(events.sum()))
     table = pa.table({"timestamp": times, "seq": seqs})
-    for name, kind in _attributes_kept(pattern):
+    for name, kind in attributes_kept(pattern):
         table = table.append_column(name, parts.column(kind, events))
     if parts.left.any():
         raise ValueError(f"it has {parts.left.max():,} bytes that belong to nothing")
@@ -380,7 +380,7 @@ def _check_clocks(timestamps: Array, seqs: Array, events: Array) -> None:
         raise ValueError("its events are not in the order of the stream, each once")
 
 
-def _attributes_kept(pattern: Pattern) -> list[tuple[str, ValueType]]:
+def attributes_kept(pattern: Pattern) -> list[tuple[str, ValueType]]:
     """The attributes that RETURN reads, beside timestamp and seq, which every buffer has."""
     kinds = dict(pattern.attributes)
     return [(name, kinds[name]) for name in attributes_returned(pattern) if name in kinds]
@@ -418,7 +418,7 @@ class ListWriter:
     """Writes the buffers of listed matches of one pattern: the first one has its statement, the others the digest."""
 
     def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
-        self._events, self._attributes = events, _attributes_kept(pattern)
+        self._events, self._attributes = events, attributes_kept(pattern)
         self._statement, self._is_told = statement_of(pattern), False
         self._variables = {operand.variable: place for place, operand in enumerate(pattern.operands)}
         self._of_ends = _EventsOfEnds(len(events))
@@ -515,7 +515,7 @@ class GraphWriter:
 
     def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
         self._events, self._of_ends = events, _EventsOfEnds(len(events))
-        self._attributes = [name for name, _ in _attributes_kept(pattern)]
+        self._attributes = [name for name, _ in attributes_kept(pattern)]
         self._statement = _padded(statement_of(pattern).encode())
 
     def write(self, nodes: int, edges: Array, ends: Array) -> Iterator[tuple[Array, list[str], list[bytes]]]:

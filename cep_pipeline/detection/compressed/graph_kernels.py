@@ -424,25 +424,18 @@ def events_of_ends(
 def copy_ranges(count: int, sources: Any, targets: Any, sizes: Any, source_from: int, target_from: int) -> int:
     """Copy ranges of bytes: so many from each source, counted from an address, to each target, from another one."""
     for number in range(count):
-        source, target, size = source_from + sources[number], target_from + targets[number], sizes[number]
-        source_words, target_words = int64_at(source), int64_at(target)
-        for word in range(size // 8):
-            target_words[word] = source_words[word]
-        source_bytes, target_bytes = uint8_at(source), uint8_at(target)
-        for byte in range(size // 8 * 8, size):
-            target_bytes[byte] = source_bytes[byte]
+        source, target = uint8_at(source_from + sources[number]), uint8_at(target_from + targets[number])
+        for byte in range(sizes[number]):
+            target[byte] = source[byte]
     return count
 
 
 @njit(inline="always")
 def _order(numbers: Any, count: int, stamps: Any, stamp: int) -> None:
     """Sort so many different numbers, ascending: they alone have this stamp."""
-    least, most, rising = numbers[0], -1, True
+    least, most = numbers[0], numbers[0]
     for place in range(count):
-        rising = rising and numbers[place] > most
         least, most = min(least, numbers[place]), max(most, numbers[place])
-    if rising:
-        return
     if most - least < 8 * count:
         place = 0
         for number in range(least, most + 1):

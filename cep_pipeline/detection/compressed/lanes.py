@@ -18,8 +18,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.compressed.buffers import NO_NODE, TARGET, GraphBuilder
-from cep_pipeline.detection.compressed.components import Condition, Group, mentions
-from cep_pipeline.detection.compressed.fields import Field, RunScope, RunStates, fields_of
+from cep_pipeline.detection.compressed.fields import Condition, Field, Group, RunScope, RunStates, fields_of, mentions
 from cep_pipeline.detection.costs import MOST_OF_ENDS
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array, Column
@@ -204,14 +203,19 @@ class LaneEvents:
         places = np.where(first, np.arange(len(rows)), len(rows))
         opening = np.minimum.accumulate(places[::-1])[::-1]
         start = opening[start] if len(start) else start
-        keep = start < stop
-        for fits in self.fits:
-            counted = np.concatenate((np.zeros(1, np.int64), np.cumsum(fits[rows])))
-            keep &= counted[stop] > counted[np.minimum(start, stop)]
+        keep = self._may_match(start, stop)
         start, stop = start[keep], stop[keep]
         if (stop - start).sum() > MOST_OF_ENDS * (of_beginnings.stop - of_beginnings.start).sum():
             return None
         return Lanes(start, stop, stop, rows[stop - 1] + 1, closing=True)
+
+    def _may_match(self, start: Array, stop: Array) -> Array:
+        """Tell of each range of places if every variable has an event in it."""
+        keep: Array = start < stop
+        for fits in self.fits:
+            counted = np.append(0, np.cumsum(fits[self.rows]))
+            keep &= counted[stop] > counted[np.minimum(start, stop)]
+        return keep
 
     def _first_and_last(self) -> tuple[Array, Array]:
         """Tell of the event at each place if it may be the first of a match, and the last one."""
@@ -235,23 +239,18 @@ class LaneEvents:
         stop = np.where(codes >= 0, np.searchsorted(self.keys, self.key(codes, end_row)), start + 1)
         closing = np.maximum.accumulate(np.where(last, np.arange(len(rows)), -1)) if len(rows) else last
         stop = closing[stop - 1] + 1 if len(start) else stop
-        keep = stop > start
-        for fits in self.fits:
-            counted = np.concatenate((np.zeros(1, np.int64), np.cumsum(fits[rows])))
-            keep &= counted[np.maximum(stop, start)] > counted[start]
+        keep = self._may_match(start, stop)
         start, stop, end_row, codes = start[keep], stop[keep], end_row[keep], codes[keep]
         open_ended = (end_row == self.size) & (codes >= 0)
-        if self.instants.partitions is None and int(open_ended.sum()) > 1:
+        begin, lanes = start + 1, np.arange(len(start))
+        if self.instants.partitions is None and open_ended.any():
             # Runs of one code whose windows reach the end of the stream: one lane from the first of them.
             members = np.flatnonzero(open_ended)
             _, leading = np.unique(codes[members], return_index=True)
-            lane = members[leading]
-            behind = np.append(members[leading[1:] - 1], members[-1])
-            shared = Lanes(start[lane], stop[behind], start[behind] + 1, end_row[lane])
-            alone = np.flatnonzero(~open_ended)
-            own = Lanes(start[alone], stop[alone], start[alone] + 1, end_row[alone])
-            return _joined(own, shared)
-        return Lanes(start, stop, start + 1, end_row)
+            shared, behind = members[leading], np.append(members[leading[1:] - 1], members[-1])
+            stop[shared], begin[shared] = stop[behind], begin[behind]
+            lanes = np.append(np.flatnonzero(~open_ended), shared)
+        return Lanes(start, stop, begin, end_row).take(lanes)
 
     def _guessed(self, lanes: Lanes, names: list[str]) -> Iterator[Lanes]:
         if not names:
@@ -271,15 +270,6 @@ class LaneEvents:
             found = replace(found, guesses={**found.guesses, name: self.rows[places]})
             if len(found):
                 yield from self._guessed(found, others)
-
-
-def _joined(one: Lanes, other: Lanes) -> Lanes:
-    return Lanes(
-        np.concatenate((one.start, other.start)),
-        np.concatenate((one.stop, other.stop)),
-        np.concatenate((one.begin, other.begin)),
-        np.concatenate((one.end_row, other.end_row)),
-    )
 
 
 def candidates_of(variable: Variable, conjuncts: tuple[Conjunct, ...], events: PreparedEvents) -> Array:

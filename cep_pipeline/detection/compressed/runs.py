@@ -24,13 +24,16 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.detection.compressed.buffers import IGNORED, GraphBuilder
-from cep_pipeline.detection.compressed.components import Choice, Component, Condition, NegatedVariable, mentions
 from cep_pipeline.detection.compressed.fields import (
     BROKEN,
     NOTHING,
     SOME,
+    Choice,
+    Component,
+    Condition,
     Fields,
     Known,
+    NegatedVariable,
     RunScope,
     all_conditions,
     equal_rows,
@@ -38,6 +41,7 @@ from cep_pipeline.detection.compressed.fields import (
     from_bits,
     keeps_failure,
     longest_told_apart,
+    mentions,
     summary_field,
     to_bits,
 )

@@ -91,14 +91,14 @@ def not_counted_because(pattern: Pattern) -> str | None:
 
 
 def _reason_to_list(pattern: Pattern) -> str | None:
-    from cep_pipeline.detection.compressed.components import reason_to_list
+    from cep_pipeline.detection.compressed.fields import reason_to_list
 
     return None if counted_by_parts(pattern) else reason_to_list(pattern)
 
 
 def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
     """The number of matches over all events, clause by clause where that lists none, else by merged runs."""
-    from cep_pipeline.detection.compressed.compressing import count_merged
+    from cep_pipeline.detection.compressed.tables import count_merged
 
     counted = None
     if _is_counted_by_clause(pattern):

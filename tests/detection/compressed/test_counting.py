@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.compressed import lanes, runs
-from cep_pipeline.detection.compressed.compressing import count_merged
+from cep_pipeline.detection.compressed.tables import count_merged
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.route import Sink

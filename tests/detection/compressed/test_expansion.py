@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import costs, outputs
 from cep_pipeline.detection.chooser import route_of
-from cep_pipeline.detection.compressed import buffers, expansion, lanes, runs
+from cep_pipeline.detection.compressed import buffers, lanes, runs, tables
 from cep_pipeline.detection.compressed.buffers import GraphBuilder, ListedMatches, MatchesOfEvent, Paths
-from cep_pipeline.detection.compressed.components import groups_of
-from cep_pipeline.detection.compressed.compressing import compress_merged
-from cep_pipeline.detection.compressed.expansion import statements_in
+from cep_pipeline.detection.compressed.fields import groups_of
 from cep_pipeline.detection.compressed.lanes import LaneEvents
 from cep_pipeline.detection.compressed.runs import MergedRuns
+from cep_pipeline.detection.compressed.tables import compress_merged, statements_in
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import MANY_PATTERNS
 from cep_pipeline.detection.mechanisms import Counters
@@ -81,10 +80,10 @@ def test_part_by_part_and_all_at_once(statement: Statement, stream_rows: list[Ro
     ):
         found = cep.detect([pattern], table, output="compressed")[pattern.name]
     with (
-        patch.object(expansion, "AT_ONCE", data.draw(st.sampled_from([0, 0, 3, 1 << 17]))),
-        patch.object(expansion, "FIRST_ROWS", data.draw(st.sampled_from([1, 64]))),
-        patch.object(expansion, "MOST_ROWS", data.draw(st.sampled_from([1, 5, 1 << 16]))),
-        patch.object(expansion, "MATCHES_AN_EDGE", data.draw(st.sampled_from([0, 0, 1]))),
+        patch.object(tables, "AT_ONCE", data.draw(st.sampled_from([0, 0, 3, 1 << 17]))),
+        patch.object(tables, "FIRST_ROWS", data.draw(st.sampled_from([1, 64]))),
+        patch.object(tables, "MOST_ROWS", data.draw(st.sampled_from([1, 5, 1 << 16]))),
+        patch.object(tables, "MATCHES_AN_EDGE", data.draw(st.sampled_from([0, 0, 1]))),
     ):
         expanded = cep.expand(found).read_all()
     assert comparable(from_tables([pattern], {pattern.name: expanded})) == comparable(evaluate([pattern], table))
@@ -162,7 +161,7 @@ def test_seqs_that_do_not_grow_with_time(structure: str, at_once: int) -> None:
     stream_rows = [{"timestamp": t, "seq": seq, "kind": "ABBCBABC"[t]} for t, seq in enumerate(seqs)]
     patterns = cep.parse_patterns(f"NAME p PATTERN {structure} WITHIN 1 day", stream_schema())
     events = events_table(stream_rows)
-    with patch.object(expansion, "AT_ONCE", at_once), patch.object(expansion, "MATCHES_AN_EDGE", 0):
+    with patch.object(tables, "AT_ONCE", at_once), patch.object(tables, "MATCHES_AN_EDGE", 0):
         expanded = cep.expand(cep.detect(patterns, events, output="compressed")["p"]).read_all()
     assert comparable(from_tables(patterns, {"p": expanded})) == comparable(evaluate(patterns, events))
     assert expanded.num_rows > 10
@@ -205,7 +204,7 @@ def test_the_first_of_very_many_matches_come_at_once() -> None:
     ]
     reader = cep.expand(table)
     batches = [*islice(reader, 2)]
-    assert all(expansion.FIRST_ROWS <= batch.num_rows < 1_000 for batch in batches)
+    assert all(tables.FIRST_ROWS <= batch.num_rows < 1_000 for batch in batches)
     small = cep.detect(cep.parse_patterns(SIXTY, stream_schema()), stream(12))["sixty"]
     # The first lists of 60 are those that take all of the first 48, and then go on as lists of 12 do.
     found = pa.Table.from_batches(batches).to_pylist()

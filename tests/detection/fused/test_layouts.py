@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.compressed.expansion import expand
+from cep_pipeline.detection.compressed.tables import expand
 from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.fused import clause, negation
 from cep_pipeline.detection.fused.clause import run_clause

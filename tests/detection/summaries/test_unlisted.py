@@ -459,7 +459,7 @@ def test_matches_are_counted_as_count_does(text: str, monkeypatch: pytest.Monkey
     rows = [{"timestamp": t, "kind": "AKKKKC"[t % 6], "x": 7 * t % 11} for t in range(60)]
     monkeypatch.setattr("cep_pipeline.detection.counting.sweep.pays", lambda *_: True)
     monkeypatch.setattr(
-        "cep_pipeline.detection.compressed.compressing.count_merged", lambda *_: pytest.fail("runs are merged")
+        "cep_pipeline.detection.compressed.tables.count_merged", lambda *_: pytest.fail("runs are merged")
     )
     monkeypatch.setattr("cep_pipeline.detection.outputs.JointRun", lambda *_: pytest.fail("matches are listed"))
     counted, found = (

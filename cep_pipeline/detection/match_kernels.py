@@ -1,10 +1,14 @@
-"""Matches brought into the page's order. Imported only to compile the kernels; `ordering.py` calls them."""
+"""Matches ordered, described and kept. Imported only to compile the kernels.
+
+`ordering.py`, `match_ids.py` and `output_policy.py` call them.
+"""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import carray, njit
 
 DIGIT_BITS = 11
@@ -200,11 +204,11 @@ def sort_group(order: Any, spare: Any, begin: int, end: int, offsets: Any, keys:
 
 def are_in_order(
     matches: int,
-    offsets_at: Any,
-    rows_at: Any,
-    keys_at: Any,
-    variables_at: Any,
-    lasts_at: Any,
+    offsets: Any,
+    rows: Any,
+    keys: Any,
+    variables: Any,
+    lasts: Any,
 ) -> int:
     """Find the last event of each match of any width, and whether the matches are in order, and distinct, as they are.
 
@@ -222,10 +226,6 @@ def are_in_order(
     int
         1 if they are, else 0.
     """
-    offsets = carray(offsets_at, (matches + 1,))
-    elements = (offsets[matches],)
-    rows, keys, variables = carray(rows_at, elements), carray(keys_at, elements), carray(variables_at, elements)
-    lasts = carray(lasts_at, (matches,))
     in_order = True
     for match in range(matches):
         last = rows[offsets[match]]
@@ -240,15 +240,15 @@ def are_in_order(
 
 def order_lists(
     matches: int,
-    offsets_at: Any,
-    lasts_at: Any,
-    keys_at: Any,
-    variables_at: Any,
+    offsets: Any,
+    lasts: Any,
+    keys: Any,
+    variables: Any,
     first: int,
     counted: int,
-    counts_at: Any,
-    order_at: Any,
-    spare_at: Any,
+    counts: Any,
+    order: Any,
+    spare: Any,
     distinct: int,
 ) -> int:
     """Order matches of any width.
@@ -274,11 +274,6 @@ def order_lists(
     int
         How many matches are in `order`.
     """
-    offsets = carray(offsets_at, (matches + 1,))
-    lasts = carray(lasts_at, (matches,))
-    keys, variables = carray(keys_at, (offsets[matches],)), carray(variables_at, (offsets[matches],))
-    counts = carray(counts_at, (counted,))
-    order, spare = carray(order_at, (matches,)), carray(spare_at, (matches,))
     for match in range(matches):
         counts[lasts[match] - first + 1] += 1
     for value in range(1, counted):
@@ -308,31 +303,25 @@ def order_lists(
 
 def take_lists(
     count: int,
-    chosen_at: Any,
-    matches: int,
-    offsets_at: Any,
-    rows_at: Any,
-    variables_at: Any,
-    elements: int,
-    to_offsets_at: Any,
-    to_rows_at: Any,
-    to_variables_at: Any,
+    chosen: Any,
+    offsets: Any,
+    rows: Any,
+    variables: Any,
+    to_offsets: Any,
+    to_rows: Any,
+    to_variables: Any,
 ) -> int:
     """Copy chosen matches of any width, in the order in which they are chosen.
 
     Parameters
     ----------
     count, chosen
-        int64 (count,): numbers of matches, which have so many `elements` together.
-    matches, offsets, rows, variables
+        int64 (count,): numbers of matches.
+    offsets, rows, variables
         Match m binds the elements `offsets[m]` to `offsets[m + 1]`: int32 rows and variables.
     to_offsets, to_rows, to_variables
         Written: of the chosen ones, the same.
     """
-    chosen, offsets = carray(chosen_at, (count,)), carray(offsets_at, (matches + 1,))
-    rows, variables = carray(rows_at, (offsets[matches],)), carray(variables_at, (offsets[matches],))
-    to_offsets = carray(to_offsets_at, (count + 1,))
-    to_rows, to_variables = carray(to_rows_at, (elements,)), carray(to_variables_at, (elements,))
     at = 0
     to_offsets[0] = 0
     for place in range(count):
@@ -343,3 +332,120 @@ def take_lists(
             at += 1
         to_offsets[place + 1] = at
     return at
+
+
+word = np.uint64
+
+
+@njit
+def mixed(value: Any, factor: Any) -> Any:
+    """Mix the bits of a word; different words stay different."""
+    value ^= value >> word(32)
+    value *= factor
+    return value ^ (value >> word(29))
+
+
+@njit
+def stirred(a: Any, b: Any, factors: Any) -> Any:
+    """Mix the two words of a state with each other; different states stay different."""
+    b ^= mixed(a, factors[0])
+    return a ^ mixed(b, factors[1]), b
+
+
+def describe_matches(
+    matches: int,
+    width: int,
+    stride: int,
+    offsets: Any,
+    rows: Any,
+    variables: Any,
+    seqs: Any,
+    timestamps: Any,
+    positions: Any,
+    key: Any,
+    constants: Any,
+    ids: Any,
+    bound: Any,
+    starts: Any,
+    ends: Any,
+) -> int:
+    """Describe matches in one pass: their ids, seqs and times.
+
+    Parameters
+    ----------
+    matches, width, stride
+        Where all matches bind one event to each of the same variables, `width` of them, variable v of match m binds the
+        event `rows[v * stride + m]`, and offsets and variables are not read; otherwise the width is 0.
+    offsets, rows, variables
+        Match m binds the elements `offsets[m]` to `offsets[m + 1]`, at least one: int32 rows of events, and the number
+        of the variable of each.
+    seqs, timestamps
+        Of each event its seq and its time.
+    positions
+        Each variable's position in the pattern.
+    key
+        uint64 (4,): that of the statement.
+    constants
+        uint64 (6,): two factors, and for each word of an id the bits that are kept and those that are set.
+    ids, bound, starts, ends
+        Written: uint64, two words of each match, the seqs of all elements, and the times of first and last event.
+    """
+    # These are read once: what the loop writes might be they, for all that the compiler knows.
+    keys = key[0], key[1], key[2], key[3]
+    factors, bits = (constants[0], constants[1]), (constants[2], constants[3], constants[4], constants[5])
+    for match in range(matches):
+        begin = match if width else offsets[match]
+        size = width if width else offsets[match + 1] - begin
+        a, b = keys[0], keys[1]
+        first = last = rows[begin]
+        element = match * width if width else begin
+        for place in range(size):
+            row = rows[begin + place * stride]
+            first, last = min(first, row), max(last, row)
+            seq = seqs[row]
+            bound[element + place] = seq
+            position = positions[place] if width else positions[variables[begin + place]]
+            a, b = stirred(a ^ word(seq), b ^ word(position), factors)
+        a, b = stirred(a ^ keys[2], b ^ keys[3] ^ word(size), factors)
+        a, b = stirred(a, b, factors)
+        ids[2 * match], ids[2 * match + 1] = a & bits[0] | bits[1], b & bits[2] | bits[3]
+        starts[match], ends[match] = timestamps[first], timestamps[last]
+    return matches
+
+
+def keep_matches(
+    count: int,
+    first: Any,
+    last: Any,
+    partitions: Any,
+    ends: Any,
+    offsets: Any,
+    events: Any,
+    used: Any,
+    non_overlap: int,
+    consume: int,
+    keep: Any,
+) -> int:
+    """Mark the kept matches in `keep`; update the last kept event of each partition and the used events.
+
+    Returns the number of matches that are kept.
+    """
+    kept = 0
+    for match in range(count):
+        partition = partitions[match]
+        if non_overlap and first[match] <= ends[partition]:
+            continue
+        if consume:
+            free = True
+            for element in range(offsets[match], offsets[match + 1]):
+                if used[events[element]]:
+                    free = False
+                    break
+            if not free:
+                continue
+            for element in range(offsets[match], offsets[match + 1]):
+                used[events[element]] = 1
+        ends[partition] = last[match]
+        keep[match] = 1
+        kept += 1
+    return kept

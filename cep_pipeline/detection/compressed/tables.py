@@ -1,4 +1,7 @@
-"""`expand`: the verbose rows of a compressed table, in order, a batch at a time.
+"""Tables of compressed matches: a buffer for all matches that end with one event (docs/language.md, section 5).
+
+`compress_merged` writes the matches of merged runs, and `ListedBuffers` those that a mechanism lists. `expand` reads
+the verbose rows, in order, a batch at a time.
 
 `all_paths` reads the paths of buffers at once in any order; they are then sorted. `OrderedPaths` reads those of one
 buffer with very many matches part after part in the order of the table (docs/language.md, section 5): that of the flat
@@ -10,8 +13,9 @@ prefix grows by one more event. A prefix may be read in several ways, by other v
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,27 +25,207 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.compressed.buffers import (
     BRIEF,
     DIGEST_AT,
+    IGNORED,
     PLAIN,
+    ROW,
     VERSION_AT,
+    GraphBuilder,
+    GraphWriter,
     ListedMatches,
+    ListWriter,
     MatchesOfEvent,
     Paths,
+    attributes_kept,
     digest_of,
     pattern_of,
     runs_of_alike,
+    statement_of,
 )
-from cep_pipeline.detection.compressed.compressing import compressed_schema, count_of, statements_of
-from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.matches import MANY_PATTERNS, match_batches, matches_schema
-from cep_pipeline.detection.ordering import OrderedLists, in_order
+from cep_pipeline.detection.compressed.fields import NeedsLists, groups_of
+from cep_pipeline.detection.compressed.lanes import LaneEvents
+from cep_pipeline.detection.compressed.runs import MergedRuns
+from cep_pipeline.detection.decimal_text import from_text, to_text
+from cep_pipeline.detection.matches import MANY_PATTERNS, UTC_MICROSECONDS, match_batches, matches_schema
+from cep_pipeline.detection.mechanisms import Counters
+from cep_pipeline.detection.ordering import OrderedLists, in_order, order_matches
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import ranges
-from cep_pipeline.guarded import brief
-from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.events_input import attributes_returned
+from cep_pipeline.guarded import brief, parse_json
+from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
+from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
+
+STATEMENTS = b"cep.statements"
+"""Key of a table's metadata: the statements of its patterns, so that a table without matches can be expanded too."""
+
+
+def compressed_schema(patterns: Iterable[Pattern]) -> pa.Schema:
+    """Columns of the compressed output."""
+    statements = json.dumps([statement_of(pattern) for pattern in patterns], ensure_ascii=False)
+    return pa.schema(
+        [
+            ("pattern", pa.string()),
+            ("end_seq", pa.int64()),
+            ("end_ts", UTC_MICROSECONDS),
+            ("count", pa.string()),
+            ("buffer", pa.binary()),
+        ],
+        metadata={STATEMENTS: statements.encode()},
+    )
+
+
+@once_a_pattern
+def schema_of_buffers(pattern: Pattern) -> pa.Schema:
+    """Columns of one pattern's compressed output."""
+    return compressed_schema([pattern])
+
+
+def compress_merged(
+    pattern: Pattern, events: PreparedEvents, counters: Counters, ending: tuple[int, int] | None = None
+) -> pa.Table:
+    """The matches of a pattern under skip_till_any_match as buffers, without listing them.
+
+    Parameters
+    ----------
+    ending
+        Only those whose last event has a row in `[first, stop)`.
+
+    Raises
+    ------
+    NeedsLists
+        A condition asks for the lists themselves.
+    """
+    writer, groups = GraphWriter(pattern, events), groups_of(pattern)
+    written: list[tuple[Array, list[str], list[bytes]]] = []
+
+    def write(nodes: int, edges: Array, ends: Array) -> None:
+        first, stop = np.searchsorted(ends[ROW], ending or (0, len(events)))
+        written.extend(writer.write(nodes, edges, ends[:, first:stop]))
+
+    graph = GraphBuilder(np.array([IGNORED], np.int64))
+    position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
+    for group in groups:
+        sequence = LaneEvents(pattern, group, events)
+        graph.places = np.array([*(position[name] for name in sequence.states.names), IGNORED], np.int64)
+        runs = MergedRuns(sequence, graph)
+        for read in runs.lane_by_lane():
+            if read.closing and len(groups) == 1:  # nothing else ends with their events
+                write(*graph.finished())
+                graph.clear()
+        counters.count_peak(runs.peak)
+    write(*graph.finished())
+    rows = np.concatenate([np.empty(0, np.int64), *(part[0] for part in written)])
+    counts, buffers = ([one for part in written for one in part[place]] for place in (1, 2))
+    order = np.argsort(rows, kind="stable")
+    rows = rows[order]
+    columns = [
+        pa.repeat(pattern.name, len(rows)).cast(pa.string()),
+        pa.array(events.seqs[rows]),
+        pa.array(events.timestamps[rows]).view(UTC_MICROSECONDS),
+        pa.array([counts[place] for place in order], pa.string()),
+        pa.array([buffers[place] for place in order], pa.binary()),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema_of_buffers(pattern))
+
+
+class ListedBuffers:
+    """Makes buffers of the matches of one pattern that a mechanism lists, part after part."""
+
+    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
+        self._pattern, self._events = pattern, events
+        self._writer = ListWriter(pattern, events)
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, blocks: Iterable[Block]) -> None:
+        """Add all matches of one part (`JointRun.parts`)."""
+        found = [block for block in blocks if len(block)]
+        if not found:
+            return
+        ordered = order_matches(found, self._events.seqs, growing=self._events.seqs_grow)
+        del found
+        for seqs, timestamps, counts, buffers in self._writer.write(ordered):
+            names, ends = pa.repeat(self._pattern.name, len(seqs)), pa.array(timestamps).view(UTC_MICROSECONDS)
+            columns = [names, pa.array(seqs), ends, counts, buffers]
+            self._batches.append(pa.RecordBatch.from_arrays(columns, schema=schema_of_buffers(self._pattern)))
+
+    def table(self) -> pa.Table:
+        """One row for all matches that end with the same event."""
+        return pa.Table.from_batches(self._batches, schema_of_buffers(self._pattern))
+
+
+def concat_compressed(tables: Sequence[pa.Table]) -> pa.Table:
+    """Compressed tables of several patterns as one, which knows all their statements."""
+    statements = [text for table in tables for text in statements_of(table.schema)]
+    metadata = {STATEMENTS: json.dumps(statements, ensure_ascii=False).encode()}
+    return pa.concat_tables(table.replace_schema_metadata(metadata) for table in tables)
+
+
+def only_pattern(table: pa.Table, name: str) -> pa.Table | None:
+    """The rows of one pattern of a compressed table; None where the table knows of no such pattern."""
+    if "pattern" not in table.column_names:
+        return None
+    own = [text for text in statements_of(table.schema) if pattern_of(text).name == name]
+    found = table.filter(pc.equal(table.column("pattern"), name))
+    if not own and not found.num_rows:
+        return None
+    return found.replace_schema_metadata({STATEMENTS: json.dumps(own, ensure_ascii=False).encode()})
+
+
+def statements_of(schema: pa.Schema) -> list[str]:
+    """The statements that the metadata of a compressed table hold, [] where there are none.
+
+    Raises
+    ------
+    InputError
+        The metadata hold something else.
+    """
+    from cep_pipeline.documents import check_form, form_of
+
+    what = "the statements of a compressed table"
+    content = parse_json((schema.metadata or {}).get(STATEMENTS, b"[]"), what, "text")
+    check_form(form_of(tuple[str, ...]), content, "are damaged", what, "compress the matches again")
+    return list(content)
+
+
+def count_of(text: str) -> int:
+    """The number of matches that a row of a compressed table says that it has.
+
+    Raises
+    ------
+    InputError
+        The text is no whole number above 0 of at most `MOST_DIGITS` digits.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and text.strip("0")):
+        shown = text if len(text) < 40 else f"{text[:40]}…"
+        raise InputError(f"column 'count' of a compressed table is damaged: {shown!r} is no number of matches")
+    return from_text(text)
+
+
+MOST_DIGITS = 200_000
+"""Digits of a number of matches: of all lists of more than half a million events."""
+
+
+def count_merged(pattern: Pattern, events: PreparedEvents, counters: Counters) -> int | None:
+    """The number of matches of a pattern under skip_till_any_match, equal bindings of several clauses once.
+
+    Returns
+    -------
+    int or None
+        None where a condition asks for the lists themselves (`groups.reason_to_list` says which).
+    """
+    try:
+        groups = groups_of(pattern)
+    except NeedsLists:
+        return None
+    total = 0
+    for group in groups:
+        runs = MergedRuns(LaneEvents(pattern, group, events))
+        total += runs.run()
+        counters.count_peak(runs.peak)
+    return total
+
 
 _paths_through = NativeKernel(
     "cep_pipeline.detection.compressed.graph_kernels",
@@ -351,30 +535,14 @@ def _read(buffers: pa.Array, statements: Mapping[int, str]) -> MatchesOfEvent:
     bound = buffer.matches.variables
     if bound.min() < (-1 if isinstance(buffer.matches, Paths) else 0) or bound.max() >= len(pattern.operands):
         raise InputError(f"a buffer of matches is damaged: it binds other variables than those of {pattern.name!r}")
-    kinds = dict(pattern.attributes)
-    for name in attributes_returned(pattern):
-        if name in buffer.events.column_names and name not in kinds:
-            continue  # timestamp and seq
-        field = buffer.events.schema.field(name) if name in buffer.events.column_names else None
-        if field is None or not _fits(field.type, ARROW_TYPES[kinds[name]]):
-            found = "nothing" if field is None else f"values of the type {field.type}"
-            raise InputError(f"a buffer of matches is damaged: of the attribute {name!r} it has {found}")
-    return buffer
-
-
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether values can be those of an attribute: of any width, text also encoded as a dictionary."""
-    kinds = pa.types
-    if kinds.is_dictionary(found):
-        found = found.value_type
-    if kinds.is_nested(wanted):
-        is_list = kinds.is_list(found) or kinds.is_large_list(found)
-        return bool(is_list and _fits(found.value_type, wanted.value_type))
-    if kinds.is_string(wanted):
-        return bool(kinds.is_string(found) or kinds.is_large_string(found) or kinds.is_string_view(found))
-    if kinds.is_floating(wanted):
-        return bool(kinds.is_floating(found) or kinds.is_integer(found))
-    return bool(kinds.is_integer(found) if kinds.is_integer(wanted) else found == wanted)
+    events = buffer.events
+    for name, kind in attributes_kept(pattern):
+        try:
+            place = events.column_names.index(name)
+            events = events.set_column(place, name, events.column(name).cast(ARROW_TYPES[kind], safe=False))
+        except (ValueError, pa.ArrowException) as error:
+            raise InputError(f"a buffer of matches is damaged: it lacks values of the attribute {name!r}") from error
+    return replace(buffer, events=events)
 
 
 def _other_number(said: int, found: int) -> InputError:
