@@ -231,59 +231,53 @@ def return_arrays(pattern: Pattern, matches: OrderedMatches | OrderedLists, even
     def array_of(expression: Expression) -> pa.Array:
         if len(pattern.clauses) > 1 and any(_reads_absence(node, optional) for node in walk(expression)):
             return _array_with_absent(expression, matches, kleene, optional, events)
-        if isinstance(matches, OrderedLists):
-            return _array_over_lists(expression, matches, kleene, events)
-        return _return_array(expression, matches, events)
+        return _array_of(expression, matches, kleene, events)
 
     return [array_of(item.expression) for item in pattern.items]
 
 
-def _return_array(expression: Expression, matches: OrderedMatches, events: PreparedEvents) -> pa.Array:
-    bound: Array | None = None
-    rows: dict[str, Array] = {"": np.zeros(len(matches), np.int32)}  # for an item without any variable
-    for name in sorted(variables_of(expression)):
-        if name not in matches.names:  # no branch with this variable has a match here
-            return pa.nulls(len(matches), RETURN_TYPES[expression.type])
-        rows[name], present = matches.rows_of(name)
-        if present is not None:
-            bound = present if bound is None else bound & present
-    if isinstance(expression, Reference) and expression.type is ValueType.FLOAT64_LIST:
-        return _list_attribute(expression.attribute, rows[expression.variable], bound, events)
-    return column_to_arrow(expression_values(expression, events, rows), bound)
-
-
-def _array_over_lists(
-    expression: Expression, matches: OrderedLists, kleene: frozenset[str], events: PreparedEvents
+def _array_of(
+    expression: Expression, matches: OrderedMatches | OrderedLists, kleene: frozenset[str], events: PreparedEvents
 ) -> pa.Array:
-    """An item's values where variables bind lists; evaluated only for the matches that bind all its variables."""
+    """An item's values; evaluated only for the matches that bind all its variables."""
     names = sorted(variables_of(expression))
-    if any(name not in matches.names for name in names):
+    if any(name not in matches.names for name in names):  # no branch with this variable has a match here
         return pa.nulls(len(matches), RETURN_TYPES[expression.type])
     present, bound = _bound_where_present(names, matches, kleene)
-    count = int(present.sum())
+    count = len(matches) if present is None else int(present.sum())
     if expression.type is ValueType.FLOAT64_LIST:  # no expression makes lists but those that refer to one event
         assert isinstance(expression, Reference | Aggregate)
-        array = _list_attribute(expression.attribute, _event_of(expression, bound), None, events)
+        array = _list_attribute(expression.attribute, _event_of(expression, bound), events)
     else:
-        array = column_to_arrow(values_over_lists(expression, events, bound, count), None)
-    if count == len(matches):
+        array = column_to_arrow(values_over_lists(expression, events, bound, count))
+    if present is None:
         return array
-    places = np.cumsum(present) - 1
-    return array.take(pa.array(places, pa.int64(), mask=~present))
+    return array.take(pa.array(np.cumsum(present) - 1, pa.int64(), mask=~present))
 
 
 def _bound_where_present(
-    names: Iterable[str], matches: OrderedLists, kleene: frozenset[str]
-) -> tuple[Array, dict[str, Array | Lists]]:
-    """The matches that bind all of some variables, and what these bind there."""
-    spans = {name: matches.spans_of(name) for name in names}
-    present = np.ones(len(matches), dtype=bool)
-    for _, lengths in spans.values():
-        present &= lengths > 0
+    names: Iterable[str], matches: OrderedMatches | OrderedLists, kleene: frozenset[str]
+) -> tuple[Array | None, dict[str, Array | Lists]]:
+    """The matches that bind all of some variables (None: all matches do), and what these bind there."""
+    values: dict[str, Array | Lists] = {}
+    present: Array | None = None
+    for name in names:
+        own: Array | None
+        if isinstance(matches, OrderedLists):
+            starts, lengths = matches.spans_of(name)
+            values[name] = Lists(starts, lengths, matches.bound_rows)
+            own = lengths > 0
+        else:
+            values[name], own = matches.rows_of(name)
+        if own is not None and not own.all():
+            present = own if present is None else present & own
     bound: dict[str, Array | Lists] = {}
-    for name, (starts, lengths) in spans.items():
-        lists = Lists(starts[present], lengths[present], matches.bound_rows)
-        bound[name] = lists if name in kleene else lists.firsts()
+    for name, value in values.items():
+        if isinstance(value, Lists):
+            taken = value if present is None else value.take(present)
+            bound[name] = taken if name in kleene else taken.firsts()
+        else:
+            bound[name] = value if present is None else value[present]
     return present, bound
 
 
@@ -344,11 +338,8 @@ class _Leaves:
             nothing = np.zeros(0, np.int64)
             value = Lists(nothing, nothing, nothing) if name in self.kleene else nothing
             return np.zeros(len(self.matches), dtype=bool), {name: value}
-        if isinstance(self.matches, OrderedLists):
-            return _bound_where_present((name,), self.matches, self.kleene)
-        rows, bound = self.matches.rows_of(name)
-        present = np.ones(len(self.matches), dtype=bool) if bound is None else bound
-        return present, {name: rows[present]}
+        present, bound = _bound_where_present((name,), self.matches, self.kleene)
+        return np.ones(len(self.matches), dtype=bool) if present is None else present, bound
 
 
 def _array_with_absent(
@@ -381,10 +372,9 @@ def _event_of(node: Reference | Aggregate, bound: Bound) -> Array:
     return value.lasts() if last else value.firsts()
 
 
-def _list_attribute(attribute: str, rows: Array, bound: Array | None, events: PreparedEvents) -> pa.Array:
+def _list_attribute(attribute: str, rows: Array, events: PreparedEvents) -> pa.Array:
     """A list attribute of events, as it is."""
-    taken = pa.array(rows, mask=None if bound is None else ~bound)
-    lists = events.table.column(attribute).take(taken).combine_chunks()
+    lists = events.table.column(attribute).take(pa.array(rows)).combine_chunks()
     return _one_chunk(lists).cast(RETURN_TYPES[ValueType.FLOAT64_LIST])
 
 
@@ -394,11 +384,9 @@ def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array
 
 
-def column_to_arrow(column: Column, bound: Array | None = None) -> pa.Array:
-    """A column as an Arrow array; null also where a variable of it is not bound."""
+def column_to_arrow(column: Column) -> pa.Array:
+    """A column as an Arrow array."""
     missing = None if column.valid is None else ~column.valid
-    if bound is not None:
-        missing = ~bound if missing is None else missing | ~bound
     if column.type is ValueType.STRING:
         strings = pa.array(column.dictionary, pa.string())
         return strings.take(pa.array(column.values, pa.int32(), mask=missing))
