@@ -18,18 +18,15 @@ from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import (
-    Aggregate,
     Element,
     Expression,
     Length,
     Literal,
     Reference,
-    variables_of,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import clause_cache_of
 
 FIRST, LAST = "first", "last"
@@ -43,18 +40,13 @@ MOST_PARTS = 27
 
 
 def parts_of_lists(
-    pattern: Pattern,
-    clause: Clause,
-    events: PreparedEvents | None = None,
-    asked: frozenset[tuple[str, Element]] | None = None,
+    pattern: Pattern, clause: Clause, asked: frozenset[tuple[str, Element]] | None = None
 ) -> tuple[Clause, ...] | None:
     """The clauses whose matches together are as many as those of a clause with lists.
 
     None where a condition asks for the whole list, where no condition asks for one element, and where the order of
     the stream is not that of events; where conditions ask for adjacent elements, or there are several lists, too,
     unless sweeps count all parts with a list. A list of limited length is written out for that, element by element.
-    The greatest value of a list is below a limit where each is, if none is null among these events; without events
-    nothing is known of that.
 
     Parameters
     ----------
@@ -67,18 +59,8 @@ def parts_of_lists(
     lists = [variable for variable in clause.positive if variable.kleene]
     if not lists:
         return None
-    cache = clause_cache_of(clause)
-    bounded = cache.once(
-        "bounded lists",
-        lambda: [(one, found) for one in lists for c in clause.conjuncts if (found := _bounded(c, one)) is not None],
-    )
-    known = frozenset(
-        (variable.name, side.attribute)
-        for variable, side in bounded
-        if events is not None and _has_all(events, variable, side)
-    )
-    key = "parts of lists", known, pattern.strategy, asked
-    return cache.once(key, lambda: _parts_of_all(pattern, clause, lists, known, asked))
+    key = "parts of lists", pattern.strategy, asked
+    return clause_cache_of(clause).once(key, lambda: _parts_of_all(pattern, clause, lists, asked))
 
 
 def parts_of_neighbours(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] | None:
@@ -101,40 +83,14 @@ def parts_of_neighbours(pattern: Pattern, clause: Clause) -> tuple[Clause, ...] 
     return clause_cache_of(clause).once(("parts of neighbours", pattern.strategy), make) or None
 
 
-def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
-    """The greatest value of a list that must be below something, or the least one that must be above something."""
-    match conjunct.atoms:
-        case (Comparison(comparator, Aggregate() as side, other),):
-            pass
-        case (Comparison(comparator, other, Aggregate() as side),):
-            comparator = comparator.mirror
-        case _:
-            return None
-    if side.variable != variable.name or side.prefix or variable.name in variables_of(other):
-        return None
-    below, above = (Comparator.LT, Comparator.LE), (Comparator.GT, Comparator.GE)
-    return side if comparator in {"max": below, "min": above}.get(side.function, ()) else None
-
-
-def _has_all(events: PreparedEvents, variable: Variable, side: Aggregate) -> bool:
-    present = events.column(side.attribute).valid
-    return present is None or bool(present[events.leaf_rows(variable.event_type)].all())
-
-
-def _of_each(conjunct: Conjunct, side: Aggregate) -> Conjunct:
-    """The same condition on each element."""
-    each = Reference(side.variable, side.attribute, Element.EACH, side.type)
-    return rewritten(conjunct, lambda node: each if node is side else node)
-
-
-def counted_by_parts(pattern: Pattern, events: PreparedEvents | None = None) -> bool:
+def counted_by_parts(pattern: Pattern) -> bool:
     """Return whether the lists of all clauses are counted by parts, or there are none, under skip_till_any_match."""
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
         return False
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
         return False
     return all(
-        parts_of_lists(pattern, clause, events) is not None
+        parts_of_lists(pattern, clause) is not None
         for clause in pattern.clauses
         if clause.negations or any(variable.kleene for variable in clause.positive)
     )
@@ -155,7 +111,6 @@ def _parts_of_all(
     pattern: Pattern,
     clause: Clause,
     lists: Sequence[Variable],
-    known: frozenset[tuple[str, str]],
     asked: frozenset[tuple[str, Element]] | None,
 ) -> tuple[Clause, ...] | None:
     """The parts of one list after another; None where that changes nothing, and where several are not swept.
@@ -172,11 +127,11 @@ def _parts_of_all(
         for one in lists
     }
     if asked is not None:
-        parts = _split(clause, lists, known, outermost, written_out=True)
+        parts = _split(clause, lists, outermost, written_out=True)
         return None if parts is None or len(parts) > MOST_PARTS else parts
     unswept = None
     for written_out, ends in product((False, True), [{}, outermost] if len(lists) > 1 else [{}]):
-        parts = _split(clause, lists, known, ends, written_out=written_out)
+        parts = _split(clause, lists, ends, written_out=written_out)
         if parts is None or parts == (clause,) or len(parts) > MOST_PARTS:
             return None
         to_sweep = (part for part in parts if written_out or any(one.kleene for one in part.positive))
@@ -199,27 +154,19 @@ def _has_to_be_swept(clause: Clause, lists: Sequence[Variable], part: Clause) ->
 
 
 def _split(
-    clause: Clause,
-    lists: Sequence[Variable],
-    known: frozenset[tuple[str, str]],
-    ends: Mapping[str, _Ends],
-    *,
-    written_out: bool,
+    clause: Clause, lists: Sequence[Variable], ends: Mapping[str, _Ends], *, written_out: bool
 ) -> tuple[Clause, ...] | None:
     parts: tuple[Clause, ...] = (clause,)
     for variable in lists:
-        attributes = frozenset(attribute for name, attribute in known if name == variable.name)
         own_ends = ends.get(variable.name, _WITHIN)
-        found = [_parts(part, variable, attributes, own_ends, written_out=written_out) for part in parts]
+        found = [_parts(part, variable, own_ends, written_out=written_out) for part in parts]
         if any(own is None for own in found):
             return None
         parts = tuple(part for own in found for part in own or ())
     return parts
 
 
-def _parts(
-    clause: Clause, variable: Variable, known: frozenset[str], apart: _Ends, *, written_out: bool
-) -> tuple[Clause, ...] | None:
+def _parts(clause: Clause, variable: Variable, apart: _Ends, *, written_out: bool) -> tuple[Clause, ...] | None:
     """The parts of a clause by one of its lists, the ends that are to stand `apart` in any case among them.
 
     None where a condition asks for more than these.
@@ -230,12 +177,7 @@ def _parts(
         Whether a list of limited length has a part for each length, all of whose elements are single variables.
     """
     own, others, lengths = [], [], [(variable.minimum, variable.maximum)]
-    bounded = False
     for conjunct in clause.conjuncts:
-        if (side := _bounded(conjunct, variable)) is not None and side.attribute in known:
-            own.append(_of_each(conjunct, side))
-            bounded = True
-            continue
         if variable.name not in conjunct.variables:
             others.append(conjunct)
         elif conjunct in variable.limits:
@@ -262,7 +204,7 @@ def _parts(
     limited = written_out and (most is not None or least > ends.first + ends.last + 1)
     if limited and max(least, (most or MOST_PARTS) - least) > MOST_PARTS:
         return None
-    if not (ends.first or ends.last or bounded or limited) and len(lengths) == 1:
+    if not (ends.first or ends.last or limited) and len(lengths) == 1:
         return (clause,)
     bounds = _bounds(variable, ends, least, most, written_out=limited)
     return tuple(_part(clause, variable, bound, own, others) for bound in bounds)

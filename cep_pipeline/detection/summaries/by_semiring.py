@@ -416,8 +416,8 @@ class RowsBySemirings:
         ends = frozenset(key for key in factors if key[1] in (Element.FIRST, Element.LAST))
         for parts in (
             (clause,),
-            parts_of_lists(pattern, clause, self._events),
-            parts_of_lists(pattern, clause, self._events, ends),
+            parts_of_lists(pattern, clause),
+            parts_of_lists(pattern, clause, ends),
         ):
             total: list[int] | None = None if parts is None else []
             for part in parts or ():

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.costs import finding_takes_long, listed_to_summarize
-from cep_pipeline.detection.counting.owned import count_owned, not_counted_because
+from cep_pipeline.detection.counting.owned import count_owned, route_to_count
 from cep_pipeline.detection.counting.sweep import count_by_event
 from cep_pipeline.detection.fused.clause import last_variable
 from cep_pipeline.detection.matches import RETURN_TYPES, column_to_arrow
@@ -78,7 +78,7 @@ def _unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> Partial
     if not pattern.items and not pattern.summary.groups:
         total = count_owned(pattern, events, owned, finding=True)
         if total is None:
-            raise NotCounted(not_counted_because(pattern) or FEW)
+            raise NotCounted(route_to_count(pattern).because or FEW)
         summary.group(()).matches = total
         return summary
     apart = [_of_clause(pattern, clause) for clause in pattern.clauses]
@@ -100,7 +100,7 @@ def _unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> Partial
             raise NotCounted(FEW)
     for one, number in zip(apart, numbers, strict=True):
         if number is None:
-            raise NotCounted(not_counted_because(one) or FEW)
+            raise NotCounted(route_to_count(one).because or FEW)
         if number:
             summary.add(_of_clause_apart(one, events, owned, number))
     return summary
@@ -139,8 +139,8 @@ def not_summarized_because(pattern: Pattern) -> str | None:
 
 def _reason_not_to_count(pattern: Pattern) -> str | None:
     """The reason why the groups of a pattern of one clause cannot be made by sweeps, whatever its data."""
-    if (because := not_counted_because(pattern)) is not None:
-        return because
+    if (route := route_to_count(pattern)).lists:
+        return route.because
     fields = [("timestamp", pa.timestamp("us", "UTC")), ("seq", pa.int64())]
     fields += [(name, ARROW_TYPES[kind]) for name, kind in pattern.attributes]
     nothing = pa.schema(fields).empty_table()
