@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.counting.choice import binds_lists, sweeps_over
-from cep_pipeline.detection.counting.list_parts import counted_by_parts, parts_of_lists, parts_of_neighbours
+from cep_pipeline.detection.counting.choice import binds_lists, parts_of_lists, parts_of_neighbours, sweeps_over
 from cep_pipeline.detection.counting.sweep import count_swept, has_long_lists
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.kleene.bindings import has_kleene
@@ -76,6 +75,19 @@ def _reach_of(pattern: Pattern, events: PreparedEvents, row: int) -> int:
 def _rows_of(events: PreparedEvents, begin: int, end: int) -> PreparedEvents:
     part = events.table.slice(begin, end - begin)
     return PreparedEvents(part, type_attribute=events.type_attribute, base_type=events.base_type)
+
+
+def counted_by_parts(pattern: Pattern) -> bool:
+    """Return whether the lists of all clauses are counted by parts, or there are none, under skip_till_any_match."""
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
+        return False
+    if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
+        return False
+    return all(
+        parts_of_lists(pattern, clause) is not None
+        for clause in pattern.clauses
+        if clause.negations or any(variable.kleene for variable in clause.positive)
+    )
 
 
 def route_to_count(pattern: Pattern, *, columnar: bool = True) -> Route:
