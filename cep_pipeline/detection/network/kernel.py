@@ -538,7 +538,6 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
     view = stores.view_of(w, m.nodes[n + c.N_RULES])
     if view.rules.agreeing and key < 0:  # it agrees with no other event
         return c.FINISHED
-    stores.touch(w, node)
     own_places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]
     single = m.nodes[o + c.N_KIND] == c.EVENTS
     for number in range(begin, end):
@@ -554,8 +553,10 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
         if events:
             low, high = stores.buffered(w, other, lower, upper, key)
             if low < high:
+                stores.touch(w, node)
                 status = search_events(w, own, edge, order, low, high, first, row, key)
         else:
+            stores.touch(w, node)
             status = scan_store(w, own, edge, order, lower, upper, first, row, key)
         if status != c.FINISHED:
             return status
