@@ -165,9 +165,8 @@ class Memory:
         by_counter: bool = False,
     ) -> None:
         self.network, self.leaves, self.common = network, leaves, common
-        self._by_node = outputs
         self.outputs = [output for node in network.nodes for output in outputs.get(node.number, ())]
-        self._members, self._events = members, events
+        self._members, self._events, self._by_node = members, events, outputs
         nodes = len(network.nodes)
         self._widest = max(len(member.program.variables) for member in members.values()) + 1
         self._steps: tuple[Array, ...] = steps_of(list(leaves.items())) if before is None else before._steps
@@ -242,11 +241,10 @@ class Memory:
 
     def _all_arrays(self, nodes: int, events: int) -> list[Array]:
         outputs = len(self.outputs)
-        self._edge_words, self._output_words = _whole(self._edges), _whole(self._outputs)
         # Of each row: where the largest window of a node's users ends that begins with it.
         longest = [self._members[one.window.id].rules.ceiling for one in self.network.nodes if one.listed]
         return [
-            *(self.registers, self._nodes, self._edge_words, self._output_words),
+            *(self.registers, self._nodes, _whole(self._edges), _whole(self._outputs)),
             *(np.array([*self._places, 0], np.int32), np.concatenate((*self._masks, np.zeros(1, np.uint8)))),
             *(_whole(self._ascent_starts), _whole(self._ascents)),
             *self._steps,

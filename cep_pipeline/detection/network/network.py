@@ -106,24 +106,21 @@ class MemberParts:
         return [1, *self._pairs((x, y) for x, y in product(names, repeat=2) if self._follow(x, y, names))]
 
     def ascents(self, own: tuple[str, ...], others: tuple[str, ...], *, listed: bool = False) -> list[list[int]]:
-        """The pairs that a join compares, for each own variable that has the newest event (`_ascent`).
+        """The pairs that a join compares, for each own variable that has the newest event (`ascent`).
 
         Where events become elements of lists (`listed`), the kernel compares all pairs.
         """
         if listed:
             return [[int(self.may_come_last(name, others)), 0, 0, 0, 0] for name in own]
-        return [self._ascent(own, others, name) for name in own]
+        return [self.ascent(own, others, name) for name in own]
 
-    def search(self, own: tuple[str, ...], other: str) -> list[int]:
-        """The same for a search of events that may be later than all that are bound."""
-        return self._ascent(own, (other,), other)
-
-    def _ascent(self, own: Sequence[str], others: Sequence[str], newest: str) -> list[int]:
+    def ascent(self, own: Sequence[str], others: Sequence[str], newest: str) -> list[int]:
         """The pairs that a join compares: of `own`, whose newest event is of one variable, with `others`.
 
         First whether there can be any that came before (1 or 0). Then, each with its length before it: the own
         variables that bound the scan from below (some event of the other side comes after theirs) and from above (all
-        come before theirs), the pairs whose order is tested, and those that must be told apart. A pair is two words.
+        come before theirs), the pairs whose order is tested, and those that must be told apart. A pair is two words. A
+        search of events that may be later than all that are bound has `newest` among the others.
         """
         before, by_name = self._clause.precedence, self._clause.by_name
         lower = [x for x in own if any((x, y) in before for y in others)]
@@ -337,10 +334,9 @@ class Node:
 
     @property
     def listed(self) -> tuple[Variable, ...]:
-        """The variables whose lists it makes."""
-        if self.kind == c.STATE:
-            return tuple(variable for variable in self.member.clause.positive if variable.kleene)
-        return (self.last,) if self.kind == c.LISTS else ()
+        """The Kleene variables of a node that makes lists."""
+        variables = map(self.member.clause.by_name.__getitem__, self.slots)
+        return tuple(one for one in variables if one.kleene) if self.kind in (c.STATE, c.LISTS) else ()
 
     @property
     def window(self) -> Member:
@@ -652,7 +648,7 @@ class Network:
         if waiting is None:
             return
         role = c.BEFORE_LIST if kleene else c.SIDE
-        search = [parts.search(path, name)]
+        search = [parts.ascent(path, (name,), name)]
         waiting.edges.append(Edge(node.number, role, events.number, 0, node.sides, search))
 
     # --- edges ---------------------------------------------------------------------------------------------------
