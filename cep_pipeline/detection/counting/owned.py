@@ -108,7 +108,7 @@ def route_to_count(pattern: Pattern, *, columnar: bool = True) -> Route:
 
 def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
     """The number of matches over all events, clause by clause where that lists none, else by merged runs."""
-    from cep_pipeline.detection.compressed.compressing import count_merged
+    from cep_pipeline.detection.compressed.tables import count_merged
 
     counted = None
     if _is_counted_by_clause(pattern):

@@ -64,7 +64,9 @@ def passed(w: Any, node: int, first: int, row: int, key: int) -> int:
         if not put_out(w, final, output, first, row):
             m.registers[c.SHORT_OF] = output
             return c.FOUND_FULL
-    goes_up = m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END] or m.nodes[n + c.N_CHOICES] >= 0
+    if m.nodes[n + c.N_CHOICES] >= 0:
+        return await_next(w, node, first, row, key)
+    goes_up = m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END]
     if m.nodes[n + c.N_KIND] == c.STATE:
         goes_up = m.nodes[n + c.N_STORED] != 0
     if m.nodes[n + c.N_KIND] != c.EVENTS and goes_up and not stores.push(w, node, first, row, key):
@@ -220,23 +222,20 @@ def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
 
 
 @njit(error_model="numpy")
-def await_next(w: Any, node: int, made: int, row: int, key: int) -> int:
-    """Let the instances of a node, from a number on, wait for the variable that is cheapest, unless none can come."""
+def await_next(w: Any, node: int, first: int, row: int, key: int) -> int:
+    """Let the tuple under test wait for the variable that is cheapest after a node, unless none can come."""
     m = machine_at(w)
     r, n = m.registers, node * c.NODE_WORDS
-    none_comes = key < 0 or (r[c.REPLAYING] and not m.nodes[n + c.N_OPEN])
-    for number in range(m.tails[node] if none_comes else made, m.tails[node]):
-        first = stores.load(w, node, number, m.nodes[n + c.N_PLACES])
-        variable = next_variable(w, node, row, key)
-        waiting = m.choices[m.nodes[n + c.N_CHOICES] + variable * c.CHOICE_WORDS + c.H_NODE]
-        if waiting < 0:
-            r[c.SHORT_OF], r[c.CHOSEN] = node, variable
-            return c.NEW_STATE
-        stores.touch(w, waiting)
-        if not stores.push(w, waiting, first, row, key):
-            return c.STORE_FULL
-    stores.cut(w, node, made)
-    return c.FINISHED
+    m.counts[node * c.COUNTS + c.CREATED] += 1
+    if key < 0 or (r[c.REPLAYING] and not m.nodes[n + c.N_OPEN]):
+        return c.FINISHED
+    variable = next_variable(w, node, row, key)
+    waiting = m.choices[m.nodes[n + c.N_CHOICES] + variable * c.CHOICE_WORDS + c.H_NODE]
+    if waiting < 0:
+        r[c.SHORT_OF], r[c.CHOSEN] = node, variable
+        return c.NEW_STATE
+    stores.touch(w, waiting)
+    return c.FINISHED if stores.push(w, waiting, first, row, key) else c.STORE_FULL
 
 
 @njit(error_model="numpy")
@@ -441,93 +440,76 @@ def changes_root(w: Any, step: int, row: int) -> bool:
 # --- joins, and the loop over events ---------------------------------------------------------------------------------
 
 
-@njit(error_model="numpy")
-def search_events(w: Any, own: int, edge: int, order: int, low: int, high: int, first: int, row: int, key: int) -> int:
-    """Join the tuple under test with events that came before it, at these places among those of the other side."""
+@njit(error_model="numpy", forceinline=True)
+def scan(
+    w: Any, own: int, edge: int, events: bool, order: int, lower: int, upper: int, first: int, row: int, key: int
+) -> int:
+    """Join the tuple under test with what the other side has from before: events that are read, or instances.
+
+    Parameters
+    ----------
+    events
+        Whether the other side are events: it is known where this is compiled.
+    order, lower, upper
+        As `stores.scan_bounds` has found them.
+    first
+        The first row of the tuple under test.
+    """
     m = machine_at(w)
     e = edge * c.EDGE_WORDS
-    node, group, mask = m.edges[e + c.E_PARENT], m.edges[e + c.E_GROUP], m.edges[e + c.E_MASK]
-    n = node * c.NODE_WORDS
-    code, view = code_at(w, m.nodes[n + c.N_CODE]), stores.view_of(w, m.nodes[n + c.N_RULES])
-    rows = int32_at(m.nodes[m.edges[e + c.E_SIBLING] * c.NODE_WORDS + c.N_ROWS])
-    variable = m.places[m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]]
-    listed = m.places[m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]]
-    apart = order + 1 + 2 * m.ascents[order]
-    plain = m.ascents[order] == 0 and m.ascents[apart] == 0
-    candidates = passes = 0
-    status = c.FINISHED
-    while low < high:
-        if plain and mask < 0:
-            passing = first_passing(rows, m.bound, code, group, variable, low, high)
-            candidates += passing - low
-            low = passing
-            if low == high:
-                break
-        event = rows[low]
-        low += 1
-        m.bound[variable] = event
-        if mask >= 0:
-            if joins(view.rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), event, event, listed, row):
-                status = lengthen(w, node, own, listed, group, -1, row, event, row, key)
-                if status != c.FINISHED:
-                    break
-        elif plain or (stores.in_order(view, order) and stores.are_distinct(view, apart)):
-            candidates += 1
-            if group_holds(code, m.cells, group, m.bound, 0):
-                passes += 1
-                status = passed(w, node, min(first, event), row, key)
-                if status != c.FINISHED:
-                    break
-    m.counts[node * c.COUNTS + c.CANDIDATES] += candidates
-    note_tests(w, node, candidates, passes)
-    return status
-
-
-@njit(error_model="numpy")
-def scan_store(w: Any, own: int, edge: int, order: int, lower: int, upper: int, first: int, row: int, key: int) -> int:
-    """Join the tuple under test with instances of the other side that were made before."""
-    m = machine_at(w)
-    e = edge * c.EDGE_WORDS
-    node, other, group = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING], m.edges[e + c.E_GROUP]
-    n, mask = node * c.NODE_WORDS, m.edges[e + c.E_MASK]
+    node, other = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING]
+    group, mask = m.edges[e + c.E_GROUP], m.edges[e + c.E_MASK]
+    n, o = node * c.NODE_WORDS, other * c.NODE_WORDS
     code, view = code_at(w, m.nodes[n + c.N_CODE]), stores.view_of(w, m.nodes[n + c.N_RULES])
     places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]
     if m.nodes[n + c.N_KIND] == c.STATE:
-        places = m.nodes[other * c.NODE_WORDS + c.N_PLACES]
+        places = m.nodes[o + c.N_PLACES]
     listed = m.places[m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]]
     grows = mask >= 0 and uint8_at(m.masks + mask)[listed] != 0
     apart = order + 1 + 2 * m.ascents[order]
     plain = m.ascents[order] == 0 and m.ascents[apart] == 0
-    width = m.nodes[other * c.NODE_WORDS + c.N_WIDTH]
-    stride = c.SLOTS + width
-    linked = m.nodes[other * c.NODE_WORDS + c.N_HEADS] >= 0
-    instances = int32_at(m.stores[other])
-    floor = view.rules.floor[row]
+    linked, width = m.nodes[o + c.N_HEADS] >= 0, m.nodes[o + c.N_WIDTH]
+    held, floor = int32_at(m.nodes[o + c.N_ROWS] if events else m.stores[other]), view.rules.floor[row]
+    low, high, number = 0, 0, -1
+    if events:
+        low, high = stores.buffered(w, other, lower, upper, key)
+    else:
+        number = stores.newest_before(w, other, upper, row, key)
+    if low == high and number < 0:
+        return c.FINISHED
+    stores.touch(w, node)
     candidates = passes = 0
     status = c.FINISHED
-    number = stores.newest_before(w, other, upper, row, key)
-    while number >= 0:
-        at = number * stride
-        if instances[at + c.LAST] < lower:
-            break
-        started = instances[at + c.FIRST]
-        if started >= floor:
+    while status == c.FINISHED:
+        if events:
+            if plain and mask < 0:
+                passing = first_passing(held, m.bound, code, group, m.places[places], low, high)
+                candidates += passing - low
+                low = passing
+            if low == high:
+                break
+            started = held[low]
+            low += 1
+            m.bound[m.places[places]] = started
+        else:
+            at = number * (c.SLOTS + width)
+            if number < 0 or held[at + c.LAST] < lower:
+                break
+            started = held[at + c.FIRST]
+            number = held[at + c.OLDER] if linked else number - 1
+            if started < floor:
+                continue
             for slot in range(width):
-                m.bound[m.places[places + slot]] = instances[at + c.SLOTS + slot]
-            if mask >= 0:
-                if joins(view.rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), started, row - 1, listed, row):
-                    before = m.bound[listed] if grows else -1
-                    status = lengthen(w, node, own, listed, group, before, row, started, row, key)
-                    if status != c.FINISHED:
-                        break
-            elif plain or (stores.in_order(view, order) and stores.are_distinct(view, apart)):
-                candidates += 1
-                if group_holds(code, m.cells, group, m.bound, 0):
-                    passes += 1
-                    status = passed(w, node, min(first, started), row, key)
-                    if status != c.FINISHED:
-                        break
-        number = instances[at + c.OLDER] if linked else number - 1
+                m.bound[m.places[places + slot]] = held[at + c.SLOTS + slot]
+        if mask >= 0:
+            if joins(view.rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), started, row - 1, listed, row):
+                before = m.bound[listed] if grows else -1
+                status = lengthen(w, node, own, listed, group, before, row, started, row, key)
+        elif plain or (stores.in_order(view, order) and stores.are_distinct(view, apart)):
+            candidates += 1
+            if group_holds(code, m.cells, group, m.bound, 0):
+                passes += 1
+                status = passed(w, node, min(first, started), row, key)
     m.counts[node * c.COUNTS + c.CANDIDATES] += candidates
     note_tests(w, node, candidates, passes)
     return status
@@ -538,18 +520,16 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
     """Join instances that are new at a node with what the other side of an edge has from before."""
     m = machine_at(w)
     e = edge * c.EDGE_WORDS
-    node, other = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING]
-    n, o = node * c.NODE_WORDS, own * c.NODE_WORDS
-    events = m.nodes[other * c.NODE_WORDS + c.N_KIND] == c.EVENTS
+    n = m.edges[e + c.E_PARENT] * c.NODE_WORDS
     at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
     if m.ascents[at] == 0 or row < m.nodes[n + c.N_FROM]:
         return c.FINISHED
     view = stores.view_of(w, m.nodes[n + c.N_RULES])
     if view.rules.agreeing and key < 0:  # it agrees with no other event
         return c.FINISHED
-    stores.touch(w, node)
     own_places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]
-    single = m.nodes[o + c.N_KIND] == c.EVENTS
+    single = m.nodes[own * c.NODE_WORDS + c.N_KIND] == c.EVENTS
+    events = m.nodes[m.edges[e + c.E_SIBLING] * c.NODE_WORDS + c.N_KIND] == c.EVENTS
     for number in range(begin, end):
         first = row
         if single:
@@ -559,13 +539,10 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
         if first < view.rules.floor[row]:
             continue
         lower, upper, order = stores.scan_bounds(w, view, at + 1, row)
-        status = c.FINISHED
         if events:
-            low, high = stores.buffered(w, other, lower, upper, key)
-            if low < high:
-                status = search_events(w, own, edge, order, low, high, first, row, key)
+            status = scan(w, own, edge, True, order, lower, upper, first, row, key)
         else:
-            status = scan_store(w, own, edge, order, lower, upper, first, row, key)
+            status = scan(w, own, edge, False, order, lower, upper, first, row, key)
         if status != c.FINISHED:
             return status
     return c.FINISHED
@@ -649,8 +626,7 @@ def go_along(w: Any, node: int, edge: int, begin_at: int, end: int, slot: int, r
     if lists >= 0 and lists != above and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
         stores.cut(w, lists, growing)
     choices = m.nodes[above * c.NODE_WORDS + c.N_CHOICES]
-    if choices >= 0 and status == c.FINISHED:
-        status = await_next(w, above, made, row, key)
+    if choices >= 0:
         for variable in range(m.registers[c.VARIABLES]):
             waiting = m.choices[choices + variable * c.CHOICE_WORDS + c.H_NODE]
             if waiting >= 0 and m.tails[waiting] > m.done[waiting]:

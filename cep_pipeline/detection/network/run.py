@@ -145,9 +145,9 @@ class NetworkRun:
             for node in self.network.nodes
             if node.events is not None
         }
-        self._memory = Memory(self.network, compiled, self._outputs(), leaves, self._common, self.events)
-        if self.network.choices is not None:
-            self._memory.choose(by_counter=self._by_counter)
+        self._memory = Memory(
+            self.network, compiled, self._outputs(), leaves, self._common, self.events, by_counter=self._by_counter
+        )
 
     def _outputs(self) -> dict[int, list[Output]]:
         """The outputs of each node.
@@ -443,13 +443,10 @@ def _runnable(mechanism: str, sharing: Sharing, pattern: Pattern, orders: Orders
 def _refuse_other_variables(sharing: Sharing, pattern: Pattern, clause: Clause, plan: OrderOrTree) -> None:
     names = [variable.name for variable in clause.positive]
     planned = (plan,) if isinstance(plan, str) else leaves_of(as_tree(plan))  # a tree of one variable is its name
-    if sorted(planned) == sorted(names):
-        return
-    what = "the plan's tree joins" if sharing == "subexpression" else "the plan orders"
-    raise PlanError(
-        f"pattern {pattern.name!r}: {what} {', '.join(planned)}, but clause {clause.index} binds {', '.join(names)}: "
-        "plan the pattern again"
-    )
+    if sorted(planned) != sorted(names):
+        what = "the plan's tree joins" if sharing == "subexpression" else "the plan orders"
+        other = f"{what} {', '.join(planned)}, but clause {clause.index} binds {', '.join(names)}"
+        raise PlanError(f"pattern {pattern.name!r}: {other}: plan the pattern again")
 
 
 def _beyond(automaton: Automaton, pattern: Pattern) -> str | None:

@@ -27,7 +27,7 @@ def member_of(structure: str, where: str = "", rest: str = "") -> Member:
 
 def parts_of_search(member: Member, bound: str, other: str) -> list[list[int]]:
     """What a search of a variable's events looks at: the variables before and behind, and the pairs told apart."""
-    words, parts = parts_of(member).search(tuple(bound), other)[1:], []
+    words, parts = parts_of(member).ascent(tuple(bound), (other,), other)[1:], []
     for width in (1, 1, 2, 2):
         parts.append(words[1 : 1 + width * words[0]])
         words = words[1 + width * words[0] :]
