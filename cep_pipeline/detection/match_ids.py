@@ -66,26 +66,19 @@ class MatchRows:
         int64, shape (n,): the times of the first and of the last event in microseconds.
     seqs
         int64, shape (elements,): each element's seq.
+    offsets
+        int64, shape (n + 1,): match m binds the elements from `offsets[m]` to `offsets[m + 1]`.
     variables
         int32, shape (elements,): each element's variable as an index into the names; None where each match binds all
         of them, in their order.
-    given_offsets
-        The `offsets`, where matches bind different variables.
     """
 
     ids: Array
     starts: Array
     ends: Array
     seqs: Array
+    offsets: Array
     variables: Array | None = None
-    given_offsets: Array | None = None
-
-    @cached_property
-    def offsets(self) -> Array:
-        """int64, shape (n + 1,): match m binds the elements from `offsets[m]` to `offsets[m + 1]`."""
-        if self.given_offsets is not None:
-            return self.given_offsets
-        return np.arange(len(self.ids) + 1) * (len(self.seqs) // max(len(self.ids), 1))
 
 
 @dataclass(frozen=True)
@@ -151,12 +144,12 @@ class MatchIdentity:
             # A part of the matches is a slice of the rows of all, which is not contiguous.
             arrays = none, matches.rows, none, *given, bound, starts, ends
             _describe_matches.function(count, width, stride, *(one.ctypes.data for one in arrays))
-            return MatchRows(ids, starts, ends, bound)
+            return MatchRows(ids, starts, ends, bound, np.arange(count + 1) * width)
         offsets, rows, variables = matches.elements()
         bound = room_for(len(rows), np.int64)
         elements = (np.ascontiguousarray(offsets), np.ascontiguousarray(rows), np.ascontiguousarray(variables))
         _describe_matches(count, 0, 1, *elements, *given, bound, starts, ends)
-        return MatchRows(ids, starts, ends, bound, variables, offsets)
+        return MatchRows(ids, starts, ends, bound, offsets, variables)
 
     def ids_of(self, offsets: Array, variables: pa.Array, seqs: Array, composed: pa.Array) -> Array:
         """The ids of matches of which some bind composed events, as `id_of` defines them.

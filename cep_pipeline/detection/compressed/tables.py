@@ -120,14 +120,15 @@ def compress_merged(
     counts, buffers = ([one for part in written for one in part[place]] for place in (1, 2))
     order = np.argsort(rows, kind="stable")
     rows = rows[order]
-    columns = [
-        pa.repeat(pattern.name, len(rows)).cast(pa.string()),
-        pa.array(events.seqs[rows]),
-        pa.array(events.timestamps[rows]).view(UTC_MICROSECONDS),
-        pa.array([counts[place] for place in order], pa.string()),
-        pa.array([buffers[place] for place in order], pa.binary()),
-    ]
+    of_rows = pa.array([counts[place] for place in order], pa.string())
+    of_buffers = pa.array([buffers[place] for place in order], pa.binary())
+    columns = _columns(pattern, events.seqs[rows], events.timestamps[rows], of_rows, of_buffers)
     return pa.Table.from_arrays(columns, schema=schema_of_buffers(pattern))
+
+
+def _columns(pattern: Pattern, seqs: Array, timestamps: Array, counts: pa.Array, buffers: pa.Array) -> list[pa.Array]:
+    names = pa.repeat(pattern.name, len(seqs)).cast(pa.string())
+    return [names, pa.array(seqs), pa.array(timestamps).view(UTC_MICROSECONDS), counts, buffers]
 
 
 class ListedBuffers:
@@ -146,8 +147,7 @@ class ListedBuffers:
         ordered = order_matches(found, self._events.seqs, growing=self._events.seqs_grow)
         del found
         for seqs, timestamps, counts, buffers in self._writer.write(ordered):
-            names, ends = pa.repeat(self._pattern.name, len(seqs)), pa.array(timestamps).view(UTC_MICROSECONDS)
-            columns = [names, pa.array(seqs), ends, counts, buffers]
+            columns = _columns(self._pattern, seqs, timestamps, counts, buffers)
             self._batches.append(pa.RecordBatch.from_arrays(columns, schema=schema_of_buffers(self._pattern)))
 
     def table(self) -> pa.Table:
