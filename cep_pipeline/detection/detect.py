@@ -21,7 +21,6 @@ from cep_pipeline.detection.compressed.compressing import compress_merged
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.counting.owned import count_owned
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.known_events import Streams, keep, known_events, new_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import matches_schema, write_matches
@@ -58,7 +57,7 @@ from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
-from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.prepared import PreparedEvents, Streams
 
 logger = logging.getLogger(__name__)
 OUTPUTS = ("verbose", "compressed", "count")
@@ -318,7 +317,7 @@ class DetectionRun:
         """The output of a pattern that composes others, of which the matches are known."""
         stream, form = _stream_of(pattern, events, matches), self._form(pattern)
         plain, plan = plain_pattern(pattern), self._plan_of([pattern])
-        found = self._together([plain], stream, plan, form, again=False)[pattern.name]
+        found = self._together([plain], stream, plan, form)[pattern.name]
         if form != "verbose" or pattern.summary is not None:
             return found
         written = WrittenMatches(pattern, stream)
@@ -331,22 +330,19 @@ class DetectionRun:
         plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan)
         return _detections(patterns, chosen, prepared, plan, self._counters, self.limit, prune=True)
 
-    def _together(
-        self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str, *, again: bool = True
-    ) -> Tables:
-        """The output of patterns that compose nothing, over a table that may be asked about `again`."""
+    def _together(self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str) -> Tables:
+        """The output of patterns that compose nothing."""
         options, limit = (self.options, self.limit) if self._are_asked(patterns) else ((), None)
-        mechanism = self._mechanism_of(patterns)
-        known, chosen = known_events(patterns, events, mechanism) if again else new_events(patterns, events, mechanism)
+        chosen = choose_mechanisms(patterns, self._mechanism_of(patterns))
+        events = events_for(patterns, events)
         check_options(chosen, options)
-        make = partial(_plan_for, make_plan=self.make_plan, output=output)
         found: Tables = {}
         with explained():
-            _prepare(patterns, known.table, known.prepared)
-            plan = known.plan(given, output, lambda: make(patterns, known.table, known.prepared, given, chosen))
+            prepared = _prepare(patterns, events)
+            plan = _plan_for(patterns, events, prepared, given, chosen, self.make_plan, output=output)
             self._chosen |= chosen
-            logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
-            detections = _detections(patterns, chosen, known.prepared, plan, self._counters, limit, options, prune=True)
+            logger.info("detecting %s patterns in %s events by %r", len(patterns), events.num_rows, plan)
+            detections = _detections(patterns, chosen, prepared, plan, self._counters, limit, options, prune=True)
         for together in run_together(detections, plan):
             with explained():
                 for detection, table in zip(together, _TABLES[output](together), strict=True):
@@ -356,10 +352,8 @@ class DetectionRun:
                 self.progress(self._done, self._all)
         for name in (detection.pattern.name for detection in detections):
             logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
-        if again:
-            keep(events, known)
-        else:
-            known.let_go()
+        for one in prepared.values():
+            one.let_go()
         return found
 
 
@@ -832,12 +826,11 @@ def _plan_for(
     return replace(plan, patterns=(*plan.patterns, *unplanned.patterns))
 
 
-def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | None = None) -> Streams:
+def _prepare(patterns: Sequence[Pattern], events: pa.Table) -> Streams:
     """The events prepared once for all patterns (of one stream, so mostly there is one entry)."""
-    prepared: Streams = {} if known is None else known
+    prepared: Streams = {}
     for key, event_types in _types_by_stream(patterns).items():
-        if key not in prepared:
-            prepared[key] = PreparedEvents(events, type_attribute=key[0], base_type=key[1])
+        prepared[key] = PreparedEvents(events, type_attribute=key[0], base_type=key[1])
         prepared[key].split(event_types)
     return prepared
 

@@ -30,7 +30,6 @@ from cep_pipeline.detection.costs import (
     STORING_NS,
 )
 from cep_pipeline.detection.counting.choice import binds_lists
-from cep_pipeline.detection.known_events import Streams
 from cep_pipeline.detection.mechanisms import MECHANISMS
 from cep_pipeline.detection.route import Sink
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
@@ -39,7 +38,7 @@ from cep_pipeline.patterns.pattern import Pattern, Strategy, Window
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, PlanStep, StatisticsSummary
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.prepared import PreparedEvents, Streams
 from cep_pipeline.slices.views import clause_cache_of
 
 _MOST_VARIABLES = 12

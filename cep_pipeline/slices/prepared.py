@@ -50,11 +50,6 @@ class PreparedEvents:
     base_type
         A type that every event has, or None.
 
-    Attributes
-    ----------
-    attached
-        Objects that mechanisms keep with the slice while they run patterns over it, each under a key of its own.
-
     Raises
     ------
     InputError
@@ -81,7 +76,6 @@ class PreparedEvents:
         self._most_bytes = max(KEPT_BYTES, KEPT_SLICES * table.nbytes)
         self._codes: tuple[Array, list[str]] | None = None
         self._numbers: dict[Hashable, int] = {}
-        self.attached: dict[Hashable, Any] = {}
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -252,7 +246,6 @@ class PreparedEvents:
         self._derived.clear()
         self._derived_bytes = 0
         self._handles.clear()
-        self.attached.clear()
 
     def number_of(self, key: Hashable) -> int:
         """A number that stands for a key in this slice: keys of derived arrays are made of keys, and hashed often."""
@@ -302,3 +295,7 @@ def _size_of(value: Any) -> int:
 def _parts_of(kind: Any) -> tuple[str, ...]:
     """The fields of a dataclass that may hold arrays of their own."""
     return tuple(field.name for field in fields(kind) if field.name != "base") if is_dataclass(kind) else ()
+
+
+Streams = dict[tuple[str, str | None], PreparedEvents]
+"""Prepared events by the type attribute and the base type."""

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.composition import WRITTEN_SEQ, events_read, longer_stream, plain_pattern
-from cep_pipeline.detection.known_events import known_events
 from cep_pipeline.detection.match_events import opened
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.errors import UnsupportedPattern
@@ -135,16 +134,6 @@ def test_matches_are_those_over_the_stream_of_all_events(data: st.DataObject, ev
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("cep_pipeline.detection.detect.events_read", lambda _, every: every)
         assert cep.detect([pattern], table)["whole"].equals(found)
-
-
-def test_a_table_is_known_again_after_its_matches_were_composed() -> None:
-    patterns = parse(PAIR + "NAME then PATTERN SEQ(pair p, C c) WITHIN 9 seconds")
-    cep.detect(patterns, EVENTS)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            "cep_pipeline.detection.known_events.events_for", lambda *_: pytest.fail("it is made ready anew")
-        )
-        assert known_events(patterns[:1], EVENTS)[0].patterns == (patterns[0],)
 
 
 @pytest.mark.parametrize(

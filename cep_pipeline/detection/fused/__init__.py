@@ -10,7 +10,7 @@ modules in the order in which data flows, from a plan and a slice to blocks of m
 - `levels`: a plan's levels over a slice, as views, ranges and tests, with what they count, and plans that are prepared
   once and bound to slices; `constraints`: the index
   ranges that order and window give a level, and conjuncts as tests of columns; `negation`: negated variables as early
-  range checks, by extremes, by hash, or by searches of ranges (`range_search`);
+  range checks, or by searches of ranges (`range_search`);
 - `shape`: everything of a plan but its data, as terms; `programs`: the same as words, which `join_kernel` reads;
 - `kernel`: a shape bound to arrays, run block by block.
 """

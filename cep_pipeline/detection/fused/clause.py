@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
+from cep_pipeline.detection.fused.constraints import PlannedClause
 from cep_pipeline.detection.fused.levels import (
-    BoundPlan,
     LevelCount,
     Levels,
-    PlannedClause,
     Tally,
     count_levels,
     levels_over,
@@ -28,7 +26,7 @@ from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
-from cep_pipeline.slices.views import ClauseCache, View, clause_cache_of, leaf_of, leaf_view, may_match, view_of_leaf
+from cep_pipeline.slices.views import View, clause_cache_of, leaf_of, leaf_view, may_match, view_of_leaf
 
 BLOCK_ROWS = 1 << 16
 """Matches a block, unless the caller wants another size."""
@@ -91,25 +89,6 @@ def run_clause(
     return KernelRun(pattern, clause, tuple(order), events, owned, block_rows, finality)
 
 
-@dataclass(eq=False)
-class _Bound:
-    """A plan bound to a slice, kept for the next run of the same clause over it.
-
-    Attributes
-    ----------
-    cache
-        Kept so that no other clause's can have its id.
-    read, reduced
-        The events of the first variable before events in no match were removed, and whether any were.
-    """
-
-    cache: ClauseCache
-    pattern: Pattern | None = None
-    levels: BoundPlan | None = None
-    read: int = 0
-    reduced: bool = False
-
-
 class KernelRun:
     """One run of a clause over a slice; see `run_clause`."""
 
@@ -134,7 +113,7 @@ class KernelRun:
         self.first_row, self.end_row = deciding_rows(pattern, events, owned, finality)
         self._counters = np.zeros((len(order), 2), np.int64)
         self._leaves: list[View] | None = None
-        self._levels: Levels | BoundPlan | None = None
+        self._levels: Levels | None = None
         self._prepared = self._reduced = False
         self._read = 0
 
@@ -179,13 +158,6 @@ class KernelRun:
         if self._prepared:
             return
         self._prepared = True
-        asked = self.order, self.first_row, self.end_row, self.finality, self._as_places
-        key = ("bound", id(self._cache), *asked)
-        ready = self.events.handle(key, lambda: _Bound(self._cache))
-        if ready.levels is not None and ready.pattern is self.pattern:
-            self._leaves, self._levels = ready.levels.leaves, ready.levels
-            self._read, self._reduced = ready.read, ready.reduced
-            return
         if self.first_row < self.end_row:
             self._leaves = self._leaf_views()
             self._read = 0 if self._leaves is None else len(self._leaves[0])
@@ -200,9 +172,6 @@ class KernelRun:
                     return
             negated = self._negated_views()
             self._levels = levels_over(planned, self._leaves, negated, as_places=self._as_places)
-            if isinstance(self._levels, BoundPlan):
-                ready.pattern, ready.levels = self.pattern, self._levels
-                ready.read, ready.reduced = self._read, self._reduced
 
     def _planned(self) -> PlannedClause:
         by_view = self.first_row == 0 or self.finality is Finality.WINDOW_END or self._last_variable is not None
@@ -210,7 +179,7 @@ class KernelRun:
         return PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
 
     @property
-    def levels(self) -> Levels | BoundPlan | None:
+    def levels(self) -> Levels | None:
         """The prepared levels of a run that gives places; None where a variable has no event."""
         self.prepare()
         return self._levels

@@ -11,7 +11,7 @@ residual conjunct, which `evaluate.py` decides on the partial matches.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, partial
 from itertools import permutations
@@ -44,15 +44,29 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
     variables_of,
 )
+from cep_pipeline.patterns.implications import Implications
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import TimeSpan
-from cep_pipeline.slices.keys import as_floats, comparable, is_exact, largest
-from cep_pipeline.slices.order import before_is_earlier, order_bound
+from cep_pipeline.planning.costs.conditions import in_test_order
+from cep_pipeline.slices.keys import Key, as_floats, comparable, is_exact, keys_of, largest
+from cep_pipeline.slices.order import before_is_earlier, may_be_one, order_bound
 from cep_pipeline.slices.partitions import positions_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, gather, padded, padded_copy
-from cep_pipeline.slices.views import ANY_EVENT, ClauseCache, View, row_values_of, rows_below, times_of, without_name
+from cep_pipeline.slices.views import (
+    ANY_EVENT,
+    CLOCK_LIMIT,
+    ClauseCache,
+    View,
+    clause_cache_of,
+    implied_by,
+    row_values_of,
+    rows_below,
+    times_are_plain,
+    times_of,
+    without_name,
+)
 
 
 class BoundUnit(Enum):
@@ -80,6 +94,77 @@ class Reach:
     clock: BoundUnit
     size: int
     partition_by: tuple[str, ...] = ()
+
+
+def tested_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
+    """The conjuncts of a clause in the order in which they are tested, put in order once."""
+    return clause_cache_of(clause).once("test order", lambda: in_test_order(clause.conjuncts, across=True))
+
+
+def reach_of(window: Window, clause: Clause) -> Reach:
+    """The reach of a window, however wide it is."""
+    if window.time_us is not None:
+        return Reach(BoundUnit.TIME, window.time_us)
+    assert window.events is not None
+    return Reach(BoundUnit.POSITION, window.events - 1, clause.partition_by)
+
+
+def types_of_attributes(pattern: Pattern) -> dict[str, ValueType]:
+    """The type of each attribute of the events of a pattern, by its name."""
+    return {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedClause:
+    """A clause, its variables in plan order, and the slice that it runs over.
+
+    Attributes
+    ----------
+    first_owned
+        A match must have an event in this row or after it. None: the views see to that.
+    """
+
+    pattern: Pattern
+    clause: Clause
+    order: tuple[str, ...]
+    events: PreparedEvents
+    first_owned: int | None = None
+
+    @cached_property
+    def reach(self) -> Reach:
+        """The window; no wider than the slice needs it to be, where a sum with it could overflow."""
+        window = self.pattern.window
+        found = reach_of(window, self.clause)
+        if max(window.time_us or 0, window.events or 0) < CLOCK_LIMIT:
+            return found
+        most = self.events.span_us if window.events is None else len(self.events)
+        return replace(found, size=min(found.size, most))
+
+    @cached_property
+    def types(self) -> dict[str, ValueType]:
+        """The type of each attribute."""
+        return types_of_attributes(self.pattern)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of the clause."""
+        return clause_cache_of(self.clause).once("keys", lambda: keys_of(self.clause, self.types))
+
+    @property
+    def conjuncts(self) -> tuple[Conjunct, ...]:
+        """The conjuncts of the clause in the order in which they are tested."""
+        return tested_conjuncts(self.clause)
+
+    @cached_property
+    def implied(self) -> Implications:
+        """The facts that follow from the clause's conditions; none about times where those could overflow."""
+        found = implied_by(self.clause, self.pattern.window, self.pattern.ties)
+        return found if times_are_plain(self.events) else Implications({}, comparisons=found.comparisons)
+
+    def overlap(self, name: str, other: str) -> bool:
+        """Return whether one event can have the types of both variables, and the place of either in the order."""
+        of = self.clause.by_name
+        return may_be_one(self.pattern, self.clause, of[name], of[other])
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,10 +163,10 @@ def _passing(words_at: int, program: Any, at: int, here: int, high: int, values:
 def _passing_others(
     words_at: int, program: Any, at: int, here: int, bits: int, values: Any, entry: int, frame_at: int
 ) -> int:
-    """The bits that pass the conjuncts and negations whose words begin at `at`."""
-    words, index, stack = int64_at(words_at), int64_at(frame_at), float64_at(frame_at + 8 * program[programs.STACK])
-    conjuncts = program[at + 1]
-    at += 2
+    """The bits that pass the conjuncts whose words begin at `at`."""
+    words, stack = int64_at(words_at), float64_at(frame_at + 8 * program[programs.STACK])
+    conjuncts = program[at]
+    at += 1
     for _ in range(conjuncts):
         alternatives = program[at]
         at += 1
@@ -184,16 +184,6 @@ def _passing_others(
                 at += programs.TEST_WORDS
             holds |= together
         bits &= holds
-    negations = program[at]
-    at += 1
-    for _ in range(negations):
-        asked = bits
-        while asked:
-            index[program[at + 1]] = here + lowest_bit(asked)
-            if _rejected(words_at, program, at + 1, index, stack):
-                bits ^= asked & -asked
-            asked &= asked - 1
-        at += 1 + program[at]
     return bits
 
 
@@ -204,93 +194,6 @@ def _put(out: Any, count: int, here: int, bits: int) -> int:
     if bits > 255:
         put_places(further(out, count + count_bits(bits & 255)), np.int32(here + 8), bits >> 8)
     return count + count_bits(bits)
-
-
-@njit(error_model="numpy")
-def _furthest(words: Any, program: Any, at: int, index: Any, upper: bool) -> float:
-    """The largest of some lower bounds, or the smallest of some upper ones, whose words begin at `at`."""
-    found = 0.0
-    for bound in range(program[at]):
-        place = at + 1 + 2 * bound
-        edge = float64_at(words[program[place]])[index[program[place + 1]]]
-        if bound == 0 or (edge < found if upper else edge > found):
-            found = edge
-    return found
-
-
-@njit(error_model="numpy")
-def _first_row(rows: Any, edge: float, low: int, high: int) -> int:
-    """The first place of [low, high) whose row is not before an edge."""
-    while low < high:
-        middle = (low + high) >> 1
-        if rows[middle] < edge:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(error_model="numpy")
-def _holds(comparator: int, left: float, right: float) -> bool:
-    if comparator == programs.LT:
-        return left < right
-    if comparator == programs.LE:
-        return left <= right
-    if comparator == programs.GT:
-        return left > right
-    if comparator == programs.GE:
-        return left >= right
-    if comparator == programs.EQ:
-        return left == right
-    return left < right or left > right
-
-
-@njit(error_model="numpy")
-def _rejected(words_at: int, program: Any, at: int, index: Any, stack: Any) -> bool:
-    """Return whether an event rejects those bound, by the negation whose words begin at `at`."""
-    words = int64_at(words_at)
-    stride = int(float64_at(words_at)[program[at + 1]])
-    lower = at + 5
-    upper = lower + 1 + 2 * program[lower]
-    since = upper + 1 + 2 * program[upper]
-    until = since + 1 + 2 * program[since]
-    tests = until + 1 + 2 * program[until]
-    low = int(_furthest(words, program, lower, index, False))
-    high = int(_furthest(words, program, upper, index, True))
-    rows = float64_at(words[program[at + 4]])
-    if program[since]:
-        low = _first_row(rows, _furthest(words, program, since, index, False), low, high)
-    if program[until]:
-        high = _first_row(rows, _furthest(words, program, until, index, True), low, high)
-    if low >= high:
-        return False
-    if program[at + 2]:
-        value = _value_of(words_at, program, program[tests + 3], index, stack)
-        values = float64_at(words[program[program[tests + 2] + 2]])
-        places = float64_at(words[program[at + 2]])
-        starts = float64_at(words[program[at + 3]])
-        hashed = np.float64(value + 0.0).view(np.uint64) * np.uint64(programs.HASH_FACTOR)
-        bucket = int(hashed >> np.uint64(stride))
-        first, last = int(starts[bucket]), int(starts[bucket + 1])
-        end = last
-        while first < end:
-            middle = (first + end) >> 1
-            if values[middle] < value or (values[middle] == value and places[middle] < low):
-                first = middle + 1
-            else:
-                end = middle
-        return bool(first < last and values[first] == value and places[first] < high)
-    power = 0
-    while 2 << power <= high - low:
-        power += 1
-    for block in range(2):
-        index[program[programs.LEVELS]] = power * stride + (high - (1 << power) if block else low)
-        for place in range(tests + 1, tests + 1 + 3 * program[tests], 3):
-            left = _value_of(words_at, program, program[place + 1], index, stack)
-            right = _value_of(words_at, program, program[place + 2], index, stack)
-            if _holds(program[place], left, right):
-                return True
-    return False
 
 
 @njit(error_model="numpy")
@@ -380,16 +283,14 @@ def _extend(
     owners = int32_at(frame_at + 8 * program[programs.OWNERS])
     tests = _tests_of(program, level + 1)
     owned = program[programs.OWNED] and level + 2 == program[programs.LEVELS]
-    binds = owned or program[tests + 1 + SIMPLE_WORDS * program[tests]]
     rows, least = int32_at(words[program[programs.ROWS_PLACE] + level + 1]), 0
     count, work, entry = 0, 0, first
     while entry < size and count < most and work <= words[programs.BUDGET]:
         low, high = lows[entry], highs[entry]
         here = low
-        if binds:
+        if owned:
             _bind(program, frame_at, level, entry)
-            if owned:
-                least = _least_row(words, program, frame_at, level)
+            least = _least_row(words, program, frame_at, level)
         while True:
             bits = _passing(words_at, program, tests, here, high, values, entry, frame_at)
             if least > 0:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,8 +71,26 @@ class Arguments:
     first_owned: int = 0
 
 
-def run_shape(
-    shape: Shape,
+class Stage(NamedTuple):
+    """A shape, its program, and where each group of its argument words begins (`argument_places`)."""
+
+    shape: Shape
+    program: ShapeProgram
+    places: Mapping[str, int]
+
+
+MOST_SHAPES = 1 << 12
+"""Shapes whose programs are remembered."""
+
+
+@lru_cache(MOST_SHAPES)
+def stage_of(shape: Shape) -> Stage:
+    """A shape with its program, which takes as long to make as a short run."""
+    return Stage(shape, program_of(shape), argument_places(shape))
+
+
+def run_stage(
+    stage: Stage,
     arguments: Arguments,
     block_rows: int,
     counters: Array,
@@ -95,37 +114,10 @@ def run_shape(
     Array
         int32, shape (levels, n): rows, or places in the views. The reader may keep it.
     """
-    outer = arguments.sizes[0] if prefix is None else prefix.shape[1]
-    if outer == 0 or 0 in arguments.sizes:
+    if 0 in arguments.sizes or (prefix is not None and not prefix.shape[1]):
         return
-    words = data_words(shape, arguments)
+    words, program, places, sizes = _data_words(stage, arguments), stage.program, stage.places, arguments.sizes
     words[FIRST_OWNED] = arguments.first_owned
-    program, places = _known(shape)
-    yield from run_words(program, words, places, arguments.sizes, block_rows, counters, prefix, output_rows)
-
-
-def run_words(
-    program: ShapeProgram,
-    words: Array,
-    places: Mapping[str, int],
-    sizes: Sequence[int],
-    block_rows: int,
-    counters: Array,
-    prefix: Array | None = None,
-    output_rows: Sequence[int] | None = None,
-) -> Iterator[Array]:
-    """Run a shape like `run_shape`, on argument words that have their arrays, constants and first owned row.
-
-    Parameters
-    ----------
-    program
-        That of the shape that is run.
-    words, places
-        The argument words, and where each group of them begins (`argument_places`). Whoever reads the blocks keeps
-        their arrays.
-    sizes
-        Rows of each level's view, none of them 0.
-    """
     levels = len(sizes)
     frame, state = _frame(program, levels)
     capacity = max(block_rows - WIDTH + 1, 1)  # a full block takes the rest of the chunk in which it filled
@@ -151,15 +143,13 @@ def run_words(
         del matches
 
 
-def search_places(shape: Shape, arguments: Arguments, prefix: Array, program: ShapeProgram | None = None) -> Array:
+def search_places(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
     """Return for each row of the prefix the place that the shape's search finds, or -1.
 
     Parameters
     ----------
     prefix
         int32, shape (shape.prefix, n): places in the views.
-    program
-        That of the shape, where it is at hand.
 
     Returns
     -------
@@ -167,7 +157,7 @@ def search_places(shape: Shape, arguments: Arguments, prefix: Array, program: Sh
         int32, shape (n,).
     """
     found = np.full(prefix.shape[1], -1, np.int32)
-    _search(shape, arguments, prefix, found, program=program)
+    _search(shape, arguments, prefix, found)
     return found
 
 
@@ -209,29 +199,26 @@ def followers(shape: Shape, arguments: Arguments, prefix: Array, offsets: Array,
     return words
 
 
-def _search(
-    shape: Shape, arguments: Arguments, prefix: Array, *found: Array, program: ShapeProgram | None = None
-) -> None:
+def _search(shape: Shape, arguments: Arguments, prefix: Array, *found: Array) -> None:
     if not prefix.shape[1] or arguments.sizes[-1] == 0:
         return
     prefix = np.ascontiguousarray(prefix, np.int32)
-    known, places = _known(shape)
-    words = data_words(shape, arguments)
+    stage = stage_of(shape)
+    program, places, words = stage.program, stage.places, _data_words(stage, arguments)
     ending = np.empty(arguments.sizes[-1] + WIDTH, np.int64)  # the lists that end with each candidate
     words[OUTER] = prefix.shape[1]
     words[CAPACITY] = MOST_LISTS
     words[SCRATCH] = ending.ctypes.data
     _point(words, places["out"], found)
     _point(words, places["prefix"], list(prefix))
-    program = program or known
     frame, state = _frame(program, len(arguments.sizes))
     while state[0] != FINISHED:
         _call(program, words, frame)
 
 
-def data_words(shape: Shape, arguments: Arguments) -> Array:
+def _data_words(stage: Stage, arguments: Arguments) -> Array:
     """The argument words with the addresses of rows, columns and bounds, and the constants."""
-    _, places = _known(shape)
+    shape, _, places = stage
     words = np.zeros(places["end"], np.int64)
     _point(words, places["rows"], arguments.rows)
     _point(words, places["column"], arguments.columns)
@@ -280,8 +267,6 @@ def _point(words: Array, place: int, arrays: tuple[Array, ...] | list[Array]) ->
 
 CANDIDATES_A_CALL = 1 << 27
 """Candidates tested before a call returns, block full or not, so that a run can be interrupted."""
-MOST_SHAPES = 1 << 12
-"""Shapes whose programs are remembered."""
 
 _FOLDER = "cep_pipeline.detection.fused"
 _join = NativeKernel(
@@ -308,9 +293,3 @@ def _call(program: ShapeProgram, words: Array, frame: Array) -> int:
     """Go on with a program on argument words; what the kernel returns."""
     words[BUDGET] = CANDIDATES_A_CALL
     return _join(words.ctypes.data, program.words, frame.ctypes.data)
-
-
-@lru_cache(MOST_SHAPES)
-def _known(shape: Shape) -> tuple[ShapeProgram, dict[str, int]]:
-    """The program of a shape and its `argument_places`, which take as long to make as a short run."""
-    return program_of(shape), argument_places(shape)

@@ -13,16 +13,15 @@ detection`) would take 15 % longer, and over 100,000 events 70 %.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from copy import copy
+from dataclasses import dataclass
 
 import numpy as np
 
 from cep_pipeline.detection.fused.constraints import (
     Bound,
-    BoundUnit,
     LevelScope,
-    Reach,
+    PlannedClause,
     RemadeColumn,
     TestColumns,
     bounds_of,
@@ -31,27 +30,24 @@ from cep_pipeline.detection.fused.constraints import (
     ends_by_level,
     other_event,
     range_ends,
+    reach_of,
     row_slot,
     span_bounds,
     tightest,
 )
-from cep_pipeline.detection.fused.kernel import Arguments, run_shape, run_words
-from cep_pipeline.detection.fused.negation import LevelNegation, Surroundings
-from cep_pipeline.detection.fused.programs import FIRST_OWNED, ShapeProgram, argument_places, program_of
-from cep_pipeline.detection.fused.shape import Level, Rejecting, Shape, Slot, Test, TestedConjunct
+from cep_pipeline.detection.fused.kernel import Arguments, Stage, run_stage, stage_of
+from cep_pipeline.detection.fused.negation import LevelNegation
+from cep_pipeline.detection.fused.shape import Level, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
-from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.patterns.implications import Implications, compared
+from cep_pipeline.patterns.implications import compared
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.planning.costs.conditions import in_test_order
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
-from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of, leaf_by, shared_attributes
-from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import CLOCK_LIMIT, View, clause_cache_of, implied_by, times_are_plain
+from cep_pipeline.slices.keys import Key, keyed_leaf, leaf_by, shared_attributes
+from cep_pipeline.slices.views import View, clause_cache_of, times_are_plain
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 
@@ -135,78 +131,6 @@ class Tally:
         return tuple(found)
 
 
-def tested_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
-    """The conjuncts of a clause in the order in which they are tested, put in order once."""
-    return clause_cache_of(clause).once("test order", lambda: in_test_order(clause.conjuncts, across=True))
-
-
-def reach_of(window: Window, clause: Clause) -> Reach:
-    """The reach of a window, however wide it is."""
-    if window.time_us is not None:
-        return Reach(BoundUnit.TIME, window.time_us)
-    assert window.events is not None
-    return Reach(BoundUnit.POSITION, window.events - 1, clause.partition_by)
-
-
-def types_of_attributes(pattern: Pattern) -> dict[str, ValueType]:
-    """The type of each attribute of the events of a pattern, by its name."""
-    return {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
-
-
-@dataclass(frozen=True, eq=False)
-class PlannedClause:
-    """A clause, its variables in plan order, and the slice that it runs over.
-
-    Attributes
-    ----------
-    first_owned
-        A match must have an event in this row or after it. None: the views see to that.
-    """
-
-    pattern: Pattern
-    clause: Clause
-    order: tuple[str, ...]
-    events: PreparedEvents
-    first_owned: int | None = None
-
-    @cached_property
-    def reach(self) -> Reach:
-        """The window; no wider than the slice needs it to be, where a sum with it could overflow."""
-        window = self.pattern.window
-        found = reach_of(window, self.clause)
-        if max(window.time_us or 0, window.events or 0) < CLOCK_LIMIT:
-            return found
-        most = self.events.span_us if window.events is None else len(self.events)
-        return replace(found, size=min(found.size, most))
-
-    @cached_property
-    def types(self) -> dict[str, ValueType]:
-        """The type of each attribute."""
-        return types_of_attributes(self.pattern)
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        """The keys of the clause."""
-        return clause_cache_of(self.clause).once("keys", lambda: keys_of(self.clause, self.types))
-
-    @property
-    def conjuncts(self) -> tuple[Conjunct, ...]:
-        """The conjuncts of the clause in the order in which they are tested."""
-        return tested_conjuncts(self.clause)
-
-    @cached_property
-    def implied(self) -> Implications:
-        """The facts that follow from the clause's conditions; none about times where those could overflow."""
-        found = implied_by(self.clause, self.pattern.window, self.pattern.ties)
-        return found if times_are_plain(self.events) else Implications({}, comparisons=found.comparisons)
-
-
-def surroundings_of(planned: PlannedClause, leaves: Sequence[View], views: Sequence[View]) -> Surroundings:
-    """The levels of a clause over its leaves and views, for what stands among them."""
-    of = planned.events, planned.clause, planned.order, planned.pattern, planned.reach
-    return Surroundings(*of, leaves, views, planned.types)
-
-
 class Levels:
     """The levels of one run: their views, bounds and tests.
 
@@ -224,7 +148,11 @@ class Levels:
         fulfil the others.
     ranges
         The bounds of the levels' ranges, each with its level.
+    is_bound
+        Whether a prepared plan was bound to the slice, and nothing was compiled.
     """
+
+    is_bound = False
 
     def __init__(
         self,
@@ -248,8 +176,31 @@ class Levels:
         ]
         names = [variable.name for variable in planned.clause.positive]
         self.output_rows = [names.index(name) for name in planned.order]
-        self.around = surroundings_of(planned, leaves, self.views)
         self._compile(negated)
+
+    def without_slice(self) -> Levels:
+        """The levels as far as no slice has decided them, for those of other slices."""
+        bare = copy(self)
+        del bare.planned, bare.events, bare.leaves, bare.views, bare.scope, bare.lows, bare.highs
+        bare.columns = TestColumns(constants=self.columns.constants)
+        bare.is_bound = True
+        return bare
+
+    def over(
+        self,
+        planned: PlannedClause,
+        leaves: list[View],
+        views: list[View],
+        lows: dict[tuple[int, int], Array],
+        highs: dict[tuple[int, int], Array],
+        columns: list[Array],
+    ) -> Levels:
+        """These levels over a slice, of which all is given."""
+        bound = copy(self)
+        bound.planned, bound.events, bound.leaves, bound.views = planned, planned.events, leaves, views
+        bound.lows, bound.highs = lows, highs
+        bound.columns = TestColumns(columns, self.columns.constants)
+        return bound
 
     def _choose_keys(self) -> list[Key | None]:
         """The key of each level: the one that joins it with the most earlier levels."""
@@ -331,16 +282,12 @@ class Levels:
                     for later in range(level, len(self.views)):  # what passes there has passed this, too
                         self._other_tests[later] += 1
         self.negations: list[list[LevelNegation]] = [[] for _ in self.views]
-        rejecting: list[list[Rejecting]] = [[] for _ in self.views]
         for number, (name, leaf) in enumerate(negated.items(), start=len(self.views)):
-            negation = LevelNegation(name, leaf, self.around, number)
+            negation = LevelNegation(name, leaf, self.planned, self.leaves, self.views, number)
             self._other_tests[negation.level] += 1
             test = negation.as_test(self.columns)
-            extremes = None if test is not None else negation.as_extremes(self.columns, self._candidates())
             if test is not None:
                 tests[negation.level].append(test)
-            elif extremes is not None:
-                rejecting[negation.level].append(extremes)
             else:
                 negation.prepare()
                 self.negations[negation.level].append(negation)
@@ -349,20 +296,14 @@ class Levels:
                 lows=tuple(i for j, i in self.lows if j == level),
                 highs=tuple(i for j, i in self.highs if j == level),
                 tests=tuple(level_tests),
-                rejecting=tuple(rejecting[level]),
             )
             for level, level_tests in enumerate(tests)
         )
         self.residual = residual
+        self._stages: dict[tuple[int, int], Stage] = {}
         last = len(self.views) - 1
         asked = {level for level in range(1, last) if residual[level] or self.negations[level]}
         self.stage_ends = sorted(asked | {last}) if last else []
-
-    def _candidates(self) -> int:
-        """The number of candidates that are tested at the first level by which the kernel extends partial matches."""
-        if (1, 0) not in self.lows or (1, 0) not in self.highs:
-            return 0
-        return int(np.maximum(self.highs[1, 0].astype(np.int64) - self.lows[1, 0], 0).sum())
 
     @property
     def decided(self) -> list[bool]:
@@ -454,7 +395,7 @@ class Levels:
         return [
             other_event(self.events, self.columns, (level, self.views[level]), (earlier, self.views[earlier]))
             for earlier in range(level)
-            if self.around.overlap(order[level], order[earlier])
+            if self.planned.overlap(order[level], order[earlier])
         ]
 
     # -- stages -----------------------------------------------------------------------------------------------------
@@ -503,20 +444,23 @@ class Levels:
             rows[place] = self.views[level].rows.take(block[level])
         return rows
 
-    def shape(self, end: int, bound: int) -> Shape:
+    def _stage(self, end: int, bound: int) -> Stage:
         """The stage that extends `bound` levels up to level `end`."""
-        final = end == len(self.specs) - 1
-        return Shape(
-            levels=tuple(Level() if level < bound else spec for level, spec in enumerate(self.specs[: end + 1])),
-            prefix=bound,
-            slots=len(self.columns.arrays),
-            constants=len(self.columns.constants),
-            owned=final and self.planned.first_owned is not None,
-            as_rows=final and not self.asks(end) and not self.as_places,
-        )
+        if (end, bound) not in self._stages:
+            final = end == len(self.specs) - 1
+            shape = Shape(
+                levels=tuple(Level() if level < bound else spec for level, spec in enumerate(self.specs[: end + 1])),
+                prefix=bound,
+                slots=len(self.columns.arrays),
+                constants=len(self.columns.constants),
+                owned=final and self.planned.first_owned is not None,
+                as_rows=final and not self.asks(end) and not self.as_places,
+            )
+            self._stages[end, bound] = stage_of(shape)
+        return self._stages[end, bound]
 
     def _run_stage(self, end: int, prefix: Array | None, block_rows: int, counters: Array) -> Iterator[Array]:
-        shape = self.shape(end, 1 if prefix is None else prefix.shape[0])
+        stage = self._stage(end, 1 if prefix is None else prefix.shape[0])
         views = self.views[: end + 1]
         arguments = Arguments(
             sizes=tuple(len(view) for view in views),
@@ -527,8 +471,8 @@ class Levels:
             constants=tuple(self.columns.constants),
             first_owned=self.planned.first_owned or 0,
         )
-        output_rows = self.output_rows if shape.as_rows else None
-        return run_shape(shape, arguments, block_rows, counters, prefix, output_rows)
+        output_rows = self.output_rows if stage.shape.as_rows else None
+        return run_stage(stage, arguments, block_rows, counters, prefix, output_rows)
 
 
 def order_of(tree: OrderOrTree | str) -> tuple[str, ...] | None:
@@ -549,50 +493,25 @@ def order_of(tree: OrderOrTree | str) -> tuple[str, ...] | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Range:
-    """The word of one bound: the array of its ends, from an earlier level's view into a level's."""
-
-    word: int
-    level: int
-    bound: Bound
-    key: Hashable
-
-
-@dataclass(frozen=True, eq=False)
 class PreparedPlan:
-    """A plan of a clause that runs in one stage and sorts by attributes: all of it that is the same for every slice.
+    """A plan of a clause that runs in one stage and sorts by attributes: what of it is the same for every slice.
 
     Attributes
     ----------
-    shape, program, places
-        What is run, and where its groups of argument words begin.
+    levels
+        The levels of the first run, without what was made of its slice.
     keys
         The attributes by which each level is sorted, or None.
     ranges
-        The bounds.
+        The bounds, each with the level whose range it limits, and a key of it.
     columns
-        Of each slot, and how each is made; a level behind the last one is that of a negated variable.
-    addressed
-        int64: the words of the addresses of each view's rows, of the ends of each range, and of each column.
-    first_words
-        int64: the argument words, which have the constants.
-    output_rows
-        As `run_shape` takes them.
-    tested, decided
-        For each level the conjuncts that are tested on its candidates, and whether these alone decide.
+        Of each slot, how it is made; a level behind the last one is that of a negated variable.
     """
 
-    shape: Shape
-    program: ShapeProgram
-    places: dict[str, int]
+    levels: Levels
     keys: tuple[tuple[str, ...] | None, ...]
-    ranges: tuple[Range, ...]
+    ranges: tuple[tuple[int, Bound, Hashable], ...]
     columns: tuple[RemadeColumn, ...]
-    addressed: Array
-    first_words: Array
-    output_rows: tuple[int, ...] | None
-    tested: tuple[tuple[Conjunct, ...], ...]
-    decided: tuple[bool, ...]
 
     @classmethod
     def of(cls, levels: Levels) -> PreparedPlan | None:
@@ -601,111 +520,37 @@ class PreparedPlan:
         if any(key is not None and own is None for key, own in zip(levels.level_keys, keys, strict=True)):
             return None
         last = len(keys) - 1
-        sides = {(level, bound.earlier, bound.low): bound for level, bound in levels.ranges}
+        sides = {(level, bound.earlier, bound.low) for level, bound in levels.ranges}
+        columns = tuple(again for again in levels.columns.again if again is not None)
         if levels.stage_ends != [last] or levels.asks(last) or len(sides) < len(levels.ranges):
             return None
-        shape = levels.shape(last, 1)  # which may read one more column
-        columns = tuple(again for again in levels.columns.again if again is not None)
         if len(columns) < len(levels.columns.again):
             return None
-        places, ranges = argument_places(shape), []
-        for group, low in (("low", True), ("high", False)):
-            ends = ((i, one) for i, spec in enumerate(shape.levels) for one in (spec.lows if low else spec.highs))
-            for word, (level, earlier) in enumerate(ends, start=places[group]):
-                bound = sides[level, earlier, low]
-                ranges.append(Range(word, level, bound, (bound.clock.value, bound.partition_by, bound.delta)))
-        rows, slots = (
-            range(places[one], places[one] + size) for one, size in (("rows", last + 1), ("column", shape.slots))
-        )
-        words = np.zeros(places["end"], np.int64)
-        words[places["constant"] :] = np.array(levels.columns.constants, np.float64).view(np.int64)
-        return cls(
-            shape,
-            program_of(shape),
-            places,
-            tuple(keys),
-            tuple(ranges),
-            columns[: shape.slots],
-            np.array([*rows, *(one.word for one in ranges), *slots]),
-            words,
-            tuple(levels.output_rows) if shape.as_rows else None,
-            tuple(map(tuple, levels.tested)),
-            tuple(levels.decided),
-        )
+        ranges = ((level, one, (one.clock.value, one.partition_by, one.delta)) for level, one in levels.ranges)
+        return cls(levels.without_slice(), tuple(keys), tuple(ranges), columns)
 
-    def bind(self, planned: PlannedClause, leaves: list[View], negated: Iterable[View]) -> BoundPlan | None:
+    def bind(self, planned: PlannedClause, leaves: list[View], negated: Iterable[View]) -> Levels | None:
         """The run over a slice; None where the values of a column do not fit there."""
-        events, words = planned.events, self.first_words.copy()
+        events = planned.events
+        lows: dict[tuple[int, int], Array] = {}
+        highs: dict[tuple[int, int], Array] = {}
         views = [
             leaf if key is None else leaf_by(events, leaf, key) for leaf, key in zip(leaves, self.keys, strict=True)
         ]
-        placed = [events.handle(view, _placed, view.rows) for view in views]
-        for one in self.ranges:
-            earlier, later, key = views[one.bound.earlier], views[one.level], self.keys[one.level]
-            leaf = leaves[one.bound.earlier]
+        for level, bound, what in self.ranges:
+            earlier, later, key = views[bound.earlier], views[level], self.keys[level]
+            leaf = leaves[bound.earlier]
             alike = leaf if key is None else leaf_by(events, leaf, key)
-            asked = one.key, earlier, alike, later
-            placed.append(events.handle(asked, _placed_ends, events, one.bound, earlier, alike, later))
-        every = (*views, *negated)
+            ends = events.handle((what, earlier, alike, later), range_ends, events, bound, earlier, alike, later)
+            (lows if bound.low else highs)[level, bound.earlier] = ends
+        every, arrays = (*views, *negated), []
         for again in self.columns:
             of = [every[level] for level in again.levels]
-            placed.append(events.handle((again.key, *of), _placed_column, events, again, *of))
-        arrays = [array for array, _ in placed if array is not None]
-        if len(arrays) < len(placed):
-            return None
-        words[self.addressed] = [address for _, address in placed]
-        words[FIRST_OWNED] = planned.first_owned or 0
-        return BoundPlan(self, planned, leaves, views, words, arrays)
-
-
-Placed = tuple[Array | None, int]
-"""An array and its address; None where it cannot be had."""
-
-
-def _placed(array: Array | None) -> Placed:
-    return array, 0 if array is None else array.__array_interface__["data"][0]
-
-
-def _placed_ends(events: PreparedEvents, bound: Bound, earlier: View, alike: View, later: View) -> Placed:
-    return _placed(range_ends(events, bound, earlier, alike, later))
-
-
-def _placed_column(events: PreparedEvents, again: RemadeColumn, *views: View) -> Placed:
-    return _placed(again.values(events, *views))
-
-
-@dataclass(frozen=True, eq=False)
-class BoundPlan:
-    """A prepared plan over one slice, which runs as `Levels` do."""
-
-    plan: PreparedPlan
-    planned: PlannedClause
-    leaves: list[View]
-    views: list[View]
-    words: Array
-    arrays: Sequence[Array]
-
-    @cached_property
-    def around(self) -> Surroundings:
-        """The levels as `Levels.around` has them."""
-        return surroundings_of(self.planned, self.leaves, self.views)
-
-    @property
-    def tested(self) -> Sequence[Sequence[Conjunct]]:
-        """The conjuncts tested at a level, like `Levels.tested`."""
-        return self.plan.tested
-
-    @property
-    def decided(self) -> Sequence[bool]:
-        """The conjuncts decided at a level, like `Levels.decided`."""
-        return self.plan.decided
-
-    def run(self, block_rows: int, counters: Array) -> Iterator[Array]:
-        """Run the levels, like `Levels.run`."""
-        sizes = [len(view) for view in self.views]
-        if all(sizes):
-            plan, words = self.plan, self.words.copy()
-            yield from run_words(plan.program, words, plan.places, sizes, block_rows, counters, None, plan.output_rows)
+            array = events.handle((again.key, *of), again.values, events, *of)
+            if array is None:
+                return None
+            arrays.append(array)
+        return self.levels.over(planned, leaves, views, lows, highs, arrays)
 
 
 @dataclass(eq=False)
@@ -718,7 +563,7 @@ class _Known:
 
 def levels_over(
     planned: PlannedClause, leaves: list[View], negated: Mapping[str, View], *, as_places: bool = False
-) -> Levels | BoundPlan:
+) -> Levels:
     """The levels of a run: the prepared plan of its clause where there is one, or compiled.
 
     Parameters

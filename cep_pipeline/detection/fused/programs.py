@@ -11,11 +11,9 @@ import numpy as np
 
 from cep_pipeline.compiled.ir_text import WIDTH
 from cep_pipeline.detection.fused.shape import (
-    REJECTING,
     Constant,
     Operation,
     RangeResult,
-    Rejecting,
     Shape,
     Slot,
     Term,
@@ -94,9 +92,7 @@ _COMPARATORS = {
 COLUMN, CONSTANT, OWN, VALUE, TERM, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(12)
 """Codes of a term's words. An operation has three words: its code and up to two operands."""
 _OPERATIONS = {"negative": NEGATIVE, "abs": ABSOLUTE, "sqrt": ROOT, "+": PLUS, "-": MINUS, "*": TIMES, "/": DIVIDE}
-TERM_WORDS, LEVEL_WORDS, VALUE_WORDS, SIMPLE_WORDS, TEST_WORDS = 3, 4, 3, 3, 5
-HASH_FACTOR = 0x9E3779B97F4A7C15
-"""The hash of a value: its bits as an integer times this, modulo 2^64; -0.0 has that of 0.0."""
+TERM_WORDS, LEVEL_WORDS, VALUE_WORDS, SIMPLE_WORDS, TEST_WORDS = 3, 3, 3, 3, 5
 
 NO_SEARCH, FIND_FIRST, FIND_LAST, COUNT_SIZES, COUNT_LISTS, LISTS_FROM_FIRST, FIND_FOLLOWERS = range(7)
 _SEARCHES = {search: number for number, search in enumerate((None, *RangeResult))}
@@ -114,15 +110,12 @@ class ShapeProgram:
     ----------
     words
         int64. From `FIRST_LEVEL` on there are for each level `LEVEL_WORDS`: where the words of its lower bounds begin,
-        of its upper bounds, and of its tests, and whether it has some. Bounds: how many, for each the place of its
+        of its upper bounds, and of its tests. Bounds: how many, for each the place of its
         address among the arguments and the earlier level. Tests: how many values earlier levels decide, for each
         `VALUE_WORDS`: `COLUMN`, the place of a column and its level, or `TERM` and where a term begins; then the number
         of conjuncts, for each the number of alternatives, for each of these the number of tests, for each of these
         `TEST_WORDS`: the comparator and both sides, `OWN` and the place of a column, `VALUE` and its number, or `TERM`
-        and where it begins; then the number of negations, for each of them how many words follow: the level, the place
-        of the stride, of the columns of sorted places, buckets and rows or 0, the bounds (how many, for each the place
-        of its column and the level), and the tests, for each the comparator and where its terms begin. A term has the
-        number of its operations, for each `TERM_WORDS`.
+        and where it begins. A term has the number of its operations, for each `TERM_WORDS`.
     frame_size
         The number of int64s that the function needs to work with.
     """
@@ -175,25 +168,21 @@ class _Writer:
             conjuncts = len(level.tests) - len(simple) // SIMPLE_WORDS
             most_values = max(most_values, len(self._values))
             values = [word for term in self._values for word in self._value(term)]
-            others = [conjuncts + len(level.rejecting), conjuncts, *others, len(level.rejecting)]
-            for negation in level.rejecting:
-                others += self._rejecting(negation, number)
-            tests = [len(self._values), *values, len(simple) // SIMPLE_WORDS, *simple, *others]
+            tests = [len(self._values), *values, len(simple) // SIMPLE_WORDS, *simple, conjuncts, *others]
             bodies.append((lows, highs, tests))
         table: list[int] = []
         at = self._first_term + len(self._terms)
-        for level, parts in zip(shape.levels, bodies, strict=True):
+        for parts in bodies:
             for part in parts:
                 table.append(at)
                 at += len(part)
-            table.append(int(level.is_tested))
         header = [0] * FIRST_LEVEL
         header[LEVELS], header[PREFIX] = len(shape.levels), shape.prefix
         header[AS_ROWS], header[OWNED] = int(shape.as_rows), int(shape.owned)
         header[SEARCH] = _SEARCHES[shape.search]
         header[ROWS_PLACE], header[OUT_PLACE], header[PREFIX_PLACE] = places["rows"], places["out"], places["prefix"]
         levels = len(shape.levels)
-        header[STATE] = levels + 1  # behind the places bound, and that of what is extreme among events that may reject
+        header[STATE] = levels  # behind the places bound
         header[OWNERS] = header[STATE] + 2 + 2 * levels
         header[BATCHES] = header[OWNERS] + ROOM // 2
         header[BATCH_WORDS] = (levels + 2) * ROOM // 2 + BATCH * most_values
@@ -226,20 +215,6 @@ class _Writer:
             return COLUMN, self._places["column"] + term.slot, term.level
         return TERM, self._term(term), 0
 
-    def _rejecting(self, negation: Rejecting, level: int) -> list[int]:
-        columns = (
-            0 if slot is None else self._places["column"] + slot.slot
-            for slot in (negation.places, negation.buckets, negation.rows)
-        )
-        words = [level, self._places["constant"] + negation.stride.index, *columns]
-        for ends in (negation.lows, negation.highs, negation.since, negation.until):
-            words.append(len(ends))
-            words += [word for end in ends for word in (self._places["column"] + end.slot, end.level)]
-        words.append(len(negation.tests))
-        for test in negation.tests:
-            words += [_COMPARATORS[test.comparator], self._term(test.left), self._term(test.right)]
-        return [len(words), *words]
-
     def _term(self, term: Term, level: int | None = None) -> int:
         """The place where a term begins; with a level, what earlier levels decide in it is values."""
         words: list[int] = []
@@ -256,11 +231,7 @@ class _Writer:
         match term:
             case Slot(of, slot):
                 column = self._places["column"] + slot
-                words += (
-                    [OWN, column, 0]
-                    if of == level
-                    else [COLUMN, column, len(self._shape.levels) if of == REJECTING else of]
-                )
+                words += [OWN, column, 0] if of == level else [COLUMN, column, of]
             case Constant(index):
                 words += [CONSTANT, self._places["constant"] + index, 0]
             case Operation(operator, operands):

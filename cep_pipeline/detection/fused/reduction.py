@@ -41,6 +41,7 @@ from cep_pipeline.detection.fused.constraints import (
     Bound,
     BoundUnit,
     LevelScope,
+    PlannedClause,
     TestColumns,
     bounds_of,
     compile_conjunct,
@@ -49,7 +50,6 @@ from cep_pipeline.detection.fused.constraints import (
     tightest,
 )
 from cep_pipeline.detection.fused.kernel import search_places
-from cep_pipeline.detection.fused.levels import PlannedClause
 from cep_pipeline.detection.fused.range_search import BlockSearch, arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult
 from cep_pipeline.detection.limits import go_on

@@ -55,46 +55,6 @@ TestedConjunct = tuple[Alternative, ...]
 """Holds where one of the alternatives does."""
 
 
-REJECTING = -1
-"""The level of slots whose values are the least or the greatest of a block of events that may reject a match."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejecting:
-    """A test that no event of a range rejects a match.
-
-    The extremes of two blocks, which overlap, decide it; of one equality, the sorted values of all events.
-
-    Attributes
-    ----------
-    lows, highs
-        The range goes from the largest of the first to the smallest of the second: places, of this level's event and of
-        earlier ones.
-    stride
-        The number of blocks of each power of two; or by how many bits the hash of a value is shifted to its bucket.
-    tests
-        An event rejects where one of them holds for one of the blocks, by slots of `REJECTING`.
-    places
-        The places of the events whose values are sorted, bucket by bucket, the equality being the only test, with the
-        values on its left; both have one element more than there are. None: there are blocks.
-    buckets
-        Where each bucket begins, and the last one ends.
-    rows, since, until
-        The rows of the events, none of which rejects before the largest of some rows, or from the smallest of some
-        others on: bounds by events that the range does not depend on.
-    """
-
-    lows: tuple[Slot, ...]
-    highs: tuple[Slot, ...]
-    stride: Constant
-    tests: tuple[Test, ...]
-    places: Slot | None = None
-    buckets: Slot | None = None
-    rows: Slot | None = None
-    since: tuple[Slot, ...] = ()
-    until: tuple[Slot, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Level:
     """One level of the nested loops.
@@ -106,19 +66,11 @@ class Level:
         smallest of their upper bounds. Each has at least one, but for the levels that a prefix binds.
     tests
         The conjuncts whose last variable in plan order is this level's.
-    rejecting
-        Tested on what passes these.
     """
 
     lows: tuple[int, ...] = ()
     highs: tuple[int, ...] = ()
     tests: tuple[TestedConjunct, ...] = ()
-    rejecting: tuple[Rejecting, ...] = ()
-
-    @property
-    def is_tested(self) -> bool:
-        """True if not every event of the range passes."""
-        return bool(self.tests or self.rejecting)
 
 
 class RangeResult(Enum):

@@ -15,9 +15,9 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
-from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, compile_conjunct
-from cep_pipeline.detection.fused.kernel import Arguments, run_shape
-from cep_pipeline.detection.fused.levels import LevelCount, order_of, tested_conjuncts
+from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, compile_conjunct, tested_conjuncts
+from cep_pipeline.detection.fused.kernel import Arguments, run_stage, stage_of
+from cep_pipeline.detection.fused.levels import LevelCount, order_of
 from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import BindingRules, clause_over
 from cep_pipeline.expressions.columns import Array
@@ -176,7 +176,7 @@ class TreeRun:
         with self.events.forgetting():  # what is derived for one block serves no other
             shape, arguments, residual = self._compiled(left, right)
         names = _names(self.clause)
-        for places in run_shape(shape, arguments, BLOCK_ROWS, self._counters):
+        for places in run_stage(stage_of(shape), arguments, BLOCK_ROWS, self._counters):
             rows = np.empty((len(names), places.shape[1]), np.int32)
             for side, at in ((left, places[0]), (right.matches, places[1])):
                 for name, events in zip(side.names, side.rows, strict=True):

@@ -22,6 +22,7 @@ from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import (
     Bound,
     LevelScope,
+    PlannedClause,
     Reach,
     RemadeColumn,
     TestColumns,
@@ -29,14 +30,12 @@ from cep_pipeline.detection.fused.constraints import (
     compile_conjunct,
     ends_by_level,
     other_event,
+    types_of_attributes,
 )
 from cep_pipeline.detection.fused.kernel import count_lists, followers
 from cep_pipeline.detection.fused.levels import (
-    BoundPlan,
     LevelCount,
     Levels,
-    PlannedClause,
-    types_of_attributes,
 )
 from cep_pipeline.detection.fused.programs import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
@@ -439,7 +438,7 @@ class CompiledLists:
         bindings = Bindings(bound, together.min(axis=0), together.max(axis=0))
         return bindings, rows[-1] if self.anchored else None
 
-    def _compile(self, levels: Levels | BoundPlan) -> None:
+    def _compile(self, levels: Levels) -> None:
         events, name, last, known = self.events, self.variable.name, len(levels.views), self.known
         leaf = levels.leaves[-1] if self.anchored else view_of_leaf(events, known.leaf, *events.rows_in(self.owned))
         leaves = {**dict(zip(self._run.order, levels.leaves, strict=True)), name: leaf}

@@ -22,7 +22,7 @@ from cep_pipeline.detection.compressed.expansion import expand
 from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.fused import clause, negation
 from cep_pipeline.detection.fused.clause import run_clause
-from cep_pipeline.detection.fused.levels import BoundPlan, Levels
+from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.detection.limits import Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import Owned
 from cep_pipeline.detection.own_order import own_order_plan
@@ -108,8 +108,8 @@ def test_slices_of_other_streams_are_run_by_the_layout_of_the_first(text: str, m
     assert [made[1:] for made in laid_out] == [made[1:] for made in compiled]
     assert sum(len(matches) for _, matches, _ in laid_out) > 20
     # One is compiled for whole streams, and one for slices of which a row number says what they own.
-    assert sum(isinstance(levels, BoundPlan) for levels, _, _ in laid_out) >= (9 if text in PLAIN else 0)
-    assert text in PLAIN or not any(isinstance(levels, BoundPlan) for levels, _, _ in laid_out)
+    assert sum(levels.is_bound for levels, _, _ in laid_out) >= (9 if text in PLAIN else 0)
+    assert text in PLAIN or not any(levels.is_bound for levels, _, _ in laid_out)
 
 
 @pytest.mark.parametrize("text", PLAIN)
@@ -123,14 +123,14 @@ def test_a_slice_that_is_run_again_has_the_same_matches_and_counts(text: str) ->
 @pytest.mark.parametrize("text", [*PLAIN[:2], "PATTERN SEQ(A a, B b, C c) WHERE a.x + b.x < c.x WITHIN 9 us"])
 def test_values_that_do_not_fit_the_layout_are_compiled(text: str) -> None:
     pattern = pattern_of(text)
-    assert not isinstance(run(pattern, prepare(pattern, events_table(stream(1))), (None, None))[0], BoundPlan)
+    assert not run(pattern, prepare(pattern, events_table(stream(1))), (None, None))[0].is_bound
     large = [row | {"x": row["x"] + 2**60} for row in stream(2)]
     for other, fits in ((large, False), (stream(3, span=5), True)):  # the second is shorter than the window
         table = events_table(other)
-        assert isinstance(run(pattern, prepare(pattern, table), (None, None))[0], BoundPlan) is fits
+        assert run(pattern, prepare(pattern, table), (None, None))[0].is_bound is fits
         assert found(pattern, prepare(pattern, table)) == expected(pattern, table)
     table = events_table(stream(4))
-    assert isinstance(run(pattern, prepare(pattern, table), (None, None))[0], BoundPlan)
+    assert run(pattern, prepare(pattern, table), (None, None))[0].is_bound
     assert found(pattern, prepare(pattern, table)) == expected(pattern, table)
 
 
@@ -422,7 +422,7 @@ def test_extremes_of_slices_that_grow(condition: str, monkeypatch: pytest.Monkey
         for one in (kept, searched):
             with monkeypatch.context() as patched:
                 if one is searched:
-                    patched.setattr(negation.LevelNegation, "as_extremes", lambda *_: None)
+                    patched.setattr(negation.BlockSearch, "of", lambda *_: None)
                 found = detect([one], events_table(rows_of), own_order_plan([one]))[one.name]
             answers.append(found.column("match_id").to_pylist())
         assert answers[0] == answers[1]

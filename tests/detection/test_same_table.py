@@ -6,7 +6,6 @@ import gc
 import random
 import weakref
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection import known_events
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import Row, events_table, rows, stream_schema
@@ -79,21 +77,7 @@ def test_what_is_wrong_is_refused_again() -> None:
         cep.detect(needs, without)
 
 
-def test_a_table_is_kept_no_longer_than_its_owner_keeps_it() -> None:
-    table = events_table([{"timestamp": t, "seq": t, "kind": "AB"[t % 2], "x": t} for t in range(4)])
-    cep.detect(PATTERNS[0], table)
-    assert known_events._last is not None
-    del table
-    gc.collect()
-    assert known_events._last is None
-    table = events_table([{"timestamp": 0, "seq": 0, "kind": "A"}])
-    with patch.object(known_events, "MOST_BYTES", 0):
-        cep.detect(PATTERNS[0], table)
-    assert known_events._last is None
-
-
 @pytest.mark.parametrize("output", ["verbose", "count"])
-@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize(
     "text",
     [
@@ -103,9 +87,7 @@ def test_a_table_is_kept_no_longer_than_its_owner_keeps_it() -> None:
         "SEQ(A a, B b) WHERE [id]",
     ],
 )
-def test_events_are_given_back_without_a_collection(
-    text: str, large: bool, output: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_are_given_back_without_a_collection(text: str, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prepared events that wait for a collection of cycles take memory that the next call could use."""
     made: list[weakref.ref[PreparedEvents]] = []
     begin = PreparedEvents.__init__
@@ -115,8 +97,6 @@ def test_events_are_given_back_without_a_collection(
         made.append(weakref.ref(self))
 
     monkeypatch.setattr(PreparedEvents, "__init__", noted)
-    if large:
-        monkeypatch.setattr(known_events, "MOST_BYTES", 0)
     patterns = cep.parse_patterns(f"NAME p PATTERN {text} WITHIN 20 seconds", stream_schema())
     draw = random.Random(1)
     gc.collect()
