@@ -550,6 +550,6 @@ def arrived(words: Any, run: int, variable: int, place: int) -> int:
 
 def advance(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code of `words.py` says which."""
-    if words[at.OPTIONS] & at.BACKTRACKING:
+    if machine_at(words).options & at.BACKTRACKING:
         return int(backtrack(words))
     return int(advance_all(words))

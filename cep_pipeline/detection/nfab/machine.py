@@ -1,7 +1,7 @@
 """The automaton's arrays as its kernels see them, and the steps of one run: start, begin, take, finish, end.
 
 This module is imported only where kernels are compiled. The arrays belong to `memory.py`. It writes their addresses
-into one array of words, in the order of `words.py`; `machine_at` turns the words into pointers.
+into one array of words, in the order of `words.AutomatonArrays`; `machine_at` turns the words into pointers.
 
 A run is a row of the pool. It has the following state (SIGMOD'08, section 5.2.1):
 
@@ -14,7 +14,7 @@ A run is a row of the pool. It has the following state (SIGMOD'08, section 5.2.1
 # mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba import njit
 
@@ -27,102 +27,56 @@ from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.buffer import NUMBERS, Buffer, Versions, buffer_at, extended, select, versions_at
 
 
-class AutomatonArrays(NamedTuple):
-    """Everything that a kernel reads and writes; `words.py` explains each field."""
-
-    control: Any
-    variables: Any
-    stride: Any
-    options: Any
-    width: Any
-    size: Any
-    end_row: Any
-    starts: Any
-    number_of_starts: Any
-    rows: Any
-    clocks: Any
-    instants: Any
-    instants_of_rows: Any
-    keys: Any
-    fits: Any
-    ends: Any
-    most: Any
-    groups: Any
-    slots: Any
-    runs: Any
-    run_words: Any
-    free: Any
-    capacity: Any
-    lists: Any
-    list_sizes: Any
-    vector: Any
-    vector_starts: Any
-    table: Any
-    finished: Any
-    finished_capacity: Any
-    pending: Any
-    path: Any
-    out_rows: Any
-    out_variables: Any
-    out_capacity: Any
-    out_offsets: Any
-    out_matches: Any
-    counts: Any
-    change: Any
-    expired: Any
-    real_bits: Any
-
-
 @njit(error_model="numpy", forceinline=True)
-def machine_at(words: Any) -> AutomatonArrays:
+def machine_at(words: Any) -> at.AutomatonArrays:
     """The machine of the words."""
-    return AutomatonArrays(
-        int64_at(words[at.CONTROL]),
-        words[at.VARIABLES],
-        words[at.STRIDE],
-        words[at.OPTIONS],
-        words[at.WIDTH],
-        words[at.SIZE],
-        words[at.END_ROW],
-        int32_at(words[at.STARTS]),
-        words[at.NUMBER_OF_STARTS],
-        int32_at(words[at.ROWS]),
-        int64_at(words[at.CLOCKS]),
-        int64_at(words[at.INSTANTS]),
-        int64_at(words[at.INSTANTS_OF_ROWS]),
-        int32_at(words[at.KEYS]),
-        uint8_at(words[at.FITS]),
-        int64_at(words[at.ENDS]),
-        int64_at(words[at.MOST]),
-        int64_at(words[at.GROUPS]),
-        int32_at(words[at.SLOTS]),
-        int64_at(words[at.RUNS]),
-        words[at.RUN_WORDS],
-        int32_at(words[at.FREE]),
-        words[at.CAPACITY],
-        int32_at(words[at.LISTS]),
-        int64_at(words[at.LIST_SIZES]),
-        int64_at(words[at.VECTOR]),
-        int64_at(words[at.VECTOR_STARTS]),
-        int32_at(words[at.TABLE]),
-        int32_at(words[at.FINISHED]),
-        words[at.FINISHED_CAPACITY],
-        int32_at(words[at.PENDING]),
-        int32_at(words[at.PATH]),
-        int32_at(words[at.OUT_ROWS]),
-        int32_at(words[at.OUT_VARIABLES]),
-        words[at.OUT_CAPACITY],
-        int64_at(words[at.OUT_OFFSETS]),
-        words[at.OUT_MATCHES],
-        int64_at(words[at.COUNTS]),
-        int32_at(words[at.CHANGE]),
-        int32_at(words[at.EXPIRED]),
-        int64_at(words[at.REAL_BITS]),
+    return at.AutomatonArrays(
+        int64_at(words[0]),
+        words[1],
+        words[2],
+        words[3],
+        words[4],
+        words[5],
+        words[6],
+        int32_at(words[7]),
+        words[8],
+        int32_at(words[9]),
+        int64_at(words[10]),
+        int64_at(words[11]),
+        int64_at(words[12]),
+        int32_at(words[13]),
+        uint8_at(words[14]),
+        int64_at(words[15]),
+        int64_at(words[16]),
+        int64_at(words[17]),
+        int32_at(words[18]),
+        int64_at(words[19]),
+        words[20],
+        int32_at(words[21]),
+        words[22],
+        int32_at(words[23]),
+        int64_at(words[24]),
+        int64_at(words[25]),
+        int64_at(words[26]),
+        int32_at(words[27]),
+        int32_at(words[28]),
+        words[29],
+        int32_at(words[30]),
+        int32_at(words[31]),
+        int32_at(words[32]),
+        int32_at(words[33]),
+        words[34],
+        int64_at(words[35]),
+        words[36],
+        int64_at(words[37]),
+        int32_at(words[38]),
+        int32_at(words[39]),
+        int64_at(words[40]),
     )
 
 
 @njit(error_model="numpy", forceinline=True)
-def parts_at(words: Any) -> tuple[AutomatonArrays, Cells, Code, Buffer, Versions, Rules]:
+def parts_at(words: Any) -> tuple[at.AutomatonArrays, Cells, Code, Buffer, Versions, Rules]:
     """All parts behind the words: arrays, cells of lists, conditions, match buffer, versions, and rules of negation."""
     return (
         machine_at(words),
@@ -135,7 +89,7 @@ def parts_at(words: Any) -> tuple[AutomatonArrays, Cells, Code, Buffer, Versions
 
 
 @njit(error_model="numpy", forceinline=True)
-def run_at(machine: AutomatonArrays, run: int) -> Any:
+def run_at(machine: at.AutomatonArrays, run: int) -> Any:
     """The words of a run."""
     return further(machine.runs, run * machine.run_words)
 
