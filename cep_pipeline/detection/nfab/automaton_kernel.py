@@ -124,7 +124,7 @@ def _label(words: Any, variable: int, pointer: int, run: int) -> None:
 @njit(error_model="numpy")
 def equivalent(words: Any, variable: int, one: int, other: int) -> bool:
     """Tell whether two runs in the state of a variable agree on all values that its mask selects."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     for word in range(machine.vector_starts[variable + 1] - machine.vector_starts[variable] + 1):
         if run_at(machine, one)[at.R_HASH + word] != run_at(machine, other)[at.R_HASH + word]:
             return False
@@ -298,7 +298,7 @@ def write_finished(words: Any) -> bool:
 @njit(error_model="numpy")
 def drop_all(words: Any) -> None:
     """End all runs: their partition, or what there is to read, has ended."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     for variable in range(machine.variables):
         for index in range(machine.list_sizes[variable]):
             expire(words, machine.lists[variable * machine.capacity + index])
@@ -308,7 +308,7 @@ def drop_all(words: Any) -> None:
 @njit(error_model="numpy")
 def prune_runs(words: Any, row: int) -> None:
     """End all runs with the event that has finished a match: what else they find would overlap it (section 5.2.1)."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     for variable in range(machine.variables):
         for index in range(machine.list_sizes[variable]):
             end(words, machine.lists[variable * machine.capacity + index], row)
@@ -318,7 +318,7 @@ def prune_runs(words: Any, row: int) -> None:
 @njit(error_model="numpy", forceinline=True)
 def read(words: Any, place: int) -> None:
     """Show an event to all runs, and start one with it."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     control, size = machine.control, machine.size
     last = machine.variables - 1
     for variable in range(last, -1, -1):
@@ -342,7 +342,7 @@ def read(words: Any, place: int) -> None:
 @njit(error_model="numpy", forceinline=True)
 def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> None:
     """Show an event to the runs in the state of a variable: they begin the next one, take it, ignore it, or end."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     lists = variable * machine.capacity
     number = machine.list_sizes[variable]
     earliest = machine.instants[place] - machine.width
@@ -391,7 +391,7 @@ def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> N
 @njit(error_model="numpy")
 def _arrive(words: Any, run: int, variable: int, place: int) -> None:
     """A run has begun a variable: it joins the list of that state, or is finished."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     if not goes_on(words, run, variable, place):
         return
     size = machine.list_sizes[variable]
@@ -465,7 +465,7 @@ def backtrack(words: Any) -> int:
 @njit(error_model="numpy")
 def _bound(words: Any, place: int, finishes: int) -> None:
     """Let no run read an event behind a place where a run was finished, if runs are pruned."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     if machine.options & at.PRUNING and machine.control[at.FINISHES] > finishes:
         machine.control[at.MATCHED] = place + 1
 
@@ -473,7 +473,7 @@ def _bound(words: Any, place: int, finishes: int) -> None:
 @njit(error_model="numpy")
 def read_by(words: Any, run: int, place: int) -> int:
     """Show an event to the run; the run that goes on, or -1."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     control, size = machine.control, machine.size
     variable = run_at(machine, run)[at.R_STATE]
     row = machine.rows[place]
@@ -540,7 +540,7 @@ def resume(words: Any) -> None:
 @njit(error_model="numpy")
 def arrived(words: Any, run: int, variable: int, place: int) -> int:
     """The run that has begun a variable, or -1 if it is finished with that."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     run_at(machine, run)[at.R_STATE] = variable
     machine.control[at.LEFT_TO_DO] = WHOLE
     return run if goes_on(words, run, variable, place) else -1
@@ -548,6 +548,6 @@ def arrived(words: Any, run: int, variable: int, place: int) -> int:
 
 def advance(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code of `words.py` says which."""
-    if words[at.OPTIONS] & at.BACKTRACKING:
+    if machine_at(words, 0).options & at.BACKTRACKING:
         return int(backtrack(words))
     return int(advance_all(words))

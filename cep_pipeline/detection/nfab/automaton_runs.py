@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.compiled.native import NativeKernel, address
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.instances.groups import Moment, of_any_event
 from cep_pipeline.detection.instances.program import KERNEL_SOURCES, Program, StreamRules
 from cep_pipeline.detection.limits import go_on
@@ -163,31 +163,35 @@ class AutomatonRuns:
         pool = RunPool(self.variables, len(self.program.variables), compared, control)
         found = FinishedMatches(control)
         most = [one.maximum or np.iinfo(np.int64).max if one.kleene else 0 for one in self.clause.positive]
+        greatest = np.array(most, np.int64)
+        clocks = clock_to_compare(self.events, sequence.view, self.pattern.ties)
+        instants = instants_in_view(self.pattern, self.events, sequence.view)
         self.expired = np.zeros(len(sequence.view), np.int32)
-        words[at.VARIABLES], words[at.OPTIONS], words[at.WIDTH] = self.variables, self._options(), self.instants.width
-        words[at.SIZE], words[at.END_ROW] = len(sequence.view), self.end_row
-        words[at.NUMBER_OF_STARTS] = len(starts)
-        arrays = {
-            at.CONTROL: control,
-            at.STARTS: starts,
-            at.ROWS: sequence.view.rows,
-            at.CLOCKS: clock_to_compare(self.events, sequence.view, self.pattern.ties),
-            at.INSTANTS: instants_in_view(self.pattern, self.events, sequence.view),
-            at.INSTANTS_OF_ROWS: self.instants.of_row,
-            at.KEYS: sequence.keys,
-            at.FITS: sequence.fits,
-            at.ENDS: sequence.ends,
-            at.MOST: np.array(most, np.int64),
-            at.GROUPS: groups,
-            at.VECTOR: vector.words,
-            at.VECTOR_STARTS: vector.starts,
-            at.COUNTS: self.counts,
-            at.CHANGE: self.change,
-            at.EXPIRED: self.expired,
-        }
-        for place, array in arrays.items():
-            assert array.flags.c_contiguous
-            words[place] = address(array)
+        at.set_words(
+            words,
+            control=control,
+            variables=self.variables,
+            options=self._options(),
+            width=self.instants.width,
+            size=len(sequence.view),
+            end_row=self.end_row,
+            starts=starts,
+            number_of_starts=len(starts),
+            rows=sequence.view.rows,
+            clocks=clocks,
+            instants=instants,
+            instants_of_rows=self.instants.of_row,
+            keys=sequence.keys,
+            fits=sequence.fits,
+            ends=sequence.ends,
+            most=greatest,
+            groups=groups,
+            vector=vector.words,
+            vector_starts=vector.starts,
+            counts=self.counts,
+            change=self.change,
+            expired=self.expired,
+        )
         if self.clause.negated:
             rules = StreamRules(self.pattern, self.clause, self.events, self.program)
             words[at.RULES :] = rules.kernel_words()

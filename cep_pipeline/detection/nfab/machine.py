@@ -1,7 +1,7 @@
 """The automaton's arrays as its kernels see them, and the steps of one run: start, begin, take, finish, end.
 
 This module is imported only where kernels are compiled. The arrays belong to `memory.py`. It writes their addresses
-into one array of words, in the order of `words.py`; `machine_at` turns the words into pointers.
+into one array of words, in the order of `words.AutomatonArrays`; `machine_at` turns the words into pointers.
 
 A run is a row of the pool. It has the following state (SIGMOD'08, section 5.2.1):
 
@@ -14,115 +14,26 @@ A run is a row of the pool. It has the following state (SIGMOD'08, section 5.2.1
 # mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba import njit
 
-from cep_pipeline.compiled.pointers import further, int32_at, int64_at, uint8_at
+from cep_pipeline.compiled.pointers import further, reader_of
 from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest, length_of
 from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
 from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.buffer import NUMBERS, Buffer, Versions, buffer_at, extended, select, versions_at
 
-
-class AutomatonArrays(NamedTuple):
-    """Everything that a kernel reads and writes; `words.py` explains each field."""
-
-    control: Any
-    variables: Any
-    stride: Any
-    options: Any
-    width: Any
-    size: Any
-    end_row: Any
-    starts: Any
-    number_of_starts: Any
-    rows: Any
-    clocks: Any
-    instants: Any
-    instants_of_rows: Any
-    keys: Any
-    fits: Any
-    ends: Any
-    most: Any
-    groups: Any
-    slots: Any
-    runs: Any
-    run_words: Any
-    free: Any
-    capacity: Any
-    lists: Any
-    list_sizes: Any
-    vector: Any
-    vector_starts: Any
-    table: Any
-    finished: Any
-    finished_capacity: Any
-    pending: Any
-    path: Any
-    out_rows: Any
-    out_variables: Any
-    out_capacity: Any
-    out_offsets: Any
-    out_matches: Any
-    counts: Any
-    change: Any
-    expired: Any
+machine_at = reader_of(at.AutomatonArrays)
+"""The machine whose words begin at a place."""
 
 
 @njit(error_model="numpy", forceinline=True)
-def machine_at(words: Any) -> AutomatonArrays:
-    """The machine of the words."""
-    return AutomatonArrays(
-        int64_at(words[at.CONTROL]),
-        words[at.VARIABLES],
-        words[at.STRIDE],
-        words[at.OPTIONS],
-        words[at.WIDTH],
-        words[at.SIZE],
-        words[at.END_ROW],
-        int32_at(words[at.STARTS]),
-        words[at.NUMBER_OF_STARTS],
-        int32_at(words[at.ROWS]),
-        int64_at(words[at.CLOCKS]),
-        int64_at(words[at.INSTANTS]),
-        int64_at(words[at.INSTANTS_OF_ROWS]),
-        int32_at(words[at.KEYS]),
-        uint8_at(words[at.FITS]),
-        int64_at(words[at.ENDS]),
-        int64_at(words[at.MOST]),
-        int64_at(words[at.GROUPS]),
-        int32_at(words[at.SLOTS]),
-        int64_at(words[at.RUNS]),
-        words[at.RUN_WORDS],
-        int32_at(words[at.FREE]),
-        words[at.CAPACITY],
-        int32_at(words[at.LISTS]),
-        int64_at(words[at.LIST_SIZES]),
-        int64_at(words[at.VECTOR]),
-        int64_at(words[at.VECTOR_STARTS]),
-        int32_at(words[at.TABLE]),
-        int32_at(words[at.FINISHED]),
-        words[at.FINISHED_CAPACITY],
-        int32_at(words[at.PENDING]),
-        int32_at(words[at.PATH]),
-        int32_at(words[at.OUT_ROWS]),
-        int32_at(words[at.OUT_VARIABLES]),
-        words[at.OUT_CAPACITY],
-        int64_at(words[at.OUT_OFFSETS]),
-        words[at.OUT_MATCHES],
-        int64_at(words[at.COUNTS]),
-        int32_at(words[at.CHANGE]),
-        int32_at(words[at.EXPIRED]),
-    )
-
-
-@njit(error_model="numpy", forceinline=True)
-def parts_at(words: Any) -> tuple[AutomatonArrays, Cells, Code, Buffer, Versions, Rules]:
+def parts_at(words: Any) -> tuple[at.AutomatonArrays, Cells, Code, Buffer, Versions, Rules]:
     """All parts behind the words: arrays, cells of lists, conditions, match buffer, versions, and rules of negation."""
     return (
-        machine_at(words),
+        machine_at(words, 0),
         cells_at(words, at.CELLS),
         code_at(words, at.CODE),
         buffer_at(words, at.BUFFER),
@@ -132,7 +43,7 @@ def parts_at(words: Any) -> tuple[AutomatonArrays, Cells, Code, Buffer, Versions
 
 
 @njit(error_model="numpy", forceinline=True)
-def run_at(machine: AutomatonArrays, run: int) -> Any:
+def run_at(machine: at.AutomatonArrays, run: int) -> Any:
     """The words of a run."""
     return further(machine.runs, run * machine.run_words)
 
@@ -140,7 +51,7 @@ def run_at(machine: AutomatonArrays, run: int) -> Any:
 @njit(error_model="numpy")
 def allocate(words: Any) -> int:
     """Take a run from the pool, which must have one."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     machine.control[at.FREE_RUNS] -= 1
     machine.control[at.ALIVE] += 1
     return machine.free[machine.control[at.FREE_RUNS]]
@@ -149,7 +60,7 @@ def allocate(words: Any) -> int:
 @njit(error_model="numpy")
 def release(words: Any, run: int) -> None:
     """Give a run back to the pool."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     machine.free[machine.control[at.FREE_RUNS]] = run
     machine.control[at.FREE_RUNS] += 1
     machine.control[at.ALIVE] -= 1
@@ -158,7 +69,7 @@ def release(words: Any, run: int) -> None:
 @njit(error_model="numpy")
 def copy_of(words: Any, run: int) -> int:
     """Copy a run. The copy has the same version until it binds an event."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     copy = allocate(words)
     for variable in range(machine.variables):
         machine.slots[copy * machine.stride + variable] = machine.slots[run * machine.stride + variable]
@@ -210,7 +121,7 @@ def start(words: Any, place: int) -> int:
 @njit(error_model="numpy")
 def agrees(words: Any, run: int, place: int) -> bool:
     """Test whether an event agrees with those of a run; true where the sequence is sorted so that all do."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     if not machine.options & at.AGREEING:
         return True
     key = run_at(machine, run)[at.R_KEY]
@@ -274,7 +185,7 @@ def take(words: Any, run: int, ignoring: int, variable: int, place: int) -> bool
 @njit(error_model="numpy")
 def _goes_on(words: Any, run: int, copy: int, row: int) -> None:
     """Number the versions where a run splits: the copy gets one more digit, and the last digit of the run increases."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     versions = versions_at(words, at.VERSIONS)
     prefix, digit = run_at(machine, run)[at.R_PREFIX], run_at(machine, run)[at.R_DIGIT]
     run_at(machine, copy)[at.R_PREFIX] = extended(versions, prefix, digit, row)
@@ -306,7 +217,7 @@ def is_open(words: Any, run: int, variable: int) -> bool:
 @njit(error_model="numpy")
 def goes_on(words: Any, run: int, variable: int, place: int) -> bool:
     """Finish a run that has bound an event to the last variable; tell whether it may bind more, or end it if not."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     if variable == machine.variables - 1:
         finish(words, run)
         if not is_open(words, run, variable):
@@ -337,7 +248,7 @@ def finish(words: Any, run: int) -> None:
 @njit(error_model="numpy")
 def end(words: Any, run: int, row: int) -> None:
     """End a run with the event of a row."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     machine.change[row] -= 1
     release(words, run)
 
@@ -345,6 +256,6 @@ def end(words: Any, run: int, row: int) -> None:
 @njit(error_model="numpy")
 def expire(words: Any, run: int) -> None:
     """End a run because its window, or its partition, has ended."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     machine.expired[run_at(machine, run)[at.R_FIRST]] += 1
     release(words, run)

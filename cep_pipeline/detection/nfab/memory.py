@@ -128,17 +128,18 @@ class RunPool:
 
     def set_words(self, words: Array) -> None:
         """Write the addresses."""
-        words[at.STRIDE], words[at.CAPACITY] = self._slots.shape[1], len(self._runs)
-        words[at.RUN_WORDS] = self._runs.shape[1]
-        for place, array in (
-            (at.SLOTS, self._slots),
-            (at.RUNS, self._runs),
-            (at.FREE, self._free),
-            (at.LISTS, self._lists),
-            (at.LIST_SIZES, self._list_sizes),
-            (at.TABLE, self._table),
-        ):
-            words[place] = address(array)
+        at.set_words(
+            words,
+            stride=self._slots.shape[1],
+            capacity=len(self._runs),
+            run_words=self._runs.shape[1],
+            slots=self._slots,
+            runs=self._runs,
+            free=self._free,
+            lists=self._lists,
+            list_sizes=self._list_sizes,
+            table=self._table,
+        )
 
 
 class FinishedMatches:
@@ -159,18 +160,18 @@ class FinishedMatches:
         if len(self.path) < PATH_WORDS * (pointers + 2):
             self.path = _longer(self.path, PATH_WORDS * (pointers + 2))
             self.pending = _longer(self.pending, PENDING_WORDS * (pointers + 2))
-        words[at.FINISHED_CAPACITY] = len(self.finished) // at.FINISHED_WORDS
-        words[at.OUT_CAPACITY] = len(self.rows)
-        words[at.OUT_MATCHES] = len(self.offsets) - 2
-        for place, array in (
-            (at.FINISHED, self.finished),
-            (at.PENDING, self.pending),
-            (at.PATH, self.path),
-            (at.OUT_ROWS, self.rows),
-            (at.OUT_VARIABLES, self.variables),
-            (at.OUT_OFFSETS, self.offsets),
-        ):
-            words[place] = address(array)
+        at.set_words(
+            words,
+            finished_capacity=len(self.finished) // at.FINISHED_WORDS,
+            out_capacity=len(self.rows),
+            out_matches=len(self.offsets) - 2,
+            finished=self.finished,
+            pending=self.pending,
+            path=self.path,
+            out_rows=self.rows,
+            out_variables=self.variables,
+            out_offsets=self.offsets,
+        )
 
     def grow_finished(self) -> None:
         """Double the room for finished runs."""

@@ -1,12 +1,12 @@
 """Deterministic runs of one clause over one slice: a run from each event that can begin it, many at a time.
 
-`ClauseRuns` follows them with the kernels. Negated variables are applied to finished matches. `RunLives` counts the
+`ClauseRuns` follows them with the kernel. Negated variables are applied to finished matches. `RunLives` counts the
 runs that are alive at a time, for these and for those of the automaton.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -60,51 +60,41 @@ RUNS_AT_ONCE = 1 << 17
 MOST_NODES = 1 << 12
 """Sets of variables that are counted one by one."""
 
-_SOURCES = (*KERNEL_SOURCES, "cep_pipeline.detection.nfab.run_words")
-_NUMBERS, _EVENTS, _RUNS = ("int64",) * 6, ("int32*", "int64*", "int64*"), (*["int32*"] * 4, "uint8*")
 _link = NativeKernel("cep_pipeline.detection.nfab.kernel", "link", ("int64", "int64", "uint8*", "int32*"))
 _follow = NativeKernel(
     "cep_pipeline.detection.nfab.kernel",
     "follow",
-    (*_NUMBERS, *_EVENTS, "int32*", "uint8*", "int32*", *["int64*"] * 2, *_RUNS, *["int64*"] * 2, "float64*"),
-    _SOURCES,
-)
-_gather = NativeKernel(
-    "cep_pipeline.detection.nfab.kernel",
-    "gather",
-    (*_NUMBERS, "int32*", "int64*", "int32*", "uint8*", *["int64*"] * 2, *_RUNS, "int64*", "int64"),
-    _SOURCES,
+    (
+        *(*["int64"] * 6, "int32*", *["int64*"] * 2, "int32*", "uint8*", "int32*"),
+        *(*["int64*"] * 2, *["int32*"] * 4, "uint8*", "int64*", "int64"),
+    ),
+    (*KERNEL_SOURCES, "cep_pipeline.detection.nfab.run_words"),
 )
 
 
 class _Groups(NamedTuple):
-    """The groups of conjuncts that become testable as variables are bound.
-
-    Attributes
-    ----------
-    numbers
-        int64: of a chain the group that each variable completes; of an AND the conjuncts, as `kernel.gather` has them.
-    """
+    """The groups of conjuncts that become testable as variables are bound; int64: as `kernel.follow` has them."""
 
     groups: ConditionGroups
-    numbers: Array
+    tests: Array
 
 
 def _groups_of(pattern: Pattern, clause: Clause) -> _Groups:
     groups, names = ConditionGroups(conditions_of(pattern, clause)), [variable.name for variable in clause.positive]
-    if is_chain(clause):
-        bound = [frozenset(names[:number]) for number in range(len(names))]
-        steps = zip(names, bound, strict=True)
-        numbers = [groups.first_group(name, Moment(before, before)) for name, before in steps]
-        return _Groups(groups, np.array(numbers, np.int64))
     conjuncts: list[int] = []
     completing: list[list[int]] = [[] for _ in names]
-    for one in groups.conditions.tested:
-        if one.conjunct.variables <= set(names):
-            variables = [place for place, name in enumerate(names) if name in one.conjunct.variables]
-            for variable in variables:
-                completing[variable].append(len(conjuncts))
-            conjuncts += groups.group_of([one.conjunct]), len(variables), *variables
+    if is_chain(clause):
+        for place, name in enumerate(names[1:], 1):
+            before = frozenset(names[:place])
+            completing[place].append(len(conjuncts))
+            conjuncts += groups.first_group(name, Moment(before, before)), 0
+    else:
+        for one in groups.conditions.tested:
+            if one.conjunct.variables <= set(names):
+                variables = [place for place, name in enumerate(names) if name in one.conjunct.variables]
+                for variable in variables:
+                    completing[variable].append(len(conjuncts))
+                conjuncts += groups.group_of([one.conjunct]), len(variables), *variables
     starts = np.cumsum([len(names) + 1, *map(len, completing)])
     behind = int(starts[-1])
     return _Groups(
@@ -201,62 +191,26 @@ class ClauseRuns:
             alone = sequence.keys[starts] < 0
             ends[alone] = starts[alone] + 1
         contiguous = self.pattern.strategy is not Strategy.SKIP_TILL_NEXT_MATCH
+        compares = self.chain and not earlier_is_before(self.pattern.ties)
         options = (
             run_words.CONTIGUOUS * contiguous
             | run_words.AGREEING * keyed
-            | run_words.COMPARES_CLOCKS * (not earlier_is_before(self.pattern.ties))
+            | run_words.COMPARES_CLOCKS * compares
+            | run_words.CHAIN * self.chain
         )
         variables, size = sequence.fits.shape
-        numbers = runs, variables, size, options, self._instants.width, self.end_row
-        if self.chain:
-            self._counts[0] += runs
-        found, ended, expired = self._follow_each(numbers, starts, ends)
-        begun = sequence.view.rows[chosen]
+        slots, ended, states = np.empty((runs, variables), np.int32), np.empty(runs, np.int32), np.empty(runs, np.uint8)
+        links = self._links if self.chain and not contiguous else np.empty(0, np.int32)
+        matches = _follow(
+            *(runs, variables, size, options, self._instants.width, self.end_row),
+            *(sequence.view.rows, self._clock, self._instants_of_places, sequence.keys, sequence.fits, links),
+            *(self._words, self._grouped.tests, starts, ends, slots, ended, states, self._counts, self._nodes),
+        )
+        begun, expired = sequence.view.rows[chosen], np.flatnonzero(states == run_words.EXPIRED)
         if len(expired):
             ended[expired] = np.minimum(self._instants.end_row_within(begun[expired]), self.end_row)
         self._ends.append((begun, np.maximum(ended, begun, out=ended)))
-        return found
-
-    def _follow_each(self, numbers: Sequence[int], starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-        """Follow one run after another.
-
-        Parameters
-        ----------
-        numbers
-            The first arguments of each kernel.
-        starts, ends
-            int32, of each run: the place of its first event, and the place behind the last that it may read.
-
-        Returns
-        -------
-        found : Array
-            int32, shape (variables, matches): rows.
-        ended : Array
-            int32, of each run: the row of the event that it ended with.
-        expired : Array
-            The runs whose window or group ended before: `ended` is the last row that they read.
-        """
-        sequence, (runs, variables, *_) = self._sequence, numbers
-        rows, words = sequence.view.rows, self._words
-        slots, ended, states = np.empty((runs, variables), np.int32), np.empty(runs, np.int32), np.empty(runs, np.uint8)
-        ends_of_runs = starts, ends, slots, ended, states
-        if self.chain:
-            conjuncts = len(self._program.groups.conditions.tested)
-            links = np.empty(0, np.int32) if numbers[3] & run_words.CONTIGUOUS else self._links
-            matches = _follow(
-                *numbers,
-                *(rows, self._clock, self._instants_of_places, sequence.keys, sequence.fits, links),
-                *(words, self._grouped.numbers),
-                *(*ends_of_runs, self._counts, np.empty(2 * conjuncts, np.int64), np.empty(conjuncts, np.float64)),
-            )
-        else:
-            matches = _gather(
-                *numbers,
-                *(rows, self._instants_of_places, sequence.keys, sequence.fits, words, self._grouped.numbers),
-                *(*ends_of_runs, self._counts),
-                self._nodes,
-            )
-        return slots[:matches].T, ended, np.flatnonzero(states == run_words.EXPIRED)
+        return slots[:matches].T
 
     def _is_owned(self, found: Array) -> Array:
         """Return whether the slice owns each match: the one in which it becomes final."""
