@@ -15,8 +15,8 @@ The modules in the order in which a call of `cep.detect` meets them:
 The mechanisms:
 
 - `fused`: generated loops over sorted columns, with `kleene` above them for lists;
-- `network`: event at a time, by the orders or trees of one plan or of many, or in the pattern's order: five mechanisms;
-- `lazy_tree`: event at a time, in an order that it finds as it goes;
+- `network`: event at a time, by the orders or trees of one plan or of many, in the pattern's order, or in an order that
+  is found on the way: six mechanisms;
 - `nfab`: runs with a match buffer, for all selection strategies;
 - `instances`: partial matches and their conditions, for all mechanisms that go event by event;
 - `compressed`: all matches as one graph, for the outputs `count` and `compressed`.

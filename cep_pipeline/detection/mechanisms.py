@@ -435,13 +435,13 @@ _PACKAGE = "cep_pipeline.detection"
 MECHANISMS = Mechanisms(
     {
         "fused": f"{_PACKAGE}.fused.mechanism:MECHANISM",
-        "lazy_chain_nfa": f"{_PACKAGE}.network.finding:LAZY_CHAIN_NFA",
-        "lazy_tree_nfa": f"{_PACKAGE}.lazy_tree.run:MECHANISM",
-        "evaluation_tree": f"{_PACKAGE}.network.finding:EVALUATION_TREE",
-        "eager_nfa": f"{_PACKAGE}.network.finding:EAGER_NFA",
+        "lazy_chain_nfa": f"{_PACKAGE}.network.run:LAZY_CHAIN_NFA",
+        "lazy_tree_nfa": f"{_PACKAGE}.network.run:LAZY_TREE_NFA",
+        "evaluation_tree": f"{_PACKAGE}.network.run:EVALUATION_TREE",
+        "eager_nfa": f"{_PACKAGE}.network.run:EAGER_NFA",
         "nfab": f"{_PACKAGE}.nfab.mechanism:MECHANISM",
-        "multi_pattern_nfa": f"{_PACKAGE}.network.finding:MULTI_PATTERN_NFA",
-        "multitree": f"{_PACKAGE}.network.finding:MULTITREE",
+        "multi_pattern_nfa": f"{_PACKAGE}.network.run:MULTI_PATTERN_NFA",
+        "multitree": f"{_PACKAGE}.network.run:MULTITREE",
     }
 )
 """The evaluation mechanisms by name, from fast to slow; those that are only for many patterns at once come last.

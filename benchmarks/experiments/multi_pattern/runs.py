@@ -18,7 +18,7 @@ from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload
 from benchmarks.measure import one_core
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
-from cep_pipeline.detection.network.run import Held, NetworkRun
+from cep_pipeline.detection.network.run import NetworkRun
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import Sharing
@@ -181,15 +181,14 @@ def run_orders(
     try:
         with one_core():
             begun = time.process_time()
-            for (name, _), block in run:
+            for (name, _), block in run.found():
                 found[name] += len(block)
             seconds = time.process_time() - begun
     finally:
         gc.enable()
     counters = Counters()
-    held = Held(len(events))
-    run.count(counters, held)
-    held.count(counters)
+    run.count(counters)
+    run.held.count(counters)
     return NetworkRan(seconds, found, counters, *run.work)
 
 

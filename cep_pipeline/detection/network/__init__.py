@@ -1,13 +1,15 @@
 """Join networks: partial matches are made and stored at the nodes of plans, event by event.
 
-Five mechanisms run on them. `evaluation_tree` (JQPG section 2.3, after ZStream) and `lazy_chain_nfa` (DEBS'15 sections
+Six mechanisms run on them. `evaluation_tree` (JQPG section 2.3, after ZStream) and `lazy_chain_nfa` (DEBS'15 sections
 4 and 5) run each clause on the network of its own plan, a tree of any shape or an order. `multitree` and
 `multi_pattern_nfa` (MCEP [0066]-[0072], [0119]) run many patterns on one network: a `SharedPlan` says which subtrees
 (MPM), or which beginnings of orders (MPT), they have in common. Each of its nodes becomes one node here, whose partial
 matches are made and stored once, for the largest window of its users; every node above is joined with them. Where a
 pattern leaves what it shares, its own window is tested: by the nodes that are its own, and when a match is put out.
 There, too, the events of its negated variables are asked. `eager_nfa` (DEBS'15 section 3) has no plan: its nodes are
-the states of an automaton (`eager.py`), and an event is joined with what they hold when it arrives, never later.
+the states of an automaton, and an event is joined with what they hold when it arrives, never later.
+`lazy_tree_nfa` (section 6) has none either: an instance chooses the variable that it binds next, and the nodes of its
+states are made when they are first reached.
 
 An event that comes is joined at once with what the other side of each edge holds: with partial matches, or with the
 events of the input buffer, between those that order and window allow. Instances are sorted by their newest events (by
@@ -20,10 +22,9 @@ of the other side as in orders, and that an instance or an event which no later 
 later events may still reject does not wait: the slice has these events. What cannot be shared (other partitions,
 windows that count) stands side by side in one network.
 
-- `finding.py`: the mechanisms call it; it says what they refuse.
-- `network.py`: nodes and edges, from the parts of single clauses (`members.py`).
-- `eager.py`: the states of eager automata.
-- `run.py`: one run over a slice, and its counts; `memory.py`: the events that are read, and the kernel's arrays.
+- `run.py`: the mechanisms, what they refuse, one run over a slice, and its counts.
+- `network.py`: the plan of nodes and edges, from the parts of single clauses.
+- `memory.py`: the events that are read, and the kernel's arrays.
 - `kernel.py`: the loop over events in Numba, with `stores.py` (the instances) and the numbers of `codes.py`.
 
 Conditions, lists, rules over events and finished matches are those of `detection/instances`.

@@ -8,6 +8,12 @@ taken back where there is no room for all of it.
 A node of lists holds, for each partial match of the node before it (or for none), lists of the events of its variable.
 An event begins a list for each partial match, and goes on each list that there is; a partial match that is new makes
 all lists of the events that came before it.
+
+A lazy tree chooses which variable an instance binds next (DEBS'15 section 6). The paper takes the type with the fewest
+events in the input buffer, and so does `BY_COUNTER`. Else the events of a type cost what testing them costs, and for
+each that is expected to pass, by the share that did of late, an instance with the tests of the variable after it. Where
+all types are joined by equal conditions that is the rarest one; and a type that no condition joins to what is bound,
+with each of whose events all others would be tested, is not taken for being slightly rarer.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -18,19 +24,11 @@ from typing import Any
 from numba import njit
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
-from cep_pipeline.detection.instances.cells import (
-    append,
-    cell_before,
-    drop_newest,
-    forget_cells,
-    length_of,
-    list_contains,
-    row_of,
-)
+from cep_pipeline.detection.instances.cells import append, drop_newest, forget_cells
+from cep_pipeline.detection.instances.codes import EARLIER, LATER
 from cep_pipeline.detection.instances.evaluator import code_at, group_holds
 from cep_pipeline.detection.instances.rules import (
     add_match,
-    first_at_least,
     first_passing,
     first_row,
     found_at,
@@ -41,124 +39,8 @@ from cep_pipeline.detection.instances.rules import (
     rules_at,
 )
 from cep_pipeline.detection.network import codes as c
-from cep_pipeline.detection.network.stores import (
-    View,
-    bury,
-    compact,
-    cut,
-    instances_made,
-    keep,
-    load,
-    machine_at,
-    newest_before,
-    next_older,
-    push,
-    take_back,
-    touch,
-)
-
-# --- where what came before can be joined with what is new -----------------------------------------------------------
-
-
-@njit(error_model="numpy")
-def view_of(w: Any, rules: int) -> View:
-    """The tuple under test, with the rules at some place of the words."""
-    m = machine_at(w)
-    return View(m.ascents, rules_at(w, rules), m.cells, m.bound)
-
-
-@njit(error_model="numpy")
-def first_of(view: View, variable: int) -> int:
-    """The first row that the tuple under test binds to a variable."""
-    return first_row(view.rules, view.cells, view.bound, 0, variable)
-
-
-@njit(error_model="numpy")
-def last_of(view: View, variable: int) -> int:
-    """The last row that the tuple under test binds to a variable."""
-    return last_row(view.rules, view.cells, view.bound, 0, variable)
-
-
-@njit(error_model="numpy")
-def in_order(view: View, at: int) -> bool:
-    """True if the pairs at `ascents[at]` are in their order; its length comes first."""
-    for pair in range(view.ascents[at]):
-        one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
-        if first_of(view, other) < view.rules.onset[last_of(view, one)]:
-            return False
-    return True
-
-
-@njit(error_model="numpy")
-def are_distinct(view: View, at: int) -> bool:
-    """True if the pairs at `ascents[at]` have no event in common; its length comes first."""
-    cells, bound = view.cells, view.bound
-    for pair in range(view.ascents[at]):
-        one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
-        if view.rules.kleene[one] and view.rules.kleene[other]:
-            cell = bound[one]
-            for _ in range(length_of(cells, bound[one])):
-                if list_contains(cells, bound[other], row_of(cells, cell)):
-                    return False
-                cell = cell_before(cells, cell)
-        elif view.rules.kleene[one]:
-            if list_contains(cells, bound[one], bound[other]):
-                return False
-        elif view.rules.kleene[other]:
-            if list_contains(cells, bound[other], bound[one]):
-                return False
-        elif bound[one] == bound[other]:
-            return False
-    return True
-
-
-@njit(error_model="numpy")
-def scan_bounds(w: Any, view: View, at: int, row: int) -> tuple[int, int, int]:
-    """Return bounds of the row of the newest event of the tuples that can be joined with the one under test.
-
-    Parameters
-    ----------
-    at
-        Where the words of the ascent are, behind the first.
-
-    Returns
-    -------
-    (int, int, int)
-        From which row on, before which row, and where the words of the pairs are whose order is tested.
-    """
-    m = machine_at(w)
-    lower, upper = view.rules.floor[row], row
-    for place in range(at + 1, at + 1 + m.ascents[at]):
-        lower = max(lower, view.rules.onset[last_of(view, m.ascents[place])])
-    at += 1 + m.ascents[at]
-    for place in range(at + 1, at + 1 + m.ascents[at]):
-        upper = min(upper, view.rules.reach[first_of(view, m.ascents[place])])
-    return lower, upper, at + 1 + m.ascents[at]
-
-
-@njit(error_model="numpy")
-def buffered(w: Any, events: int, lower: int, upper: int, row: int, key: int) -> tuple[int, int]:
-    """The places of the events (of the key) that have been read, from one row on and before another.
-
-    Parameters
-    ----------
-    events
-        The node of the events.
-    upper
-        `row` at most.
-    """
-    m = machine_at(w)
-    n = events * c.NODE_WORDS
-    rows, own = int32_at(m.nodes[n + c.N_ROWS]), key if m.nodes[n + c.N_KEYS] != 0 else 0
-    low = int64_at(m.nodes[n + c.N_STARTS])[own]
-    high = low + int32_at(m.nodes[n + c.N_READ])[own]
-    if low == high or rows[high - 1] < lower:
-        return high, high
-    low = first_at_least(rows, low, high, lower)
-    if upper < row:
-        high = first_at_least(rows, low, high, upper)
-    return low, high
-
+from cep_pipeline.detection.network import stores
+from cep_pipeline.detection.network.stores import View, machine_at
 
 # --- what becomes of a tuple that passes at a node -------------------------------------------------------------------
 
@@ -173,47 +55,45 @@ def passed(w: Any, node: int, first: int, row: int, key: int) -> int:
         rules, code = rules_at(w, m.nodes[n + c.N_RULES]), code_at(w, m.nodes[n + c.N_CODE])
         if rejected(rules, code, m.cells, m.bound, 0, first, row):
             return c.FINISHED
-    if not put_all_out(w, node, m.bound, 0, first, row):
-        return c.FOUND_FULL
-    if m.nodes[n + c.N_KIND] != c.EVENTS and m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END]:
-        return c.FINISHED if push(w, node, first, row, key) else c.STORE_FULL
+    final = m.nodes[n + c.N_FINAL]
+    for output in range(m.nodes[final * c.NODE_WORDS + c.N_OUTPUTS], m.nodes[final * c.NODE_WORDS + c.N_OUTPUTS_END]):
+        if m.nodes[n + c.N_KIND] == c.STATE and not group_holds(
+            code_at(w, m.nodes[n + c.N_CODE]), m.cells, m.nodes[n + c.N_GROUP], m.bound, 0
+        ):
+            break
+        if not put_out(w, final, output, first, row):
+            m.registers[c.SHORT_OF] = output
+            return c.FOUND_FULL
+    goes_up = m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END] or m.nodes[n + c.N_CHOICES] >= 0
+    if m.nodes[n + c.N_KIND] == c.STATE:
+        goes_up = m.nodes[n + c.N_STORED] != 0
+    if m.nodes[n + c.N_KIND] != c.EVENTS and goes_up and not stores.push(w, node, first, row, key):
+        return c.STORE_FULL
     return c.FINISHED
 
 
 @njit(error_model="numpy", forceinline=True)
-def put_all_out(w: Any, node: int, slots: Any, base: int, first: int, row: int) -> bool:
-    """Put a tuple, `slots[base:]`, out for all whose root a node is; False where there is no room."""
-    m = machine_at(w)
-    n = node * c.NODE_WORDS
-    for output in range(m.nodes[n + c.N_OUTPUTS], m.nodes[n + c.N_OUTPUTS_END]):
-        if not put_out(w, node, output, slots, base, first, row):
-            m.registers[c.SHORT_OF] = output
-            return False
-    return True
-
-
-@njit(error_model="numpy", forceinline=True)
-def put_out(w: Any, node: int, output: int, slots: Any, base: int, first: int, row: int) -> bool:
-    """Put a tuple out as a match of a member, if it is one; False where there is no room.
+def put_out(w: Any, node: int, output: int, first: int, row: int) -> bool:
+    """Put the tuple under test out as a match of a member, if it is one; False where there is no room.
 
     It leaves what is shared here: the member's own window is asked, and the events that would reject it.
     """
     m = machine_at(w)
     o = output * c.OUTPUT_WORDS
-    if row < m.outputs[o + c.O_FROM]:
+    if row < m.outputs[o + c.O_FROM] or m.registers[c.REPLAYING]:
         return True
     rules = rules_at(m.words, m.outputs[o + c.O_RULES])
     if not in_window(rules, first, row):
         return True
     n = node * c.NODE_WORDS
-    own, places = m.nodes[n + c.N_PLACES], m.outputs[o + c.O_PLACES]
+    own, places, slots = m.nodes[n + c.N_PLACES], m.outputs[o + c.O_PLACES], m.bound
     if places != own or rules.negations > 0:  # those of another member have other places, and negation needs more
         for slot in range(m.nodes[n + c.N_WIDTH]):
-            m.match[m.places[places + slot]] = slots[base + m.places[own + slot]]
-        slots, base = m.match, 0
+            m.match[m.places[places + slot]] = m.bound[m.places[own + slot]]
+        slots = m.match
     if rules.negations > 0:
         code = code_at(m.words, m.outputs[o + c.O_CODE])
-        if rejected(rules, code, m.cells, slots, base, first, row):
+        if rejected(rules, code, m.cells, slots, 0, first, row):
             return True
     found = found_at(m.words, m.outputs[o + c.O_FOUND])
     r = m.registers
@@ -223,128 +103,84 @@ def put_out(w: Any, node: int, output: int, slots: Any, base: int, first: int, r
         r[c.TOUCHED_OUTPUTS] += 1
         m.saved_outputs[2 * output] = found.used[0]
         m.saved_outputs[2 * output + 1] = found.used[1]
-    return add_match(found, rules, m.cells, slots, base)
+    return add_match(found, rules, m.cells, slots, 0)
 
 
 # --- lists of Kleene variables ---------------------------------------------------------------------------------------
 
 
 @njit(error_model="numpy")
-def lengthen(w: Any, node: int, before: int, element: int, first: int, row: int, key: int) -> int:
+def lengthen(
+    w: Any, node: int, events: int, variable: int, group: int, before: int, element: int, first: int, row: int, key: int
+) -> int:
     """Put an element behind the list that ends with a cell (-1: begin one), for what else the tuple under test has."""
     m = machine_at(w)
     n = node * c.NODE_WORDS
-    code = code_at(w, m.nodes[n + c.N_CODE])
-    variable, lists = m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_LISTS]
+    code, lists = code_at(w, m.nodes[n + c.N_CODE]), m.nodes[n + c.N_LISTS]
     m.counts[node * c.COUNTS + c.CANDIDATES] += 1
-    cell = append(m.cells, m.nodes[n + c.N_EVENT_TYPE], before, element, row)
+    cell = append(m.cells, m.nodes[events * c.NODE_WORDS + c.N_EVENT_TYPE], before, element, row)
     if cell < 0:
         return c.CELLS_FULL
     m.bound[variable] = cell
-    group = m.nodes[n + c.N_BEGINS] if before < 0 else m.nodes[n + c.N_GROWS]
     if not group_holds(code, m.cells, group, m.bound, 0):
         drop_newest(m.cells)
         return c.FINISHED
     first = min(first, element)
-    if lists != node and not push(w, lists, first, row, key):
+    if m.nodes[n + c.N_KIND] == c.STATE:
+        return passed(w, node, first, row, key)
+    stores.touch(w, lists)
+    if lists != node and not stores.push(w, lists, first, row, key):
         return c.STORE_FULL
     if group_holds(code, m.cells, m.nodes[n + c.N_GROUP], m.bound, 0):
         status = passed(w, node, first, row, key)
         if status != c.FINISHED:
             return status
     # The lists of a root are held, too, for they may grow.
-    if lists == node and m.nodes[n + c.N_EDGES] == m.nodes[n + c.N_EDGES_END] and not push(w, node, first, row, key):
+    if (
+        lists == node
+        and m.nodes[n + c.N_EDGES] == m.nodes[n + c.N_EDGES_END]
+        and not stores.push(w, node, first, row, key)
+    ):
         return c.STORE_FULL
     return c.FINISHED
 
 
 @njit(error_model="numpy")
-def take_element(w: Any, edge: int, row: int, key: int) -> int:
-    """The event becomes an element of the lists that there are, and begins others."""
+def all_lists(w: Any, node: int, events: int, low: int, high: int, first: int, row: int, key: int) -> int:
+    """Make all lists of the events at these places of a node, for what else the tuple under test has.
+
+    Parameters
+    ----------
+    first
+        The first row of that; -1 where it has nothing else.
+    """
     m = machine_at(w)
-    e = edge * c.EDGE_WORDS
-    node = m.edges[e + c.E_PARENT]
     n = node * c.NODE_WORDS
-    lists = m.nodes[n + c.N_LISTS]
-    touch(w, node)
-    touch(w, lists)
+    rules, rows = rules_at(w, m.nodes[n + c.N_RULES]), int32_at(m.nodes[events * c.NODE_WORDS + c.N_ROWS])
+    width, begins, grows = m.nodes[n + c.N_WIDTH], m.nodes[n + c.N_BEGINS], m.nodes[n + c.N_GROWS]
+    lists, mask, variable = (
+        m.nodes[n + c.N_LISTS],
+        m.nodes[n + c.N_MASKS],
+        m.places[m.nodes[n + c.N_PLACES] + width - 1],
+    )
     made = m.tails[lists]
-    status = _take_element(w, edge, row, key)
-    if status == c.FINISHED and lists != node and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
-        cut(w, lists, made)
-    return status
-
-
-@njit(error_model="numpy")
-def _take_element(w: Any, edge: int, row: int, key: int) -> int:
-    m = machine_at(w)
-    e = edge * c.EDGE_WORDS
-    node, before = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING]
-    n = node * c.NODE_WORDS
-    rules = rules_at(w, m.nodes[n + c.N_RULES])
-    lists, variable = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_VARIABLE]
-    if before < 0:
-        status = lengthen(w, node, -1, row, row, row, key)
-        if status != c.FINISHED:
-            return status
-    if rules.agreeing and key < 0:
-        return c.FINISHED
-    if m.ascents[m.ascent_starts[m.edges[e + c.E_ASCENTS]]] == 0:  # it comes too late for all lists
-        return c.FINISHED
-    mask = m.nodes[n + c.N_MASKS]
-    places = m.nodes[n + c.N_PLACES]
-    stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
-    alone = m.nodes[n + c.N_WIDTH] == 1
-    number = newest_before(w, lists, row, row, key)
-    while number >= 0:
-        if int32_at(m.stores[lists])[number * stride + c.LAST] < rules.floor[row]:
-            break
-        first = load(w, lists, number, places)
-        if alone:  # a list by itself, which the newest event comes after
-            fits = first >= rules.floor[row]
-        else:
-            bound = uint8_at(m.masks + mask + rules.slots)
-            fits = joins(rules, m.cells, m.bound, 0, bound, first, row - 1, variable, row)
-        if fits:
-            status = lengthen(w, node, m.bound[variable], row, first, row, key)
+    for place in range(low, high):
+        element, newest = rows[place], m.tails[lists]
+        if first < 0 or joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, row, variable, element):
+            started = element if first < 0 else first
+            status = lengthen(w, node, events, variable, begins, -1, element, started, row, key)
             if status != c.FINISHED:
                 return status
-        number = next_older(w, lists, number)
-    if before < 0:
-        return c.FINISHED
-    return begin_lists(w, node, before, row, key)
-
-
-@njit(error_model="numpy")
-def begin_lists(w: Any, node: int, before: int, row: int, key: int) -> int:
-    """Begin a list with the event for each partial match that came before it."""
-    m = machine_at(w)
-    n = node * c.NODE_WORDS
-    rules = rules_at(w, m.nodes[n + c.N_RULES])
-    variable, places, mask = m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_PLACES], m.nodes[n + c.N_MASKS]
-    b = before * c.NODE_WORDS
-    if m.nodes[b + c.N_KIND] == c.EVENTS:
-        low, high = buffered(w, before, rules.floor[row], row, row, key)
-        events = int32_at(m.nodes[b + c.N_ROWS])
-        for place in range(low, high):
-            first = events[place]
-            m.bound[m.places[places]] = first
-            if joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, first, variable, row):
-                status = lengthen(w, node, -1, row, first, row, key)
+        for growing in range(made, newest):
+            at = growing * (c.SLOTS + width)
+            words = int32_at(m.stores[lists])
+            before, started = words[at + c.SLOTS + width - 1], words[at + c.FIRST]
+            m.bound[variable] = before
+            bound = uint8_at(m.masks + mask + rules.slots)
+            if joins(rules, m.cells, m.bound, 0, bound, started, row, variable, element):
+                status = lengthen(w, node, events, variable, grows, before, element, started, row, key)
                 if status != c.FINISHED:
                     return status
-        return c.FINISHED
-    stride = c.SLOTS + m.nodes[b + c.N_WIDTH]
-    number = newest_before(w, before, row, row, key)
-    while number >= 0:
-        if int32_at(m.stores[before])[number * stride + c.LAST] < rules.floor[row]:
-            break
-        first = load(w, before, number, places)
-        if joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, row - 1, variable, row):
-            status = lengthen(w, node, -1, row, first, row, key)
-            if status != c.FINISHED:
-                return status
-        number = next_older(w, before, number)
     return c.FINISHED
 
 
@@ -358,69 +194,270 @@ def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
     rules = rules_at(w, m.nodes[n + c.N_RULES])
     if rules.agreeing and key < 0:
         return c.FINISHED
-    touch(w, node)
-    lists, variable, places = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_PLACES]
-    touch(w, lists)
+    stores.touch(w, node)
+    places = m.nodes[n + c.N_PLACES]
     at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
     if m.ascents[at] == 0:  # it comes too late for all lists
         return c.FINISHED
-    view = view_of(w, m.nodes[n + c.N_RULES])
-    mask = m.nodes[n + c.N_MASKS]
-    rows = int32_at(m.nodes[events * c.NODE_WORDS + c.N_ROWS])
-    stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
-    start = m.tails[lists]
+    view = stores.view_of(w, m.nodes[n + c.N_RULES])
     for number in range(begin, end):
         first = row
         if m.nodes[o + c.N_KIND] == c.EVENTS:
             m.bound[m.places[places]] = row
         else:
-            first = load(w, own, number, places)
+            first = stores.load(w, own, number, places)
         if first < rules.floor[row]:
             continue
-        lower, upper, _ = scan_bounds(w, view, at + 1, row)
-        low, high = buffered(w, events, lower, upper, row, key)
-        made = m.tails[lists]
-        for place in range(low, high):
-            element, newest = rows[place], m.tails[lists]
-            if joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, row, variable, element):
-                status = lengthen(w, node, -1, element, first, row, key)
-                if status != c.FINISHED:
-                    return status
-            for growing in range(made, newest):
-                words = int32_at(m.stores[lists])
-                before = words[growing * stride + c.SLOTS + m.nodes[n + c.N_WIDTH] - 1]
-                started = words[growing * stride + c.FIRST]
-                m.bound[variable] = before
-                if joins(
-                    rules, m.cells, m.bound, 0, uint8_at(m.masks + mask + rules.slots), started, row, variable, element
-                ):
-                    status = lengthen(w, node, before, element, started, row, key)
-                    if status != c.FINISHED:
-                        return status
-    if lists != node and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
-        cut(w, lists, start)
+        lower, upper, _ = stores.scan_bounds(w, view, at + 1, row)
+        low, high = stores.buffered(w, events, lower, upper, key)
+        status = all_lists(w, node, events, low, high, first, row, key)
+        if status != c.FINISHED:
+            return status
     return c.FINISHED
+
+
+# --- the choices of lazy trees ----------------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy")
+def await_next(w: Any, node: int, made: int, row: int, key: int) -> int:
+    """Let the instances of a node, from a number on, wait for the variable that is cheapest, unless none can come."""
+    m = machine_at(w)
+    r, n = m.registers, node * c.NODE_WORDS
+    none_comes = key < 0 or (r[c.REPLAYING] and not m.nodes[n + c.N_OPEN])
+    for number in range(m.tails[node] if none_comes else made, m.tails[node]):
+        first = stores.load(w, node, number, m.nodes[n + c.N_PLACES])
+        variable = next_variable(w, node, row, key)
+        waiting = m.choices[m.nodes[n + c.N_CHOICES] + variable * c.CHOICE_WORDS + c.H_NODE]
+        if waiting < 0:
+            r[c.SHORT_OF], r[c.CHOSEN] = node, variable
+            return c.NEW_STATE
+        stores.touch(w, waiting)
+        if not stores.push(w, waiting, first, row, key):
+            return c.STORE_FULL
+    stores.cut(w, node, made)
+    return c.FINISHED
+
+
+@njit(error_model="numpy")
+def next_variable(w: Any, node: int, row: int, key: int) -> int:
+    """The variable that the tuple under test binds next, in a state that misses some."""
+    m = machine_at(w)
+    r = m.registers
+    variables, choices = r[c.VARIABLES], m.nodes[node * c.NODE_WORDS + c.N_CHOICES]
+    last = m.nodes[node * c.NODE_WORDS + c.N_WIDTH] == variables - 1
+    view = stores.view_of(w, m.nodes[node * c.NODE_WORDS + c.N_RULES])
+    for variable in range(variables):
+        m.expected[variable] = -1.0
+        if m.choices[choices + variable * c.CHOICE_WORDS + c.H_NODE] == c.BOUND:
+            continue
+        if last:
+            return variable
+        if r[c.BY_COUNTER]:
+            m.expected[variable] = m.amounts[m.event_nodes[variable]]
+            continue
+        amount = events_in_scope(w, view, choices, variable, row, key)
+        if amount < 0:  # an event that is missing does not come any more
+            return variable
+        m.expected[variable] = amount
+    best, least = -1, 0.0
+    for variable in range(variables):
+        if m.expected[variable] < 0.0:
+            continue
+        at = choices + variable * c.CHOICE_WORDS
+        cost = cost_of(w, variable, m.choices[at + c.H_SHARE], m.choices[at + c.H_LINKED]) + lists_last(w, variable)
+        if best < 0 or cost < least:
+            best, least = variable, cost
+    return best
+
+
+@njit(error_model="numpy")
+def events_in_scope(w: Any, view: View, choices: int, variable: int, row: int, key: int) -> int:
+    """The number of a variable's events in the buffer for the tuple under test; -1: there is none, nor can one come."""
+    m = machine_at(w)
+    rules, now = view.rules, row + m.registers[c.REPLAYING]
+    lower, upper = rules.floor[row], rules.size
+    since = lower
+    for other in range(m.registers[c.VARIABLES]):
+        if m.choices[choices + other * c.CHOICE_WORDS + c.H_NODE] == c.BOUND:
+            relation = rules.relations[other * rules.slots + variable]
+            if relation & EARLIER:
+                since = max(since, rules.onset[last_row(rules, view.cells, view.bound, 0, other)])
+            elif relation & LATER:
+                upper = min(upper, rules.reach[first_row(rules, view.cells, view.bound, 0, other)])
+    if upper > row + 1:  # those to come are as many as have come
+        low, high = stores.buffered(w, m.event_nodes[variable], lower, now, key)
+        return high - low
+    low, high = stores.buffered(w, m.event_nodes[variable], since, min(upper, now), key)
+    return high - low if high > low else -1
+
+
+@njit(error_model="numpy")
+def cost_of(w: Any, variable: int, share: int, linked: int) -> float:
+    """What binding a variable costs, where so many events of each unbound one are expected; see above.
+
+    Parameters
+    ----------
+    share, linked
+        The share of its tests, and the variables that are joined to bound ones then.
+    """
+    m = machine_at(w)
+    r = m.registers
+    amount, following = m.expected[variable], -1.0
+    if r[c.BY_COUNTER]:
+        return amount
+    for other in range(r[c.VARIABLES]):
+        if other != variable and m.expected[other] >= 0.0:
+            tests = m.expected[other] if linked >> other & 1 else 0.0
+            following = tests if following < 0.0 else min(following, tests)
+    return amount * share_passed(w, share) * (1.0 + max(following, 0.0)) + (amount if share > 0 else 0.0)
+
+
+@njit(error_model="numpy")
+def lists_last(w: Any, variable: int) -> float:
+    """What is added to the cost of a Kleene variable."""
+    m = machine_at(w)
+    rules = rules_at(w, m.nodes[m.event_nodes[variable] * c.NODE_WORDS + c.N_RULES])
+    return c.LISTS_LAST if rules.kleene[variable] else 0.0
+
+
+@njit(error_model="numpy")
+def share_passed(w: Any, share: int) -> float:
+    """The share of events that held some conjuncts of late."""
+    if share == 0:
+        return 1.0
+    shares = machine_at(w).shares
+    common = (shares[1] + 1) / (shares[0] + 2)
+    at = share * c.SHARE_WORDS
+    return (shares[at + 1] + c.PRIOR * common) / (shares[at] + c.PRIOR)
+
+
+@njit(error_model="numpy")
+def note_tests(w: Any, node: int, tried: int, passed: int) -> None:
+    """Count the tests of late; they are halved now and then, so that their share follows the stream."""
+    m = machine_at(w)
+    share = m.nodes[node * c.NODE_WORDS + c.N_SHARE]
+    if share == 0:
+        return
+    for at in (0, share * c.SHARE_WORDS):
+        m.shares[at] += tried
+        m.shares[at + 1] += passed
+        while m.shares[at] > c.RECENT:
+            m.shares[at] >>= 1
+            m.shares[at + 1] >>= 1
+
+
+# --- the first variable ----------------------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy")
+def count_events(w: Any, step: int, change: int) -> None:
+    """The events of a step come into the buffer, or leave it."""
+    m = machine_at(w)
+    for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
+        if stores.key_of(w, m.leaves[place], m.rows[step]) >= 0:
+            m.amounts[m.leaves[place]] += change
+
+
+@njit(error_model="numpy")
+def begin_event(w: Any, step: int, row: int) -> None:
+    """An event arrives: others leave the buffer, and the counters say whether the first variable changes.
+
+    Then all instances are given up, and the new one searches the buffer.
+    """
+    m = machine_at(w)
+    r = m.registers
+    ceiling = int32_at(m.nodes[m.leaves[0] * c.NODE_WORDS + c.N_CEILING])
+    while ceiling[m.rows[r[c.OLDEST]]] < row:
+        count_events(w, r[c.OLDEST], -1)
+        r[c.OLDEST] += 1
+    if changes_root(w, step, row):
+        stores.give_up(w, row)
+        r[c.REPLAYING] = 1
+
+
+@njit(error_model="numpy")
+def root_cost(w: Any, root: int) -> float:
+    """The cost of a window's events if instances begin with one variable: tests, and instances made."""
+    m = machine_at(w)
+    variables, amount = m.registers[c.VARIABLES], m.expected[root]
+    least = -1.0
+    if m.registers[c.BY_COUNTER]:
+        return amount
+    m.expected[root] = -1.0
+    for second in range(variables):
+        if second != root:
+            linked = 0
+            for third in range(variables):
+                joins = m.pairs[third * variables + root] + m.pairs[third * variables + second]
+                linked |= (1 if joins > 0 else 0) << third
+            cost = cost_of(w, second, m.pairs[root * variables + second], linked)
+            least = cost if least < 0.0 else min(least, cost)
+    m.expected[root] = amount
+    return amount * (1.0 + max(least, 0.0))
+
+
+@njit(error_model="numpy")
+def changes_root(w: Any, step: int, row: int) -> bool:
+    """Choose the first variable by the counters of the input buffer, with an event that arrives.
+
+    There is none before all variables have events. Then it is the cheapest one: the rarest where conditions are alike.
+    When another one gets cheaper, what each further event of the first variable costs too much is summed up, and it
+    changes when that exceeds what the new one's search of the buffer costs: a change costs no more than it saves.
+    """
+    m = machine_at(w)
+    variables, root = m.registers[c.VARIABLES], m.registers[c.ROOT]
+    fits = root < 0
+    for variable in range(variables):
+        amount = m.amounts[m.event_nodes[variable]]
+        for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
+            if m.leaves[place] == m.event_nodes[variable] and stores.key_of(w, m.leaves[place], row) >= 0:
+                amount += 1
+                fits = fits or variable == root
+        if amount == 0 and root < 0:
+            return False
+        m.expected[variable] = amount
+    if not fits:
+        return False
+    best, least, own = -1, 0.0, 0.0
+    for variable in range(variables):
+        cost = root_cost(w, variable) + lists_last(w, variable)
+        if variable == root:
+            own = cost
+        if best < 0 or cost < least:
+            best, least = variable, cost
+    if root >= 0:
+        if own > least:
+            m.expected[variables] += (own - least) / m.expected[root]
+            if m.expected[variables] <= 0.5 * least:  # of a window that has begun, half is to be searched again
+                return False
+        else:
+            best = root
+    m.expected[variables] = 0.0
+    m.registers[c.ROOT] = best
+    return best != root
 
 
 # --- joins, and the loop over events ---------------------------------------------------------------------------------
 
 
 @njit(error_model="numpy")
-def search_events(
-    w: Any, node: int, places: int, order: int, low: int, high: int, first: int, events: int, row: int, key: int
-) -> int:
-    """Join the tuple under test with events that came before it, at these places among those of a node."""
+def search_events(w: Any, own: int, edge: int, order: int, low: int, high: int, first: int, row: int, key: int) -> int:
+    """Join the tuple under test with events that came before it, at these places among those of the other side."""
     m = machine_at(w)
+    e = edge * c.EDGE_WORDS
+    node, group, mask = m.edges[e + c.E_PARENT], m.edges[e + c.E_GROUP], m.edges[e + c.E_MASK]
     n = node * c.NODE_WORDS
-    code, view = code_at(w, m.nodes[n + c.N_CODE]), view_of(w, m.nodes[n + c.N_RULES])
-    rows, variable = int32_at(m.nodes[events * c.NODE_WORDS + c.N_ROWS]), m.places[places]
-    group = m.nodes[n + c.N_GROUP]
+    code, view = code_at(w, m.nodes[n + c.N_CODE]), stores.view_of(w, m.nodes[n + c.N_RULES])
+    rows = int32_at(m.nodes[m.edges[e + c.E_SIBLING] * c.NODE_WORDS + c.N_ROWS])
+    variable = m.places[m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]]
+    listed = m.places[m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]]
     apart = order + 1 + 2 * m.ascents[order]
     plain = m.ascents[order] == 0 and m.ascents[apart] == 0
-    candidates = 0
+    candidates = passes = 0
     status = c.FINISHED
     while low < high:
-        if plain:
+        if plain and mask < 0:
             passing = first_passing(rows, m.bound, code, group, variable, low, high)
             candidates += passing - low
             low = passing
@@ -429,25 +466,36 @@ def search_events(
         event = rows[low]
         low += 1
         m.bound[variable] = event
-        if plain or (in_order(view, order) and are_distinct(view, apart)):
+        if mask >= 0:
+            if joins(view.rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), event, event, listed, row):
+                status = lengthen(w, node, own, listed, group, -1, row, event, row, key)
+                if status != c.FINISHED:
+                    break
+        elif plain or (stores.in_order(view, order) and stores.are_distinct(view, apart)):
             candidates += 1
             if group_holds(code, m.cells, group, m.bound, 0):
+                passes += 1
                 status = passed(w, node, min(first, event), row, key)
                 if status != c.FINISHED:
                     break
     m.counts[node * c.COUNTS + c.CANDIDATES] += candidates
+    note_tests(w, node, candidates, passes)
     return status
 
 
 @njit(error_model="numpy")
-def scan_store(
-    w: Any, node: int, places: int, order: int, lower: int, upper: int, first: int, other: int, row: int, key: int
-) -> int:
-    """Join the tuple under test with instances of another node that were made before."""
+def scan_store(w: Any, own: int, edge: int, order: int, lower: int, upper: int, first: int, row: int, key: int) -> int:
+    """Join the tuple under test with instances of the other side that were made before."""
     m = machine_at(w)
-    n = node * c.NODE_WORDS
-    code, view = code_at(w, m.nodes[n + c.N_CODE]), view_of(w, m.nodes[n + c.N_RULES])
-    group = m.nodes[n + c.N_GROUP]
+    e = edge * c.EDGE_WORDS
+    node, other, group = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING], m.edges[e + c.E_GROUP]
+    n, mask = node * c.NODE_WORDS, m.edges[e + c.E_MASK]
+    code, view = code_at(w, m.nodes[n + c.N_CODE]), stores.view_of(w, m.nodes[n + c.N_RULES])
+    places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]
+    if m.nodes[n + c.N_KIND] == c.STATE:
+        places = m.nodes[other * c.NODE_WORDS + c.N_PLACES]
+    listed = m.places[m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]]
+    grows = mask >= 0 and uint8_at(m.masks + mask)[listed] != 0
     apart = order + 1 + 2 * m.ascents[order]
     plain = m.ascents[order] == 0 and m.ascents[apart] == 0
     width = m.nodes[other * c.NODE_WORDS + c.N_WIDTH]
@@ -455,9 +503,9 @@ def scan_store(
     linked = m.nodes[other * c.NODE_WORDS + c.N_HEADS] >= 0
     instances = int32_at(m.stores[other])
     floor = view.rules.floor[row]
-    candidates = 0
+    candidates = passes = 0
     status = c.FINISHED
-    number = newest_before(w, other, upper, row, key)
+    number = stores.newest_before(w, other, upper, row, key)
     while number >= 0:
         at = number * stride
         if instances[at + c.LAST] < lower:
@@ -466,14 +514,22 @@ def scan_store(
         if started >= floor:
             for slot in range(width):
                 m.bound[m.places[places + slot]] = instances[at + c.SLOTS + slot]
-            if plain or (in_order(view, order) and are_distinct(view, apart)):
+            if mask >= 0:
+                if joins(view.rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), started, row - 1, listed, row):
+                    before = m.bound[listed] if grows else -1
+                    status = lengthen(w, node, own, listed, group, before, row, started, row, key)
+                    if status != c.FINISHED:
+                        break
+            elif plain or (stores.in_order(view, order) and stores.are_distinct(view, apart)):
                 candidates += 1
                 if group_holds(code, m.cells, group, m.bound, 0):
+                    passes += 1
                     status = passed(w, node, min(first, started), row, key)
                     if status != c.FINISHED:
                         break
         number = instances[at + c.OLDER] if linked else number - 1
     m.counts[node * c.COUNTS + c.CANDIDATES] += candidates
+    note_tests(w, node, candidates, passes)
     return status
 
 
@@ -485,38 +541,31 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
     node, other = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING]
     n, o = node * c.NODE_WORDS, own * c.NODE_WORDS
     events = m.nodes[other * c.NODE_WORDS + c.N_KIND] == c.EVENTS
-    if not events and m.marks[other] == 0:
-        return c.FINISHED
     at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
     if m.ascents[at] == 0 or row < m.nodes[n + c.N_FROM]:
         return c.FINISHED
-    view = view_of(w, m.nodes[n + c.N_RULES])
+    view = stores.view_of(w, m.nodes[n + c.N_RULES])
     if view.rules.agreeing and key < 0:  # it agrees with no other event
         return c.FINISHED
-    if not events:
-        newest = (m.marks[other] - 1) * (c.SLOTS + m.nodes[other * c.NODE_WORDS + c.N_WIDTH])
-        if int32_at(m.stores[other])[newest + c.LAST] < view.rules.floor[row]:  # all are too old
-            return c.FINISHED
-    touch(w, node)
+    stores.touch(w, node)
     own_places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]
-    places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]
     single = m.nodes[o + c.N_KIND] == c.EVENTS
     for number in range(begin, end):
         first = row
         if single:
             m.bound[m.places[own_places]] = row
         else:
-            first = load(w, own, number, own_places)
+            first = stores.load(w, own, number, own_places)
         if first < view.rules.floor[row]:
             continue
-        lower, upper, order = scan_bounds(w, view, at + 1, row)
+        lower, upper, order = stores.scan_bounds(w, view, at + 1, row)
         status = c.FINISHED
         if events:
-            low, high = buffered(w, other, lower, upper, row, key)
+            low, high = stores.buffered(w, other, lower, upper, key)
             if low < high:
-                status = search_events(w, node, places, order, low, high, first, other, row, key)
+                status = search_events(w, own, edge, order, low, high, first, row, key)
         else:
-            status = scan_store(w, node, places, order, lower, upper, first, other, row, key)
+            status = scan_store(w, own, edge, order, lower, upper, first, row, key)
         if status != c.FINISHED:
             return status
     return c.FINISHED
@@ -531,15 +580,15 @@ def test_order(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
     n = node * c.NODE_WORDS
     if row < m.nodes[n + c.N_FROM]:
         return c.FINISHED
-    touch(w, node)
-    view = view_of(w, m.nodes[n + c.N_RULES])
+    stores.touch(w, node)
+    view = stores.view_of(w, m.nodes[n + c.N_RULES])
     order = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot] + 1
     for number in range(begin, end):
-        first = load(w, own, number, m.nodes[n + c.N_PLACES])
+        first = stores.load(w, own, number, m.nodes[n + c.N_PLACES])
         if first < view.rules.floor[row]:
             continue
         m.counts[node * c.COUNTS + c.CANDIDATES] += 1
-        if in_order(view, order):
+        if stores.in_order(view, order):
             status = passed(w, node, first, row, key)
             if status != c.FINISHED:
                 return status
@@ -547,108 +596,101 @@ def test_order(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
 
 
 @njit(error_model="numpy")
-def arrive(w: Any, own: int, edge: int, row: int, key: int) -> int:
-    """Try an event on every instance of a state, or on the one that has bound nothing, where they lie."""
+def begin(w: Any, own: int, edge: int, row: int, key: int) -> int:
+    """Begin instances or lists with an event; with those in the buffer where a lazy tree's first variable is new."""
     m = machine_at(w)
-    e = edge * c.EDGE_WORDS
-    node, source, group = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING], m.edges[e + c.E_GROUP]
-    n, s = node * c.NODE_WORDS, source * c.NODE_WORDS
-    variable, width = m.edges[e + c.E_OWN], m.nodes[n + c.N_WIDTH]
-    code, rules = code_at(w, m.nodes[n + c.N_CODE]), rules_at(w, m.nodes[n + c.N_RULES])
-    listing = rules.kleene[variable] != 0
-    slots, number, linked, floor = m.bound, 0, False, 0
-    if source >= 0:
-        if m.marks[source] == 0 or (rules.agreeing and key < 0):  # it agrees with no other event
-            return c.FINISHED
-        slots, number = int32_at(m.stores[source]), newest_before(w, source, row, row, key)
-        linked, floor = m.nodes[s + c.N_HEADS] >= 0, rules.floor[row]
-    touch(w, node)
-    latest = m.ascent_starts[m.edges[e + c.E_ASCENTS]] + 1
-    stored, final = m.nodes[n + c.N_STORED] != 0, m.nodes[n + c.N_OUTPUTS] < m.nodes[n + c.N_OUTPUTS_END]
-    complete = m.nodes[n + c.N_GROUP]
-    held, heads, kept = int32_at(m.stores[node]), m.nodes[n + c.N_HEADS], m.tails[node]
-    at = base = candidates = passes = 0
-    first = row
-    status = c.FINISHED
-    while number >= 0 and status == c.FINISHED:
-        if source >= 0:
-            at = number * (c.SLOTS + width)
-            base, first = at + c.SLOTS, slots[at + c.FIRST]
-            if slots[at + c.LAST] < floor:
-                break
-            number = slots[at + c.OLDER] if linked else number - 1
-        else:
-            number = -1
-        comes_after = first >= floor
-        for place in range(latest + 1, latest + 1 + m.ascents[latest]):
-            comes_after &= last_row(rules, m.cells, slots, base, m.ascents[place]) < rules.reach[row]
-        if not comes_after:
-            continue
-        candidates += 1
-        before, event = slots[base + variable], row
+    r = m.registers
+    node, group = m.edges[edge * c.EDGE_WORDS + c.E_PARENT], m.edges[edge * c.EDGE_WORDS + c.E_GROUP]
+    n = node * c.NODE_WORDS
+    stores.touch(w, node)
+    code = code_at(w, m.nodes[n + c.N_CODE])
+    variable = m.places[m.nodes[n + c.N_PLACES] + m.edges[edge * c.EDGE_WORDS + c.E_OWN]]
+    listing = m.edges[edge * c.EDGE_WORDS + c.E_MASK] >= 0
+    low, high = 0, 1
+    if r[c.REPLAYING]:
+        low, high = stores.still_open(w, own, row, key)
         if listing:
-            event = append(
-                m.cells, m.nodes[own * c.NODE_WORDS + c.N_EVENT_TYPE], before if source == node else -1, row, row
-            )
-            if event < 0:
-                status = c.CELLS_FULL
-                break
-        slots[base + variable] = event
-        if group_holds(code, m.cells, group, slots, base):
-            passes += 1
-            if stored and kept == m.rooms[node]:
-                m.registers[c.SHORT_OF] = node
-                status = c.STORE_FULL
-            elif stored:
-                to = kept * (c.SLOTS + width)
-                held[to + c.FIRST], held[to + c.LAST], held[to + c.KEY] = first, row, key
-                if heads >= 0 and key >= 0:
-                    held[to + c.OLDER] = m.heads[heads + key]
-                    m.heads[heads + key] = kept
-                for slot in range(width):
-                    held[to + c.SLOTS + slot] = slots[base + slot]
-                kept += 1
-            is_match = final and status == c.FINISHED and group_holds(code, m.cells, complete, slots, base)
-            if is_match and not put_all_out(w, node, slots, base, first, row):
-                status = c.FOUND_FULL
-        elif listing:
-            drop_newest(m.cells)
-        slots[base + variable] = before
-    counts = node * c.COUNTS
-    m.counts[counts + c.CANDIDATES] += candidates
-    m.counts[counts + c.PASSES] += passes
-    m.counts[counts + c.CREATED] += kept - m.tails[node]
-    m.tails[node] = kept
-    return status
+            return all_lists(w, node, own, low, high, -1, row, key)
+    if listing:
+        return lengthen(w, node, own, variable, group, -1, row, row, row, key)
+    for place in range(low, high):
+        event = int32_at(m.nodes[own * c.NODE_WORDS + c.N_ROWS])[place] if r[c.REPLAYING] else row
+        m.bound[variable] = event
+        m.counts[node * c.COUNTS + c.CANDIDATES] += 1
+        if group_holds(code, m.cells, group, m.bound, 0):
+            status = passed(w, node, event, row, key)
+            if status != c.FINISHED:
+                return status
+    return c.FINISHED
 
 
 @njit(error_model="numpy")
-def go_along(w: Any, node: int, edge: int, begin: int, end: int, slot: int, row: int, key: int) -> int:
+def go_along(w: Any, node: int, edge: int, begin_at: int, end: int, slot: int, row: int, key: int) -> int:
     """Join new instances of a node along one of its edges; what that makes is to be joined next."""
     m = machine_at(w)
     e = edge * c.EDGE_WORDS
     above, role = m.edges[e + c.E_PARENT], m.edges[e + c.E_ROLE]
-    made = m.tails[above]
+    if (
+        m.registers[c.REPLAYING]
+        and m.nodes[node * c.NODE_WORDS + c.N_KIND] == c.EVENTS
+        and m.edges[e + c.E_SIBLING] >= 0
+    ):
+        return c.FINISHED  # only the first variable's events are taken again
+    made, lists = m.tails[above], m.nodes[above * c.NODE_WORDS + c.N_LISTS]
+    growing = m.tails[lists] if lists >= 0 else 0
     if role == c.SIDE:
-        status = join(w, node, edge, begin, end, slot, row, key)
-    elif role == c.ELEMENT:
-        status = take_element(w, edge, row, key)
+        status = join(w, node, edge, begin_at, end, slot, row, key)
     elif role == c.TESTED:
-        status = test_order(w, node, edge, begin, end, slot, row, key)
-    elif role == c.ARRIVAL:
-        status = arrive(w, node, edge, row, key)
+        status = test_order(w, node, edge, begin_at, end, slot, row, key)
+    elif role == c.BEGIN:
+        status = begin(w, node, edge, row, key)
     else:
-        status = make_lists(w, node, edge, begin, end, slot, row, key)
-    if m.tails[above] > made:
-        r = m.registers
-        at = r[c.DEPTH] * c.FRAME_WORDS
-        m.frames[at + c.F_NODE] = above
-        m.frames[at + c.F_BEGIN] = made
-        m.frames[at + c.F_END] = m.tails[above]
-        m.frames[at + c.F_EDGE] = m.nodes[above * c.NODE_WORDS + c.N_EDGES]
-        m.frames[at + c.F_SLOT] = m.edges[e + c.E_OWN] + slot
-        r[c.DEPTH] += 1
+        status = make_lists(w, node, edge, begin_at, end, slot, row, key)
+    if lists >= 0 and lists != above and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
+        stores.cut(w, lists, growing)
+    choices = m.nodes[above * c.NODE_WORDS + c.N_CHOICES]
+    if choices >= 0 and status == c.FINISHED:
+        status = await_next(w, above, made, row, key)
+        for variable in range(m.registers[c.VARIABLES]):
+            waiting = m.choices[choices + variable * c.CHOICE_WORDS + c.H_NODE]
+            if waiting >= 0 and m.tails[waiting] > m.done[waiting]:
+                join_next(w, waiting, m.done[waiting], m.tails[waiting], 0)
+                m.done[waiting] = m.tails[waiting]
+    elif m.tails[above] > made:
+        join_next(w, above, made, m.tails[above], m.edges[e + c.E_OWN] + slot)
     return status
+
+
+@njit(error_model="numpy")
+def join_next(w: Any, node: int, begin_at: int, end: int, slot: int) -> None:
+    """Let new instances of a node go along its edges, before all others that are to do so."""
+    m = machine_at(w)
+    r = m.registers
+    at = r[c.DEPTH] * c.FRAME_WORDS
+    m.frames[at + c.F_NODE] = node
+    m.frames[at + c.F_BEGIN] = begin_at
+    m.frames[at + c.F_END] = end
+    m.frames[at + c.F_EDGE] = m.nodes[node * c.NODE_WORDS + c.N_EDGES]
+    m.frames[at + c.F_SLOT] = slot
+    r[c.DEPTH] += 1
+
+
+@njit(error_model="numpy", forceinline=True)
+def meets(w: Any, edge: int, row: int, key: int) -> bool:
+    """False if what is new has nothing to meet along an edge: nothing is held there, or all of it is too old."""
+    m = machine_at(w)
+    e = edge * c.EDGE_WORDS
+    role, other = m.edges[e + c.E_ROLE], m.edges[e + c.E_SIBLING] * c.NODE_WORDS
+    if role == c.BEGIN:
+        return m.edges[e + c.E_OTHER] == m.registers[c.ROOT]
+    if role != c.SIDE or m.nodes[other + c.N_KIND] == c.EVENTS or key < 0:
+        return True
+    heads = m.nodes[other + c.N_HEADS]
+    newest = m.heads[heads + key] if heads >= 0 else m.marks[m.edges[e + c.E_SIBLING]] - 1
+    if newest < 0:
+        return False
+    last = int32_at(m.stores[m.edges[e + c.E_SIBLING]])[newest * (c.SLOTS + m.nodes[other + c.N_WIDTH]) + c.LAST]
+    return last >= rules_at(w, m.nodes[m.edges[e + c.E_PARENT] * c.NODE_WORDS + c.N_RULES]).floor[row]
 
 
 @njit(error_model="numpy")
@@ -662,10 +704,12 @@ def climb(w: Any, row: int, key: int) -> int:
         n = node * c.NODE_WORDS
         if edge == m.nodes[n + c.N_EDGES_END]:
             if m.nodes[n + c.N_STORED] == 0:
-                cut(w, node, begin)
+                stores.cut(w, node, begin)
             r[c.DEPTH] -= 1
             continue
         m.frames[at + c.F_EDGE] = edge + 1
+        if not meets(w, edge, row, key):
+            continue
         status = go_along(w, node, edge, begin, m.frames[at + c.F_END], m.frames[at + c.F_SLOT], row, key)
         if status != c.FINISHED:
             return status
@@ -680,19 +724,17 @@ def take(w: Any, step: int, row: int) -> int:
     for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
         node = m.leaves[place]
         n = node * c.NODE_WORDS
-        key = int32_at(m.nodes[n + c.N_KEYS])[row] if m.nodes[n + c.N_KEYS] != 0 else 0
+        key = stores.key_of(w, node, row)
         if m.nodes[n + c.N_OUTPUTS] < m.nodes[n + c.N_OUTPUTS_END]:
-            touch(w, node)
+            stores.touch(w, node)
             m.bound[m.places[m.nodes[n + c.N_PLACES]]] = row
             status = passed(w, node, row, row, key)
             if status != c.FINISHED:
                 return status
-        for edge in range(m.nodes[n + c.N_EDGES], m.nodes[n + c.N_EDGES_END]):
-            status = go_along(w, node, edge, 0, 1, 0, row, key)
-            if status == c.FINISHED and m.registers[c.DEPTH] > 0:
-                status = climb(w, row, key)
-            if status != c.FINISHED:
-                return status
+        join_next(w, node, 0, 1, 0)
+        status = climb(w, row, key)
+        if status != c.FINISHED:
+            return status
     return c.FINISHED
 
 
@@ -701,13 +743,30 @@ def read(w: Any, step: int, row: int) -> None:
     """The event has been dealt with: later ones find it among the events of its nodes."""
     m = machine_at(w)
     for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
-        n = m.leaves[place] * c.NODE_WORDS
-        if m.nodes[n + c.N_KEYS] == 0:
-            int32_at(m.nodes[n + c.N_READ])[0] += 1
-        else:
-            key = int32_at(m.nodes[n + c.N_KEYS])[row]
-            if key >= 0:
-                int32_at(m.nodes[n + c.N_READ])[key] += 1
+        node = m.leaves[place]
+        key = stores.key_of(w, node, row)
+        if key >= 0:
+            int32_at(m.nodes[node * c.NODE_WORDS + c.N_READ])[key] += 1
+
+
+@njit(error_model="numpy")
+def replay(w: Any) -> int:
+    """Begin instances with the events in the buffer that the first variable of a lazy tree may have, if that is new."""
+    m = machine_at(w)
+    m.registers[c.DEPTH] = 0
+    for key in range(m.registers[c.KEYS]):
+        row = -1  # the newest event with the key
+        for variable in range(m.registers[c.VARIABLES]):
+            of = m.event_nodes[variable] * c.NODE_WORDS
+            read = int32_at(m.nodes[of + c.N_READ])[key]
+            if read > 0:
+                row = max(row, int32_at(m.nodes[of + c.N_ROWS])[int64_at(m.nodes[of + c.N_STARTS])[key] + read - 1])
+        if row >= 0:
+            join_next(w, m.event_nodes[m.registers[c.ROOT]], 0, 1, 0)
+            status = climb(w, row, key)
+            if status != c.FINISHED:
+                return status
+    return c.FINISHED
 
 
 def run_network(words: Any) -> int:
@@ -729,26 +788,35 @@ def run_network(words: Any) -> int:
     tested = m.tested[0]
     while r[c.STEP] < r[c.STEPS]:
         step = r[c.STEP]
-        row = m.rows[step]
-        bury(w, row)
+        r[c.ROW] = m.rows[step]
+        row = r[c.ROW]  # as wide as all numbers: functions are compiled once
+        stores.bury(w, row)
         if r[c.LISTING]:
-            forget_cells(m.cells, row, int32_at(m.words[c.LIST_CEILING]))
+            forget_cells(m.cells, row, m.list_ceiling)
             r[c.CELLS_MADE] = m.cells.ends[1]
+        if r[c.ROOT] != c.ANY and r[c.BEGUN] == step:
+            r[c.BEGUN] = step + 1
+            begin_event(w, step, row)
         r[c.EPOCH] += 1
         r[c.TOUCHED], r[c.TOUCHED_OUTPUTS] = 0, 0
         before = m.tested[0]
-        code = take(w, step, row)
-        made = instances_made(w)
-        if code == c.FINISHED and made > 0 and not keep(w, row, made):
+        code = replay(w) if r[c.REPLAYING] else take(w, step, row)
+        made = stores.keep(w, row) if code == c.FINISHED else 0
+        if made < 0:
             code = c.DEATHS_FULL
         if code != c.FINISHED:
-            take_back(w, before)
-            if code != c.STORE_FULL or not compact(w, r[c.SHORT_OF], row):
+            stores.take_back(w, before)
+            if code != c.STORE_FULL or not stores.compact(w, r[c.SHORT_OF], row):
                 return int(code)
             continue
         if r[c.LISTING] and made == 0:  # its lists are part of no instance
             m.cells.ends[1] = r[c.CELLS_MADE]
+        if r[c.REPLAYING]:
+            r[c.REPLAYING] = 0
+            continue
         read(w, step, row)
+        if r[c.ROOT] != c.ANY:
+            count_events(w, step, 1)
         r[c.STEP] = step + 1
         if m.tested[0] - tested > c.TESTS_A_CALL:
             return c.GO_ON

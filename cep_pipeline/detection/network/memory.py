@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
@@ -12,19 +12,22 @@ from cep_pipeline.detection.instances.codes import CODE_WORDS, FOUND_WORDS, RING
 from cep_pipeline.detection.instances.program import CellRing, FoundMatches, Program, StreamRules
 from cep_pipeline.detection.instances.writer import CommonTerms
 from cep_pipeline.detection.network import codes as c
-from cep_pipeline.detection.network.members import EventsOf
-from cep_pipeline.detection.network.network import Network, Node
+from cep_pipeline.detection.network.network import EventsOf, Network, Node
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning.multi_pattern import MemberId
 from cep_pipeline.planning.trees import Join
+from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows
 from cep_pipeline.slices.views import leaf_view
 
+_OF_NODES, _OF_ROWS = (13, 14, 19, 23, 33, 36, 38), (0, 25, 26, 27, 39)
+"""Places of the kernel's arrays in `Memory._all_arrays` that have an entry of each node, each key of a node or each
+share, and of those that are the same however many nodes there are."""
 ROOM = 1 << 8
 """Instances that each store has room for at first, and deaths."""
 MOST_WORDS = 1 << 31
@@ -43,12 +46,16 @@ class Output:
         The member, and its variable in each slot of its root.
     first_row
         The row from which on the last event of a match lies.
+    leaving, waiting
+        The member that leaves these matches out (None: they are put out), and those that wait for what others find.
     """
 
     member: MemberId
     slots: tuple[str, ...]
     first_row: int
     found: FoundMatches
+    leaving: MemberId | None = None
+    waiting: list[Block] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +112,11 @@ class EventRows:
         self.by_key = np.ascontiguousarray(self.by_key)
         self.read: Array = np.zeros(self.different, np.int32)
 
-    def held(self, ceiling: Array, size: int) -> Array:
-        """int32, shape (size,): events held after each row, each until its window ends."""
-        rows = self.by_key
-        change = np.zeros(size + 1, np.int32)
-        change[rows] = 1
-        change -= np.bincount(ceiling[rows] + np.int32(1), minlength=size + 1)
-        return np.cumsum(change[:size], dtype=np.int32)
+
+def held_after(rows: Array, ceiling: Array, size: int) -> Array:
+    """int32, shape (size,): how many of the events at some rows are held after each row, each until its window ends."""
+    change = np.bincount(rows, minlength=size + 1) - np.bincount(ceiling[rows] + np.int32(1), minlength=size + 1)
+    return np.cumsum(change[:size], dtype=np.int32)
 
 
 def steps_of(leaves: Sequence[tuple[int, EventRows]]) -> tuple[Array, Array, Array]:
@@ -141,6 +146,8 @@ class Memory:
         Of each node of events its rows.
     common
         What the members' conditions have in common.
+    before
+        The memory of the same network before it got its newest nodes: what is held there is held here.
     """
 
     def __init__(
@@ -151,8 +158,10 @@ class Memory:
         leaves: Mapping[int, EventRows],
         common: CommonTerms,
         events: PreparedEvents,
+        before: Memory | None = None,
     ) -> None:
         self.network, self.leaves, self.common = network, leaves, common
+        self._by_node = outputs
         self.outputs = [output for node in network.nodes for output in outputs.get(node.number, ())]
         self._members, self._events = members, events
         nodes = len(network.nodes)
@@ -165,6 +174,7 @@ class Memory:
         self.ring = CellRing(common.accumulators, self._event_types)
         self._places: list[int] = []
         self._masks: list[Array] = []
+        self._choices: list[int] = []
         self._ascent_starts: list[int] = []
         self._ascents: list[int] = []
         self._edges: list[int] = []
@@ -178,7 +188,8 @@ class Memory:
         for number in range(len(self.outputs)):
             self._outputs[number * c.OUTPUT_WORDS + c.O_FOUND] = self._found_at + number * FOUND_WORDS
         self._stores = [
-            np.empty(0 if node.kind == c.EVENTS else ROOM * (c.SLOTS + node.width), np.int32) for node in network.nodes
+            np.empty(0 if node.kind == c.EVENTS else ROOM * (c.SLOTS + len(node.slots)), np.int32)
+            for node in network.nodes
         ]
         self._store_addresses = np.array([int(store.ctypes.data) for store in self._stores], np.int64)
         self._rooms = np.full(nodes, ROOM, np.int64)
@@ -189,7 +200,9 @@ class Memory:
         self._arrays = self._all_arrays(nodes, len(events))
         r = self.registers
         r[c.STEPS], r[c.NODES], r[c.DEATHS_ROOM], r[c.DEATHS_FREE] = len(self.rows), nodes, ROOM, -1
-        r[c.LISTING] = bool(self._event_types)
+        r[c.LISTING], r[c.ROOT] = bool(self._event_types), c.ANY
+        if before is not None:
+            self._take_over(before)
         self.words = np.array(
             [
                 *(int(array.ctypes.data) for array in self._arrays),
@@ -201,6 +214,31 @@ class Memory:
             np.int64,
         )
         assert len(self._arrays) == c.MACHINE_WORDS
+
+    def with_new_nodes(self) -> Memory:
+        """The memory of the network with the nodes that it has got since."""
+        return Memory(self.network, self._members, self._by_node, self.leaves, self.common, self._events, self)
+
+    def choose(self, *, by_counter: bool) -> None:
+        """Let the kernel choose as a lazy tree does, by the smallest counter or by what is expected to cost least."""
+        [member] = self._members.values()
+        r = self.registers
+        r[c.VARIABLES], r[c.BY_COUNTER] = len(member.program.clause.positive), by_counter
+        r[c.ROOT] = c.NO_ROOT if r[c.VARIABLES] > 1 else 0
+        r[c.KEYS] = next(iter(self.leaves.values())).different
+
+    def _take_over(self, before: Memory) -> None:
+        """Hold what another memory holds."""
+        own, held, nodes = self._arrays, before._arrays, len(before._stores)
+        before.registers[c.NODES] = self.registers[c.NODES]
+        self.registers, self.ring, self._deaths, self.held = before.registers, before.ring, before._deaths, before.held
+        self._stores[:nodes] = before._stores
+        self._store_addresses[:nodes], self._rooms[:nodes] = before._store_addresses, before._rooms
+        self.counts[:nodes], self.peaks[:nodes] = before.counts, before.peaks
+        for place in _OF_NODES:
+            own[place][: len(held[place])] = held[place]
+        for place in _OF_ROWS:
+            own[place] = held[place]
 
     def _all_arrays(self, nodes: int, events: int) -> list[Array]:
         outputs = len(self.outputs)
@@ -222,7 +260,19 @@ class Memory:
             *(np.zeros(2 * outputs + 1, np.int64), np.zeros(outputs + 1, np.int64), np.zeros(outputs + 1, np.int32)),
             self.common.counts,
             reduce(np.maximum, longest) if longest else np.zeros(1, np.int32),
+            *(np.zeros(nodes, np.int64), _whole(self._choices), *self._array_of_choices(nodes)),
         ]
+
+    def _array_of_choices(self, nodes: int) -> tuple[Array, ...]:
+        """What a lazy tree knows: shares of pairs, all shares, the nodes of events, counters and expectations."""
+        network = self.network
+        if network.choices is None:
+            return (np.zeros(1, np.int64),) * 4 + (np.zeros(1),)
+        [member] = network.shared.members.values()
+        events = [network.event_node(member, variable.name).number for variable in member.clause.positive]
+        shares = np.zeros((len(network.choices), c.SHARE_WORDS), np.int64)
+        counters = shares.ravel(), np.array(events, np.int64), np.zeros(nodes, np.int64)
+        return (np.array(network.choices.pairs, np.int64), *counters, np.zeros(len(events) + 1))
 
     # --- words ---------------------------------------------------------------------------------------------------
 
@@ -243,10 +293,8 @@ class Memory:
     def _node(self, node: Node, outputs: Sequence[Output]) -> list[int]:
         member = self._members[node.member.id]
         words = [0] * c.NODE_WORDS
-        words[c.N_KIND], words[c.N_WIDTH] = node.kind, node.width
+        words[c.N_KIND], words[c.N_WIDTH] = node.kind, len(node.slots)
         slots = [member.program.slots[name] for name in node.slots]
-        if node.kind == c.STATE:
-            slots = list(range(node.width))
         words[c.N_PLACES] = len(self._places)
         self._places += slots
         words[c.N_CODE] = self._code_at[node.member.id]
@@ -262,9 +310,11 @@ class Memory:
         words[c.N_GROUP], words[c.N_BEGINS], words[c.N_GROWS] = node.complete, node.begins, node.grows
         words[c.N_LISTS] = node.lists
         words[c.N_STORED], words[c.N_HEADS] = node.stored, -1
+        words[c.N_FINAL] = node.number if node.final < 0 else node.final
+        words[c.N_CHOICES] = len(self._choices) if node.choices else -1
+        self._choices += node.choices
+        words[c.N_SHARE], words[c.N_OPEN] = node.share, node.open
         if node.kind == c.LISTS:
-            words[c.N_VARIABLE] = slots[-1]
-            words[c.N_EVENT_TYPE] = self._event_types.index(node.last.event_type)
             words[c.N_MASKS] = sum(map(len, self._masks))
             mask = np.zeros((2, len(member.program.variables)), np.uint8)
             mask[0, slots[:-1]] = 1
@@ -278,7 +328,14 @@ class Memory:
             for ascent in edge.ascents:
                 self._ascent_starts.append(len(self._ascents))
                 self._ascents += ascent
-            self._edges += [edge.parent, edge.role, edge.sibling, edge.own, edge.other, ascents, edge.group]
+            parent, place = self.network.nodes[edge.parent], -1
+            if edge.bound is not None:
+                slots_of = self._members[parent.member.id].program.slots
+                place = sum(map(len, self._masks))
+                self._masks.append(np.zeros(len(slots_of), np.uint8))
+                self._masks[-1][[slots_of[name] for name in edge.bound]] = 1
+            group = parent.complete if edge.group < 0 else edge.group
+            self._edges += [edge.parent, edge.role, edge.sibling, edge.own, edge.other, ascents, group, place]
         words[c.N_EDGES_END] = len(self._edges) // c.EDGE_WORDS
         words[c.N_OUTPUTS] = len(self._outputs) // c.OUTPUT_WORDS
         for output in outputs:
@@ -288,7 +345,8 @@ class Memory:
             code, rules_at = self._code_at[output.member], self._rules_at[output.member]
             self._outputs += [0, code, rules_at, at, output.first_row]
         words[c.N_OUTPUTS_END] = len(self._outputs) // c.OUTPUT_WORDS
-        words[c.N_FROM] = 0 if node.edges else min((output.first_row for output in outputs), default=0)
+        if node.kind in (c.JOIN, c.IN_ORDER) and not node.edges:
+            words[c.N_FROM] = min((output.first_row for output in outputs), default=0)
         if node.kind == c.EVENTS:
             leaf = self.leaves[node.number]
             words[c.N_KEYS] = 0 if leaf.keys is None else int(leaf.keys.ctypes.data)

@@ -18,22 +18,228 @@ Networks are kept: a plan is run over slice after slice, and its network has no 
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import product
+from threading import get_ident
+from typing import Literal
+from weakref import WeakKeyDictionary
 
-from cep_pipeline.detection.instances.groups import ConditionGroups, Moment
+from cep_pipeline.detection.instances.groups import ClauseConditions, ConditionGroups, Moment
 from cep_pipeline.detection.network import codes as c
-from cep_pipeline.detection.network.eager import compile_automaton
-from cep_pipeline.detection.network.members import EventsOf, parts_of
-from cep_pipeline.patterns.normal_form import Variable
+from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.multi_pattern import Member, MemberId, SharedNode, SharedPlan, Sharing, share
 from cep_pipeline.planning.trees import Join, OrderOrTree, leaves_of, nodes_of
-from cep_pipeline.slices.order import earlier_is_before
+from cep_pipeline.slices.order import before_is_earlier, compared_with, earlier_is_before, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import may_match
 
+MOST_SPLITS = 1 << 10
+"""Splits of its variables into two sides that are kept of one member."""
+
+_Split = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class EventsOf:
+    """The key of a node's events: nodes with equal keys read and buffer them once.
+
+    Attributes
+    ----------
+    event_type, filters
+        The type, and the conjuncts that one event decides, over `ANY_EVENT`.
+    agree_on
+        The attributes that events agree on above the node, sorted.
+    window
+        What windows above it measure: time, or positions in partitions by these attributes.
+    """
+
+    event_type: EventType
+    filters: frozenset[Conjunct]
+    agree_on: tuple[str, ...]
+    window: tuple[str, ...]
+
+
+class MemberParts:
+    """One clause of one pattern: its rules of order and distinctness, and which events its variables read.
+
+    Attributes
+    ----------
+    conditions
+        Its conjuncts.
+    agree_on
+        The attributes that its events agree on, sorted.
+    """
+
+    def __init__(self, pattern: Pattern, clause: Clause) -> None:
+        self.conditions = ClauseConditions(pattern, clause)
+        self.agree_on = tuple(sorted(set(clause.agree_on)))
+        self._pattern, self._clause = pattern, clause
+        self._window = ("time",) if pattern.window.events is None else ("events", *sorted(set(pattern.partition_by)))
+        self._numbers = {variable.name: number for number, variable in enumerate(clause.positive)}
+        self._words: dict[_Split, list[list[int]]] = {}
+
+    def events_of(self, name: str) -> EventsOf:
+        """The events that fit a variable."""
+        filters = frozenset(self.conditions.filters(name))
+        return EventsOf(self._clause.by_name[name].event_type, filters, self.agree_on, self._window)
+
+    def rejecting_early(self, variable: Variable) -> frozenset[str] | None:
+        """The positive variables with which events of a negated one can be asked for; None: only with all of them.
+
+        With nothing before it or nothing after it the window of the whole match decides; under TIES ANY an event that
+        comes later may still be before those that have been.
+        """
+        clause, name = self._clause, variable.name
+        if not (before_is_earlier(self._pattern.ties) and clause.predecessors(name) and clause.successors(name)):
+            return None
+        compared = compared_with(self._pattern, clause, variable)
+        return frozenset((*clause.next_before(name), *clause.next_behind(name), *compared))
+
+    def may_come_last(self, name: str, others: Sequence[str]) -> bool:
+        """True if an event of a variable can come later in the stream than those of others."""
+        if not before_is_earlier(self._pattern.ties):
+            return True
+        return not any((name, other) in self._clause.precedence for other in others)
+
+    def order(self, names: Sequence[str]) -> list[int]:
+        """The words of a test of the order among some variables: 1, then the pairs that follow one another."""
+        return [1, *self._pairs((x, y) for x, y in product(names, repeat=2) if self._follow(x, y, names))]
+
+    def ascents(self, own: tuple[str, ...], others: tuple[str, ...], *, listed: bool = False) -> list[list[int]]:
+        """The pairs that a join compares, for each own variable that has the newest event (`_ascent`).
+
+        Where events become elements of lists (`listed`), the kernel compares all pairs.
+        """
+        if listed:
+            return [[int(self.may_come_last(name, others)), 0, 0, 0, 0] for name in own]
+        if (own, others) not in self._words:
+            if len(self._words) >= MOST_SPLITS:
+                self._words.clear()
+            self._words[own, others] = [self._ascent(own, others, name) for name in own]
+        return self._words[own, others]
+
+    def search(self, own: tuple[str, ...], other: str) -> list[int]:
+        """The same for a search of events that may be later than all that are bound."""
+        return self._ascent(own, (other,), other)
+
+    def _ascent(self, own: Sequence[str], others: Sequence[str], newest: str) -> list[int]:
+        """The pairs that a join compares: of `own`, whose newest event is of one variable, with `others`.
+
+        First whether there can be any that came before (1 or 0). Then, each with its length before it: the own
+        variables that bound the scan from below (some event of the other side comes after theirs) and from above (all
+        come before theirs), the pairs whose order is tested, and those that must be told apart. A pair is two words.
+        """
+        before, by_name = self._clause.precedence, self._clause.by_name
+        lower = [x for x in own if any((x, y) in before for y in others)]
+        upper = [x for x in own if all((y, x) in before for y in others)]
+        single = not by_name[newest].kleene
+        one_event = len(others) == 1 and not by_name[others[0]].kleene
+        needed = [
+            (x, y)
+            for x, y in (*product(own, others), *product(others, own))
+            if self._follow(x, y, (*own, *others))
+            and not ((x in own and one_event) or y in upper)
+            and not (y == newest and single and earlier_is_before(self._pattern.ties))
+        ]
+        distinct = [
+            (x, y)
+            for x, y in product(own, others)
+            if not (x == newest and single) and may_be_one(self._pattern, self._clause, by_name[x], by_name[y])
+        ]
+        bounds = [word for part in (lower, upper) for word in (len(part), *map(self._numbers.__getitem__, part))]
+        return [int(self.may_come_last(newest, others)), *bounds, *self._pairs(needed), *self._pairs(distinct)]
+
+    def _follow(self, one: str, other: str, names: Sequence[str]) -> bool:
+        """Return whether a variable comes before another one, with none of some names between them."""
+        before = self._clause.precedence
+        return (one, other) in before and not any((one, name) in before and (name, other) in before for name in names)
+
+    def _pairs(self, pairs: Iterable[tuple[str, str]]) -> list[int]:
+        words = [self._numbers[name] for pair in pairs for name in pair]
+        return [len(words) // 2, *words]
+
+
+_parts: WeakKeyDictionary[Member, MemberParts] = WeakKeyDictionary()
+
+
+def parts_of(member: Member) -> MemberParts:
+    """The parts of a member, kept as long as it."""
+    known = _parts.get(member)
+    if known is None:
+        known = _parts[member] = MemberParts(member.pattern, member.clause)
+    return known
+
+
+MOST_VARIABLES = 62
+"""Sets of variables are bits of an int64."""
+
+
+class Choices:
+    """What the lazy tree of a clause (DEBS'15 section 6) knows where it chooses the variable that is bound next.
+
+    A state of the tree is the variables that are bound, in their order. It has an edge for each variable that is
+    missing; an instance takes the one that is cheapest by the counters of the input buffer: the rarest, where
+    conditions are alike. At the root nothing is done before every type has an event in the buffer. The answer is that
+    of every chain.
+
+    Differs from the paper in two points. A counter is not all that is looked at: how many of the events passed their
+    conditions of late, and which conditions are tested next, make a type dearer that no condition joins to what is
+    bound. And an instance keeps its edge, so that each match is found once. The root keeps its variable until another
+    one is so much cheaper that a change pays: then all instances are given up, and the new root takes the events of
+    its variable that are in the buffer; only matches that end later are looked for.
+
+    Positive variables are numbered in pattern order.
+
+    Attributes
+    ----------
+    pairs
+        Of each two variables, one after another, the share of the conjuncts over these two.
+    """
+
+    def __init__(self, clause: Clause) -> None:
+        numbers = {variable.name: number for number, variable in enumerate(clause.positive)}
+        self._variables = range(len(numbers))
+        self._joined = [
+            frozenset(numbers[name] for name in conjunct.variables)
+            for conjunct in clause.conjuncts
+            if len(conjunct.variables) > 1 and conjunct.variables <= numbers.keys()
+        ]
+        self._shares: dict[frozenset[int], int] = {frozenset(): 0}
+        self.pairs = [self.share((one,), other) for one in self._variables for other in self._variables]
+
+    def __len__(self) -> int:
+        """The number of shares, with that of all tests together."""
+        return len(self._shares)
+
+    def share(self, bound: Sequence[int], variable: int) -> int:
+        """The share of the conjuncts that a variable completes; 0 without any.
+
+        Equal conjuncts have one share, in whatever order their variables are bound.
+        """
+        known = {*bound, variable}
+        completed = frozenset(
+            number for number, joined in enumerate(self._joined) if variable in joined and joined <= known
+        )
+        return self._shares.setdefault(completed, len(self._shares))
+
+    def after(self, bound: Sequence[int]) -> list[int]:
+        """The words of a choice, `codes.CHOICE_WORDS` of each variable, where these are bound."""
+        words: list[int] = []
+        for variable in self._variables:
+            known = {*bound, variable}
+            missing = [joined - known for joined in self._joined if len(joined - known) == 1]
+            linked = sum(1 << other for other in set().union(*missing))
+            words += [c.BOUND if variable in bound else c.UNMADE, self.share(bound, variable), linked]
+        return words
+
+
+Automaton = Literal["", "eager", "lazy"]
 Place = tuple[str, int, tuple[str, ...]]
 """A pattern, one of its clauses, and variables of it."""
 
@@ -53,7 +259,9 @@ class Edge:
     holds
         Whether what is below is held for later events of the other side.
     group
-        The group of conjuncts that is tested along an edge of an eager automaton.
+        The group of conjuncts that is tested along it; -1: that of the parent.
+    bound
+        What the other side has bound where events become elements of lists; else None.
     """
 
     parent: int
@@ -62,8 +270,9 @@ class Edge:
     own: int
     other: int
     ascents: list[list[int]]
-    holds: bool
+    holds: bool = False
     group: int = -1
+    bound: tuple[str, ...] | None = None
 
     @property
     def advances(self) -> bool:
@@ -104,6 +313,9 @@ class Node:
         later one.
     negated
         The negated variables whose events reject tuples here, in the order of the clause.
+    final, choices, share, open
+        Of a lazy tree: the node that puts out what is complete here (-1: itself); what it knows where it chooses
+        (`lazy.Choices.after`); the share of its tests; and whether later events can make more of its instances.
     """
 
     number: int
@@ -123,16 +335,15 @@ class Node:
     begins: int = -1
     grows: int = -1
     negated: tuple[str, ...] = ()
+    final: int = -1
+    choices: list[int] = field(default_factory=list)
+    share: int = 0
+    open: bool = False
 
     @property
     def last(self) -> Variable:
         """The variable of the last slot."""
         return self.member.clause.by_name[self.slots[-1]]
-
-    @property
-    def width(self) -> int:
-        """The slots of its instances: those of a state have one for each variable, in the pattern's order."""
-        return len(self.member.clause.positive) if self.kind == c.STATE else len(self.slots)
 
     @property
     def listed(self) -> tuple[Variable, ...]:
@@ -166,24 +377,34 @@ class Network:
         The plan of all members.
     groups
         The conditions of each member, which are asked for groups of conjuncts.
-    eager
-        Whether members are run by eager automata: by their states, whatever the plan.
+    automaton
+        By which automata members are run whatever the plan: "eager" or "lazy" ones; or none.
+
+    Attributes
+    ----------
+    choices
+        Those of a lazy tree; it has one member.
     """
 
-    def __init__(self, shared: SharedPlan, groups: Mapping[MemberId, ConditionGroups], *, eager: bool = False) -> None:
+    def __init__(
+        self, shared: SharedPlan, groups: Mapping[MemberId, ConditionGroups], *, automaton: Automaton = ""
+    ) -> None:
         self.shared = shared
-        self._groups = groups
+        self.choices: Choices | None = None
+        self.groups = groups
         self.nodes: list[Node] = []
         self._events: dict[EventsOf, Node] = {}
         self._of: dict[int, Node] = {}
         self._arranged: dict[int, tuple[int, ...]] = {}
         self._spellings: dict[MemberId, dict[frozenset[str], tuple[str, ...]]] = {}
         self._asked_early: dict[MemberId, set[str]] = {}
-        for node in () if eager else shared:
+        for node in () if automaton else shared:
             self._add(node)
         for member in shared.members.values():
-            if eager:
+            if automaton == "eager":
                 self._add_states(member)
+            elif automaton == "lazy":
+                self._add_tree(member)
             elif self.is_instance_tree(member):
                 self._reject_early(member)
 
@@ -237,7 +458,7 @@ class Network:
         self._note(node, shared, self._users(shared))
         node.sides = len(before)
         if right is None or lists:
-            other = self._event_node(member, slots[-1])
+            other = self.event_node(member, slots[-1])
         else:
             other = self._below(right, member, slots[node.sides :])
         self._connect(node, self._below(left, member, slots), other, in_tree=right is not None and not lists)
@@ -253,7 +474,7 @@ class Network:
         for window, user in node.windows.items():
             below.windows.setdefault(window, user)
         words = parts_of(member).order(node.slots)
-        below.edges.append(Edge(node.number, c.TESTED, -1, 0, 0, [words] * len(node.slots), holds=False))
+        below.edges.append(Edge(node.number, c.TESTED, -1, 0, 0, [words] * len(node.slots)))
 
     def _add_leaf(self, shared: SharedNode) -> None:
         """A leaf, or the first state of an order: events, and lists of them for those who need lists by themselves."""
@@ -262,10 +483,10 @@ class Network:
         if of_lists:
             node = self._of[shared.index] = self._new(c.LISTS, member, slots)
             self._note(node, shared, [user for user in self._users(shared) if user.id in of_lists])
-            self._connect(node, None, self._event_node(member, slots[-1]), in_tree=False)
+            self._connect(node, None, self.event_node(member, slots[-1]), in_tree=False)
         for user in self._users(shared):
             if user.id not in of_lists:
-                self._note(self._event_node(user, shared.sharers[user.id][0][0]), shared, [user])
+                self._note(self.event_node(user, shared.sharers[user.id][0][0]), shared, [user])
 
     @cached_property
     def _listed(self) -> dict[int, set[MemberId]]:
@@ -321,9 +542,9 @@ class Network:
 
     def _below(self, index: int, member: Member, slots: tuple[str, ...]) -> Node:
         """The node of a node of the plan, or of its events where it is one event, as a member sees it."""
-        return self._of[index] if index in self._of else self._event_node(member, slots[0])
+        return self._of[index] if index in self._of else self.event_node(member, slots[0])
 
-    def _event_node(self, member: Member, name: str) -> Node:
+    def event_node(self, member: Member, name: str) -> Node:
         """The node of the events that fit a variable of a member."""
         what = parts_of(member).events_of(name)
         if what not in self._events:
@@ -341,33 +562,108 @@ class Network:
         return tuple(name for name in plan if name in slots) if not isinstance(plan, str) else slots
 
     def _add_states(self, member: Member) -> None:
-        """The states of a member's eager automaton; an event that arrives meets what they hold, and is not held."""
-        groups, names = self._groups[member.id], [variable.name for variable in member.clause.positive]
-        automaton = compile_automaton(member.pattern, member.clause)
-        events = {name: self._event_node(member, name) for name in names}
-        bound = [tuple(name for name in names if name in state) for state in automaton.states if state]
-        nodes = [self._new(c.STATE, member, slots) for slots in bound]
-        for node in nodes:
-            node.places.append((*member.id, node.slots))
+        """The states of a member's eager automaton (DEBS'15 section 3), and its take edges.
+
+        The paper compiles a sequence into a chain. A clause has a partial order: its states are the sets of bound
+        variables that the order allows, each set with all that comes before its members, because events are taken as
+        they arrive. At a state that has bound a Kleene variable and nothing behind it, an edge back to the state takes
+        further elements. Ignore edges are everywhere: an instance stays when an event makes a new one of it. An event
+        that arrives meets what the states hold, and is not held itself.
+        """
+        clause, groups = member.clause, self.groups[member.id]
+        names = [variable.name for variable in clause.positive]
+        before = {name: frozenset(variable.name for variable in clause.predecessors(name)) for name in names}
+        events = {name: self.event_node(member, name) for name in names}
+        everything, nodes, states = frozenset(names), dict[frozenset[str], Node](), [frozenset[str]()]
+        for state in states:  # by size, so that the complete set comes last
+            for name in names:
+                target, kleene = state | {name}, clause.by_name[name].kleene
+                if not (before[name] <= state and (name not in state or _grows(clause, state, name))):
+                    continue
+                if target not in nodes:
+                    states.append(target)
+                    nodes[target] = node = self._new(c.STATE, member, tuple(one for one in names if one in target))
+                    node.places.append((*member.id, node.slots))
+                    if len(states) > MOST_STATES:
+                        feature = f"an automaton of more than {MOST_STATES:,} states"
+                        hint = "join fewer variables by AND, or use mechanism 'fused'"
+                        raise UnsupportedPattern("eager_nfa", feature, pattern=member.pattern.name, hint=hint)
+                node, known, after = nodes[target], _moment(clause, state), _moment(clause, target)
+                if name in state:
+                    group = groups.element_group(name, known)
+                else:
+                    group = groups.group(after, (known,), begun=name)
+                if target == everything:
+                    node.complete = groups.group(Moment(everything, everything), (after,))
+                source = nodes.get(state)
+                bound = () if source is None else source.slots
+                words = parts_of(member).ascents((name,), bound, listed=kleene)
+                edge = Edge(node.number, c.BEGIN, -1, node.slots.index(name), c.ANY, words, False, group)
+                edge.bound = bound if kleene else None
+                if source is not None:
+                    edge.role, edge.sibling, source.stored = c.SIDE, source.number, True
+                events[name].edges.append(edge)
         for node in self.nodes:
             node.windows.setdefault(member.window, member)
-        everything = frozenset(names)
-        for edge in automaton.edges:
-            node = nodes[edge.target - 1]  # nobody holds the instance that has bound nothing
-            if edge.appends:
-                group = groups.element_group(edge.variable, edge.before)
+        nodes[everything].members.append((member.id, nodes[everything].slots))
+
+    def _add_tree(self, member: Member) -> None:
+        """The first states of a member's lazy tree, and the node of what is complete, whatever the order it came in."""
+        names = tuple(variable.name for variable in member.clause.positive)
+        choices = self.choices = Choices(member.clause)
+        groups = self.groups[member.id]
+        groups.group_of([one.conjunct for one in groups.conditions.tested])  # whatever states will ask for is compiled
+        final = self._new(c.JOIN, member, names)
+        final.members.append((member.id, names))
+        for name in names:
+            self.event_node(member, name).stored = True
+            self._add_step(member, choices, None, name)
+
+    def wait_for(self, before: Node, variable: int) -> None:
+        """Add the state of the instances of a node that wait for a variable, by its number, and what they become."""
+        assert self.choices is not None
+        word = variable * c.CHOICE_WORDS + c.H_NODE
+        if before.choices[word] == c.UNMADE:
+            member = before.member
+            name = member.clause.positive[variable].name
+            waiting = self._new(c.WAITING, member, before.slots)
+            waiting.stored = parts_of(member).may_come_last(name, before.slots)
+            self._add_step(member, self.choices, waiting, name)
+            before.choices[word] = waiting.number
+
+    def _add_step(self, member: Member, choices: Choices, waiting: Node | None, name: str) -> None:
+        """The node of those that have bound one more variable, and how its events and they come there."""
+        parts, names = parts_of(member), [variable.name for variable in member.clause.positive]
+        path = waiting.slots if waiting is not None else ()
+        numbers, number, kleene = [*map(names.index, path)], names.index(name), member.clause.by_name[name].kleene
+        node, events = self._new(c.LISTS if kleene else c.JOIN, member, (*path, name)), self.event_node(member, name)
+        node.sides, node.share = len(path), choices.share(numbers, number)
+        node.places.append((*member.id, node.slots))
+        missing = [other for other in names if other not in node.slots]
+        node.open = any(parts.may_come_last(other, node.slots) for other in missing)
+        if missing:
+            node.choices = choices.after([*numbers, number])
+        else:
+            node.final = 0
+        self._ask(node)
+        if kleene:
+            self._hold_lists(node)
+        for one in self.nodes:
+            one.windows.setdefault(member.window, member)
+        if kleene:
+            self._take_elements(node, events, waiting, number)
+        else:
+            ascents = parts.ascents((name,), path)
+            if waiting is None:
+                edge = Edge(node.number, c.BEGIN, -1, 0, number, ascents)
             else:
-                group = groups.group(edge.after, (edge.before,), begun=edge.variable)
-            if automaton.is_final(edge.target):
-                node.complete = groups.group(Moment(everything, everything), (edge.after,))
-            node.stored = automaton.goes_on(edge.target)
-            latest = () if earlier_is_before(member.pattern.ties) else edge.directly_before
-            words = [1, len(latest), *map(names.index, latest)]
-            own = names.index(edge.variable)
-            source = nodes[edge.source - 1].number if edge.source else -1
-            arrival = Edge(node.number, c.ARRIVAL, source, own, 0, [words], holds=False, group=group)
-            events[edge.variable].edges.append(arrival)
-        nodes[-1].members.append((member.id, nodes[-1].slots))
+                edge = Edge(node.number, c.SIDE, waiting.number, node.sides, 0, ascents)
+            events.edges.append(edge)
+        if waiting is None:
+            return
+        role = c.BEFORE_LIST if kleene else c.SIDE
+        search = [parts.search(path, name)]
+        waiting.edges.append(Edge(node.number, role, events.number, 0, node.sides, search))
 
     # --- edges ---------------------------------------------------------------------------------------------------
 
@@ -382,36 +678,61 @@ class Network:
         if left is not None:
             role = c.BEFORE_LIST if node.kind == c.LISTS else c.SIDE
             self._edge(node, left, right, role, 0, cut)
-        self._edge(node, right, left, c.ELEMENT if node.kind == c.LISTS else c.SIDE, cut, 0, partial=in_tree)
         if node.kind == c.LISTS:
             self._grow(node)
+            rest = node.slots[:cut] if left is not None else ()
+            self._take_elements(node, right, left, holds=self._holds(node, right, node.slots[cut:], rest, in_tree))
+        else:
+            self._edge(node, right, left, c.SIDE, cut, 0, partial=in_tree)
+
+    def _take_elements(
+        self, node: Node, events: Node, before: Node | None, root: int = c.ANY, *, holds: bool = False
+    ) -> None:
+        """The edges by which events begin lists at a node, and go on those that there are."""
+        rest, own = node.slots[:-1], len(node.slots) - 1
+        words = parts_of(node.member).ascents(node.slots[-1:], rest, listed=True)
+        if before is None:
+            events.edges.append(Edge(node.number, c.BEGIN, -1, own, root, words, holds, node.begins, ()))
+        events.edges.append(Edge(node.number, c.SIDE, node.lists, own, 0, words, False, node.grows, node.slots))
+        if before is not None:
+            events.edges.append(Edge(node.number, c.SIDE, before.number, own, 0, words, holds, node.begins, rest))
 
     def _edge(
         self, node: Node, below: Node, other: Node | None, role: int, own: int, others: int, *, partial: bool = True
     ) -> None:
-        parts = parts_of(node.member)
         mine = node.slots[own : own + len(below.slots)]
         rest = node.slots[others : others + (len(other.slots) if other else 0)]
-        # What is held meets later events of the other side, if these can come last.
-        holds = any(parts.may_come_last(name, mine) for name in rest)
+        holds = self._holds(node, below, mine, rest, partial)
         sibling = -1 if other is None else other.number
-        below.edges.append(Edge(node.number, role, sibling, own, others, parts.ascents(mine, rest), holds))
+        below.edges.append(
+            Edge(node.number, role, sibling, own, others, parts_of(node.member).ascents(mine, rest), holds)
+        )
+
+    def _holds(self, node: Node, below: Node, mine: tuple[str, ...], rest: tuple[str, ...], partial: bool) -> bool:
+        """Let a node hold what can meet later events of the other side, if these can come last."""
+        holds = any(parts_of(node.member).may_come_last(name, mine) for name in rest)
         below.stored = below.stored or holds
         below.partial = below.partial or (holds and partial)
+        return holds
 
     def _grow(self, node: Node) -> None:
         """The places of lists that may grow, and which of them are kept."""
+        if self.groups[node.member.id].is_empty(node.complete):
+            node.lists = node.number
+            node.stored = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
+        else:
+            self._hold_lists(node)
+
+    def _hold_lists(self, node: Node) -> None:
+        """Hold lists that may grow beside those that are complete."""
         grows = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
-        if self._groups[node.member.id].is_empty(node.complete):
-            node.lists, node.stored = node.number, grows
-            return
         lists = self._new(c.LISTS, node.member, node.slots)
         lists.windows, lists.lists, lists.stored = node.windows, lists.number, grows
         node.lists = lists.number
 
     def _ask(self, node: Node) -> None:
         """Ask for the groups of conjuncts of a node that is made of others."""
-        groups, slots = self._groups[node.member.id], node.slots
+        groups, slots = self.groups[node.member.id], node.slots
         left, right = frozenset(slots[: node.sides]), frozenset(slots[node.sides :])
         if node.kind == c.JOIN:
             sides = [Moment(side, side) for side in (left, right)]
@@ -424,87 +745,19 @@ class Network:
         node.complete = groups.left_group(begun, (name,))
 
 
-MOST_NODES = 1 << 14
-"""Nodes of the networks that are kept; those that were not asked for longest go first."""
+MOST_NETWORKS = 1 << 10
+"""Networks that are kept; those that were not asked for longest go first."""
+MOST_STATES = 1 << 14
+"""Sets of bound variables that an eager automaton may have: an AND of 14 variables, a sequence of any length."""
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedNetwork:
-    """The network of a plan, whatever the events.
-
-    Attributes
-    ----------
-    members
-        Those that may have matches.
-    groups
-        Of each the groups of conjuncts that nodes and negations test: all that there will ever be.
-    """
-
-    network: Network
-    members: Mapping[MemberId, Member]
-    groups: Mapping[MemberId, ConditionGroups]
+def _grows(clause: Clause, state: frozenset[str], name: str) -> bool:
+    """Return whether the list of a variable takes further elements in a state: nothing behind it is bound."""
+    return clause.by_name[name].kleene and not any(variable.name in state for variable in clause.successors(name))
 
 
-@dataclass(frozen=True)
-class _NetworkKey:
-    """The key of a kept network. It is hashed once: there are many trees in it."""
-
-    members: tuple[Member, ...]
-    plans: tuple[OrderOrTree, ...]
-    sharing: Sharing
-    possible: tuple[bool, ...]
-    eager: bool
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.members, self.plans, self.sharing, self.possible, self.eager))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
-class KeptNetworks:
-    """The networks that were asked for last.
-
-    Parameters
-    ----------
-    most_nodes
-        Nodes that they have together, unless one has more by itself.
-    """
-
-    def __init__(self, most_nodes: int) -> None:
-        self._most = most_nodes
-        self._nodes = 0
-        self._kept: OrderedDict[_NetworkKey, PlannedNetwork] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def network(
-        self,
-        members: Sequence[Member],
-        plans: Sequence[OrderOrTree],
-        sharing: Sharing,
-        events: PreparedEvents,
-        eager: bool = False,
-    ) -> PlannedNetwork:
-        """Build the network; see `network_of`."""
-        # A clause that contradicts itself has no matches; shared nodes are not written in its variables.
-        possible = tuple(may_match(member.pattern, member.clause, events) for member in members)
-        orders = tuple(tuple(plan) if isinstance(plan, list) else plan for plan in plans)
-        key = _NetworkKey(tuple(members), orders, sharing, possible, eager)
-        known = self._kept.get(key)
-        if known is not None:
-            self._kept.move_to_end(key)
-            return known
-        known = self._kept[key] = _made(key)
-        self._nodes += len(known.network.nodes)
-        while self._nodes > self._most and len(self._kept) > 1:
-            self._nodes -= len(self._kept.popitem(last=False)[1].network.nodes)
-        return known
-
-
-_networks = KeptNetworks(MOST_NODES)
+def _moment(clause: Clause, state: frozenset[str]) -> Moment:
+    return Moment(state, frozenset(name for name in state if not _grows(clause, state, name)))
 
 
 def network_of(
@@ -512,29 +765,42 @@ def network_of(
     plans: Sequence[OrderOrTree],
     sharing: Sharing,
     events: PreparedEvents,
-    eager: bool = False,
-) -> PlannedNetwork:
-    """The network of members by their orders or trees, or by eager automata; the same again where it is known.
+    automaton: Automaton = "",
+) -> Network:
+    """The network of members by their orders or trees, or by automata; the same again where it is known.
 
     Raises
     ------
     PlanError
         An order or a tree does not fit its member, or is not run where plans are shared so.
     """
-    return _networks.network(members, plans, sharing, events, eager)
+    # A clause that contradicts itself has no matches; shared nodes are not written in its variables.
+    possible = tuple(may_match(member.pattern, member.clause, events) for member in members)
+    orders = tuple(tuple(plan) if isinstance(plan, list) else plan for plan in plans)
+    # A lazy tree gets states while it runs: threads have one each.
+    thread = get_ident() if automaton == "lazy" else 0
+    return _made(tuple(members), orders, sharing, possible, automaton, thread)
 
 
-def _made(key: _NetworkKey) -> PlannedNetwork:
-    taken, sharing = [], key.sharing
-    for member, plan, may_have_matches in zip(key.members, key.plans, key.possible, strict=True):
+@lru_cache(MOST_NETWORKS)
+def _made(
+    members: tuple[Member, ...],
+    plans: tuple[OrderOrTree, ...],
+    sharing: Sharing,
+    possible: tuple[bool, ...],
+    automaton: Automaton,
+    thread: int,
+) -> Network:
+    taken = []
+    for member, plan, may_have_matches in zip(members, plans, possible, strict=True):
         if may_have_matches:
             taken.append((member, plan))
         else:
             share([member], [plan], sharing)  # only refuses a plan that does not fit
     shared = share([member for member, _ in taken], [plan for _, plan in taken], sharing)
     groups = {member.id: ConditionGroups(parts_of(member).conditions) for member, _ in taken}
-    network = Network(shared, groups, eager=key.eager)
+    network = Network(shared, groups, automaton=automaton)
     for member, _ in taken:
         for variable in member.clause.negated:
             groups[member.id].rejecting_group(variable.name)
-    return PlannedNetwork(network, {member.id: member for member, _ in taken}, groups)
+    return network

@@ -1,26 +1,47 @@
-"""Run a shared plan over one slice: events enter its nodes, and the matches of each member leave its root."""
+"""The mechanisms of join networks: many patterns by one shared plan, or each clause of a pattern by its own plan.
+
+A run is over one slice: events enter the nodes of its network, and the matches of each member leave its root.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
 from cep_pipeline.detection.instances.program import KERNEL_SOURCES, FoundMatches, Program, StreamRules
 from cep_pipeline.detection.instances.writer import CommonTerms
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conjuncts_joining
+from cep_pipeline.detection.mechanisms import (
+    EVERYTHING,
+    Counters,
+    Mechanism,
+    Orders,
+    Owned,
+    beyond_any_match,
+    conjuncts_joining,
+    orders_only,
+    refuse,
+    refuse_other_orders,
+)
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.network import codes as c
-from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output
-from cep_pipeline.detection.network.network import Node, network_of
+from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output, held_after
+from cep_pipeline.detection.network.network import MOST_VARIABLES, Automaton, Node, network_of
+from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import EventType
-from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing
-from cep_pipeline.planning.trees import OrderOrTree
+from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, members_of
+from cep_pipeline.planning.trees import OrderOrTree, as_tree, leaves_of
 from cep_pipeline.slices.blocks import Block, without_earlier
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_view
@@ -35,8 +56,7 @@ _run_network = NativeKernel(
     ("int64*",),
     sources=(
         *KERNEL_SOURCES,
-        "cep_pipeline.detection.network.codes",
-        "cep_pipeline.detection.network.stores",
+        *(f"cep_pipeline.detection.network.{module}" for module in ("codes", "stores")),
     ),
 )
 
@@ -61,7 +81,7 @@ class Held:
 
 
 class NetworkRun:
-    """One run of members over a slice: iterate over it once for its blocks of matches.
+    """One run of members over a slice: iterate over it (or over `found`) once for its blocks of matches.
 
     Parameters
     ----------
@@ -75,8 +95,12 @@ class NetworkRun:
         Whether the events of negated variables count as buffered.
     finality
         When matches count as final, for the run of one member; None: when those of each member are.
-    eager
-        Whether an event meets the instances of an eager automaton's states, and is not looked for later.
+    automaton
+        As of `network.Network`.
+    by_counter
+        Whether a lazy tree binds the variable with the smallest counter next.
+    held
+        Where what is held is added by `count`, beside that of other runs.
 
     Raises
     ------
@@ -96,16 +120,18 @@ class NetworkRun:
         *,
         with_negated: bool,
         finality: Finality | None = None,
-        eager: bool = False,
+        automaton: Automaton = "",
+        by_counter: bool = False,
+        held: Held | None = None,
     ) -> None:
+        self.held = held or Held(len(events))
         self.events, self.owned, self.finality = events, owned, finality
-        self._with_negated = with_negated
-        planned = network_of(members, plans, sharing, events, eager)
-        self.network, self.members, self._groups = planned.network, planned.members, planned.groups
+        self._with_negated, self._by_counter = with_negated, by_counter
+        self.network = network_of(members, plans, sharing, events, automaton)
+        self.members, self._groups = self.network.shared.members, self.network.groups
         self._compiled: dict[MemberId, Compiled] = {}
         self._common = CommonTerms(events, ())
         self._memory: Memory | None = None
-        self._outputs: _Outputs | None = None
 
     def prepare(self) -> None:
         """Do all that is done before the first event is read; iteration does, unless somebody has."""
@@ -114,14 +140,38 @@ class NetworkRun:
         _run_network.compile()
         compiled = self._compiled = self._compile()
         begin = min(earliest_row(member.pattern, self.events, self.owned) for member in self.members.values())
-        end = len(self.events) if self.owned[1] is None else self.events.rows_before(self.owned[1])
         leaves = {
-            node.number: EventRows(node.events, self.events, begin, end)
+            node.number: EventRows(node.events, self.events, begin, self.events.rows_in(self.owned)[1])
             for node in self.network.nodes
             if node.events is not None
         }
-        outputs = self._outputs = _Outputs(self)
-        self._memory = Memory(self.network, compiled, outputs.by_node, leaves, self._common, self.events)
+        self._memory = Memory(self.network, compiled, self._outputs(), leaves, self._common, self.events)
+        if self.network.choices is not None:
+            self._memory.choose(by_counter=self._by_counter)
+
+    def _outputs(self) -> dict[int, list[Output]]:
+        """The outputs of each node.
+
+        A binding that two clauses of a pattern match is final at the earlier of their points: the later one leaves it
+        out, once both are known (`blocks.without_earlier`).
+        """
+        by_node: dict[int, list[Output]] = {}
+        room = FIRST_FOUND if len(self.members) > 1 else FIRST_FOUND_ALONE
+        for node in self.network.nodes:
+            for name, slots in node.members:
+                member = self.members[name]
+                own = finality_of(member.pattern, member.clause) if self.finality is None else self.finality
+                points: dict[MemberId | None, Finality] = {None: own}
+                for other in self.members.values() if self.owned != EVERYTHING else ():
+                    later = finality_of(other.pattern, other.clause)
+                    same = other.pattern is member.pattern and other.clause.positive == member.clause.positive
+                    if same and later > own:
+                        points[other.id] = later
+                for leaving, finality in points.items():
+                    found = FoundMatches(member.pattern, member.clause, self.events, self.owned, finality, room)
+                    first = self.events.rows_in(self.owned)[0] if finality is Finality.LAST_EVENT else 0
+                    by_node.setdefault(node.number, []).append(Output(name, slots, first, found, leaving))
+        return by_node
 
     def _compile(self) -> dict[MemberId, Compiled]:
         """The conditions and rules of all members over the events."""
@@ -135,12 +185,19 @@ class NetworkRun:
             compiled[name] = Compiled(program, rules)
         return compiled
 
-    def __iter__(self) -> Iterator[tuple[MemberId, Block]]:
+    def __iter__(self) -> Iterator[Block]:
+        return (block for _, block in self.found())
+
+    def found(self) -> Iterator[tuple[MemberId, Block]]:
         """The blocks of matches, each with its member."""
         self.prepare()
-        memory, outputs = self._memory, self._outputs
-        if memory is None or outputs is None:
+        memory = self._memory
+        if memory is None:
             return
+        left: dict[MemberId, list[Output]] = {}
+        for output in memory.outputs:
+            if output.leaving is not None:
+                left.setdefault(output.leaving, []).append(output)
         while True:
             go_on()
             code = _run_network(memory.words)
@@ -150,19 +207,32 @@ class NetworkRun:
                 number = int(memory.registers[c.SHORT_OF])
                 found = memory.outputs[number].found
                 empty = not len(found)
-                yield from outputs.drain(memory.outputs[number])
+                yield from self._drain(memory.outputs[number], left)
                 if empty or found.capacity < MOST_FOUND:
                     memory.enlarge_output(number)
+            if code == c.NEW_STATE:
+                self.network.wait_for(self.network.nodes[memory.registers[c.SHORT_OF]], int(memory.registers[c.CHOSEN]))
+                memory = self._memory = memory.with_new_nodes()
             memory.make_room(code)
         for output in memory.outputs:
-            yield from outputs.drain(output)
-        yield from outputs.rest()
+            yield from self._drain(output, left)
+        for own in memory.outputs:
+            if own.leaving is None and own.member in left:
+                earlier = [output.waiting for output in left[own.member]]
+                yield from ((own.member, block) for block in without_earlier(own.waiting, earlier))
 
-    def first_row_of(self, finality: Finality) -> int:
-        """The row from which on matches are wanted that count as final at a point."""
-        if self.owned[0] is None or finality is not Finality.LAST_EVENT:
-            return 0
-        return self.events.rows_before(self.owned[0])
+    def _drain(self, output: Output, left: Mapping[MemberId, Sequence[Output]]) -> Iterator[tuple[MemberId, Block]]:
+        """The matches that an output has, but for those that wait for what others find."""
+        block, member = output.found.drain(), self.members[output.member]
+        if block is None:
+            return
+        found: Iterable[Block] = (block,)
+        if self.finality is None:  # what one clause finds alone is looked at behind its run
+            found = unrejected_by_structures(member.pattern, member.clause, self.events, found)
+        if output.leaving is not None or output.member in left:
+            output.waiting.extend(found)
+        else:
+            yield from ((output.member, one) for one in found)
 
     @property
     def work(self) -> tuple[int, int]:
@@ -172,17 +242,17 @@ class NetworkRun:
 
     # --- counts --------------------------------------------------------------------------------------------------
 
-    def count(self, counters: Counters, held: Held) -> None:
+    def count(self, counters: Counters) -> None:
         """Add what has been counted, when the run is over: every node once, whoever uses it."""
-        memory = self._memory
+        memory, held = self._memory, self.held
         if memory is None:
             return
         size = len(self.events)
         held.instances += np.cumsum(memory.held[:size], dtype=np.int64)
-        for node in self.network.nodes:
+        for node in self.network.nodes[: len(memory.counts)]:  # another run may have added states since
             if node.events is not None:
                 self._count_events(node, memory, counters, held)
-            elif node.places:
+            elif node.places and (self.network.choices is None or memory.counts[node.number, c.CANDIDATES]):
                 counters.count(self._counts_of(node, memory))
         if any(member.clause.negated for member in self.members.values()):
             held.buffered += self._negated(counters)
@@ -195,8 +265,12 @@ class NetworkRun:
         created, peak = int(memory.counts[holding, c.CREATED]), int(memory.peaks[holding])
         if self.network.is_instance_tree(node.member) and not self.network.nodes[holding].stored:
             created = 0  # a tree counts what it holds, and not what only the newest event is joined with
+        for choice in node.choices[c.H_NODE :: c.CHOICE_WORDS] if node.lists < 0 else ():
+            peak += int(memory.peaks[choice]) if 0 <= choice < len(memory.peaks) else 0
         tested = None
-        if node.kind == c.JOIN and node.member is self.members[node.member.id]:  # it is made in its member's order
+        if (
+            node.kind == c.JOIN and node.sides and node.member is self.members[node.member.id]
+        ):  # it is made in its member's order
             tested = conjuncts_joining(node.member.clause, node.slots[: node.sides], node.slots[node.sides :])
         elif node.kind == c.STATE:
             tested = self._tested_at(node)
@@ -206,10 +280,9 @@ class NetworkRun:
 
     def _tested_at(self, state: Node) -> tuple[Conjunct, ...] | None:
         """The conjuncts that all edges to a state of an eager automaton test; None where they test different ones."""
-        clause = state.member.clause
         into = [edge for leaf in self.network.event_nodes for edge in leaf.edges if edge.parent == state.number]
         tested = {
-            conjuncts_joining(clause, self.network.nodes[edge.sibling].slots, (clause.positive[edge.own].name,))
+            conjuncts_joining(state.member.clause, self.network.nodes[edge.sibling].slots, (state.slots[edge.own],))
             for edge in into
             if edge.sibling >= 0
         }
@@ -221,7 +294,7 @@ class NetworkRun:
         counters.evaluations += leaf.tested
         most, of_leaf = 0, None
         if node.stored:
-            of_leaf = leaf.held(self._compiled[node.window.id].rules.ceiling, len(self.events))
+            of_leaf = held_after(leaf.by_key, self._compiled[node.window.id].rules.ceiling, len(self.events))
             most = int(of_leaf.max(initial=0)) if node.partial else 0
         read, made = (leaf.typed, len(leaf.rows)), len(leaf.by_key)
         if not self.network.is_instance_tree(node.member):
@@ -256,72 +329,165 @@ class NetworkRun:
                     counters.evaluations += len(filters) * len(self.events.leaf_rows(variable.event_type))
                 windows[what] = np.maximum(windows.get(what, rules.ceiling), rules.ceiling)
         if self._with_negated:
-            end = len(self.events) if self.owned[1] is None else self.events.rows_before(self.owned[1])
             for (event_type, alone), ceiling in windows.items():
-                rows = leaf_view(self.events, event_type, tuple(alone), 0, end).rows
-                change = np.bincount(rows, minlength=len(held) + 1) - np.bincount(
-                    ceiling[rows] + 1, minlength=len(held) + 1
-                )
-                held += np.cumsum(change[: len(held)])
+                rows = leaf_view(self.events, event_type, tuple(alone), 0, self.events.rows_in(self.owned)[1]).rows
+                held += held_after(rows, ceiling, len(held))
         return held
 
 
-class _Outputs:
-    """The matches of the members of a run.
+# --- mechanisms -------------------------------------------------------------------------------------------------------
 
-    A binding that two clauses of a pattern match is final at the earlier of their points: the later one leaves it out,
-    once both are known (`blocks.without_earlier`).
+
+def find_together(
+    mechanism: str,
+    sharing: Sharing,
+    patterns: Sequence[Pattern],
+    orders: Sequence[Orders],
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+) -> Iterator[tuple[int, Block]]:
+    """Find the owned matches of patterns by a shared plan; see `ManyFinder` (MCEP [0066]-[0072], [0117]-[0119]).
+
+    Parameters
+    ----------
+    mechanism, sharing
+        The mechanism's name, and what of the plans it shares: beginnings of orders, or any subtrees.
+
+    Raises
+    ------
+    UnsupportedPattern
+        The mechanism does not run a pattern.
+    PlanError
+        It does not run an order or a tree, or that is not of its clause.
     """
-
-    def __init__(self, run: NetworkRun) -> None:
-        self._run = run
-        self.by_node: dict[int, list[Output]] = {}
-        self._leaving: dict[MemberId, list[Output]] = {}
-        self._held: dict[Output, list[Block]] = {}
-        self._own: dict[MemberId, Output] = {}
-        for node in run.network.nodes:
-            for name, slots in node.members:
-                member = run.members[name]
-                own = finality_of(member.pattern, member.clause) if run.finality is None else run.finality
-                self._own[name] = self._add(run, node.number, member, slots, own)
-                if run.owned == EVERYTHING:
-                    continue
-                for other in run.members.values():
-                    later = finality_of(other.pattern, other.clause)
-                    if other.pattern is member.pattern and later > own and _same(other, member):
-                        output = self._add(run, node.number, member, slots, later)
-                        self._leaving.setdefault(other.id, []).append(output)
-                        self._held[output] = []
-        for name in self._leaving:
-            self._held[self._own[name]] = []
-
-    def _add(self, run: NetworkRun, node: int, member: Member, slots: tuple[str, ...], finality: Finality) -> Output:
-        room = FIRST_FOUND if len(run.members) > 1 else FIRST_FOUND_ALONE
-        found = FoundMatches(member.pattern, member.clause, run.events, run.owned, finality, room)
-        output = Output(member.id, slots, run.first_row_of(finality), found)
-        self.by_node.setdefault(node, []).append(output)
-        return output
-
-    def drain(self, output: Output) -> Iterator[tuple[MemberId, Block]]:
-        """The matches that an output has, but for those that wait for what others find."""
-        block = output.found.drain()
-        if block is None:
-            return
-        member = self._run.members[output.member]
-        found: Iterable[Block] = (block,)
-        if self._run.finality is None:  # what one clause finds alone is looked at behind its run
-            found = unrejected_by_structures(member.pattern, member.clause, self._run.events, found)
-        if output in self._held:
-            self._held[output].extend(found)
-        else:
-            yield from ((output.member, one) for one in found)
-
-    def rest(self) -> Iterator[tuple[MemberId, Block]]:
-        """The matches that have waited."""
-        for name, leaving in self._leaving.items():
-            for block in without_earlier(self._held[self._own[name]], [self._held[output] for output in leaving]):
-                yield name, block
+    plans: list[OrderOrTree] = []
+    for pattern, own in zip(patterns, orders, strict=True):
+        refuse(mechanism, pattern, beyond_any_match(pattern))
+        plans += _runnable(mechanism, sharing, pattern, own)
+    numbers = {pattern.name: number for number, pattern in enumerate(patterns)}
+    run = NetworkRun(members_of(patterns), plans, sharing, events, owned, with_negated=sharing == "subexpression")
+    for (name, _), block in run.found():
+        yield numbers[name], block
+    run.count(counters)
+    run.held.count(counters)
 
 
-def _same(one: Member, other: Member) -> bool:
-    return one.clause.positive == other.clause.positive
+def find_alone(
+    mechanism: str,
+    sharing: Sharing,
+    pattern: Pattern,
+    orders: Orders,
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    *,
+    automaton: Automaton = "",
+    options: frozenset[str] = frozenset(),
+) -> Iterator[Block]:
+    """Find the owned matches of a pattern, each clause on a network of its own; see `Finder` (JQPG section 5.4).
+
+    Parameters
+    ----------
+    mechanism, sharing
+        The mechanism's name, and by what rule its plans could be shared: "prefix" runs orders, "subexpression" trees.
+    automaton
+        As of `network.Network`. Eager automata need the pattern's order; lazy ones find their own, whatever the plan.
+    options
+        With `smallest_counter` a lazy tree binds the variable with the fewest events in the input buffer next (DEBS'15,
+        section 6), without it the one that is expected to cost least. With both, an instance waits for the variable
+        that was chosen when it was made, where the paper chooses anew at each event; and the root changes only when
+        that pays.
+
+    Raises
+    ------
+    UnsupportedPattern
+        The mechanism does not run the pattern.
+    PlanError
+        It does not run an order or a tree, or that is not of its clause.
+    """
+    refuse(mechanism, pattern, _beyond(automaton, pattern))
+    members, held = members_of([pattern]), Held(len(events))
+    if automaton == "lazy":
+        orders = [tuple(variable.name for variable in clause.positive) for clause in pattern.clauses]
+    plans = _runnable(mechanism, sharing, pattern, orders)
+
+    def start(of: ClauseSlice, plan: OrderOrTree) -> NetworkRun:
+        if automaton == "eager":
+            refuse_other_orders(mechanism, pattern, of.clause, leaves_of(as_tree(plan)))
+        _refuse_other_variables(sharing, pattern, of.clause, plan)
+        return NetworkRun(
+            [member for member in members if member.clause is of.clause],
+            [plan],
+            "none",
+            of.events,
+            of.owned,
+            with_negated=sharing == "subexpression",
+            finality=of.finality,
+            automaton=automaton,
+            by_counter=SMALLEST_COUNTER in options,
+            held=held,
+        )
+
+    yield from find_by_clause(pattern, plans, events, owned, counters, start)
+    held.count(counters)
+
+
+def _runnable(mechanism: str, sharing: Sharing, pattern: Pattern, orders: Orders) -> list[OrderOrTree]:
+    """The plans of a pattern as its network runs them: trees, or orders."""
+    if sharing == "subexpression":
+        return [as_tree(order) for order in orders]
+    return list(orders_only(mechanism, pattern, orders))
+
+
+def _refuse_other_variables(sharing: Sharing, pattern: Pattern, clause: Clause, plan: OrderOrTree) -> None:
+    names = [variable.name for variable in clause.positive]
+    planned = (plan,) if isinstance(plan, str) else leaves_of(as_tree(plan))  # a tree of one variable is its name
+    if sorted(planned) == sorted(names):
+        return
+    what = "the plan's tree joins" if sharing == "subexpression" else "the plan orders"
+    raise PlanError(
+        f"pattern {pattern.name!r}: {what} {', '.join(planned)}, but clause {clause.index} binds {', '.join(names)}: "
+        "plan the pattern again"
+    )
+
+
+def _beyond(automaton: Automaton, pattern: Pattern) -> str | None:
+    """The first feature of a pattern that is not run alone, in words; None if it is run."""
+    most = max(len(clause.positive) for clause in pattern.clauses)
+    if automaton == "eager" and not before_is_earlier(pattern.ties):
+        return beyond_any_match(pattern) or f"TIES {pattern.ties.value}"
+    if automaton == "lazy" and most > MOST_VARIABLES:
+        return beyond_any_match(pattern) or f"a clause of {most} variables (at most {MOST_VARIABLES})"
+    return beyond_any_match(pattern)
+
+
+def _of_one(name: str, sharing: Sharing, automaton: Automaton = "", **rest: Any) -> Mechanism:
+    """A mechanism that runs one pattern after another, each clause on a join network of its own."""
+    find, beyond = partial(find_alone, name, sharing, automaton=automaton), partial(_beyond, automaton)
+    trees = sharing == "subexpression"
+    return Mechanism(name, find, unsupported_feature=beyond, runs_trees=trees, in_order=True, **rest)
+
+
+def _of_many(name: str, sharing: Sharing) -> Mechanism:
+    """A mechanism that runs many patterns together on one join network, and one pattern as the only one."""
+    find_many = partial(find_together, name, sharing)
+
+    def find(
+        pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+    ) -> Iterator[Block]:
+        for _, block in find_many([pattern], [orders], events, owned, counters):
+            yield block
+
+    runs_trees = sharing == "subexpression"
+    return Mechanism(name, find, find_many=find_many, always_shares=True, runs_trees=runs_trees, in_order=True)
+
+
+SMALLEST_COUNTER = "smallest_counter"
+"""The option by which a lazy tree chooses as in the paper."""
+LAZY_TREE_NFA = _of_one("lazy_tree_nfa", "prefix", "lazy", options=(SMALLEST_COUNTER,))
+EAGER_NFA = _of_one("eager_nfa", "prefix", "eager", in_pattern_order=True)
+LAZY_CHAIN_NFA = _of_one("lazy_chain_nfa", "prefix")
+EVALUATION_TREE = _of_one("evaluation_tree", "subexpression")
+MULTI_PATTERN_NFA = _of_many("multi_pattern_nfa", "prefix")
+MULTITREE = _of_many("multitree", "subexpression")

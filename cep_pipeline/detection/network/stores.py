@@ -7,91 +7,80 @@ agree, the instances of each key are linked, too. What has expired stays until r
 # mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import Any, NamedTuple
 
 from numba import njit
 
-from cep_pipeline.compiled.pointers import int32_at, int64_at
-from cep_pipeline.detection.instances.cells import Cells, cells_at, drop_newest
-from cep_pipeline.detection.instances.rules import Rules
+from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at
+from cep_pipeline.detection.instances.cells import (
+    Cells,
+    cell_before,
+    cells_at,
+    drop_newest,
+    length_of,
+    list_contains,
+    row_of,
+)
+from cep_pipeline.detection.instances.rules import Rules, contains, first_at_least, first_row, last_row, rules_at
 from cep_pipeline.detection.network import codes as c
 
+Machine = namedtuple(
+    "Machine",
+    "words registers nodes edges outputs places masks ascent_starts ascents rows leaf_starts leaves stores "
+    "rooms tails marks counts saved stamps touched heads frames bound match alive peaks dying deaths held "
+    "saved_outputs output_stamps touched_outputs tested list_ceiling done choices pairs shares event_nodes "
+    "amounts expected cells",
+)
+"""A network, its instances, and how far the kernel is.
 
-class Machine(NamedTuple):
-    """A network, its instances, and how far the kernel is.
-
-    Attributes
-    ----------
-    words
-        All words, to which the nodes' and outputs' places of conditions, rules and matches point.
-    registers
-        By the names in `codes.py`.
-    nodes, edges, outputs
-        `codes.NODE_WORDS`, `EDGE_WORDS`, `OUTPUT_WORDS` words each.
-    places, masks
-        Places in the tuple under test, and the address of masks of them, uint8.
-    ascent_starts, ascents
-        Where each ascent begins, and their words (`members.Ascents`).
-    rows, leaf_starts, leaves
-        Of each step its row, and the nodes of events that it fits: from `leaf_starts[step]` on.
-    stores, rooms, tails, marks
-        Of each node the address of its instances, how many have room, how many it holds, and how many before the event.
-    counts, saved, stamps, touched
-        Counts of each node, what they were before the event, the last attempt that touched it, and those touched.
-    heads
-        The newest instance of each node and key.
-    frames
-        What is still to be joined.
-    bound, match
-        The tuple under test by the places of the node's first sharer, and a match by those of its clause.
-    alive, peaks
-        Of each node its instances, and the most of them.
-    dying, deaths
-        Of each row the first of the deaths when it is reached, and all deaths.
-    held
-        Of each row how many more instances are held behind it than before it; those whose windows have ended are not.
-    saved_outputs, output_stamps, touched_outputs
-        What outputs held before the event, the last attempt that touched each, and those touched.
-    tested
-        int64[1]: how many conjuncts were tested.
-    cells
-        The elements of lists.
-    """
-
-    words: Any
-    registers: Any
-    nodes: Any
-    edges: Any
-    outputs: Any
-    places: Any
-    masks: Any
-    ascent_starts: Any
-    ascents: Any
-    rows: Any
-    leaf_starts: Any
-    leaves: Any
-    stores: Any
-    rooms: Any
-    tails: Any
-    marks: Any
-    counts: Any
-    saved: Any
-    stamps: Any
-    touched: Any
-    heads: Any
-    frames: Any
-    bound: Any
-    match: Any
-    alive: Any
-    peaks: Any
-    dying: Any
-    deaths: Any
-    held: Any
-    saved_outputs: Any
-    output_stamps: Any
-    touched_outputs: Any
-    tested: Any
-    cells: Cells
+Attributes
+----------
+words
+    All words, to which the nodes' and outputs' places of conditions, rules and matches point.
+registers
+    By the names in `codes.py`.
+nodes, edges, outputs
+    `codes.NODE_WORDS`, `EDGE_WORDS`, `OUTPUT_WORDS` words each.
+places, masks
+    Places in the tuple under test, and the address of masks of them, uint8.
+ascent_starts, ascents
+    Where each ascent begins, and their words (`members.Ascents`).
+rows, leaf_starts, leaves
+    Of each step its row, and the nodes of events that it fits: from `leaf_starts[step]` on.
+stores, rooms, tails, marks
+    Of each node the address of its instances, how many have room, how many it holds, and how many before the event.
+counts, saved, stamps, touched
+    Counts of each node, what they were before the event, the last attempt that touched it, and those touched.
+heads
+    The newest instance of each node and key.
+frames
+    What is still to be joined.
+bound, match
+    The tuple under test by the places of the node's first sharer, and a match by those of its clause.
+alive, peaks
+    Of each node its instances, and the most of them.
+dying, deaths
+    Of each row the first of the deaths when it is reached, and all deaths.
+held
+    Of each row how many more instances are held behind it than before it; those whose windows have ended are not.
+saved_outputs, output_stamps, touched_outputs
+    What outputs held before the event, the last attempt that touched each, and those touched.
+tested
+    int64[1]: how many conjuncts were tested.
+list_ceiling
+    Of each row where the longest window of lists ends that begins with it.
+done
+    Of each node of instances that wait, how many have searched the buffer.
+choices, pairs, shares
+    Of a lazy tree, by `codes.CHOICE_WORDS`, what it knows of each variable where it chooses; the shares of the
+    conjuncts over each two variables; and all shares.
+event_nodes, amounts, expected
+    The node of each variable's events; how many events in the window each node has; float64: how many events of
+    each variable are expected, and behind these what the present root has cost too much.
+cells
+    The elements of lists.
+"""
 
 
 class View(NamedTuple):
@@ -148,6 +137,14 @@ def machine_at(words: Any) -> Machine:
         int64_at(words[29]),
         int32_at(words[30]),
         int64_at(words[31]),
+        int32_at(words[32]),
+        int64_at(words[33]),
+        int64_at(words[34]),
+        int64_at(words[35]),
+        int64_at(words[36]),
+        int64_at(words[37]),
+        int64_at(words[38]),
+        float64_at(words[39]),
         cells_at(words, c.MACHINE_WORDS),
     )
 
@@ -228,16 +225,6 @@ def newest_before(w: Any, node: int, upper: int, row: int, key: int) -> int:
 
 
 @njit(error_model="numpy")
-def next_older(w: Any, node: int, number: int) -> int:
-    """The instance before another one (of its key); -1 if there is none."""
-    m = machine_at(w)
-    n = node * c.NODE_WORDS
-    if m.nodes[n + c.N_HEADS] < 0:
-        return number - 1
-    return int32_at(m.stores[node])[number * (c.SLOTS + m.nodes[n + c.N_WIDTH]) + c.OLDER]
-
-
-@njit(error_model="numpy")
 def cut(w: Any, node: int, number: int) -> None:
     """Let go of the newest instances of a node, from a number on."""
     m = machine_at(w)
@@ -250,7 +237,7 @@ def cut(w: Any, node: int, number: int) -> None:
             key = words[newest * stride + c.KEY]
             if key >= 0:
                 m.heads[heads + key] = words[newest * stride + c.OLDER]
-    m.tails[node] = number
+    m.tails[node] = m.done[node] = number
 
 
 @njit(error_model="numpy")
@@ -277,8 +264,7 @@ def compact(w: Any, node: int, row: int) -> bool:
             words[to + c.OLDER] = m.heads[heads + words[to + c.KEY]]
             m.heads[heads + words[to + c.KEY]] = kept
         kept += 1
-    m.tails[node] = kept
-    m.marks[node] = kept
+    m.tails[node] = m.marks[node] = m.done[node] = kept
     return before > kept and 2 * kept <= m.rooms[node]
 
 
@@ -302,22 +288,15 @@ def bury(w: Any, row: int) -> None:
 
 
 @njit(error_model="numpy")
-def instances_made(w: Any) -> int:
-    """The number of instances that the event has made and that are held."""
-    m = machine_at(w)
-    made = 0
-    for number in range(m.registers[c.TOUCHED]):
-        made += m.tails[m.touched[number]] - m.marks[m.touched[number]]
-    return made
-
-
-@njit(error_model="numpy")
-def keep(w: Any, row: int, made: int) -> bool:
-    """Hold the instances that the event at a row made, until windows end; False where there is no room to note when."""
+def keep(w: Any, row: int) -> int:
+    """Hold the instances that the event at a row made, and return how many; -1: there is no room to note their ends."""
     m = machine_at(w)
     r = m.registers
-    if r[c.DEATHS_USED] + made > r[c.DEATHS_ROOM]:
-        return False
+    made = 0
+    for number in range(r[c.TOUCHED]):
+        made += m.tails[m.touched[number]] - m.marks[m.touched[number]]
+    if made == 0 or r[c.DEATHS_USED] + made > r[c.DEATHS_ROOM]:
+        return 0 if made == 0 else -1
     for number in range(r[c.TOUCHED]):
         node = m.touched[number]
         n = node * c.NODE_WORDS
@@ -326,7 +305,7 @@ def keep(w: Any, row: int, made: int) -> bool:
         if m.nodes[n + c.N_LISTS] < 0 or m.nodes[n + c.N_LISTS] == node:  # lists are counted where they may grow
             ended, alike = -1, 0
             for instance in range(m.marks[node], m.tails[node]):
-                own = ceiling[words[instance * stride + c.FIRST]] + 1
+                own = max(ceiling[words[instance * stride + c.FIRST]], row) + 1
                 if own != ended and alike > 0:
                     _note_deaths(w, node, ended, alike)
                     alike = 0
@@ -338,7 +317,7 @@ def keep(w: Any, row: int, made: int) -> bool:
             m.peaks[node] = max(m.peaks[node], m.alive[node])
             m.held[row] += m.tails[node] - m.marks[node]
         m.marks[node] = m.tails[node]
-    return True
+    return made
 
 
 @njit(error_model="numpy", forceinline=True)
@@ -365,6 +344,28 @@ def _note_deaths(w: Any, node: int, row: int, instances: int) -> None:
 
 
 @njit(error_model="numpy")
+def give_up(w: Any, row: int) -> None:
+    """Let go of all instances before the event at a row."""
+    m = machine_at(w)
+    r = m.registers
+    for node in range(r[c.NODES]):
+        n = node * c.NODE_WORDS
+        stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
+        words, ceiling = int32_at(m.stores[node]), int32_at(m.nodes[n + c.N_CEILING])
+        counted = m.nodes[n + c.N_LISTS] < 0 or m.nodes[n + c.N_LISTS] == node
+        for number in range(m.tails[node]):
+            ended = ceiling[words[number * stride + c.FIRST]] + 1
+            if counted and ended > row:
+                m.held[row] -= 1
+                m.held[ended] += 1
+            m.dying[ended] = -1
+        cut(w, node, 0)
+        m.marks[node] = m.alive[node] = 0
+    r[c.DEATHS_MADE] = r[c.DEATHS_USED] = 0
+    r[c.DEATHS_FREE] = -1
+
+
+@njit(error_model="numpy")
 def take_back(w: Any, tested: int) -> None:
     """Undo what the event made, before which so many conjuncts had been tested."""
     m = machine_at(w)
@@ -383,3 +384,107 @@ def take_back(w: Any, tested: int) -> None:
     if r[c.LISTING]:
         while m.cells.ends[1] > r[c.CELLS_MADE]:
             drop_newest(m.cells)
+
+
+# --- where that lies with which the tuple under test can be joined ----------------------------------------------------
+
+
+@njit(error_model="numpy")
+def view_of(w: Any, rules: int) -> View:
+    """The tuple under test, with the rules at some place of the words."""
+    m = machine_at(w)
+    return View(m.ascents, rules_at(w, rules), m.cells, m.bound)
+
+
+@njit(error_model="numpy")
+def in_order(view: View, at: int) -> bool:
+    """True if the pairs at `ascents[at]` are in their order; its length comes first."""
+    for pair in range(view.ascents[at]):
+        one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
+        earlier = last_row(view.rules, view.cells, view.bound, 0, one)
+        if first_row(view.rules, view.cells, view.bound, 0, other) < view.rules.onset[earlier]:
+            return False
+    return True
+
+
+@njit(error_model="numpy")
+def are_distinct(view: View, at: int) -> bool:
+    """True if the pairs at `ascents[at]` have no event in common; its length comes first."""
+    cells, bound = view.cells, view.bound
+    for pair in range(view.ascents[at]):
+        one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
+        if not view.rules.kleene[one]:
+            one, other = other, one
+        if not view.rules.kleene[other]:
+            if contains(view.rules, cells, bound, 0, one, bound[other]):
+                return False
+            continue
+        cell = bound[one]
+        for _ in range(length_of(cells, bound[one])):
+            if list_contains(cells, bound[other], row_of(cells, cell)):
+                return False
+            cell = cell_before(cells, cell)
+    return True
+
+
+@njit(error_model="numpy")
+def scan_bounds(w: Any, view: View, at: int, row: int) -> tuple[int, int, int]:
+    """Return bounds of the row of the newest event of the tuples that can be joined with the one under test.
+
+    Parameters
+    ----------
+    at
+        Where the words of the ascent are, behind the first.
+
+    Returns
+    -------
+    (int, int, int)
+        From which row on, before which row, and where the words of the pairs are whose order is tested.
+    """
+    m = machine_at(w)
+    lower, upper = view.rules.floor[row], row + m.registers[c.REPLAYING]  # then the row has been read
+    for place in range(at + 1, at + 1 + m.ascents[at]):
+        lower = max(lower, view.rules.onset[last_row(view.rules, view.cells, view.bound, 0, m.ascents[place])])
+    at += 1 + m.ascents[at]
+    for place in range(at + 1, at + 1 + m.ascents[at]):
+        upper = min(upper, view.rules.reach[first_row(view.rules, view.cells, view.bound, 0, m.ascents[place])])
+    return lower, upper, at + 1 + m.ascents[at]
+
+
+@njit(error_model="numpy")
+def buffered(w: Any, events: int, lower: int, upper: int, key: int) -> tuple[int, int]:
+    """The places of the events (of the key) of a node that have been read, from one row on and before another."""
+    m = machine_at(w)
+    n = events * c.NODE_WORDS
+    rows, own = int32_at(m.nodes[n + c.N_ROWS]), key if m.nodes[n + c.N_KEYS] != 0 else 0
+    low = int64_at(m.nodes[n + c.N_STARTS])[own]
+    high = low + int32_at(m.nodes[n + c.N_READ])[own]
+    if low == high or rows[high - 1] < lower:
+        return high, high
+    window = 1  # it holds few of all events
+    while high - window > low and rows[high - window] >= lower:
+        window *= 2
+    low = first_at_least(rows, max(low, high - window), high, lower)
+    if rows[high - 1] >= upper:
+        high = first_at_least(rows, low, high, upper)
+    return low, high
+
+
+@njit(error_model="numpy")
+def still_open(w: Any, events: int, row: int, key: int) -> tuple[int, int]:
+    """The places of the events (of the key), up to a row, that can be in a match with those to come."""
+    m = machine_at(w)
+    n = events * c.NODE_WORDS
+    rows, ceiling = int32_at(m.nodes[n + c.N_ROWS]), int32_at(m.nodes[n + c.N_CEILING])
+    low, high = buffered(w, events, rules_at(w, m.nodes[n + c.N_RULES]).floor[row], row + 1, key)
+    while low < high and ceiling[rows[low]] < m.rows[m.registers[c.STEP]]:
+        low += 1
+    return low, high
+
+
+@njit(error_model="numpy")
+def key_of(w: Any, events: int, row: int) -> int:
+    """The key of an event of a node: 0 where events need not agree, -1 where it agrees with none."""
+    m = machine_at(w)
+    keys = m.nodes[events * c.NODE_WORDS + c.N_KEYS]
+    return int32_at(keys)[row] if keys != 0 else 0

@@ -20,7 +20,7 @@ from cep_pipeline.detection.mechanisms import (
     orders_only,
     refuse_other_orders,
 )
-from cep_pipeline.detection.network.finding import find_alone
+from cep_pipeline.detection.network.run import find_alone
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import describe, is_chain
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns

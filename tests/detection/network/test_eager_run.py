@@ -52,6 +52,14 @@ def test_the_example_of_the_paper() -> None:
     )
 
 
+def test_it_is_counted_which_conjuncts_lead_to_a_state() -> None:
+    text = "PATTERN AND(A a, B b, C c) WHERE a.x < b.x AND b.x < c.x AND a.x < c.x WITHIN 1 hour"
+    _, metrics = metrics_of(text, "a3 b7 c9")
+    tested = {node.node: node.tested for node in metrics.nodes}
+    assert [sorted(conjunct.variables) for conjunct in tested["a", "c"] or ()] == [["a", "c"]]
+    assert tested["a", "b", "c"] is None  # it is reached by edges that test different ones
+
+
 def test_instances_die_with_their_window() -> None:
     found, metrics = metrics_of("PATTERN SEQ(A a, B b) WITHIN 2 seconds", "a1 a2 a3 a4 a5 b1")
     assert found == [[3, 5], [4, 5]]

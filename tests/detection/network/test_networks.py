@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.network import network as networks
-from cep_pipeline.detection.network.network import KeptNetworks, PlannedNetwork
+from cep_pipeline.detection.network.network import Network, network_of
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.multi_pattern import members_of
 from cep_pipeline.planning.trees import Join, OrderOrTree
@@ -31,8 +30,8 @@ WHERE n.x > a.x + c.x AND a.id BETWEEN c.x AND 2 * c.id WITHIN 1 minute"""
 NO_EVENTS = PreparedEvents(events_table([]), type_attribute="kind", base_type="Ev")
 
 
-def network(kept: KeptNetworks, text: str, plans: Sequence[OrderOrTree]) -> PlannedNetwork:
-    return kept.network(members_of(cep.parse_patterns(text, stream_schema())), plans, "subexpression", NO_EVENTS)
+def network(text: str, plans: Sequence[OrderOrTree]) -> Network:
+    return network_of(members_of(cep.parse_patterns(text, stream_schema())), plans, "subexpression", NO_EVENTS)
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -52,38 +51,18 @@ def test_the_same_patterns_over_other_events(text: str, streams: list[tuple[list
 
 def test_a_plan_has_one_network() -> None:
     patterns = cep.parse_patterns(TEXT, stream_schema())
-    members, kept = members_of(patterns), KeptNetworks(1000)
+    members = members_of(patterns)
     trees = [Join("a", Join("b", "c")), Join("r", Join("p", "q")), Join("a", "c")]
-    first = kept.network(members, trees, "subexpression", NO_EVENTS)
+    first = network_of(members, trees, "subexpression", NO_EVENTS)
     again = [Join("a", Join("b", "c")), Join("r", Join("p", "q")), Join("a", "c")]
-    assert kept.network(members, again, "subexpression", NO_EVENTS) is first
-    assert kept.network(members, [*trees[:2], Join("c", "a")], "subexpression", NO_EVENTS) is not first
-    assert kept.network(members, trees, "none", NO_EVENTS) is not first
-    assert len(kept) == 3
-
-
-def test_networks_that_were_not_asked_for_longest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
-    make = networks._made
-
-    def noted(asked: networks._NetworkKey) -> PlannedNetwork:
-        made.append(asked)
-        return make(asked)
-
-    monkeypatch.setattr(networks, "_made", noted)
-    texts = [f"NAME p PATTERN SEQ(A a, B b) WHERE a.x < b.x + {number} WITHIN 1 minute" for number in range(3)]
-    patterns = [cep.parse_patterns(text, stream_schema()) for text in texts]
-    kept = KeptNetworks(7)  # two of three nodes
-    for number in (0, 1, 0, 2, 0, 1):
-        kept.network(members_of(patterns[number]), [Join("a", "b")], "subexpression", NO_EVENTS)
-        assert len(kept) <= 2
-    assert len(made) == 4
+    assert network_of(members, again, "subexpression", NO_EVENTS) is first
+    assert network_of(members, [*trees[:2], Join("c", "a")], "subexpression", NO_EVENTS) is not first
+    assert network_of(members, trees, "none", NO_EVENTS) is not first
 
 
 def test_a_pattern_that_never_matches_is_left_out_and_its_plan_looked_at() -> None:
     text = "NAME p PATTERN SEQ(A a, B b) WHERE 1 > 2 AND a.x < b.x WITHIN 1 minute; NAME q PATTERN A a WITHIN 1 second"
-    kept = KeptNetworks(100)
-    planned = network(kept, text, [Join("a", "b"), "a"])
-    assert list(planned.members) == [("q", 0)]
+    planned = network(text, [Join("a", "b"), "a"])
+    assert list(planned.shared.members) == [("q", 0)]
     with pytest.raises(PlanError, match="binds a, b"):
-        network(kept, text, [Join("a", "c"), "a"])
+        network(text, [Join("a", "c"), "a"])

@@ -23,7 +23,7 @@ NO_EVENTS = PreparedEvents(events_table([]), type_attribute="kind", base_type="E
 
 def network(text: str, tree: Tree) -> Network:
     patterns = cep.parse_patterns(f"PATTERN {text}", stream_schema())
-    return network_of(members_of(patterns), [tree], "none", NO_EVENTS).network
+    return network_of(members_of(patterns), [tree], "none", NO_EVENTS)
 
 
 def tree_of(structure: str, tree: Tree, rest: str = "WITHIN 10 seconds") -> dict[str, Node]:
@@ -153,11 +153,11 @@ def test_conditions_are_tested_at_the_lowest_node_that_has_their_variables() -> 
     patterns = cep.parse_patterns(f"PATTERN {text} WITHIN 10 seconds", stream_schema())
     [member] = members_of(patterns)
     planned = network_of([member], [BUSHY], "none", NO_EVENTS)
-    groups = {node.slots: node.complete for node in planned.network.nodes if node.kind == codes.JOIN}
+    groups = {node.slots: node.complete for node in planned.nodes if node.kind == codes.JOIN}
     assert {*groups} == {("a", "c"), ("b", "d"), ("a", "c", "b", "d")}
     assert len({*groups.values()}) == 3
     assert not any(planned.groups[member.id].is_empty(group) for group in groups.values())
-    leaves = [node.events for node in planned.network.event_nodes]
+    leaves = [node.events for node in planned.event_nodes]
     assert [len(leaf.filters) for leaf in leaves if leaf is not None] == [1, 0, 0]
 
 

@@ -84,7 +84,7 @@ def test_trees_ask_where_the_evaluation_tree_does(pattern: Pattern, tree: Positi
     join = named_join(tree, expected.statistics.names)
     [member] = members_of([pattern])
     prepared = PreparedEvents(EVENTS, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
-    network = network_of([member], [join], "none", prepared).network
+    network = network_of([member], [join], "none", prepared)
     asked_with = {name: {*node.slots} for node in network.nodes for name in node.negated}
     root = {variable.name for variable in clause.positive}
     nodes = expected.nodes(tree)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.instances.program import FoundMatches, Program
-from cep_pipeline.detection.lazy_tree import run
+from cep_pipeline.detection.instances.program import CellRing
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
+from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.slices.blocks import ListBlock, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -44,11 +44,9 @@ def bindings(mechanism: str, text: str, rows: list[Row], order: str = "") -> lis
 @pytest.fixture
 def little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Memory that must grow at every occasion."""
-    monkeypatch.setattr(run, "INSTANCE_ROOM", 2)
-    monkeypatch.setattr(run, "SEARCH_ROOM", 2)
-    make = Program.ring
-    monkeypatch.setattr(Program, "ring", lambda program: make(program, 2))
-    monkeypatch.setattr(run, "FoundMatches", lambda *arguments: FoundMatches(*arguments, elements=1))
+    monkeypatch.setattr(memory, "CellRing", lambda *of: CellRing(*of, size=2))
+    monkeypatch.setattr(memory, "ROOM", 1)
+    monkeypatch.setattr(run, "FIRST_FOUND_ALONE", 1)
     yield
 
 
@@ -138,6 +136,14 @@ def test_the_tree_takes_no_order_of_a_plan() -> None:
     assert {tuple(bindings("lazy_tree_nfa", STATEMENTS[0], rows, order)) for order in ("abc", "cba")} == {
         tuple(expected)
     }
+
+
+@pytest.mark.parametrize("structure", ["SEQ(Ev a, B b, C c)", "AND(Ev a, SEQ(B b, C c))", "SEQ(Ev+ a[], B b, C c)"])
+def test_a_new_root_tells_the_newest_event_in_the_buffer_apart(structure: str) -> None:
+    """The root is chosen when the C comes: it begins with the newest B of the buffer, which is no A before itself."""
+    rows: list[Row] = [{"timestamp": second * SECOND, "kind": kind} for second, kind in enumerate("ABC")]
+    text = f"PATTERN {structure} WITHIN 1 hour"
+    assert bindings("lazy_tree_nfa", text, rows) == bindings("fused", text, rows) != []
 
 
 @settings(max_examples=examples(60), deadline=None)
