@@ -158,11 +158,7 @@ def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) ->
     rows = one[some], other[np.clip(near, 0, len(other) - 1)]
     passed = np.ones(SAMPLED, bool)
     compared = [(Comparator.EQ, sides) for sides in joining.equal]
-    if joining.mixed is not None:
-        passed &= joining.mixed.holds(of.events, rows)
-    elif joining.sides is not None:
-        compared.append((joining.comparator, joining.sides))
-    for comparator, sides in compared:
+    for comparator, sides in (*compared, (joining.comparator, joining.sides)):
         left, right = (
             expression_values(without_name(side, name), of.events, {ANY_EVENT: own})
             for side, name, own in zip(sides, joining.variables, rows, strict=True)

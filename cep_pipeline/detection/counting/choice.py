@@ -9,32 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, pairwise, permutations
+from itertools import pairwise, permutations
 
-from cep_pipeline.detection.counting.mixed import MixedComparison
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import (
     Aggregate,
+    Arithmetic,
     Element,
     Expression,
     Length,
+    Literal,
     Reference,
     ValueType,
     variables_of,
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_pattern
-from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.rewriting import MOST_US, rewritten
 from cep_pipeline.slices.keys import keys_of, shared_attributes
 
 MOST_STATES = 64
 """States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
 MOST_VARIABLES = 16
 """Variables, negated ones too, that a word of bits tells apart."""
-MOST_ALIKE = 4
-"""Clauses that bind the same variables, up to which the matches of each some of them are counted."""
 MOST_ORDERS = 24
 """Orders of the variables of an AND that are swept one by one."""
 LANES = 64
@@ -73,25 +72,18 @@ class Joining:
         The comparison of an expression over one variable with one over the other.
     equal
         The sides of the equalities beside it.
-    negated
-        The negated variables, by their place, of which no event may lie between the two; or ahead of both, or behind
-        both, where they are the first and the last one.
     neighbours
         The two variables in the order of the stream, if one of them is a list whose element next to the other one is
         compared, or if they are one list whose adjacent elements are.
-    mixed
-        The comparison, if one of its sides mixes the two events; then `sides` are the terms of each.
     of_each
         Whether one of the two variables is a list each of whose elements is compared with the event of the other one.
     """
 
     comparator: Comparator
     variables: tuple[str, str]
-    sides: Sides | None
+    sides: Sides
     equal: tuple[Sides, ...] = ()
-    negated: tuple[int, ...] = ()
     neighbours: tuple[str, str] | None = None
-    mixed: MixedComparison | None = None
     of_each: bool = False
 
     @property
@@ -101,25 +93,21 @@ class Joining:
 
     def turned(self) -> Joining:
         """The same condition with the other side first."""
-        sides = None if self.sides is None else self.sides[::-1]
-        equal = tuple(own[::-1] for own in self.equal)
-        mixed = None if self.mixed is None else self.mixed.turned()
         return replace(
             self,
             comparator=self.comparator.mirror,
             variables=self.variables[::-1],
-            sides=sides,
-            equal=equal,
-            mixed=mixed,
+            sides=self.sides[::-1],
+            equal=tuple(own[::-1] for own in self.equal),
         )
 
     def all_of(self, place: int) -> list[Expression]:
         """The expressions of the first or the second variable that are compared."""
-        return [own[place] for own in (*self.equal, *([self.sides] if self.sides is not None else []))]
+        return [own[place] for own in (*self.equal, self.sides)]
 
-    def sides_of(self, variables: tuple[str, str]) -> Sides | None:
+    def sides_of(self, variables: tuple[str, str]) -> Sides:
         """The sides for its variables in this order."""
-        return self.sides if self.sides is None or self.variables == variables else self.sides[::-1]
+        return self.sides if self.variables == variables else self.sides[::-1]
 
 
 def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
@@ -153,10 +141,9 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     if not joining:
         return Sweep(agree_on, (), backwards) if states_of(clause, backwards=backwards) is not None else None
     found = [one for conjunct in joining if (one := _joining(clause, conjunct)) is not None]
-    apart = _negations(clause)
-    if apart is None or len(found) < len(joining) or not orders_of(clause):
+    if clause.negated or len(found) < len(joining) or not orders_of(clause):
         return None
-    known = _together_joined([*found, *apart])
+    known = _together_joined(found)
     is_swept = counted_as_chain(known) or counted_behind(clause, known)
     return Sweep(agree_on, known, False) if is_swept else None
 
@@ -164,29 +151,6 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
 def binds_lists(pattern: Pattern) -> bool:
     """Return whether matches of a pattern bind lists: others are found where only one event after another is fixed."""
     return any(operand.kleene and not operand.negated for operand in pattern.operands)
-
-
-def _negations(clause: Clause) -> list[Joining] | None:
-    """Negated variables as equalities, of the numbers of their events before both ends of where they reject.
-
-    None where a list stands at an end, or the order leaves open where they reject.
-    """
-    orders = orders_of(clause)
-    if not clause.negated:
-        return []
-    if len(orders) != 1:
-        return None
-    [order] = orders
-    places = {variable.name: place for place, variable in enumerate(order)}
-    found = []
-    for number, negated in enumerate(clause.negated):
-        before = max((places[one.name] for one in clause.predecessors(negated.name)), default=-1)
-        behind = min((places[one.name] for one in clause.successors(negated.name)), default=len(order))
-        ends = (order[before], order[behind]) if before >= 0 and behind < len(order) else (order[0], order[-1])
-        if behind != before + 1 or any(one.kleene for one in ends):
-            return None
-        found.append(Joining(Comparator.EQ, (ends[0].name, ends[1].name), None, (), (number,)))
-    return found
 
 
 def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
@@ -198,9 +162,8 @@ def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
     for several in by_pair.values():
         equalities = [one for one in several if one.comparator is Comparator.EQ]
         first, *others = [one for one in several if one.comparator is not Comparator.EQ] or equalities[:1]
-        sides = (one.sides_of(first.variables) for one in equalities if one is not first)
-        equal = tuple(own for own in sides if own is not None)
-        made += [replace(first, equal=equal, negated=tuple(chain(*(one.negated for one in equalities)))), *others]
+        equal = tuple(one.sides_of(first.variables) for one in equalities if one is not first)
+        made += [replace(first, equal=equal), *others]
     return tuple(made)
 
 
@@ -244,41 +207,8 @@ def sweeps_over(pattern: Pattern) -> bool:
     >>> sweeps_over(free), sweeps_over(joined)
     (True, False)
     """
-    signed = signed_clauses(pattern)
-    return signed is not None and all(sweep_of(pattern, clause) is not None for _, clause in signed)
-
-
-@once_a_pattern
-def signed_clauses(pattern: Pattern) -> tuple[tuple[int, Clause], ...] | None:
-    """Clauses whose matches, added up with these signs, are those of the pattern, each once; None: they are too many.
-
-    Clauses that bind the same variables differ in what they negate only. The matches of several of them together are
-    those of a clause that negates all that they negate, so they are added and taken away in turn.
-    """
-    alike: dict[tuple[Variable, ...], list[Clause]] = {}
-    for clause in pattern.clauses:
-        alike.setdefault(clause.positive, []).append(clause)
-    found = []
-    for clauses in alike.values():
-        if len(clauses) > MOST_ALIKE:
-            return None
-        for size in range(1, len(clauses) + 1):
-            found += [((-1) ** (size - 1), _negating_all(some)) for some in combinations(clauses, size)]
-    return tuple(found)
-
-
-def _negating_all(clauses: Sequence[Clause]) -> Clause:
-    """The clause whose matches all of some clauses have that bind the same variables."""
-    first = clauses[0]
-    if len(clauses) == 1:
-        return first
-    return replace(
-        first,
-        negated=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated)),
-        precedence=frozenset().union(*(clause.precedence for clause in clauses)),
-        conjuncts=tuple(dict.fromkeys(one for clause in clauses for one in clause.conjuncts)),
-        negated_structures=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated_structures)),
-    )
+    distinct = len({clause.positive for clause in pattern.clauses}) == len(pattern.clauses)
+    return distinct and all(sweep_of(pattern, clause) is not None for clause in pattern.clauses)
 
 
 def of_elements(clause: Clause, conjunct: Conjunct) -> bool:
@@ -288,40 +218,36 @@ def of_elements(clause: Clause, conjunct: Conjunct) -> bool:
 
 
 def _joining(clause: Clause, conjunct: Conjunct) -> Joining | None:
+    """The comparison of two events, or of elements of two variables or one; None where it is no such."""
     match conjunct.atoms:
         case (Comparison(comparator) as comparison,) if comparator is not Comparator.NE:
-            found = _of_two(comparison)
-            if found is None:
+            if any(one.kleene for one in clause.positive):  # single events so far apart are found by a range of times
+                comparison = _without_difference(comparison)
+            owners = [variables_of(side) for side in (comparison.left, comparison.right)]
+            if any(len(names) != 1 for names in owners):
                 return None
-            one, other = (clause.by_name[name] for name in found.variables)
+            one, other = (clause.by_name[name] for names in owners for name in names)
             if one.negated or other.negated:
                 return None
+            found = Joining(comparison.comparator, (one.name, other.name), (comparison.left, comparison.right))
             if not one.kleene and not other.kleene:
-                return None if one is other or _is_range_of_times(clause, found) else found
+                return None if one is other else found
             return _joining_lists(found)
     return None
 
 
-def _is_range_of_times(clause: Clause, found: Joining) -> bool:
-    """Return whether two times are apart so far, which bounds candidates where matches are found, and is not tested."""
-    if found.mixed is None or any(variable.kleene for variable in clause.positive):
-        return False
-    nodes = (node for term in found.mixed.terms for node in walk(term))
-    return all(node.attribute == "timestamp" for node in nodes if isinstance(node, Reference))
-
-
-def _of_two(comparison: Comparison) -> Joining | None:
-    """The comparison of two events, or of elements of two variables or one; None where others take part."""
-    comparator, sides = comparison.comparator, (comparison.left, comparison.right)
-    owners = [variables_of(side) for side in sides]
-    if all(len(names) == 1 for names in owners):
-        (one,), (other,) = owners
-        return Joining(comparator, (one, other), sides)
-    mixed = MixedComparison.of(comparison)
-    if mixed is None:
-        return None
-    (one, _), (other, _) = mixed.events
-    return Joining(comparator, (one, other), mixed.terms, mixed=mixed)
+def _without_difference(comparison: Comparison) -> Comparison:
+    """`b.timestamp - a.timestamp < t` as `b.timestamp < a.timestamp + t`; no such number of microseconds is rounded."""
+    match comparison:
+        case Comparison(
+            comparator, Arithmetic("-", Reference() as later, Reference() as earlier) as apart, Literal(int() as most)
+        ) if {later.attribute, earlier.attribute} == {"timestamp"} and abs(most) <= MOST_US:
+            return Comparison(comparator, later, replace(apart, operator="+", left=earlier, right=comparison.right))
+        case Comparison(comparator, Literal() as left, Arithmetic("-") as right):
+            turned = Comparison(comparator.mirror, right, left)
+            moved = _without_difference(turned)
+            return comparison if moved is turned else moved
+    return comparison
 
 
 _ENDS_OF_LISTS = (
@@ -337,7 +263,6 @@ def _joining_lists(found: Joining) -> Joining | None:
 
     None where it is no such.
     """
-    assert found.sides is not None
     kinds = [{one.element for one in walk(side) if isinstance(one, Reference)} for side in found.sides]
     if any(isinstance(node, Length | Aggregate) for side in found.sides for node in walk(side)):
         return None
@@ -350,7 +275,7 @@ def _joining_lists(found: Joining) -> Joining | None:
     elements = (*kinds[0], *kinds[1])
     if elements[::-1] in adjacent:
         found, elements = found.turned(), elements[::-1]
-    if elements not in adjacent or found.sides is None:
+    if elements not in adjacent:
         return None
     left, right = (rewritten(side, _only) for side in found.sides)
     return replace(found, sides=(left, right), neighbours=found.variables)

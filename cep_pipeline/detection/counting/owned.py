@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.counting.choice import binds_lists, signed_clauses, sweeps_over
+from cep_pipeline.detection.counting.choice import binds_lists, sweeps_over
 from cep_pipeline.detection.counting.list_parts import counted_by_parts, parts_of_lists, parts_of_neighbours
 from cep_pipeline.detection.counting.sweep import count_swept, has_long_lists
 from cep_pipeline.detection.fused.clause import run_clause
@@ -222,9 +222,9 @@ def _count_by_sweeps(pattern: Pattern, events: PreparedEvents, owned: Owned, *, 
     if not sweeps_over(pattern):
         return None
     total = 0
-    for sign, clause in signed_clauses(pattern) or ():
+    for clause in pattern.clauses:
         count = count_swept(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)), always=always)
         if count is None:
             return None
-        total += sign * count
+        total += count
     return total

@@ -164,7 +164,7 @@ def _sweeping(
     views = _views(of)
     if views is None:
         return 0
-    if not (always or pays(of, sweep, views)) or not _are_known(sweep, views, of.events):
+    if not (always or pays(of, sweep, views)):
         return None
     steps = _steps(of, sweep, views, weights or {})
     if steps is None:
@@ -194,7 +194,6 @@ def _count(found: _Sweeping) -> int | None:
     """The number of matches of a sweep; None where a window has too many events."""
     (_, clause, events, *_), joining, steps, bits = found.of, found.sweep.joining, found.steps, found.bits
     if joining and counted_as_chain(joining):
-        steps = steps.with_negated(clause)
         return sum(_count_chain(order, clause, joining[0], steps, events, bits) for order in orders_of(clause))
     runner = _runner(found)
     if runner is None:
@@ -337,9 +336,9 @@ class Sum:
 
         return [number(place) for place in range(degree + 1)]
 
-    def plus(self, one: int, other: int, sign: int = 1) -> int:
-        """Put together what two sets of matches give; with a sign of -1 the second one is a part of the first one."""
-        return one + sign * other
+    def plus(self, one: int, other: int) -> int:
+        """Put together what two sets of matches give."""
+        return one + other
 
 
 @dataclass(frozen=True)
@@ -354,9 +353,9 @@ class Greatest:
         runner = _runner(found)
         return None if runner is None or not runner.only_adds else [runner.run(_GREATEST, weights)]
 
-    def plus(self, one: int, other: int, sign: int = 1) -> int | None:
-        """Put together what two sets of matches give; None where matches would have to be taken away."""
-        return max(one, other) if sign > 0 else None
+    def plus(self, one: int, other: int) -> int:
+        """Put together what two sets of matches give."""
+        return max(one, other)
 
 
 def _widest(numbers: Array) -> int:
@@ -375,7 +374,6 @@ def _runner(found: _Sweeping) -> _Runner | None:
     clause, joining, steps = found.of.clause, found.sweep.joining, found.steps
     if not joining:
         return _Runner(_states_swept(clause, found.sweep, steps), only_adds=True)
-    steps = steps.with_negated(clause)
     behind = [
         _sweep_behind(ways_behind(order, joining), clause, joining, steps, found.of.events)
         for order in orders_of(clause)
@@ -437,14 +435,6 @@ def _views(of: ClauseSlice) -> dict[str, View] | None:
     if not all(len(views[variable.name]) for variable in clause.positive):
         return None
     return views
-
-
-def _are_known(sweep: Sweep, views: dict[str, View], events: PreparedEvents) -> bool:
-    """Return whether the comparisons that mix two events are true or false for all events that may be compared."""
-    return all(
-        one.mixed is None or one.mixed.is_known(events, (views[one.variables[0]].rows, views[one.variables[1]].rows))
-        for one in sweep.joining
-    )
 
 
 def _sweep_over(of: ClauseSlice, ends: str | None = None) -> Sweep | None:
@@ -516,9 +506,6 @@ class Steps:
         uint8: whether the slice owns the matches that end with it.
     clock, width
         int64: the instant of each step, and the most by which those of a match differ.
-    around
-        For each negated variable, int64: two numbers of its events for each step. That of the earlier one of two events
-        equals that of the later one if none is between them; or in the window ahead of both, or behind both.
     """
 
     starts: Array
@@ -528,28 +515,11 @@ class Steps:
     counted: Array
     clock: Array
     width: int
-    around: tuple[tuple[Array, Array], ...] = ()
 
     def mirrored(self) -> Steps:
         """The same events from the last one to the first."""
         turned = (self.rows[::-1], self.fits[::-1], -self.clock[::-1], self.counted[::-1])
-        found = _in_windows(len(self.rows) - self.starts[::-1], *turned, self.width)
-        around = tuple((one[::-1], other[::-1]) for one, other in self.around)
-        return replace(found, around=around)
-
-    def with_negated(self, clause: Clause) -> Steps:
-        """The steps with `around`, which go from the first event to the last."""
-        found = []
-        for place, negated in enumerate(clause.negated, start=len(clause.positive)):
-            numbers = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.fits >> place & 1)))
-            earlier, later = numbers[1:], numbers[:-1]
-            if not clause.predecessors(negated.name):
-                earlier, later = numbers[:-1], numbers[self.lefts]
-            elif not clause.successors(negated.name):
-                stops = np.searchsorted(self.lefts, np.arange(len(self.lefts)), "right")
-                earlier, later = numbers[stops], numbers[1:]
-            found.append((earlier, later))
-        return replace(self, around=tuple(found))
+        return _in_windows(len(self.rows) - self.starts[::-1], *turned, self.width)
 
     def number(self, place: int) -> Array:
         """int64: 1 for each step whose event fits the variable of a place, else 0."""
@@ -735,7 +705,7 @@ def _count_chain(
     names = [variable.name for variable in order]
     at = sorted(names.index(name) for name in joining.variables)
     members = [np.flatnonzero(fits >> place & 1) for place in at]
-    first, second, comparator = _compared(joining, [names[place] for place in at], members, clause, steps, events)
+    first, second, comparator = _compared(joining, [names[place] for place in at], members, steps, events)
     if not len(first.known) or not len(second.known):
         return 0
     places, ranges = np.full((2, len(fits)), -1, np.int32), np.zeros((2, len(fits), 2), np.int32)
@@ -794,7 +764,6 @@ def _compared(
     joining: Joining,
     names: Sequence[str],
     members: Sequence[Array],
-    clause: Clause,
     steps: Steps,
     events: PreparedEvents,
 ) -> tuple[SortedValues, SortedValues, Comparator]:
@@ -820,17 +789,8 @@ def _compared(
             ]
         )
 
-    compared = [columns(sides) for sides in joining.equal]
-    for number in joining.negated:
-        ends = steps.around[number] if (names[0], names[1]) in clause.precedence else steps.around[number][::-1]
-        compared.append([end[rows].astype(np.float64) for end, rows in zip(ends, members, strict=True)])
+    compared = [columns(sides) for sides in (*joining.equal, joining.sides)]
     comparator = joining.comparator.mirror if turned else joining.comparator
-    if joining.mixed is not None:
-        mixed = joining.mixed.turned() if turned else joining.mixed
-        comparator, ranked = mixed.ranked(events, (steps.rows[members[0]], steps.rows[members[1]]))
-        compared.append(ranked)
-    elif joining.sides is not None:
-        compared.append(columns(joining.sides))
     if len(compared) == 1:
         one, other = compared[0]
         if comparator in (Comparator.GT, Comparator.GE):
@@ -919,7 +879,7 @@ def _sweep_behind(
     fits = _places_in(way.order, clause, steps) << before
     if way.last_in_time:
         fits &= ~((1 - steps.counted.astype(np.int32)) << way.last_in_time + before)
-    joined = _joined_behind(lanes, fits, joining, clause, events)
+    joined = _joined_behind(lanes, fits, joining, events)
     joints = len(joined.places)
     span = max(int((lanes.stops - lanes.starts).max(initial=0)), ANCHORED_AT_ONCE)
     width = len(anchors) if len(anchors) <= FEW_LANES else LANES
@@ -1020,7 +980,6 @@ def _joined_behind(
     lanes: _Lanes,
     fits: Array,
     joining: Sequence[Joining],
-    clause: Clause,
     events: PreparedEvents,
 ) -> _JoinedBehind:
     names = [*[""][: int(lanes.shared)], *(variable.name for variable in lanes.way.order)]
@@ -1038,7 +997,7 @@ def _joined_behind(
             place = names.index(each.variables[0])
             turned = each.turned() if lanes.way.from_last else each
             both = (each.variables, [members[place]] * 2)
-            first, second, comparator = _compared(turned, *both, clause, lanes.steps, events)
+            first, second, comparator = _compared(turned, *both, lanes.steps, events)
             lists[place - 1, members[place]] = second.ranges_in(first.known, comparator)
             if frozenset(names[place : place + 2]) not in pairs:
                 # Any element ends the list, one that cannot be compared, too.
@@ -1049,7 +1008,7 @@ def _joined_behind(
             continue
         one, later = sorted(names.index(name) for name in each.variables)
         own = [members[one], members[later]]
-        first, second, comparator = _compared(each, (names[one], names[later]), own, clause, lanes.steps, events)
+        first, second, comparator = _compared(each, (names[one], names[later]), own, lanes.steps, events)
         standing, passing = np.full(steps_of_all, -1, np.int32), np.zeros((steps_of_all, 2), np.int32)
         standing[members[one]] = first.places()
         passing[members[later]] = second.ranges_in(first.known, comparator)

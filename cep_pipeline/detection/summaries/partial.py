@@ -86,12 +86,12 @@ class Total:
     exact: int = 0
     special: float = 0.0
 
-    def add(self, other: State, sign: int = 1) -> None:
-        """Take other values; with a sign of -1, values that were taken twice."""
+    def add(self, other: State) -> None:
+        """Take other values."""
         assert isinstance(other, Total)
-        self.values += sign * other.values
-        self.exact += sign * other.exact
-        self.special += other.special if sign > 0 else 0.0
+        self.values += other.values
+        self.exact += other.exact
+        self.special += other.special
 
 
 @dataclass
@@ -101,10 +101,10 @@ class Extreme:
     greatest: bool
     value: Value = None
 
-    def add(self, other: State, sign: int = 1) -> None:
-        """Take other values; with a sign of -1, values that were taken twice."""
+    def add(self, other: State) -> None:
+        """Take other values."""
         own, new = self.value, other.value if isinstance(other, Extreme) else None
-        if new is None or is_nan(own) or sign < 0:
+        if new is None or is_nan(own):
             return
         assert own is None or type(own) is type(new)
         if own is None or is_nan(new) or (new > own if self.greatest else new < own):  # type: ignore[operator]
@@ -185,13 +185,13 @@ class PartialSummary:
         ]
         return columns, [*values]
 
-    def add(self, other: PartialSummary, sign: int = 1) -> None:
-        """Take what is known of other matches; with a sign of -1, of matches that were taken twice."""
+    def add(self, other: PartialSummary) -> None:
+        """Take what is known of other matches."""
         for key, one in other.groups.items():
             own = self.group(key)
-            own.matches += sign * one.matches
+            own.matches += one.matches
             for mine, new in zip(own.states, one.states, strict=True):
-                mine.add(new, sign)
+                mine.add(new)
 
     def table(self) -> pa.Table:
         """The rows, in the order of their groups."""
@@ -458,10 +458,10 @@ def _quotient(number: int, divisor: int) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def whole_units(value: Value) -> int:
-    """A number in the units of `Total.exact`: an int64 itself, a finite float64 in units of 2 ** -1074."""
+def whole_units(value: Value, *, is_float: bool) -> int:
+    """A finite number in the units of `Total.exact`: those of int64, or the 2 ** -1074 of float64."""
     assert isinstance(value, int | float)
-    return value if isinstance(value, int) else int(Fraction(value) * (1 << FRACTION_BITS))
+    return int(Fraction(value) * (1 << FRACTION_BITS if is_float else 1))
 
 
 def is_nan(value: Value) -> bool:

@@ -5,12 +5,11 @@
 | `count(*)` alone | the number of matches: `counting.owned` |
 | anything over one variable at an end of a sequence | matches with each of its events: `counting.sweep` |
 | groups, sums and extremes over one event each; over one end of a list, its length, its elements | `by_semiring` |
-| sum, avg of sums, differences and products of these, if all are exact | the same |
+| sum, avg of sums and differences of these, if all are exact | the same |
 
 The rest is listed (docs/mechanisms.md says why). Each clause of a
-pattern is a pattern of its own, since matches of clauses that bind different variables are different matches; clauses
-that bind the same ones are added and taken away in turn (`choice.signed_clauses`). And where the aggregates ask for
-different ways, each is made by itself.
+pattern is a pattern of its own, since matches of clauses that bind different variables are different matches. And
+where the aggregates ask for different ways, each is made by itself.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.costs import finding_takes_long, listed_to_summarize
-from cep_pipeline.detection.counting.choice import signed_clauses
 from cep_pipeline.detection.counting.owned import count_owned, not_counted_because
 from cep_pipeline.detection.counting.sweep import count_by_event
 from cep_pipeline.detection.fused.clause import last_variable
@@ -30,9 +28,8 @@ from cep_pipeline.detection.matches import RETURN_TYPES, column_to_arrow
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.route import CHOSEN_AMONG, Executor, Route, Sink
-from cep_pipeline.detection.summaries.by_semiring import RowsBySemirings, with_columns
+from cep_pipeline.detection.summaries.by_semiring import NotCounted, RowsBySemirings
 from cep_pipeline.detection.summaries.partial import PartialSummary
-from cep_pipeline.detection.summaries.values import NotCounted
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.patterns.expressions import (
@@ -48,7 +45,6 @@ from cep_pipeline.patterns.expressions import (
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Summary, SummaryAggregate, SummaryGroup
 from cep_pipeline.patterns.rewriting import restricted, rewritten, with_operands
-from cep_pipeline.patterns.structure import Composite, Operator, Structure
 from cep_pipeline.slices.ownership import finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 
@@ -85,25 +81,28 @@ def _unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> Partial
             raise NotCounted(not_counted_because(pattern) or FEW)
         summary.group(()).matches = total
         return summary
-    apart = _signed_parts(pattern)
-    numbers = [count_owned(one, events, owned) for _, one in apart]
+    apart = [_of_clause(pattern, clause) for clause in pattern.clauses]
+    numbers = [count_owned(one, events, owned) for one in apart]
     if listed_to_summarize(numbers):
         raise NotCounted(FEW)
     if len(apart) > 1:
-        events = with_columns(events, {name: pa.nulls(len(events), RETURN_TYPES[of]) for of, name in _NULLS.items()})
+        table = events.table
+        for of, name in _NULLS.items():
+            table = table.append_column(name, pa.nulls(len(events), RETURN_TYPES[of]))
+        events = PreparedEvents(table, type_attribute=events.type_attribute, base_type=events.base_type)
         numbers = [
             count_owned(one, events, owned, always=True, finding=_is_found_soon(one, events, owned))
             if number is None
             else number
-            for (_, one), number in zip(apart, numbers, strict=True)
+            for one, number in zip(apart, numbers, strict=True)
         ]
         if listed_to_summarize(numbers):
             raise NotCounted(FEW)
-    for (sign, one), number in zip(apart, numbers, strict=True):
+    for one, number in zip(apart, numbers, strict=True):
         if number is None:
             raise NotCounted(not_counted_because(one) or FEW)
-        summary.add(PartialSummary(one) if number == 0 else _of_clause_apart(one, events, owned, number), sign)
-    summary.groups = {key: row for key, row in summary.groups.items() if row.matches or not key}
+        if number:
+            summary.add(_of_clause_apart(one, events, owned, number))
     return summary
 
 
@@ -123,8 +122,8 @@ def _needs_matches(pattern: Pattern) -> str | None:
         return f"of the strategy {pattern.strategy.value}"
     if pattern.composes:
         return "the pattern composes others"
-    if signed_clauses(pattern) is None:
-        return "many clauses bind the same variables"
+    if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
+        return "several clauses bind the same variables"
     return None
 
 
@@ -132,7 +131,7 @@ def not_summarized_because(pattern: Pattern) -> str | None:
     """The reason why matches are listed to make the groups of SUMMARIZE, whatever the events; None: there is none."""
     reasons = [_needs_matches(pattern)]
     if reasons == [None]:
-        for _, one in _signed_parts(pattern):
+        for one in (_of_clause(pattern, clause) for clause in pattern.clauses):
             apart = _by_aggregate(one) if _reason_not_to_count(one) is not None else []
             reasons += map(_reason_not_to_count, apart if len(apart) > 1 else [one])
     return next(filter(None, reasons), None)
@@ -147,15 +146,10 @@ def _reason_not_to_count(pattern: Pattern) -> str | None:
     nothing = pa.schema(fields).empty_table()
     events = PreparedEvents(nothing, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     try:
-        RowsBySemirings(pattern, events, EVERYTHING, PartialSummary(pattern), 0, 0).run()
+        RowsBySemirings(pattern, events, EVERYTHING, PartialSummary(pattern), 0).run()
     except NotCounted as reason:
         return str(reason)
     return None
-
-
-def _signed_parts(pattern: Pattern) -> list[tuple[int, Pattern]]:
-    """The clauses whose matches make those of the pattern, each as a pattern of its own, with its sign."""
-    return [(sign, _of_clause(pattern, clause)) for sign, clause in signed_clauses(pattern) or ()]
 
 
 def _of_clause(pattern: Pattern, clause: Clause) -> Pattern:
@@ -166,7 +160,6 @@ def _of_clause(pattern: Pattern, clause: Clause) -> Pattern:
     present = {one.name for one in clause.read}
     structure = restricted(pattern.structure, present)
     assert structure is not None
-    structure = _without_choice(structure)
     optional = {operand.variable for operand in pattern.operands if operand.kleene and operand.optional}
 
     def read(one: Read) -> Read:
@@ -192,14 +185,6 @@ def _of_clause(pattern: Pattern, clause: Clause) -> Pattern:
         summary=Summary(tuple(map(read, pattern.summary.aggregates)), tuple(map(read, pattern.summary.groups))),
         attributes=(*pattern.attributes, *((name, of) for of, name in _NULLS.items())),
     )
-
-
-def _without_choice(structure: Structure) -> Structure:
-    """The structure with AND in place of OR: all that is left to choose from is what is negated."""
-    if not isinstance(structure, Composite):
-        return structure
-    operator = Operator.AND if structure.operator is Operator.OR else structure.operator
-    return replace(structure, operator=operator, operands=tuple(map(_without_choice, structure.operands)))
 
 
 def _of_clause_apart(pattern: Pattern, events: PreparedEvents, owned: Owned, number: int) -> PartialSummary:
@@ -232,7 +217,7 @@ def _of_one_clause(pattern: Pattern, events: PreparedEvents, owned: Owned, numbe
     summary = PartialSummary(pattern)
     name = _only_variable(pattern)
     if name is None or not _add_by_event(summary, pattern, events, owned, name):
-        RowsBySemirings(pattern, events, owned, summary, number, number).run()
+        RowsBySemirings(pattern, events, owned, summary, number).run()
     return summary
 
 

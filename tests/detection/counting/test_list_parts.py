@@ -283,7 +283,11 @@ def test_many_lists_beside_each_other() -> None:
         ("v[].x > a.x", None),
         ("v[i].x > v[i-1].x", None),
         ("v[i].x > v[i-1].x AND v[1].x > a.x", ["a v[first] c", "a v[first] v[last] c", "a v[first] v+ v[last] c"]),
-        ("v[i].x - v[i-1].x > 1 AND v[1].x > a.x", ["a v[first] c", "a v[first] v[last] c", "a v[first] v+ v[last] c"]),
+        ("v[i].x - v[i-1].x > 1 AND v[1].x > a.x", None),
+        (
+            "v[i].timestamp - v[i-1].timestamp < 1 ms AND v[1].x > a.x",
+            ["a v[first] c", "a v[first] v[last] c", "a v[first] v+ v[last] c"],
+        ),
         ("v[1].x < c.x AND v[v.LEN].x > a.x", ["a v[first] c", "a v[first] v[last] c", "a v[first] v+ v[last] c"]),
         ("v[i].x * v[i-1].x > 1 AND v[1].x > a.x", None),
         ("sum(v[].x) > 3 AND v[1].x > 1", None),

@@ -413,7 +413,7 @@ def test_comparisons_with_one_variable_are_counted(
         ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].y < a.y", True),
         ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].k = a.k", True),
         ("SEQ(A a, B+ v[], C c) WHERE v[].x < c.x AND v[i].x > v[i-1].x", True),
-        ("SEQ(A a, ~B n, B b, A+ v[], C c) WHERE v[].x > a.x", True),
+        ("SEQ(A a, ~B n, B b, A+ v[], C c) WHERE v[].x > a.x", False),
         ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].x < c.x", False),
         ("SEQ(A a, B b, C+ v[]) WHERE v[].x > b.x", False),
         ("SEQ(A a, B b, C+ v[], A d) WHERE v[].x > b.x", False),

@@ -73,9 +73,9 @@ NEGATING = (
 SEVERAL = (
     "PATTERN SEQ(A a, B b) WITHIN 900 minutes SUMMARIZE count(*), sum(b.id - a.id - 1), avg(-(a.x + b.x)) GROUP BY a.s",
     "PATTERN SEQ(A a, K+ k[], B b) WITHIN 200 minutes SUMMARIZE sum(b.timestamp - a.timestamp) GROUP BY bucket(3 h)",
-    "PATTERN SEQ(A a, K+ k[]) WHERE [id] WITHIN 100 minutes SUMMARIZE max(k.LEN), sum(sum(k[].w)), avg(max(k[].id))",
+    "PATTERN SEQ(A a, K+ k[]) WHERE [id] WITHIN 100 minutes SUMMARIZE max(k.LEN), sum(sum(k[].w)), max(max(k[].id))",
     "PATTERN SEQ(A a, K+ k[]) WITHIN 70 minutes SUMMARIZE sum(k[1].x), max(k[k.LEN].y), min(k[1].id) GROUP BY k[1].s",
-    "PATTERN SEQ(A a, K+ k[]) WITHIN 40 minutes SUMMARIZE count(*), sum(k[1].x) GROUP BY k.LEN, max(k[].id)",
+    "PATTERN SEQ(A a, K+ k[]) WITHIN 40 minutes SUMMARIZE count(*), sum(k[1].x) GROUP BY k.LEN, k[1].s",
     "PATTERN SEQ(A a, K{2,3} k[]) WITHIN 100 minutes SUMMARIZE sum(k.LEN), max(k.LEN) GROUP BY a.s",
     "PATTERN SEQ(A a, B b) WHERE [id] WITHIN 900 minutes SUMMARIZE sum(b.w - a.w), avg(b.w - a.w) GROUP BY a.id",
 )
@@ -138,7 +138,7 @@ def same_as_listed(pattern: cep.Pattern, events: pa.Table) -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("text", (*TEXTS, *PARTS[1:], *NEGATING, *SEVERAL))
+@pytest.mark.parametrize("text", (*TEXTS, *PARTS[1:], *SEVERAL))
 def test_numbers_of_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
     monkeypatch.setattr(unlisted, "_only_variable", lambda _: None)
@@ -216,7 +216,7 @@ def test_matches_of_each_event_of_one_variable_give_the_rows(text: str, monkeypa
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("text", LISTED)
+@pytest.mark.parametrize("text", (*LISTED, *NEGATING))
 def test_other_summaries_are_listed(text: str) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
     assert unlisted_of(pattern, SCHEMA.table(rows_of(1))) is None
@@ -233,13 +233,11 @@ COUNTED = {
     "AND(A a, B b, C c) WHERE a.x < b.x WITHIN 2 h": "abc",
     "SEQ(A a, ~K n, B b, C c) WITHIN 3 h": "abc",
     "SEQ(A a, ~K n, B b, C c, A d) WITHIN 3 h": "abcd",
-    "SEQ(A a, ~K n, B b, C c) WHERE a.x < b.x AND n.x > 20 WITHIN 3 h": "abc",
     "SEQ(A a, B b, ~K n) WITHIN 100 minutes": "ab",
     "SEQ(AND(A a, B b), ~K n) WITHIN 100 minutes": "ab",
     "SEQ(~K n, A a, B b) WITHIN 100 minutes": "ab",
     "OR(SEQ(A a, B b), SEQ(K c, C d)) WITHIN 3 h": "abcd",
     "SEQ(A a, B? b, C c) WITHIN 3 h": "abc",
-    "SEQ(A a, OR(~K n, ~C m), B b, A c) WITHIN 3 h": "abc",
     "SEQ(A a, B b, C c) WITHIN 15 EVENTS PARTITION BY id": "abc",
     "K+ k[] WITHIN 2 h": "k",
     "SEQ(A a, K+ k[], B b) WITHIN 3 h": "abk",
@@ -263,24 +261,19 @@ ITEMS = {
         "max({f}.y) BY {f}.id, bucket(40 min)",
         "sum({f}.x) BY bucket(1 h)",
     ),
-    "{f}{z}": (
-        "sum({f}.x * {z}.id)",
-        "sum({f}.x * ({z}.id - {f}.id)) BY {z}.s",
-        "sum({z}.w - {f}.w)",
-    ),
-    "abc": ("sum(a.id * b.id * c.id)",),
+    "{f}{z}": ("sum({f}.x - {z}.id)", "sum({f}.x - ({z}.id - {f}.id)) BY {z}.s", "sum({z}.w - {f}.w)"),
     "k": (
         "avg(k.LEN)",
         "sum(sum(k[].x)) BY k.LEN",
         "sum(sum(k[].id)) BY k[1].s",
-        "avg(sum(k[].id)) BY max(k[].id)",
+        "avg(sum(k[].id)) BY k[k.LEN].s",
         "sum(count(k[].w) - k.LEN)",
         "avg(k[1].y) BY k[1].s",
         "sum(k[k.LEN].y)",
         "max(k[1].y) BY k[k.LEN].id",
         "count(*) BY k[k.LEN].s, k.LEN",
     ),
-    "ak": ("sum(sum(k[].id) - a.id)", "sum(k.LEN * a.id)", "sum(max(k[].id) * a.id)"),
+    "ak": ("sum(sum(k[].id) - a.id)", "sum(k.LEN + a.id)", "max(k.LEN)"),
     "bk": ("sum(b.id - k[1].id)",),
 }
 OF_SEVERAL_EVENTS = (
@@ -294,8 +287,12 @@ OF_SEVERAL_EVENTS = (
     "max(b.w - a.w)",
     "avg((b.z - a.z) / a.z)",
     "count(*) BY a.id + b.id",
+    "sum(a.id * b.id)",
+    "sum(k.LEN * a.id)",
+    "avg(max(k[].id))",
+    "count(*) BY max(k[].id)",
 )
-"""What is read of all elements of a list together, or of several events, but for sums of products."""
+"""What is read of all elements of a list together, or of several events, but for sums."""
 
 
 def stated(shape: str, item: str) -> str:
@@ -319,8 +316,7 @@ def some_rows(seed: int, number: int) -> list[dict[str, Any]]:
 
 BY_BUCKET = ("max(a.y) BY a.id, bucket(40 min)",)
 LEFT_TO_LISTING = {
-    "SEQ(A a, ~K n, B b, C c) WHERE a.x < b.x AND n.x > 20 WITHIN 3 h": BY_BUCKET,
-    "SEQ(AND(A a, B b), ~K n) WITHIN 100 minutes": BY_BUCKET,
+    "SEQ(AND(A a, B b), ~K n) WITHIN 100 minutes": (*BY_BUCKET, "sum(a.x) BY bucket(1 h)"),
 }
 """Shapes beside a negated event -> items whose matches these data leave to listing, though explain says sweeps."""
 
