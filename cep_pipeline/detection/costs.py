@@ -60,18 +60,14 @@ COUNTING_S = 20.0
 # Whether a call makes a plan (`own_order.worth_planning`).
 SAMPLE = 256
 """Events that are looked at to tell how many are in a window."""
-SOON, CROWDED = 1 << 15, 10
-"""A slice of so few events is run without counting its windows if `CROWDED` times the average in each is cheap."""
-PASSING, PASSING_EQUAL = 0.5, 0.1
-"""The shares that are taken to pass a condition of which nothing is known: a comparison, and an equality, by which
-events are looked up."""
+PASSING_EQUAL = 0.1
+"""The share of events that an equality of which nothing is known is taken to find."""
 SAVED = 0.5
 """The share of what orders decide about that a plan is taken to save."""
 CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 2.6e5
 """Nanoseconds of planning: to estimate any statistics, to read an event of the table, to plan a pattern."""
-COLUMNAR_NS, STORING_NS, PARTIAL_NS = 0.12, 5.0, 5.5
-"""Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches; to
-make a partial match."""
+COLUMNAR_NS, STORING_NS = 0.12, 10.0
+"""Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches."""
 
 # Whether events that are in no match are removed before any are combined (`fused.reduction`).
 FEWEST_COMBINATIONS, FEWEST_CANDIDATES, CANDIDATES_AN_EVENT = 1 << 22, 1 << 28, 800
