@@ -64,7 +64,9 @@ def passed(w: Any, node: int, first: int, row: int, key: int) -> int:
         if not put_out(w, final, output, first, row):
             m.registers[c.SHORT_OF] = output
             return c.FOUND_FULL
-    goes_up = m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END] or m.nodes[n + c.N_CHOICES] >= 0
+    if m.nodes[n + c.N_CHOICES] >= 0:
+        return await_next(w, node, first, row, key)
+    goes_up = m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END]
     if m.nodes[n + c.N_KIND] == c.STATE:
         goes_up = m.nodes[n + c.N_STORED] != 0
     if m.nodes[n + c.N_KIND] != c.EVENTS and goes_up and not stores.push(w, node, first, row, key):
@@ -220,23 +222,20 @@ def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
 
 
 @njit(error_model="numpy")
-def await_next(w: Any, node: int, made: int, row: int, key: int) -> int:
-    """Let the instances of a node, from a number on, wait for the variable that is cheapest, unless none can come."""
+def await_next(w: Any, node: int, first: int, row: int, key: int) -> int:
+    """Let the tuple under test wait for the variable that is cheapest after a node, unless none can come."""
     m = machine_at(w)
     r, n = m.registers, node * c.NODE_WORDS
-    none_comes = key < 0 or (r[c.REPLAYING] and not m.nodes[n + c.N_OPEN])
-    for number in range(m.tails[node] if none_comes else made, m.tails[node]):
-        first = stores.load(w, node, number, m.nodes[n + c.N_PLACES])
-        variable = next_variable(w, node, row, key)
-        waiting = m.choices[m.nodes[n + c.N_CHOICES] + variable * c.CHOICE_WORDS + c.H_NODE]
-        if waiting < 0:
-            r[c.SHORT_OF], r[c.CHOSEN] = node, variable
-            return c.NEW_STATE
-        stores.touch(w, waiting)
-        if not stores.push(w, waiting, first, row, key):
-            return c.STORE_FULL
-    stores.cut(w, node, made)
-    return c.FINISHED
+    m.counts[node * c.COUNTS + c.CREATED] += 1
+    if key < 0 or (r[c.REPLAYING] and not m.nodes[n + c.N_OPEN]):
+        return c.FINISHED
+    variable = next_variable(w, node, row, key)
+    waiting = m.choices[m.nodes[n + c.N_CHOICES] + variable * c.CHOICE_WORDS + c.H_NODE]
+    if waiting < 0:
+        r[c.SHORT_OF], r[c.CHOSEN] = node, variable
+        return c.NEW_STATE
+    stores.touch(w, waiting)
+    return c.FINISHED if stores.push(w, waiting, first, row, key) else c.STORE_FULL
 
 
 @njit(error_model="numpy")
@@ -547,7 +546,6 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
     view = stores.view_of(w, m.nodes[n + c.N_RULES])
     if view.rules.agreeing and key < 0:  # it agrees with no other event
         return c.FINISHED
-    stores.touch(w, node)
     own_places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]
     single = m.nodes[o + c.N_KIND] == c.EVENTS
     for number in range(begin, end):
@@ -563,8 +561,10 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
         if events:
             low, high = stores.buffered(w, other, lower, upper, key)
             if low < high:
+                stores.touch(w, node)
                 status = search_events(w, own, edge, order, low, high, first, row, key)
         else:
+            stores.touch(w, node)
             status = scan_store(w, own, edge, order, lower, upper, first, row, key)
         if status != c.FINISHED:
             return status
@@ -649,8 +649,7 @@ def go_along(w: Any, node: int, edge: int, begin_at: int, end: int, slot: int, r
     if lists >= 0 and lists != above and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
         stores.cut(w, lists, growing)
     choices = m.nodes[above * c.NODE_WORDS + c.N_CHOICES]
-    if choices >= 0 and status == c.FINISHED:
-        status = await_next(w, above, made, row, key)
+    if choices >= 0:
         for variable in range(m.registers[c.VARIABLES]):
             waiting = m.choices[choices + variable * c.CHOICE_WORDS + c.H_NODE]
             if waiting >= 0 and m.tails[waiting] > m.done[waiting]:

@@ -146,6 +146,8 @@ class Memory:
         Of each node of events its rows.
     common
         What the members' conditions have in common.
+    by_counter
+        Whether a lazy tree chooses by the smallest counter.
     before
         The memory of the same network before it got its newest nodes: what is held there is held here.
     """
@@ -159,6 +161,8 @@ class Memory:
         common: CommonTerms,
         events: PreparedEvents,
         before: Memory | None = None,
+        *,
+        by_counter: bool = False,
     ) -> None:
         self.network, self.leaves, self.common = network, leaves, common
         self._by_node = outputs
@@ -166,7 +170,7 @@ class Memory:
         self._members, self._events = members, events
         nodes = len(network.nodes)
         self._widest = max(len(member.program.variables) for member in members.values()) + 1
-        self.rows, self._leaf_starts, self._leaves = steps_of(list(leaves.items()))
+        self._steps: tuple[Array, ...] = steps_of(list(leaves.items())) if before is None else before._steps
         self.registers = np.zeros(c.REGISTERS, np.int64)
         self._event_types = sorted(
             {variable.event_type for node in network.nodes for variable in node.listed}, key=types_of
@@ -199,8 +203,12 @@ class Memory:
         self.held = np.zeros(len(events) + 2, np.int32)
         self._arrays = self._all_arrays(nodes, len(events))
         r = self.registers
-        r[c.STEPS], r[c.NODES], r[c.DEATHS_ROOM], r[c.DEATHS_FREE] = len(self.rows), nodes, ROOM, -1
+        r[c.STEPS], r[c.NODES], r[c.DEATHS_ROOM], r[c.DEATHS_FREE] = len(self._steps[0]), nodes, ROOM, -1
         r[c.LISTING], r[c.ROOT] = bool(self._event_types), c.ANY
+        if network.choices is not None:
+            r[c.VARIABLES] = variables = len(next(iter(members.values())).program.clause.positive)
+            r[c.ROOT], r[c.BY_COUNTER] = c.NO_ROOT if variables > 1 else 0, by_counter
+            r[c.KEYS] = next(iter(leaves.values())).different
         if before is not None:
             self._take_over(before)
         self.words = np.array(
@@ -218,14 +226,6 @@ class Memory:
     def with_new_nodes(self) -> Memory:
         """The memory of the network with the nodes that it has got since."""
         return Memory(self.network, self._members, self._by_node, self.leaves, self.common, self._events, self)
-
-    def choose(self, *, by_counter: bool) -> None:
-        """Let the kernel choose as a lazy tree does, by the smallest counter or by what is expected to cost least."""
-        [member] = self._members.values()
-        r = self.registers
-        r[c.VARIABLES], r[c.BY_COUNTER] = len(member.program.clause.positive), by_counter
-        r[c.ROOT] = c.NO_ROOT if r[c.VARIABLES] > 1 else 0
-        r[c.KEYS] = next(iter(self.leaves.values())).different
 
     def _take_over(self, before: Memory) -> None:
         """Hold what another memory holds."""
@@ -249,7 +249,7 @@ class Memory:
             *(self.registers, self._nodes, self._edge_words, self._output_words),
             *(np.array([*self._places, 0], np.int32), np.concatenate((*self._masks, np.zeros(1, np.uint8)))),
             *(_whole(self._ascent_starts), _whole(self._ascents)),
-            *(self.rows, self._leaf_starts, self._leaves),
+            *self._steps,
             *(self._store_addresses, self._rooms, np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)),
             *(self.counts, np.zeros((nodes, c.COUNTS), np.int64), np.zeros(nodes, np.int64)),
             *(np.zeros(nodes + 1, np.int32), np.full(self._heads + 1, -1, np.int32)),

@@ -39,11 +39,6 @@ from cep_pipeline.slices.order import before_is_earlier, compared_with, earlier_
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import may_match
 
-MOST_SPLITS = 1 << 10
-"""Splits of its variables into two sides that are kept of one member."""
-
-_Split = tuple[tuple[str, ...], tuple[str, ...]]
-
 
 @dataclass(frozen=True)
 class EventsOf:
@@ -82,7 +77,6 @@ class MemberParts:
         self._pattern, self._clause = pattern, clause
         self._window = ("time",) if pattern.window.events is None else ("events", *sorted(set(pattern.partition_by)))
         self._numbers = {variable.name: number for number, variable in enumerate(clause.positive)}
-        self._words: dict[_Split, list[list[int]]] = {}
 
     def events_of(self, name: str) -> EventsOf:
         """The events that fit a variable."""
@@ -118,11 +112,7 @@ class MemberParts:
         """
         if listed:
             return [[int(self.may_come_last(name, others)), 0, 0, 0, 0] for name in own]
-        if (own, others) not in self._words:
-            if len(self._words) >= MOST_SPLITS:
-                self._words.clear()
-            self._words[own, others] = [self._ascent(own, others, name) for name in own]
-        return self._words[own, others]
+        return [self._ascent(own, others, name) for name in own]
 
     def search(self, own: tuple[str, ...], other: str) -> list[int]:
         """The same for a search of events that may be later than all that are bound."""
@@ -647,7 +637,7 @@ class Network:
             node.final = 0
         self._ask(node)
         if kleene:
-            self._hold_lists(node)
+            self._hold_lists(node, apart=True)
         for one in self.nodes:
             one.windows.setdefault(member.window, member)
         if kleene:
@@ -679,7 +669,7 @@ class Network:
             role = c.BEFORE_LIST if node.kind == c.LISTS else c.SIDE
             self._edge(node, left, right, role, 0, cut)
         if node.kind == c.LISTS:
-            self._grow(node)
+            self._hold_lists(node, apart=not self.groups[node.member.id].is_empty(node.complete))
             rest = node.slots[:cut] if left is not None else ()
             self._take_elements(node, right, left, holds=self._holds(node, right, node.slots[cut:], rest, in_tree))
         else:
@@ -715,20 +705,11 @@ class Network:
         below.partial = below.partial or (holds and partial)
         return holds
 
-    def _grow(self, node: Node) -> None:
-        """The places of lists that may grow, and which of them are kept."""
-        if self.groups[node.member.id].is_empty(node.complete):
-            node.lists = node.number
-            node.stored = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
-        else:
-            self._hold_lists(node)
-
-    def _hold_lists(self, node: Node) -> None:
-        """Hold lists that may grow beside those that are complete."""
-        grows = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
-        lists = self._new(c.LISTS, node.member, node.slots)
-        lists.windows, lists.lists, lists.stored = node.windows, lists.number, grows
-        node.lists = lists.number
+    def _hold_lists(self, node: Node, *, apart: bool) -> None:
+        """Hold lists that may grow: with those that are complete, or apart from these."""
+        lists = self._new(c.LISTS, node.member, node.slots) if apart else node
+        lists.stored = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
+        lists.windows, lists.lists, node.lists = node.windows, lists.number, lists.number
 
     def _ask(self, node: Node) -> None:
         """Ask for the groups of conjuncts of a node that is made of others."""

@@ -145,9 +145,9 @@ class NetworkRun:
             for node in self.network.nodes
             if node.events is not None
         }
-        self._memory = Memory(self.network, compiled, self._outputs(), leaves, self._common, self.events)
-        if self.network.choices is not None:
-            self._memory.choose(by_counter=self._by_counter)
+        self._memory = Memory(
+            self.network, compiled, self._outputs(), leaves, self._common, self.events, by_counter=self._by_counter
+        )
 
     def _outputs(self) -> dict[int, list[Output]]:
         """The outputs of each node.

@@ -299,6 +299,8 @@ def keep(w: Any, row: int) -> int:
         return 0 if made == 0 else -1
     for number in range(r[c.TOUCHED]):
         node = m.touched[number]
+        if m.marks[node] == m.tails[node]:
+            continue
         n = node * c.NODE_WORDS
         stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
         words, ceiling = int32_at(m.stores[node]), int32_at(m.nodes[n + c.N_CEILING])
