@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from cep_pipeline.detection.compressed.components import reason_to_list
-from cep_pipeline.detection.counting.choice import binds_lists, sweeps_over
-from cep_pipeline.detection.counting.list_parts import counted_by_parts
+from cep_pipeline.detection.counting.owned import route_to_count
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.route import CHOSEN_AMONG, NOT_SWEPT, Executor, Route, Sink
+from cep_pipeline.detection.route import CHOSEN_AMONG, Executor, Route, Sink
 from cep_pipeline.detection.summaries.unlisted import not_summarized_because
 from cep_pipeline.patterns.pattern import Pattern
 
@@ -34,13 +33,9 @@ def route_of(pattern: Pattern, sink: Sink, *, columnar: bool = True) -> Route:
     if sink is Sink.SUMMARIZE:
         reason = not_summarized_because(pattern)
         return Route(sink, Executor.SWEEP) if reason is None else Route(sink, Executor.MECHANISM, reason)
+    if sink is Sink.COUNT:
+        return route_to_count(pattern, columnar=columnar)
     if has_output_policy(pattern):
         return Route(sink, Executor.MECHANISM, CHOSEN_AMONG)
-    if sink is Sink.COUNT and columnar and sweeps_over(pattern):
-        return Route(sink, Executor.SWEEP)
-    if sink is Sink.COUNT and not binds_lists(pattern):
-        return Route(sink, Executor.MECHANISM, NOT_SWEPT)
-    if sink is Sink.COUNT and columnar and counted_by_parts(pattern):
-        return Route(sink, Executor.PARTS)
     reason = reason_to_list(pattern)
     return Route(sink, Executor.GRAPH) if reason is None else Route(sink, Executor.MECHANISM, reason)

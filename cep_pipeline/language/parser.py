@@ -22,7 +22,7 @@ from cep_pipeline.language.checks import (
     check_structure,
     contradiction_in,
 )
-from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, TypeMismatch, type_of_aggregate
+from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, type_name
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
 from cep_pipeline.language.scope import Bound, Scope, Swept
 from cep_pipeline.language.source import SourceText, together
@@ -45,13 +45,13 @@ from cep_pipeline.patterns.pattern import (
     Window,
 )
 from cep_pipeline.patterns.structure import Structure
+from cep_pipeline.patterns.summary_functions import SUMMARY_FUNCTIONS
 
 FIXED_COLUMNS = ("pattern", "match_id", "start_ts", "end_ts", "bindings")
 """Columns of the matches table that a RETURN item cannot be named like."""
 
 _STRATEGIES = {strategy.value.upper(): strategy for strategy in Strategy}
 _CLAUSE_ORDER = ("WHERE", "WITHIN", "PARTITION", "TIES", "OUTPUT", "CONSUME", "RETURN", "SUMMARIZE")
-_SUMMARY_FUNCTIONS = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 _EITHER = "a statement has RETURN or SUMMARIZE, not both"
 _Choice = TypeVar("_Choice", bound=Enum)
 
@@ -448,20 +448,21 @@ class _Statement:
 
     def _summary_aggregate(self, taken: dict[str, int]) -> SummaryAggregate:
         start = self.cursor.current
-        if not self.cursor.at_word(*_SUMMARY_FUNCTIONS):
-            hint = did_you_mean(start.text, [one.lower() for one in _SUMMARY_FUNCTIONS])
-            raise self.cursor.unexpected("count(*), sum(…), avg(…), min(…) or max(…)", hint)
+        if not self.cursor.at_word(*(name.upper() for name in SUMMARY_FUNCTIONS)):
+            *others, last = (f"{name}({one.argument})" for name, one in SUMMARY_FUNCTIONS.items())
+            hint = did_you_mean(start.text, list(SUMMARY_FUNCTIONS))
+            raise self.cursor.unexpected(f"{', '.join(others)} or {last}", hint)
         function = self.cursor.advance().word.lower()
+        of = SUMMARY_FUNCTIONS[function]
         self.cursor.expect_symbol("(")
         expression: Expression | None = None
-        if function == "count":
+        if of.state is None:
             self.cursor.expect_symbol("*")
         else:
             expression = self._value_of_a_match()
-            try:
-                type_of_aggregate(function, expression.type)
-            except TypeMismatch as mismatch:
-                raise self.cursor.error(str(mismatch), start.span) from None
+            if not of.takes(expression.type):
+                told = f"cannot apply {function} to {type_name(expression.type)}: {of.needs}"
+                raise self.cursor.error(told, start.span)
         self.cursor.expect_symbol(")")
         return SummaryAggregate(function, expression, *self._column(format_aggregate(function, expression), taken))
 

@@ -17,6 +17,7 @@ from cep_pipeline.patterns.expressions import Expression, ValueType
 from cep_pipeline.patterns.normal_form import Clause, normalize, with_agreement
 from cep_pipeline.patterns.rewriting import asked_of_elements
 from cep_pipeline.patterns.structure import EventOperand, Structure, event_operands, structure_text
+from cep_pipeline.patterns.summary_functions import SUMMARY_FUNCTIONS, SummaryFunction
 
 
 class Strategy(Enum):
@@ -143,13 +144,18 @@ class ReturnItem:
 
 @dataclass(frozen=True, slots=True)
 class SummaryAggregate:
-    """One aggregate of SUMMARIZE: `count` without an expression, or `sum`, `avg`, `min`, `max` of one."""
+    """One aggregate of SUMMARIZE: `count` without an expression, or one of `SUMMARY_FUNCTIONS` of an expression."""
 
     function: str
     expression: Expression | None
     name: str
     named: bool = False
     """True if the name was written with AS."""
+
+    @property
+    def of(self) -> SummaryFunction:
+        """What its name means."""
+        return SUMMARY_FUNCTIONS[self.function]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, costs
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.summaries import by_semiring, unlisted
+from cep_pipeline.detection.summaries import unlisted
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable, from_tables, summaries_from_tables
@@ -147,8 +147,8 @@ def test_summaries_without_listing(statement: Statement, stream_rows: list[Row],
     count = unlisted.count_owned
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(costs, "FEW_SUMMARIZED", -1)
-        patched.setattr(by_semiring, "LEAST_S", 1e9)
-        patched.setattr(by_semiring, "MOST_COUNTS", 200)
+        patched.setattr(unlisted, "LEAST_S", 1e9)
+        patched.setattr(unlisted, "MOST_COUNTS", 200)
         if not by_event:
             patched.setattr(unlisted, "_only_variable", lambda _: None)
         patched.setattr(unlisted, "finding_takes_long", lambda _: True)

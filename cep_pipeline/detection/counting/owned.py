@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.counting.choice import binds_lists, sweeps_over
-from cep_pipeline.detection.counting.list_parts import counted_by_parts, parts_of_lists, parts_of_neighbours
+from cep_pipeline.detection.counting.choice import binds_lists, parts_of_lists, parts_of_neighbours, sweeps_over
 from cep_pipeline.detection.counting.sweep import count_swept, has_long_lists
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.clause import KleeneRun, count_matches, counts_at_once
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.route import LISTED_SOONER, NODES_ASKED, NOT_SWEPT, Executor, Route, Sink
+from cep_pipeline.detection.route import CHOSEN_AMONG, LISTED_SOONER, NODES_ASKED, NOT_SWEPT, Executor, Route, Sink
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.trees import Join, OrderOrTree
@@ -22,8 +21,6 @@ from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import Finality, counts_in_partitions, finality_of, look_back
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_of, view_of_leaf
-
-NOT_COUNTED = "matches are not counted without being found"
 
 
 class CountedRun(Protocol):
@@ -53,7 +50,7 @@ def count_owned(
     swept = _count_by_sweeps(pattern, events, owned, always=always)
     of_one = always and all(len(clause.positive) == 1 for clause in pattern.clauses)
     of_singles = not binds_lists(pattern) and (of_one or (finding and _is_counted_by_clause(pattern)))
-    if swept is not None or not (of_singles or binds_lists(pattern)) or _reason_to_list(pattern) is not None:
+    if swept is not None or not (of_singles or (binds_lists(pattern) and not route_to_count(pattern).lists)):
         return swept
     if owned == EVERYTHING:
         return _count_unswept(pattern, events)
@@ -80,20 +77,33 @@ def _rows_of(events: PreparedEvents, begin: int, end: int) -> PreparedEvents:
     return PreparedEvents(part, type_attribute=events.type_attribute, base_type=events.base_type)
 
 
-def not_counted_because(pattern: Pattern) -> str | None:
-    """The reason why the matches of a pattern are not counted without being found; None: they are."""
-    if sweeps_over(pattern):
-        return None
-    if not binds_lists(pattern):
-        return NOT_COUNTED
-    because = _reason_to_list(pattern)
-    return because and f"matches are not counted without being listed, because of {because}"
+def counted_by_parts(pattern: Pattern) -> bool:
+    """Return whether the lists of all clauses are counted by parts, or there are none, under skip_till_any_match."""
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
+        return False
+    if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
+        return False
+    return all(
+        parts_of_lists(pattern, clause) is not None
+        for clause in pattern.clauses
+        if clause.negations or any(variable.kleene for variable in clause.positive)
+    )
 
 
-def _reason_to_list(pattern: Pattern) -> str | None:
+def route_to_count(pattern: Pattern, *, columnar: bool = True) -> Route:
+    """The executor that counts many matches of a pattern, by the pattern alone (`chooser.route_of`)."""
     from cep_pipeline.detection.compressed.components import reason_to_list
 
-    return None if counted_by_parts(pattern) else reason_to_list(pattern)
+    if has_output_policy(pattern):
+        return Route(Sink.COUNT, Executor.MECHANISM, CHOSEN_AMONG)
+    if columnar and sweeps_over(pattern):
+        return Route(Sink.COUNT, Executor.SWEEP)
+    if not binds_lists(pattern):
+        return Route(Sink.COUNT, Executor.MECHANISM, NOT_SWEPT)
+    if columnar and counted_by_parts(pattern):
+        return Route(Sink.COUNT, Executor.PARTS)
+    reason = reason_to_list(pattern)
+    return Route(Sink.COUNT, Executor.GRAPH) if reason is None else Route(Sink.COUNT, Executor.MECHANISM, reason)
 
 
 def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
@@ -196,7 +206,7 @@ def _parts_of(
     pattern: Pattern, clause: Clause, plan: OrderOrTree, events: PreparedEvents, counters: Counters
 ) -> Iterator[tuple[Clause, OrderOrTree]]:
     """The clauses that are counted in place of one, each with its plan."""
-    parts = None if counters.wanted else parts_of_lists(pattern, clause, events)
+    parts = None if counters.wanted else parts_of_lists(pattern, clause)
     if parts is None and not counters.wanted:
         of_neighbours = parts_of_neighbours(pattern, clause)
         limited = any(variable.limits for variable in clause.positive)

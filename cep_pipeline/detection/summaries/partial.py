@@ -24,15 +24,11 @@ from cep_pipeline.detection.matches import RETURN_TYPES, UTC_MICROSECONDS, json_
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup, once_a_pattern
+from cep_pipeline.patterns.summary_functions import FRACTION_BITS, Extreme, State, Total, Value, is_nan
 from cep_pipeline.storage import canonical_json
-
-Value = int | float | str | bool | None
-"""A value of a group's column, or a least or greatest value; a bucket of time is int64 microseconds."""
 
 _MONDAY_US = 946_857_600_000_000
 """2000-01-03 00:00 on a clock, as microseconds of a clock since 1970: buckets begin there."""
-FRACTION_BITS = 1074
-"""Every float64 is a whole multiple of 2 to the minus this."""
 _AT_ONCE = 1 << 20
 """Most halves of int64 numbers whose sum float64 surely holds exactly."""
 _FEW = 4
@@ -62,60 +58,13 @@ def _group_type(group: SummaryGroup) -> pa.DataType:
 
 
 def _aggregate_type(aggregate: SummaryAggregate) -> pa.DataType:
-    kind = ValueType.INT64 if aggregate.expression is None else aggregate.expression.type
-    if aggregate.function in ("count", "sum") and kind is ValueType.INT64:
-        return pa.string()  # exact at any size
-    return pa.float64() if aggregate.function == "avg" else RETURN_TYPES[kind]
+    kind = aggregate.of.result(ValueType.INT64 if aggregate.expression is None else aggregate.expression.type)
+    return pa.string() if kind is None else RETURN_TYPES[kind]  # text is exact at any size
 
 
-@dataclass
-class Total:
-    """The sum of some values and their number; nulls are left out before.
-
-    Attributes
-    ----------
-    values
-        How many values there are.
-    exact
-        The sum of the finite ones: of int64 itself, of float64 in units of 2 ** -1074.
-    special
-        The sum of those that are NaN or infinite; 0.0 where there is none.
-    """
-
-    values: int = 0
-    exact: int = 0
-    special: float = 0.0
-
-    def add(self, other: State) -> None:
-        """Take other values."""
-        assert isinstance(other, Total)
-        self.values += other.values
-        self.exact += other.exact
-        self.special += other.special
-
-
-@dataclass
-class Extreme:
-    """The least or the greatest of some values; NaN where one of them is."""
-
-    greatest: bool
-    value: Value = None
-
-    def add(self, other: State) -> None:
-        """Take other values."""
-        own, new = self.value, other.value if isinstance(other, Extreme) else None
-        if new is None or is_nan(own):
-            return
-        assert own is None or type(own) is type(new)
-        if own is None or is_nan(new) or (new > own if self.greatest else new < own):  # type: ignore[operator]
-            self.value = new
-
-
-State = Total | Extreme
-
-
-def _nothing(aggregate: SummaryAggregate) -> State:
-    return Total() if aggregate.function in ("sum", "avg") else Extreme(aggregate.function == "max")
+def state_of(aggregate: SummaryAggregate) -> State | None:
+    """What an aggregate knows of no matches; None of a number of matches."""
+    return aggregate.of.state and aggregate.of.state()
 
 
 @dataclass
@@ -142,7 +91,7 @@ class PartialSummary:
         """The group with these values, which begins without a match."""
         found = self.groups.get(key)
         if found is None:
-            found = self.groups[key] = SummaryRow(0, [_nothing(one) for one in self._aggregates])
+            found = self.groups[key] = SummaryRow(0, [state for one in self._aggregates if (state := state_of(one))])
         return found
 
     def add_matches(
@@ -212,7 +161,7 @@ class PartialSummary:
     def _aggregated(self, group: SummaryRow) -> list[Value]:
         states = iter(group.states)
         return [
-            to_text(group.matches) if one.expression is None else _value_of(one, next(states))
+            one.of.value(group.matches if one.of.state is None else next(states), _is_float(one))
             for one in self._summary.aggregates
         ]
 
@@ -413,9 +362,10 @@ def _states(
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         codes, array = codes[valid], array.drop_null()
         weights = None if weights is None else weights[valid]
-    if aggregate.function in ("sum", "avg"):
-        return totals(codes, array.to_numpy(zero_copy_only=False), groups, weights)
-    return _extremes(codes, array, groups, greatest=aggregate.function == "max")
+    state = state_of(aggregate)
+    if isinstance(state, Extreme):
+        return _extremes(codes, array, groups, greatest=state.greatest)
+    return totals(codes, array.to_numpy(zero_copy_only=False), groups, weights)
 
 
 def _extremes(codes: Array, known: pa.Array, groups: int, *, greatest: bool) -> list[Extreme]:
@@ -437,36 +387,10 @@ def _extremes(codes: Array, known: pa.Array, groups: int, *, greatest: bool) -> 
     return found
 
 
-def _value_of(aggregate: SummaryAggregate, state: State) -> Value:
-    if isinstance(state, Extreme):
-        return state.value
-    if not state.values:
-        return None
-    if state.special != 0.0:
-        return state.special
-    units = FRACTION_BITS if _is_float(aggregate) else 0
-    if aggregate.function == "avg":
-        return _quotient(state.exact, state.values << units)
-    return _quotient(state.exact, 1 << units) if units else to_text(state.exact)
-
-
-def _quotient(number: int, divisor: int) -> float:
-    """The float64 next to a quotient: Python divides whole numbers exactly, and rounds once."""
-    try:
-        return number / divisor
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf
-
-
 def whole_units(value: Value, *, is_float: bool) -> int:
     """A finite number in the units of `Total.exact`: those of int64, or the 2 ** -1074 of float64."""
     assert isinstance(value, int | float)
     return int(Fraction(value) * (1 << FRACTION_BITS if is_float else 1))
-
-
-def is_nan(value: Value) -> bool:
-    """True for NaN."""
-    return isinstance(value, float) and math.isnan(value)
 
 
 def rank(value: Value) -> tuple[int, Any]:
@@ -477,6 +401,8 @@ def rank(value: Value) -> tuple[int, Any]:
 
 
 def _array(values: Sequence[Value], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_string(kind):
+        values = [to_text(value) if isinstance(value, int) else value for value in values]
     if pa.types.is_timestamp(kind):
         return pa.array(values, pa.int64()).view(kind)
     return pa.array(values, kind)
@@ -509,7 +435,10 @@ def _state_to_plain(aggregate: SummaryAggregate, state: State) -> dict[str, Valu
 
 def _state_from_plain(aggregate: SummaryAggregate, plain: Mapping[str, Any]) -> State:
     if "value" in plain:
-        return Extreme(aggregate.function == "max", _from_plain(plain["value"], _is_float(aggregate)))
+        state = state_of(aggregate)
+        assert isinstance(state, Extreme)
+        state.value = _from_plain(plain["value"], _is_float(aggregate))
+        return state
     values, total = from_text(plain["values"]), plain["total"]
     if not Decimal(total).is_finite():
         return Total(values, 0, float(total))

@@ -1,52 +1,566 @@
-"""Rows of SUMMARIZE without listing matches: the choice of a way for each clause, and for each aggregate.
+"""Rows of SUMMARIZE without listing matches: the choice of a way for each clause, and sums over semirings.
 
 | what is made | of what |
 | --- | --- |
 | `count(*)` alone | the number of matches: `counting.owned` |
 | anything over one variable at an end of a sequence | matches with each of its events: `counting.sweep` |
-| groups, sums and extremes over one event each; over one end of a list, its length, its elements | `by_semiring` |
-| sum, avg of sums and differences of these, if all are exact | the same |
+| all else | sweeps over the events, each in a semiring: `RowsBySemirings` |
 
-The rest is listed (docs/mechanisms.md says why). Each clause of a
-pattern is a pattern of its own, since matches of clauses that bind different variables are different matches. And
-where the aggregates ask for different ways, each is made by itself.
+Each clause of a pattern is a pattern of its own, since matches of clauses that bind different variables are different
+matches. And where the aggregates ask for different ways, each is made by itself. The rest is listed
+(docs/mechanisms.md says what).
+
+| what is asked | semiring, and the weight of an event |
+| --- | --- |
+| how many matches there are | `Sum`, every weight is 1 |
+| a sum, or an average, of values of one event, or of sums of such | `Sum`, the value; 0 where it is null |
+| a sum over a list, or over its length | `Sum` with what each element adds |
+| the least and the greatest value | `Greatest`, the rank of the value; 0 where it is null |
+| numbers, sums and extremes by the length of a list | `Sum`, which counts its elements |
+
+A group's matches are those whose events have its values: all other events of a variable have the weight 0. Sums are
+whole numbers of some power of two, told by remainders modulo primes, so they are exact at any size.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from time import process_time
+from typing import Literal as OneOf
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.costs import finding_takes_long, listed_to_summarize
-from cep_pipeline.detection.counting.owned import count_owned, not_counted_because
-from cep_pipeline.detection.counting.sweep import count_by_event
+from cep_pipeline.detection.costs import LEAST_S, LISTED_NS, finding_takes_long, listed_to_summarize
+from cep_pipeline.detection.counting.choice import parts_of_lists
+from cep_pipeline.detection.counting.owned import count_owned, route_to_count
+from cep_pipeline.detection.counting.sweep import Greatest, Sum, count_by_event, filters_of, swept
 from cep_pipeline.detection.fused.clause import last_variable
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.matches import RETURN_TYPES, column_to_arrow
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.route import CHOSEN_AMONG, Executor, Route, Sink
-from cep_pipeline.detection.summaries.by_semiring import NotCounted, RowsBySemirings
-from cep_pipeline.detection.summaries.partial import PartialSummary
+from cep_pipeline.detection.summaries.partial import (
+    PartialSummary,
+    bucket_starts,
+    group_codes,
+    rank,
+    state_of,
+    whole_units,
+)
 from cep_pipeline.events.columns import ARROW_TYPES
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.patterns.expressions import (
     Aggregate,
+    Arithmetic,
     Element,
     Expression,
     Length,
     Literal,
+    Negative,
     Reference,
     ValueType,
     variables_of,
+    walk,
 )
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Summary, SummaryAggregate, SummaryGroup
 from cep_pipeline.patterns.rewriting import restricted, rewritten, with_operands
-from cep_pipeline.slices.ownership import finality_of
-from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.patterns.summary_functions import Extreme, State, Total, Value, is_nan
+from cep_pipeline.slices.ownership import Finality, finality_of
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.slices.views import leaf_of, leaf_view, view_of_leaf
+
+MOST_COUNTS = 1 << 12
+"""Most sums that are made for one summary."""
+_SOONER, _TOO_MANY = "the matches are listed sooner", f"more than {MOST_COUNTS:,} counts are needed"
+_ROUNDED = "a sum of float64 is rounded in each match"
+_SEVERAL = "one value is made of several elements of a list"
+Factors = Mapping[tuple[str, Element], Array]
+"""Variable, and which of its events -> a number for each event of the slice: the factor by which a match counts that
+binds the event. `ONLY` is that of a single variable, `EACH` are all elements of a list."""
+
+
+class NotCounted(Exception):
+    """Something about a summary, as the text says, asks for the matches themselves."""
+
+
+@dataclass(eq=False)
+class Values:
+    """The values of an expression that reads one event of a variable, or its list as a whole.
+
+    Attributes
+    ----------
+    read
+        The event of the variable; or of its list the least or the greatest value, the length, or the sum.
+    values
+        The distinct values, ascending; null is the last one. Of a sum those that each element adds; none of a length.
+    rows, codes
+        The events, by their rows, and the number of the value that each has.
+    size
+        The number of events of the slice.
+    """
+
+    variable: str
+    read: Element | OneOf["min", "max", "length", "sum"]
+    values: list[Value]
+    rows: Array
+    codes: Array
+    size: int
+
+    @property
+    def key(self) -> tuple[str, Element]:
+        """What a factor of these values belongs to."""
+        return self.variable, self.read if isinstance(self.read, Element) else Element.EACH
+
+    @property
+    def has_null(self) -> bool:
+        return bool((self.codes == len(self.values) - 1).any())
+
+    @property
+    def are_finite(self) -> bool:
+        return all(map(is_finite, self.values[:-1]))
+
+    def by_event(self, numbers: Sequence[int] | Array, kind: type = object) -> Array:
+        """A number for each event of the slice, by those of the values; 0 where an event has none."""
+        found: Array = np.zeros(self.size, kind)
+        found[self.rows] = np.array(numbers, kind)[self.codes]
+        return found
+
+    def units(self, *, is_float: bool) -> list[int]:
+        """The values in the units of `Total.exact`; 0 where one is no finite number."""
+        return [whole_units(value, is_float=is_float) if is_finite(value) else 0 for value in self.values]
+
+    def widest(self, *, is_float: bool) -> int:
+        """The greatest size that a value may have in these units; that of a sum is one of all events."""
+        sizes = list(map(abs, self.units(is_float=is_float)))
+        if self.read != "sum":
+            return max(sizes)
+        times = np.bincount(self.codes, minlength=len(sizes)).tolist()
+        return sum(size * number for size, number in zip(sizes, times, strict=True))
+
+    def between(self, low: int, high: int) -> Factors:
+        """The matches in which the number of the value is one of these."""
+        numbers = np.arange(len(self.values))
+        return {self.key: self.by_event((numbers >= low) & (numbers <= high), bool)}
+
+
+def values_of(expression: Expression, clause: Clause, events: PreparedEvents, *, added: bool = False) -> Values:
+    """The values of an expression that reads one event of one variable, or a list's length or extremes.
+
+    Parameters
+    ----------
+    added
+        Whether the values are added up over the matches: then a length, a sum and a number of values may be read as
+        what each element adds to it.
+    """
+    names = variables_of(expression)
+    if len(names) > 1:
+        raise NotCounted(f"one value is read of {in_words(sorted(names))}")
+    any_variable = next((one for one in clause.positive if not one.kleene), clause.positive[0])
+    bound = clause.by_name[next(iter(names), any_variable.name)]
+    if not bound.kleene:
+        rows = np.array(view_of_leaf(events, leaf_of(clause, bound.name), 0, len(events)).rows)
+        return Values(bound.name, Element.ONLY, *_coded(expression, bound.name, rows, events), len(events))
+    if isinstance(expression, Length) and not added:
+        return Values(bound.name, "length", [None], np.zeros(0, np.int64), np.zeros(0, np.int64), len(events))
+    rows = np.array(leaf_view(events, bound.event_type, filters_of(clause, bound), 0, len(events)).rows)
+    if added and isinstance(expression, Length):
+        share: Expression = Literal(1, ValueType.INT64)
+        return _exact_sum(expression, Values(bound.name, "sum", *_coded(share, bound.name, rows, events), len(events)))
+    if isinstance(expression, Aggregate) and not expression.prefix:
+        share = Reference(expression.variable, expression.attribute, Element.ONLY, expression.type)
+        values, rows, codes = _coded(share, bound.name, rows, events)
+        match expression.function:
+            case "min" | "max" as end if not added:
+                if any(map(is_nan, values)):
+                    raise NotCounted("elements are NaN")
+                return Values(bound.name, end, values, rows, codes, len(events))
+            case "sum" if added:
+                return _exact_sum(expression, Values(bound.name, "sum", values, rows, codes, len(events)))
+            case "count" if added:
+                present = (codes < len(values) - 1).astype(np.int64)
+                return _exact_sum(expression, Values(bound.name, "sum", [0, 1, None], rows, present, len(events)))
+    nodes = [node for node in walk(expression) if isinstance(node, Reference | Length | Aggregate)]
+    elements = {node.element if isinstance(node, Reference) else None for node in nodes}
+    element = elements.pop() if len(elements) == 1 else None
+    if element not in (Element.FIRST, Element.LAST):
+        raise NotCounted(_SEVERAL)
+
+    def only(node: Expression) -> Expression:
+        return replace(node, element=Element.ONLY) if isinstance(node, Reference) else node
+
+    return Values(bound.name, element, *_coded(rewritten(expression, only), bound.name, rows, events), len(events))
+
+
+def _coded(
+    expression: Expression, variable: str, rows: Array, events: PreparedEvents
+) -> tuple[list[Value], Array, Array]:
+    """The distinct values of an expression over one event, ascending, then null; the rows, and the number of each."""
+    read = column_to_arrow(expression_values(expression, events, {variable: rows}))
+    codes, keys = group_codes([read], len(rows))
+    values = [value for (value,) in keys]
+    order = sorted(range(len(values)), key=lambda place: rank(values[place]))
+    places = np.zeros(len(values), np.int64)
+    places[order] = np.arange(len(order))
+    ascending = [values[place] for place in order if values[place] is not None]
+    return [*ascending, None], rows, places[codes]
+
+
+def _exact_sum(expression: Length | Aggregate, values: Values) -> Values:
+    """The values of a sum over a list, which is exact whatever the list binds."""
+    if expression.type is ValueType.FLOAT64:
+        if not values.are_finite or not is_held([values]):
+            raise NotCounted("the sum of a list is rounded")
+    elif values.widest(is_float=False) >= 2**63:
+        raise NotCounted("the sum of a list may exceed int64")
+    return values
+
+
+# Sums of values of several variables.
+
+
+def is_of_one(expression: Expression) -> bool:
+    """Return whether an expression reads one event, asks one thing of a list, or reads nothing."""
+    if isinstance(expression, Length | Aggregate):
+        return True
+    nodes = [node for node in walk(expression) if isinstance(node, Reference | Length | Aggregate)]
+    read = {(node.variable, node.element) for node in nodes if isinstance(node, Reference)}
+    return len(read) <= 1 and all(isinstance(node, Reference) for node in nodes)
+
+
+def terms_of(expression: Expression, sign: int = 1) -> Iterator[tuple[int, Expression]]:
+    """The terms of a sum or difference, each with its sign, which read one event or list each."""
+    if is_of_one(expression):
+        yield sign, expression
+        return
+    match expression:
+        case Arithmetic("+" | "-" as operator, left, right):
+            yield from terms_of(left, sign)
+            yield from terms_of(right, sign if operator == "+" else -sign)
+        case Negative(operand):
+            yield from terms_of(operand, -sign)
+        case _:
+            names = variables_of(expression)
+            raise NotCounted(_SEVERAL if len(names) < 2 else f"one value is read of {in_words(sorted(names))}")
+
+
+def check_exact(terms: Sequence[Values], *, is_float: bool) -> None:
+    """Refuse a sum that may not be exact in some match."""
+    if not all(one.are_finite for one in terms) or any(one.has_null for one in terms if one.read == "sum"):
+        raise NotCounted("a term is no finite value")
+    whole = [one for one in terms if not isinstance(one.values[0], float)]
+    if sum(one.widest(is_float=False) for one in whole) >= 2**63:
+        raise NotCounted("a sum may exceed int64")
+    if is_float and not is_held(terms):
+        raise NotCounted(_ROUNDED)
+
+
+def is_held(terms: Iterable[Values]) -> bool:
+    """Return whether float64 holds all sums of some values: whole multiples of the last bit that any of them has."""
+    together = widest = 0
+    for one in terms:
+        widest += one.widest(is_float=True)
+        for unit in one.units(is_float=True):
+            together |= abs(unit)
+    return widest <= (together & -together) << 53
+
+
+def is_finite(value: Value) -> bool:
+    """Return whether a value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def in_words(names: Sequence[str]) -> str:
+    """Names as a list in a sentence."""
+    return " and ".join((", ".join(names[:-1]), names[-1]) if len(names) > 1 else names)
+
+
+# Rows.
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A part of the matches: those that end in some parts of the slice, and factors that leave the others out."""
+
+    owned: tuple[Owned, ...]
+    factors: Factors
+
+    def also(self, more: Factors) -> _Asked:
+        """The matches of which more is asked, too."""
+        return _Asked(self.owned, _times(self.factors, more))
+
+
+def _times(one: Factors, other: Factors) -> Factors:
+    return {**one, **{key: one[key] * own if key in one else own for key, own in other.items()}}
+
+
+class RowsBySemirings:
+    """Makes the rows of a pattern of one clause; `run` puts them into `summary`.
+
+    What is asked of matches is told for each length of a list by which they are grouped, from 0 on; else there is one
+    result.
+
+    Raises
+    ------
+    NotCounted
+        Something that is asked takes the matches themselves, or to list them is sooner.
+    """
+
+    def __init__(
+        self, pattern: Pattern, events: PreparedEvents, owned: Owned, summary: PartialSummary, listed: int
+    ) -> None:
+        assert pattern.summary is not None
+        self._pattern, self._events, self._owned = pattern, events, owned
+        self._of, self._summary = pattern.summary, summary
+        [self._clause] = pattern.clauses
+        self._finality = finality_of(pattern, self._clause)
+        self._most_s = max(LEAST_S, LISTED_NS * 1e-9 * listed)
+        self._counts, self._begun_s = 0, process_time()
+        self._by_length: str | None = None
+
+    def run(self) -> None:
+        """Count what the rows need."""
+        self._read = [None if one.expression is None else self._values_of(one.expression) for one in self._of.groups]
+        groups = [one for one in self._read if one is not None]
+        if any(one.read in ("min", "max") for one in groups):
+            raise NotCounted("groups are made by the extremes of a list")
+        lists = {one.variable for one in groups if one.read == "length"}
+        if len(lists) > 1:
+            raise NotCounted("groups are made by the lengths of several lists")
+        self._by_length = next(iter(lists), None)
+        self._aggregates = [
+            (one, self._of_aggregate(one, one.expression)) for one in self._of.aggregates if one.expression is not None
+        ]
+        self._groups = [one for one in groups if one.read != "length"]
+        parts = list(self._parts())
+        codes = math.prod(len(values.values) for values in self._groups)
+        if codes > MOST_COUNTS:
+            raise NotCounted(_TOO_MANY)
+        whole, begun_s = _Asked((self._owned,), {}), process_time()
+        numbers = self._sums(whole)
+        rows = codes * len(parts) * (1.0 + 2 * len(self._aggregates))
+        if (process_time() - begun_s) * rows > self._most_s:
+            raise NotCounted(_SOONER)
+        for buckets, asked in parts:
+            self._rows_of(buckets, asked, [], numbers if asked == whole else self._sums(asked))
+
+    def _parts(self) -> Iterator[tuple[tuple[Value, ...], _Asked]]:
+        """The parts of the matches that end in each bucket, with its values.
+
+        Where a match waits for what comes behind it, the events of its last variable say where it ends.
+        """
+        lengths = [group.bucket_us for group in self._of.groups if group.bucket_us is not None]
+        if not lengths:
+            yield (), _Asked((self._owned,), {})
+            return
+        at_last, events = self._finality is Finality.LAST_EVENT, self._events
+        begin, stop = events.rows_in(self._owned) if at_last else (0, len(events))
+        ends = events.timestamps[begin:stop]
+        codes, keys = group_codes([bucket_starts(ends, one, self._pattern.timezone) for one in lengths], len(ends))
+        changes = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
+        if len(changes) > MOST_COUNTS:
+            raise NotCounted(_TOO_MANY)
+        rows = [begin, *(begin + changes[1:]).tolist(), stop]
+        bounds = [self._owned[0], *map(self._boundary, rows[1:-1]), self._owned[1]]
+        for code, key in enumerate(keys):
+            if at_last:
+                intervals = np.flatnonzero(codes[changes] == code).tolist()
+                yield key, _Asked(tuple((bounds[number], bounds[number + 1]) for number in intervals), {})
+            else:
+                yield key, _Asked((self._owned,), {(self._last_variable(), Element.ONLY): codes == code})
+
+    def _boundary(self, row: int) -> Boundary:
+        return int(self._events.timestamps[row]), int(self._events.seqs[row])
+
+    def _last_variable(self) -> str:
+        """The single variable whose event is the last one of each match."""
+        before = self._clause.precedence
+        names = [one.name for one in self._clause.positive]
+        last = [one for one in self._clause.positive if not any((one.name, other) in before for other in names)]
+        if len(last) > 1 or last[0].kleene:
+            raise NotCounted("buckets of matches that wait for later events are asked for, which end with any of some")
+        return last[0].name
+
+    def _rows_of(
+        self, buckets: tuple[Value, ...], asked: _Asked, chosen: Sequence[Value], numbers: Sequence[int]
+    ) -> None:
+        """Make the rows of the groups that begin with some chosen values, of which there are so many matches."""
+        if not any(numbers):
+            return
+        if len(chosen) < len(self._groups):
+            values = self._groups[len(chosen)]
+            for code, value in enumerate(values.values):
+                own = asked.also(values.between(code, code))
+                self._rows_of(buckets, own, [*chosen, value], self._sums(own))
+            return
+        states = [self._states(one, values, asked, numbers) for one, values in self._aggregates]
+        for length, number in enumerate(numbers):
+            if number:
+                row = self._summary.group(self._key(buckets, chosen, length))
+                row.matches, row.states = number, [replace(own[length]) for own in states]
+
+    def _key(self, buckets: tuple[Value, ...], chosen: Sequence[Value], length: int) -> tuple[Value, ...]:
+        """The values of a row's groups, in their order."""
+        begins, values = iter(buckets), iter(chosen)
+        return tuple(
+            next(begins) if one is None else length if one.read == "length" else next(values) for one in self._read
+        )
+
+    # Sums over matches.
+
+    def _sums(self, asked: _Asked, factors: Factors | None = None, semiring: Sum | Greatest | None = None) -> list[int]:
+        """What a semiring gives for the matches that are asked for; without one, their number."""
+        semiring = semiring or self._sum()
+        total: list[int] = []
+        for owned in asked.owned:
+            total = _together(semiring, total, self._swept(semiring, _times(asked.factors, factors or {}), owned))
+        return total or [0]
+
+    def _sum(self, added: Mapping[str, Array] | None = None) -> Sum:
+        return Sum(added or {}, () if self._by_length is None else (self._by_length,))
+
+    def _swept(self, semiring: Sum | Greatest, factors: Factors, owned: Owned) -> list[int]:
+        """The result of sweeps over the matches, or over those of the parts of their lists."""
+        pattern, clause = self._pattern, self._clause
+        ends = frozenset(key for key in factors if key[1] in (Element.FIRST, Element.LAST))
+        for parts in (
+            (clause,),
+            parts_of_lists(pattern, clause),
+            parts_of_lists(pattern, clause, ends),
+        ):
+            total: list[int] | None = None if parts is None else []
+            for part in parts or ():
+                found = self._swept_part(
+                    semiring, factors, ClauseSlice(pattern, part, self._events, owned, self._finality)
+                )
+                if found is None or total is None:
+                    total = None
+                    break
+                total = _together(semiring, total, found)
+            if total is not None:
+                return total
+        raise NotCounted("no sweep goes over the matches")
+
+    def _swept_part(self, semiring: Sum | Greatest, factors: Factors, of: ClauseSlice) -> list[int] | None:
+        """The result of a sweep; None where there is none, or the end of a list that is asked for is no variable."""
+        self._counts += 1
+        if self._counts > MOST_COUNTS:
+            raise NotCounted(_TOO_MANY)
+        self._go_on()
+        pieces: dict[str, list[str]] = {}
+        for one in of.clause.positive:
+            pieces.setdefault(one.name.partition("[")[0], []).append(one.name)
+        weights: dict[str, Array] = {}
+        for (variable, element), own in factors.items():
+            names = pieces[variable]
+            if element in (Element.FIRST, Element.LAST):
+                names = names[:1] if element is Element.FIRST else names[-1:]
+                if of.clause.by_name[names[0]].kleene:
+                    return None
+            for name in names:
+                weights[name] = weights[name] * own if name in weights else own
+        if isinstance(semiring, Sum):
+            added = {name: own for variable, own in semiring.added.items() for name in pieces[variable]}
+            counted = tuple(name for variable in semiring.counted for name in pieces[variable])
+            semiring = Sum(added, counted, self._go_on)
+        return swept(of, semiring, weights)
+
+    def _go_on(self) -> None:
+        go_on()
+        if process_time() - self._begun_s > 2 * self._most_s:
+            raise NotCounted(_SOONER)
+
+    # Aggregates.
+
+    def _values_of(self, expression: Expression, *, added: bool = False) -> Values:
+        return values_of(expression, self._clause, self._events, added=added)
+
+    def _of_aggregate(self, aggregate: SummaryAggregate, expression: Expression) -> list[tuple[int, Values]]:
+        """The value of an aggregate, or the terms of its sum with their signs, if that is exact in every match."""
+        if isinstance(state_of(aggregate), Extreme):
+            return [(1, self._values_of(expression))]
+        found = [(sign, self._values_of(term, added=True)) for sign, term in terms_of(expression)]
+        if len(found) > 1:
+            check_exact([values for _, values in found], is_float=expression.type is ValueType.FLOAT64)
+        return found
+
+    def _states(
+        self, aggregate: SummaryAggregate, terms: list[tuple[int, Values]], asked: _Asked, numbers: Sequence[int]
+    ) -> Sequence[State]:
+        """What an aggregate knows of so many matches."""
+        state = state_of(aggregate)
+        if isinstance(state, Extreme):
+            return self._extremes(terms[0][1], asked, numbers, greatest=state.greatest)
+        assert aggregate.expression is not None
+        return self._totals(terms, asked, numbers, is_float=aggregate.expression.type is ValueType.FLOAT64)
+
+    def _totals(
+        self, terms: list[tuple[int, Values]], asked: _Asked, numbers: Sequence[int], *, is_float: bool
+    ) -> list[Total]:
+        """The sums over those of so many matches in which all that is read has a value."""
+        known, found = asked, [Total(number) for number in numbers]
+        for _, values in terms:
+            none = len(values.values) - 1
+            if values.has_null and values.read == "sum":  # it is null where all elements are
+                nulls = zip_longest(numbers, self._sums(asked.also(values.between(none, none))), fillvalue=0)
+                found = [Total(number - null) for number, null in nulls]
+            elif values.has_null:
+                known = known.also(values.between(0, none - 1))
+        if known is not asked:
+            found = [Total(number) for number, _ in zip_longest(self._sums(known), found, fillvalue=0)]
+        if len(terms) == 1:  # several are finite
+            [(_, values)] = terms
+            for code, value in enumerate(values.values[:-1]):
+                if not is_finite(value):
+                    with_it = self._sums(asked.also(values.between(code, code)))
+                    for own, number in zip(found, with_it, strict=False):
+                        own.special += float(value) if number else 0.0  # type: ignore[arg-type]
+        for sign, values in terms:
+            units = values.units(is_float=is_float)
+            unit = math.gcd(*units) or 1
+            weights = values.by_event([one // unit for one in units])
+            if values.read == "sum":
+                totals = self._sums(known, semiring=self._sum({values.variable: weights}))
+            else:
+                totals = self._sums(known, {values.key: weights})
+            for own, total in zip(found, totals, strict=False):
+                own.exact += sign * unit * total
+        return found
+
+    def _extremes(self, values: Values, asked: _Asked, numbers: Sequence[int], *, greatest: bool) -> Sequence[Extreme]:
+        """The least or greatest value that a match has."""
+        if values.read == "length" and self._by_length in (None, values.variable):
+            if self._by_length is not None:
+                return [Extreme(greatest, length) for length in range(len(numbers))]
+            some = np.flatnonzero(self._sums(asked, semiring=Sum(counted=(values.variable,))))
+            return [Extreme(greatest, int(some[-1 if greatest else 0]))]
+        if self._by_length is not None:
+            raise NotCounted("the extremes of groups by the length of a list are asked for")
+        if values.read in ("min", "max") and (values.read == "max") != greatest:
+            raise NotCounted("a greatest element is to be small, or a least one great")
+        ordered = values.values[:-1]
+        ranks = [*range(2, len(ordered) + 2)] if greatest else [*range(len(ordered) + 1, 1, -1)]
+        if ordered and is_nan(ordered[-1]):
+            ranks[-1] = len(ordered) + 2
+        # An element without a value is in the list all the same.
+        of_null = 1 if values.read in ("min", "max") else 0
+        weights = {values.key: values.by_event([*ranks, of_null], np.int64)}
+        [rank_found] = self._sums(asked, weights, Greatest())
+        return [Extreme(greatest, ordered[ranks.index(rank_found)] if rank_found > 1 else None)]
+
+
+def _together(semiring: Sum | Greatest, one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """The results of two sets of matches as those of both."""
+    return [semiring.plus(*both) for both in zip_longest(one, other, fillvalue=0)]
+
 
 _NULLS = {kind: f"\0null {kind.value}" for kind in ValueType}
 """Columns of nulls, by their type: what a clause reads of variables that it does not bind."""
@@ -78,7 +592,7 @@ def _unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> Partial
     if not pattern.items and not pattern.summary.groups:
         total = count_owned(pattern, events, owned, finding=True)
         if total is None:
-            raise NotCounted(not_counted_because(pattern) or FEW)
+            raise NotCounted(route_to_count(pattern).because or FEW)
         summary.group(()).matches = total
         return summary
     apart = [_of_clause(pattern, clause) for clause in pattern.clauses]
@@ -100,7 +614,7 @@ def _unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> Partial
             raise NotCounted(FEW)
     for one, number in zip(apart, numbers, strict=True):
         if number is None:
-            raise NotCounted(not_counted_because(one) or FEW)
+            raise NotCounted(route_to_count(one).because or FEW)
         if number:
             summary.add(_of_clause_apart(one, events, owned, number))
     return summary
@@ -139,8 +653,8 @@ def not_summarized_because(pattern: Pattern) -> str | None:
 
 def _reason_not_to_count(pattern: Pattern) -> str | None:
     """The reason why the groups of a pattern of one clause cannot be made by sweeps, whatever its data."""
-    if (because := not_counted_because(pattern)) is not None:
-        return because
+    if (route := route_to_count(pattern)).lists:
+        return route.because
     fields = [("timestamp", pa.timestamp("us", "UTC")), ("seq", pa.int64())]
     fields += [(name, ARROW_TYPES[kind]) for name, kind in pattern.attributes]
     nothing = pa.schema(fields).empty_table()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.counting import sweep
-from cep_pipeline.detection.counting.list_parts import parts_of_lists
+from cep_pipeline.detection.counting.choice import parts_of_lists
 from cep_pipeline.patterns.pattern import Ties
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema

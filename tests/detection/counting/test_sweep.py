@@ -207,11 +207,14 @@ def test_semirings_give_what_listed_matches_give(text: str, stream_rows: list[Ro
     whole = st.one_of(st.integers(-3, 3), st.integers(-(10**30), 10**30))
     drawn = {name: [data.draw(whole) for _ in stream_rows] for name in names}
     ranks = {name: [data.draw(st.integers(0, 4)) for _ in stream_rows] for name in names}
-    matches = [dict(match.bindings) for match in evaluate([pattern], table)]
+    matches = [
+        {name: [seq for one, seq in match.bindings if one == name] for name, _ in match.bindings}
+        for match in evaluate([pattern], table)
+    ]
     row_of = {seq: row for row, seq in enumerate(events.seqs.tolist())}
 
-    def of_match(weights: dict[str, list[int]], match: dict[str, int]) -> list[int]:
-        return [weights[name][row_of[match[name]]] for name in names]
+    def of_match(weights: dict[str, list[int]], match: dict[str, list[int]]) -> list[int]:
+        return [weights[name][row_of[match[name][0]]] for name in names]
 
     weights = {name: np.array(own, object) for name, own in drawn.items()}
     total = sweep.swept(of, sweep.Sum(), weights)
@@ -221,8 +224,7 @@ def test_semirings_give_what_listed_matches_give(text: str, stream_rows: list[Ro
     sums = sweep.swept(of, sweep.Sum({added: np.array(numbers, object)}, (added,)), weights)
     by_size: Counter[int] = Counter()
     for match in matches:
-        bound = match[added] if isinstance(match[added], tuple) else (match[added],)
-        by_size[len(bound)] += prod(of_match(drawn, match)) * sum(numbers[row_of[seq]] for seq in bound)
+        by_size[len(match[added])] += prod(of_match(drawn, match)) * sum(numbers[row_of[seq]] for seq in match[added])
     assert sums is None or {size: one for size, one in enumerate(sums) if one} == {
         n: one for n, one in by_size.items() if one
     }

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import costs
 from cep_pipeline.detection.chooser import route_of
-from cep_pipeline.detection.counting.owned import not_counted_because
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.route import Sink
-from cep_pipeline.detection.summaries import by_semiring, unlisted
+from cep_pipeline.detection.summaries import unlisted
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -109,7 +108,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Matches are counted however few they are."""
     count = unlisted.count_owned
     monkeypatch.setattr(costs, "FEW_SUMMARIZED", -1)
-    monkeypatch.setattr(by_semiring, "LEAST_S", 1e9)
+    monkeypatch.setattr(unlisted, "LEAST_S", 1e9)
     monkeypatch.setattr(unlisted, "finding_takes_long", lambda _: True)
     monkeypatch.setattr(
         unlisted, "count_owned", lambda *of, always=True, finding=False: count(*of, always=True, finding=finding)
@@ -210,7 +209,7 @@ SWEPT_BY_EVENT = (
 @pytest.mark.parametrize("text", SWEPT_BY_EVENT)
 def test_matches_of_each_event_of_one_variable_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
-    monkeypatch.setattr(by_semiring, "MOST_COUNTS", -1)
+    monkeypatch.setattr(unlisted, "MOST_COUNTS", -1)
     for seed in range(4):
         same_as_listed(pattern, SCHEMA.table(rows_of(seed, 70)))
 
@@ -328,7 +327,7 @@ def test_what_is_counted_is_summarized_without_listing(shape: str) -> None:
     for item in part_of([*items_of(COUNTED[shape])], [*COUNTED].index(shape)):
         [pattern] = cep.parse_patterns(stated(shape, item), SCHEMA)
         counted = replace(pattern, summary=None)
-        assert not_counted_because(counted) is None
+        assert not route_of(counted, Sink.COUNT).lists
         assert cep.detect([counted], events, output="count")["pattern_1"]["count"][0].as_py() != "0"
         assert not route_of(pattern, Sink.SUMMARIZE).lists, item
         if item in LEFT_TO_LISTING.get(shape, ()):
