@@ -33,17 +33,13 @@ from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.keys import agreement_codes, dense_codes
-from cep_pipeline.slices.order import StreamOrder, WindowInstants, before_is_earlier, instants_of, order_rows
+from cep_pipeline.slices.order import StreamOrder, before_is_earlier, instants_of, order_rows
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows
-from cep_pipeline.slices.views import clause_cache_of, clock_of, leaf_view
+from cep_pipeline.slices.views import clock_of, leaf_view
 
 EVENTS_A_CALL = 1 << 24
 """Candidates that are looked at before a call returns, so that a search can be interrupted."""
-RUNS_ALIKE = 4
-"""Matches that ask alike are not looked for elsewhere where so many of them come one after another."""
-DENSE_KEYS = 4
-"""Keys up to so many times their number are looked up in a table."""
 MOST_SUMMED = 2.0**62
 """Sums of int64 up to it are no null."""
 NO_LIMIT = 1 << 62
@@ -114,79 +110,51 @@ class _Matches:
         Number of positive variables.
     begins, rows
         int64 and int32.
-    singles
-        int32, shape (width, n), in place of these: the rows of matches whose variables bind one event each.
     """
 
-    def __init__(
-        self, width: int, begins: Array | None = None, rows: Array | None = None, singles: Array | None = None
-    ) -> None:
-        self.width, self._begins, self._rows, self._singles = width, begins, rows, singles
+    def __init__(self, width: int, begins: Array, rows: Array) -> None:
+        self.width, self.begins, self.rows = width, begins, rows
 
     @classmethod
     def of(cls, block: Block) -> _Matches:
         width = len(block.clause.positive)
         if isinstance(block, MatchBlock):
-            return cls(width, singles=block.rows)
+            return cls.of_events(block.rows)
         owner = np.repeat(np.arange(len(block), dtype=np.int64), np.diff(block.offsets))
         sizes = np.bincount(owner * width + block.variables, minlength=len(block) * width)
-        begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
-        return cls(width, begins, np.ascontiguousarray(block.rows))
+        return cls(width, np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes))), np.ascontiguousarray(block.rows))
 
-    @property
-    def begins(self) -> Array:
-        if self._begins is None:
-            self._begins = np.arange(self.rows.size + 1, dtype=np.int64)
-        return self._begins
-
-    @property
-    def rows(self) -> Array:
-        if self._rows is None:
-            assert self._singles is not None
-            self._rows = np.ascontiguousarray(self._singles.T).reshape(-1)
-        return self._rows
+    @classmethod
+    def of_events(cls, rows: Array) -> _Matches:
+        """Matches of variables that bind one event each, whose rows are int32, shape (width, n)."""
+        return cls(len(rows), np.arange(rows.size + 1, dtype=np.int64), np.ascontiguousarray(rows.T).reshape(-1))
 
     def __len__(self) -> int:
-        return (len(self.begins) - 1) // self.width if self._singles is None else int(self._singles.shape[1])
+        return (len(self.begins) - 1) // self.width
 
     def first_of(self, place: int) -> Array:
         """The first row of a variable in each match."""
-        if self._singles is not None:
-            return np.asarray(self._singles[place])
         return np.asarray(self.rows[self.begins[place : -1 : self.width]])
 
     def last_of(self, place: int) -> Array:
         """The last row of a variable in each match."""
-        if self._singles is not None:
-            return np.asarray(self._singles[place])
         return np.asarray(self.rows[self.begins[place + 1 :: self.width] - 1])
 
-    def first(self) -> Array:
-        """The first row of each match."""
-        return reduce(np.minimum, (self.first_of(place) for place in range(self.width)))
+    def first_events(self) -> Array:
+        """The first row of each variable, shape (width, n)."""
+        return np.stack([self.first_of(place) for place in range(self.width)])
 
     def last(self) -> Array:
         """The last row of each match."""
         return reduce(np.maximum, (self.last_of(place) for place in range(self.width)))
 
-    def of_first_events(self) -> _Matches:
-        """The matches with the first event of each list alone."""
-        if self._singles is not None:
-            return self
-        return _Matches(self.width, singles=np.stack([self.first_of(place) for place in range(self.width)]))
 
-    def take(self, places: Array) -> _Matches:
-        """Some of the matches, whose variables bind one event each."""
-        assert self._singles is not None
-        return _Matches(self.width, singles=self._singles[:, places])
-
-
-class JoinedClause:
-    """A clause of a negated structure beside the clause that it stands in, as far as no event says anything about it.
+class StructureCheck:
+    """One clause of a negated structure, which rejects matches of the clause that the structure stands in.
 
     Attributes
     ----------
-    clause
+    joined
         The clause with the variables of both; the negated structure's own come behind.
     groups, slots, relations
         As in `instances.condition_groups`, with all groups that a search tests.
@@ -194,174 +162,37 @@ class JoinedClause:
         uint8: the positive variables whose events a search looks at.
     after, before
         The places of the positive variables that the structure comes behind, and before.
-    leaves, joining
-        For each variable of the structure the conditions on one event, the slot that says which of its events it can
-        be joined with, and the equalities of both.
-    levels, words
-        The words of each level and of a search, but for the addresses of what is made of events.
     """
 
     def __init__(
-        self,
-        pattern: Pattern,
-        clause: Clause,
-        structure: NegatedStructure,
-        negated: Clause,
-        limits: Mapping[str, tuple[Conjunct, ...]],
+        self, pattern: Pattern, clause: Clause, structure: NegatedStructure, negated: Clause, events: PreparedEvents
     ) -> None:
-        joined = joined_clause(clause, structure, negated)
+        self.pattern, self.clause, self.negated, self.events = pattern, clause, negated, events
+        self.joined = joined_clause(clause, structure, negated)
+        self._views = {
+            one.name: leaf_view(events, one.event_type, filters_of(self.joined, one.name), 0, len(events))
+            for one in negated.positive
+        }
+        limits = {variable.name: self._limits_of(variable) for variable in negated.positive if variable.kleene}
         implied = (limit for own in limits.values() for limit in own)
-        self.clause = replace(joined, conjuncts=tuple(dict.fromkeys((*joined.conjuncts, *implied))))
-        conditions = ClauseConditions(pattern, self.clause)
+        self.joined = replace(self.joined, conjuncts=tuple(dict.fromkeys((*self.joined.conjuncts, *implied))))
+        conditions = ClauseConditions(pattern, self.joined)
         self.groups, self.slots, self.relations = ConditionGroups(conditions), conditions.slots, conditions.relations
-        self._ties, self._positive, self._negated = pattern.ties, clause.positive, negated.positive
-        self.has_lists = any(variable.kleene for variable in self.clause.positive)
         self.needed = self._needed_slots()
         self.after, self.before = (
             [clause.positive.index(variable) for variable in side]
             for side in (clause.predecessors(structure.name), clause.successors(structure.name))
         )
-        self.leaves = [filters_of(self.clause, variable.name) for variable in negated.positive]
-        bound = [variable.name for variable in clause.positive]
-        self.joining = []
-        for variable in negated.positive:
-            self.joining.append(self._joining(variable, frozenset(bound)))
-            bound.append(variable.name)
-        self.levels, shares = self._levels(limits)
+        self._order = StreamOrder(clock_of(events), pattern.ties)
+        self._window = instants_of(pattern, events)
+        self._codes = agreement_codes(events, clause.agree_on) if clause.agree_on else None
+        self._levels, shares = self._written_levels(limits)
         self._kept = [
             np.array([*shares, 0], np.int64),
             np.ascontiguousarray(conditions.kleene),
             np.ascontiguousarray(conditions.relations),
+            self.needed,
         ]
-        self.words = np.zeros(at.PROGRAM + CODE_WORDS + RING_WORDS, np.int64)
-        places = at.SHARES, at.KLEENE, at.RELATIONS, at.NEEDED
-        for place, array in zip(places, (*self._kept, self.needed), strict=True):
-            self.words[place] = array.ctypes.data
-        self.words[at.LEVELS] = len(negated.positive)
-        self.words[at.POSITIVE], self.words[at.ALL_SLOTS] = len(clause.positive), len(self.clause.positive)
-        self.words[at.PROGRAM + CODE_WORDS] = _NO_CELLS.ctypes.data
-
-    @classmethod
-    def of(
-        cls,
-        pattern: Pattern,
-        clause: Clause,
-        structure: NegatedStructure,
-        negated: Clause,
-        limits: Mapping[str, tuple[Conjunct, ...]],
-    ) -> JoinedClause:
-        """The clause with these limits of its lists, remembered with the clause that the structure stands in."""
-        place = clause.negated_structures.index(structure), structure.clauses.index(negated)
-        key = "joined", *place, pattern.ties, pattern.base_type, pattern.window, tuple(limits.items())
-        return clause_cache_of(clause).once(key, lambda: cls(pattern, clause, structure, negated, limits))
-
-    def _needed_slots(self) -> Array:
-        mentioned = frozenset(name for conjunct in self.clause.conjuncts for name in conjunct.variables)
-        needed = np.zeros(len(self.clause.positive), np.uint8)
-        for slot, variable in enumerate(self._positive):
-            shares = any(self.may_be_one(slot, self.slots[one.name]) for one in self._negated)
-            needed[slot] = variable.name in mentioned or shares
-        return needed
-
-    def may_be_one(self, one: int, other: int) -> bool:
-        """True if the variables of two slots may have the same event."""
-        relation = int(self.relations[one, other])
-        ordered = bool(relation & (EARLIER | LATER)) and before_is_earlier(self._ties)
-        return bool(relation & MAY_SHARE) and not ordered
-
-    def _joining(
-        self, variable: Variable, bound: frozenset[str]
-    ) -> tuple[int, tuple[tuple[Expression, Expression], ...]]:
-        joining: dict[str, list[tuple[Expression, Expression]]] = {}
-        for conjunct in self.clause.conjuncts:
-            equal = _equality_with(conjunct, variable)
-            if equal is not None and equal[0] in bound and not self.clause.by_name[equal[0]].kleene:
-                joining.setdefault(equal[0], []).append(equal[1:])
-        if not joining:
-            return len(self.clause.positive), ()
-        asker = max(joining, key=lambda name: len(joining[name]))
-        return self.slots[asker], tuple(joining[asker])
-
-    def _levels(self, limits: Mapping[str, tuple[Conjunct, ...]]) -> tuple[Array, list[int]]:
-        """The words of each variable of the structure, in its order, and the slots whose events it may not take."""
-        groups, bound = self.groups, frozenset(variable.name for variable in self._positive)
-        before = Moment(bound, bound)
-        levels: list[list[int]] = []
-        shares: list[int] = []
-        for place, variable in enumerate(self._negated):
-            name, slot = variable.name, self.slots[variable.name]
-            begin = len(shares)
-            earlier = [*range(len(self._positive)), *(self.slots[one.name] for one in self._negated[:place])]
-            shares += [other for other in earlier if self.may_be_one(other, slot)]
-            own = [groups.first_group(name, before), -1, -1, -1]
-            complete = Moment(before.bound | {name}, before.complete | {name})
-            if variable.kleene:
-                growing = Moment(complete.bound, before.complete)
-                own[1:] = [
-                    groups.element_group(name, growing),
-                    groups.left_group(growing, (name,)),
-                    groups.group_of(limits[name]),
-                ]
-            levels.append(
-                [
-                    *(slot, int(variable.kleene), variable.minimum, variable.maximum or NO_LIMIT),
-                    *(-1 if group < 0 or groups.is_empty(group) else group for group in own),
-                    *(0, 0, 0, self.joining[place][0], begin, len(shares), int(self._once(place))),
-                ]
-            )
-            before = complete
-        return np.array(levels, np.int64), shares
-
-    def _once(self, place: int) -> bool:
-        """True if the first event that fits a variable leaves as much to the variables behind it as any later one.
-
-        Of a list: all events that fit, up to one, as any list that ends with that one; if it grows true, besides.
-        """
-        variable, behind = self._negated[place], self._negated[place + 1 :]
-        names = {one.name for one in behind}
-        if any(not names.isdisjoint(one.variables) for one in self.conjuncts_on(variable)):
-            return False
-        slot = self.slots[variable.name]
-        for one in behind:
-            other = self.slots[one.name]
-            if self.relations[slot, other] & LATER or self.may_be_one(slot, other):
-                return False
-        return True
-
-    def between(self, matches: _Matches, order: StreamOrder, window: WindowInstants) -> tuple[Array, Array]:
-        """The rows from which, and before which, the events of a binding lie."""
-        after = [order.rows_after(matches.last_of(place)) for place in self.after]
-        before = [order.rows_ahead(matches.first_of(place)) for place in self.before]
-        low = reduce(np.maximum, after) if after else window.first_row_within(matches.last())
-        high = reduce(np.minimum, before) if before else window.end_row_within(matches.first())
-        return low, high
-
-    def conjuncts_on(self, variable: Variable) -> list[Conjunct]:
-        """The conjuncts that mention a variable."""
-        return [conjunct for conjunct in self.clause.conjuncts if variable.name in conjunct.variables]
-
-
-class StructureCheck:
-    """One clause of a negated structure, which rejects matches of the clause that the structure stands in."""
-
-    def __init__(
-        self, pattern: Pattern, clause: Clause, structure: NegatedStructure, negated: Clause, events: PreparedEvents
-    ) -> None:
-        self.pattern, self.clause, self.structure, self.negated = pattern, clause, structure, negated
-        self.events = events
-        lists = [variable for variable in negated.positive if variable.kleene]
-        self._joined = known = JoinedClause.of(pattern, clause, structure, negated, {one.name: () for one in lists})
-        self._views = {
-            variable.name: leaf_view(events, variable.event_type, filters, 0, len(events))
-            for variable, filters in zip(negated.positive, known.leaves, strict=True)
-        }
-        if lists:
-            limits = {variable.name: self._limits_of(variable) for variable in lists}
-            self._joined = JoinedClause.of(pattern, clause, structure, negated, limits)
-        self._order = StreamOrder(clock_of(events), pattern.ties)
-        self._window = instants_of(pattern, events)
-        self._codes = agreement_codes(events, clause.agree_on) if clause.agree_on else None
-        self._kept: list[Array] = []
         self._words: Array | None = None
         self._program: Program | None = None
         self._ring: CellRing | None = None
@@ -373,39 +204,22 @@ class StructureCheck:
         return all(len(self._views[one.name]) >= one.minimum for one in self.negated.positive)
 
     def rejected(self, matches: _Matches) -> Array:
-        """bool: the matches that a binding rejects."""
+        """bool: the matches that a binding rejects.
+
+        Of matches whose searches differ in their ends alone one asks for all.
+        """
         if not self.may_reject or not len(matches):
             return np.zeros(len(matches), np.bool_)
         low, high = self._between(matches)
-        if any(self._joined.needed[self._joined.slots[one.name]] for one in self.clause.positive if one.kleene):
+        if any(self.needed[slot] for slot, one in enumerate(self.clause.positive) if one.kleene):
             return np.asarray(self._first_ends(matches, low, high, high) < high)
-        matches = matches.of_first_events()
-        rejected = np.zeros(len(matches), np.bool_)
-        asking = np.flatnonzero(low < high)
-        if not len(asking):
-            return rejected
-        if len(asking) < len(matches):
-            rejected[asking] = self._rejected_alike(matches.take(asking), low[asking], high[asking])
-            return rejected
-        return self._rejected_alike(matches, low, high)
-
-    def _rejected_alike(self, matches: _Matches, low: Array, high: Array) -> Array:
-        """The same where something lies between the rows: matches whose searches differ in their ends alone share one.
-
-        Most of these come one after another.
-        """
-        key = self._questions(matches, low)
-        begins = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), key[1:] != key[:-1])))
-        highest, least = np.maximum.reduceat(high, begins), np.minimum.reduceat(high, begins)
-        members, of_run = begins, np.arange(len(begins))
-        if RUNS_ALIKE * len(begins) > len(key):
-            first, of_run = _firsts(key[begins])
-            members, highest_of_run, least_of_run = begins[first], highest, least
-            highest, least = highest[first], least[first]
-            np.maximum.at(highest, of_run, highest_of_run)
-            np.minimum.at(least, of_run, least_of_run)
-        ends = self._first_ends(matches.take(members), low[members], highest, least)
-        return np.asarray(np.repeat(ends[of_run], np.diff(begins, append=len(key))) < high)
+        events = matches.first_events()
+        _, first, asked = np.unique(self._questions(events, low), return_index=True, return_inverse=True)
+        highest, least = np.zeros(len(first), high.dtype), np.full(len(first), len(self.events), high.dtype)
+        np.maximum.at(highest, asked, high)
+        np.minimum.at(least, asked, high)
+        ends = self._first_ends(_Matches.of_events(events[:, first]), low[first], highest, least)
+        return np.asarray(ends[asked] < high)
 
     def binding(self, rows: Mapping[str, Array]) -> dict[str, list[int]] | None:
         """The rows of a binding that rejects a match, by variable; None where none does.
@@ -421,27 +235,30 @@ class StructureCheck:
         low, high = self._between(match)
         if not self.may_reject or self._first_ends(match, low, high, high)[0] >= high[0]:
             return None
-        values = {one: int(self._values[self._joined.slots[one.name]]) for one in self.negated.positive}
+        values = {one: int(self._values[self.slots[one.name]]) for one in self.negated.positive}
         ring = self._ring
         return {one.name: ring.rows(cell) if ring and one.kleene else [cell] for one, cell in values.items()}
 
     # --- which matches ask for what ---------------------------------------------------------------------------------
 
     def _between(self, matches: _Matches) -> tuple[Array, Array]:
-        return self._joined.between(matches, self._order, self._window)
+        """The rows from which, and before which, the events of a binding lie."""
+        after = [self._order.rows_after(matches.last_of(place)) for place in self.after]
+        before = [self._order.rows_ahead(matches.first_of(place)) for place in self.before]
+        low = reduce(np.maximum, after) if after else self._window.first_row_within(matches.last())
+        high = reduce(np.minimum, before) if before else self._window.end_row_within(matches.first_events().min(axis=0))
+        return low, high
 
-    def _questions(self, matches: _Matches, low: Array) -> Array:
-        """int64: equal for matches whose searches are the same but for their ends."""
+    def _questions(self, events: Array, low: Array) -> Array:
+        """int64: equal for matches whose searches are the same but for their ends, by the first events of variables."""
         size = len(self.events) + 1
-        columns = [matches.first_of(slot) for slot in np.flatnonzero(self._joined.needed).tolist()]
+        columns = [events[slot] for slot in np.flatnonzero(self.needed).tolist()]
         if self._codes is not None:
-            columns.append(self._codes[0][matches.first_of(0)] + 1)
-        after = self._joined.after
-        if not after or not self._joined.needed[after].all():  # otherwise the events say where the search begins
+            columns.append(self._codes[0][events[0]] + 1)
+        if not self.after or not self.needed[self.after].all():  # otherwise the events say where the search begins
             columns.append(low)
-        key, *others = columns
-        key = key.astype(np.int64)
-        for column in others:
+        key: Array = columns[0].astype(np.int64)
+        for column in columns[1:]:
             if int(key.max()) >= NO_LIMIT // size:
                 _, key = np.unique(key, return_inverse=True)
             key = key * size + column
@@ -486,32 +303,36 @@ class StructureCheck:
         """The words of a search, but for what it is asked."""
         if self._words is not None:
             return self._words
-        known, levels = self._joined, self._joined.levels.copy()
+        levels, joined = self._levels, self.joined
         for place, variable in enumerate(self.negated.positive):
             rows, starts, codes = self._candidates(place)
             self._kept += [rows, starts, codes]
             levels[place, at.LEVEL_ROWS], levels[place, at.GROUP_STARTS] = rows.ctypes.data, starts.ctypes.data
             levels[place, at.CODES] = codes.ctypes.data if len(codes) else 0
             if variable.kleene:
-                levels[place, at.ONCE] &= self._grows_true(variable, known.conjuncts_on(variable))
-        self._values = np.zeros(len(known.slots) + 1, np.int32)
+                levels[place, at.ONCE] &= self._grows_true(variable, self._conjuncts_on(variable))
+        self._values = np.zeros(len(self.slots) + 1, np.int32)
         reach, onset = map(np.ascontiguousarray, order_rows(self.events, self.pattern.ties))
-        words = known.words.copy()
-        arrays = {at.LEVEL_TABLE: levels, at.SLOTS: self._values, at.ONSET: onset, at.REACH: reach}
-        for place, array in arrays.items():
-            self._kept.append(array)
-            words[place] = array.ctypes.data
-        if known.has_lists or known.groups.places:
-            program = self._program = Program(self.pattern, known.clause, self.events, groups=known.groups)
+        words = np.zeros(at.PROGRAM + CODE_WORDS + RING_WORDS, np.int64)
+        places = at.SHARES, at.KLEENE, at.RELATIONS, at.NEEDED, at.LEVEL_TABLE, at.SLOTS, at.ONSET, at.REACH
+        arrays = *self._kept[:4], levels, self._values, onset, reach
+        for word, array in zip(places, arrays, strict=True):
+            words[word] = array.ctypes.data
+        self._kept += arrays
+        words[at.LEVELS] = len(self.negated.positive)
+        words[at.POSITIVE], words[at.ALL_SLOTS] = len(self.clause.positive), len(joined.positive)
+        words[at.PROGRAM + CODE_WORDS] = _NO_CELLS.ctypes.data
+        has_lists = any(variable.kleene for variable in joined.positive)
+        if has_lists or self.groups.places:
+            program = self._program = Program(self.pattern, joined, self.events, groups=self.groups)
             words[at.PROGRAM : at.PROGRAM + CODE_WORDS] = program.kernel_words()
-            if known.has_lists:
-                self._ring = program.ring(FIRST_CELLS)
+            self._ring = program.ring(FIRST_CELLS) if has_lists else None
         self._words = words
         return words
 
     def _limits_of(self, variable: Variable) -> tuple[Conjunct, ...]:
         """The conditions on a list that a longer list cannot make true again."""
-        bound, own = frozenset(self._joined.slots), self._joined.conjuncts_on(variable)
+        bound, own = {one.name for one in self.joined.positive}, self._conjuncts_on(variable)
         lists = {one.name for one in self.negated.positive if one.kleene} - {variable.name}
         single = (one for one in own if lists.isdisjoint(one.variables) and one.variables <= bound)
         rows = self._views[variable.name].rows
@@ -562,7 +383,7 @@ class StructureCheck:
             key.
         """
         rows = np.ascontiguousarray(self._views[self.negated.positive[place].name].rows)
-        asking, own, groups = self._keys(self._joined.joining[place][1])
+        asking, own, groups = self._keys(self._joining(place)[1])
         if not len(asking):
             return rows, np.array([0, len(rows)], np.int64), asking
         keyed = own[rows]
@@ -600,18 +421,84 @@ class StructureCheck:
 
         return self.events.derive(("equal codes", of_any_event(asking), of_any_event(own)), make)
 
+    # --- the clause of both --------------------------------------------------------------------------------
 
-def _firsts(keys: Array) -> tuple[Array, Array]:
-    """A place of each of some keys, int64 and not negative, and for each place the number of its key among these."""
-    if int(keys.max()) > DENSE_KEYS * len(keys) + 1024:
-        _, places, numbers = np.unique(keys, return_index=True, return_inverse=True)
-        return places, numbers
-    place_of = np.full(int(keys.max()) + 1, -1, np.int64)
-    place_of[keys] = np.arange(len(keys))
-    present = np.flatnonzero(place_of >= 0)
-    number_of = np.empty(len(place_of), np.int64)
-    number_of[present] = np.arange(len(present))
-    return place_of[present], number_of[keys]
+    def _needed_slots(self) -> Array:
+        mentioned = frozenset(name for conjunct in self.joined.conjuncts for name in conjunct.variables)
+        needed = np.zeros(len(self.joined.positive), np.uint8)
+        for slot, variable in enumerate(self.clause.positive):
+            shares = any(self.may_be_one(slot, self.slots[one.name]) for one in self.negated.positive)
+            needed[slot] = variable.name in mentioned or shares
+        return needed
+
+    def may_be_one(self, one: int, other: int) -> bool:
+        """True if the variables of two slots may have the same event."""
+        relation = int(self.relations[one, other])
+        ordered = bool(relation & (EARLIER | LATER)) and before_is_earlier(self.pattern.ties)
+        return bool(relation & MAY_SHARE) and not ordered
+
+    def _joining(self, place: int) -> tuple[int, tuple[tuple[Expression, Expression], ...]]:
+        """The slot that says which of the events of a variable can be joined with it, and the equalities of both."""
+        variable, earlier = self.negated.positive[place], (*self.clause.positive, *self.negated.positive[:place])
+        bound = {one.name for one in earlier if not one.kleene}
+        joining: dict[str, list[tuple[Expression, Expression]]] = {}
+        for conjunct in self.joined.conjuncts:
+            equal = _equality_with(conjunct, variable)
+            if equal is not None and equal[0] in bound:
+                joining.setdefault(equal[0], []).append(equal[1:])
+        if not joining:
+            return len(self.joined.positive), ()
+        asker = max(joining, key=lambda name: len(joining[name]))
+        return self.slots[asker], tuple(joining[asker])
+
+    def _written_levels(self, limits: Mapping[str, tuple[Conjunct, ...]]) -> tuple[Array, list[int]]:
+        """The words of each variable of the structure, in its order, and the slots whose events it may not take."""
+        groups, bound = self.groups, frozenset(variable.name for variable in self.clause.positive)
+        before = Moment(bound, bound)
+        levels: list[list[int]] = []
+        shares: list[int] = []
+        for place, variable in enumerate(self.negated.positive):
+            name, slot = variable.name, self.slots[variable.name]
+            begin = len(shares)
+            shares += [other for other in range(len(bound) + place) if self.may_be_one(other, slot)]
+            own = [groups.first_group(name, before), -1, -1, -1]
+            complete = Moment(before.bound | {name}, before.complete | {name})
+            if variable.kleene:
+                growing = Moment(complete.bound, before.complete)
+                own[1:] = [
+                    groups.element_group(name, growing),
+                    groups.left_group(growing, (name,)),
+                    groups.group_of(limits[name]),
+                ]
+            levels.append(
+                [
+                    *(slot, int(variable.kleene), variable.minimum, variable.maximum or NO_LIMIT),
+                    *(-1 if group < 0 or groups.is_empty(group) else group for group in own),
+                    *(0, 0, 0, self._joining(place)[0], begin, len(shares), int(self._once(place))),
+                ]
+            )
+            before = complete
+        return np.array(levels, np.int64), shares
+
+    def _once(self, place: int) -> bool:
+        """True if the first event that fits a variable leaves as much to the variables behind it as any later one.
+
+        Of a list: all events that fit, up to one, as any list that ends with that one; if it grows true, besides.
+        """
+        variable, behind = self.negated.positive[place], self.negated.positive[place + 1 :]
+        names = {one.name for one in behind}
+        if any(not names.isdisjoint(one.variables) for one in self._conjuncts_on(variable)):
+            return False
+        slot = self.slots[variable.name]
+        for one in behind:
+            other = self.slots[one.name]
+            if self.relations[slot, other] & LATER or self.may_be_one(slot, other):
+                return False
+        return True
+
+    def _conjuncts_on(self, variable: Variable) -> list[Conjunct]:
+        """The conjuncts that mention a variable."""
+        return [conjunct for conjunct in self.joined.conjuncts if variable.name in conjunct.variables]
 
 
 def joined_clause(clause: Clause, structure: NegatedStructure, negated: Clause) -> Clause:

@@ -18,7 +18,19 @@ from itertools import permutations
 
 import numpy as np
 
-from cep_pipeline.detection.fused.shape import Alternative, Constant, Operation, Slot, Term, Test, TestedConjunct
+from cep_pipeline.detection.fused.kernel import Arguments
+from cep_pipeline.detection.fused.shape import (
+    Alternative,
+    Constant,
+    Level,
+    Operation,
+    RangeResult,
+    Shape,
+    Slot,
+    Term,
+    Test,
+    TestedConjunct,
+)
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.comparison import EXACT_IN_FLOAT
 from cep_pipeline.expressions.evaluate import atom_holds, expression_values
@@ -57,7 +69,6 @@ from cep_pipeline.slices.routines import count_before, gather, padded, padded_co
 from cep_pipeline.slices.views import (
     ANY_EVENT,
     CLOCK_LIMIT,
-    ClauseCache,
     View,
     clause_cache_of,
     implied_by,
@@ -427,6 +438,40 @@ class TestColumns:
         return Constant(len(self.constants) - 1)
 
 
+def arguments_over(
+    views: Sequence[View],
+    level: int,
+    lows: Mapping[int, Array],
+    highs: Mapping[int, Array],
+    columns: Sequence[Array],
+    constants: Sequence[float],
+) -> Arguments:
+    """The data of a shape of which one level has bounds, by level that gives them."""
+    return Arguments(
+        sizes=tuple(map(len, views)),
+        rows=tuple(view.rows for view in views),
+        lows={(level, earlier): array for earlier, array in lows.items()},
+        highs={(level, earlier): array for earlier, array in highs.items()},
+        columns=tuple(columns),
+        constants=tuple(constants),
+    )
+
+
+def searching_shape(
+    prefix: int, behind: Sequence[Level], columns: TestColumns, search: RangeResult | None = None
+) -> Shape:
+    """The shape of levels behind a prefix of others, which test the columns, or of a search by them."""
+    return Shape(
+        levels=(*[Level()] * prefix, *behind),
+        prefix=prefix,
+        slots=len(columns.arrays),
+        constants=len(columns.constants),
+        owned=False,
+        as_rows=False,
+        search=search,
+    )
+
+
 @dataclass(frozen=True)
 class LevelScope:
     """The views that names stand for: the plan levels of one clause.
@@ -437,27 +482,12 @@ class LevelScope:
         The level that binds each variable; one level may bind several.
     views
         The events of each variable, in the order of `levels`; those of one level's variables lie beside each other.
-    cache
-        That of the clause that the compiled conjuncts are of; None where they are of none.
     """
 
     events: PreparedEvents
     levels: Mapping[str, int]
     views: tuple[View, ...]
     columns: TestColumns
-    cache: ClauseCache | None = None
-
-    def own(self, expression: Expression, variable: str) -> Expression:
-        """An expression over one variable as one over `ANY_EVENT`."""
-        if self.cache is None:
-            return without_name(expression, variable)
-        return self.cache.once(("own", id(expression), variable), lambda: without_name(expression, variable))
-
-    def owners(self, expression: Expression) -> frozenset[str]:
-        """The variables that an expression mentions."""
-        if self.cache is None:
-            return variables_of(expression)
-        return self.cache.once(("owners", id(expression)), lambda: variables_of(expression))
 
     def view(self, variable: str) -> View:
         return self._views[variable]
@@ -548,7 +578,7 @@ def compile_conjunct(conjunct: Conjunct, scope: LevelScope) -> TestedConjunct | 
 
 
 def _compile_atom(atom: Atom, scope: LevelScope) -> tuple[Alternative, ...] | None:
-    variables = frozenset(name for expression in expressions_of(atom) for name in scope.owners(expression))
+    variables = frozenset(name for expression in expressions_of(atom) for name in variables_of(expression))
     if len(variables) <= 1:
         # One event decides it (or none: then any event will do).
         variable = next(iter(variables), next(iter(scope.levels)))
@@ -579,7 +609,7 @@ def _truth(atom: Atom, variable: str, scope: LevelScope) -> Test:
 
 def _compile_comparison(comparator: Comparator, left: Expression, right: Expression, scope: LevelScope) -> Test | None:
     sides = (left, right)
-    owners = [scope.owners(side) for side in sides]
+    owners = [variables_of(side) for side in sides]
     if all(len(owner) == 1 for owner in owners) and owners[0] != owners[1]:
         (one,), (other,) = owners
         return Test(comparator, *_compare_columns(sides, (one, other), scope))
@@ -603,7 +633,7 @@ def _compare_with_one(comparator: Comparator, left: Expression, right: Expressio
 def _compare_columns(
     sides: tuple[Expression, Expression], owners: tuple[str, str], scope: LevelScope
 ) -> tuple[Slot, Slot]:
-    own = [scope.own(side, owner) for side, owner in zip(sides, owners, strict=True)]
+    own = [without_name(side, owner) for side, owner in zip(sides, owners, strict=True)]
     columns = [scope.evaluated(side, owner) for side, owner in zip(own, owners, strict=True)]
     views = [scope.view(owner) for owner in owners]
     if all(map(is_exact, columns)):
@@ -652,10 +682,10 @@ def _compile_number(expression: Expression, scope: LevelScope, *, rounded: bool)
     rounded
         Whether to take one of a few magnitudes for that of a column; else it is the one that the column has here.
     """
-    variables = scope.owners(expression)
+    variables = variables_of(expression)
     if len(variables) == 1:
         (variable,) = variables
-        own = scope.own(expression, variable)
+        own = without_name(expression, variable)
         column = scope.evaluated(own, variable)
         if not is_exact(column):
             return None

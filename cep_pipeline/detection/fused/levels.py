@@ -12,7 +12,7 @@ detection`) would take 15 % longer, and over 100,000 events 70 %.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -93,11 +93,16 @@ def count_levels(pattern: Pattern, clause: Clause, counts: Sequence[LevelCount],
     counters.count_peak(stored)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Tally:
-    """The numbers that the levels of a run have written, from which their counts are made on request.
+def level_counts(
+    order: Sequence[str],
+    counters: Array,
+    tested: Sequence[Sequence[Conjunct]],
+    decided: Sequence[bool],
+    alone: Sequence[int],
+) -> tuple[LevelCount, ...]:
+    """The counts of each level of a run.
 
-    Attributes
+    Parameters
     ----------
     order
         The variables by level.
@@ -105,30 +110,16 @@ class Tally:
         int64, shape (levels, 2): candidates and passes.
     tested, decided
         For each level the conjuncts over several variables that were tested on its candidates, and whether these alone
-        decided which passed; empty where the run had nothing to test.
+        decided which passed.
     alone
-        For each level the conjuncts over its variable alone, and how many events they were tested on: a function.
+        For each level the tests of a conjunct over its variable alone on an event.
     """
-
-    order: tuple[str, ...]
-    counters: Array
-    tested: Sequence[Sequence[Conjunct]]
-    decided: Sequence[bool]
-    alone: Sequence[tuple[int, Callable[[], int]] | None]
-
-    def counts(self) -> tuple[LevelCount, ...]:
-        """Counts of each level so far."""
-        found = []
-        for level, (candidates, passes) in enumerate(self.counters.tolist()):
-            tested = self.tested[level] if self.tested else ()
-            tests = len(tested) * candidates
-            own = self.alone[level]
-            if own is not None:
-                conjuncts, read = own
-                tests += conjuncts * read()
-            decided = tuple(tested) if self.decided and self.decided[level] else None
-            found.append(LevelCount(self.order[: level + 1], candidates, passes, tests, 0, decided))
-        return tuple(found)
+    found = []
+    for level, (candidates, passes) in enumerate(counters.tolist()):
+        tests = len(tested[level]) * candidates + alone[level]
+        own = tuple(tested[level]) if decided[level] else None
+        found.append(LevelCount(tuple(order[: level + 1]), candidates, passes, tests, 0, own))
+    return tuple(found)
 
 
 class Levels:
@@ -167,7 +158,6 @@ class Levels:
         self.events = planned.events
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
-        self.cache = clause_cache_of(planned.clause)
         self.keys = planned.keys
         self.level_keys = self._choose_keys()
         self.views = [
@@ -250,7 +240,7 @@ class Levels:
     def _compile(self, negated: Mapping[str, View]) -> None:
         """Find bounds and tests of each level, and the levels at which partial matches must be asked for the rest."""
         self.columns = TestColumns()
-        self.scope = LevelScope(self.events, self.levels, tuple(self.views), self.columns, self.cache)
+        self.scope = LevelScope(self.events, self.levels, tuple(self.views), self.columns)
         self.ranges: list[tuple[int, Bound]] = []
         self.lows: dict[tuple[int, int], Array] = {}
         self.highs: dict[tuple[int, int], Array] = {}
@@ -337,48 +327,27 @@ class Levels:
 
     def _bounds_of(self, level: int, member: int | None = None) -> tuple[Bound, ...]:
         planned = self.planned
-        ties, reach, implied = planned.pattern.ties, planned.reach, planned.implied
-
-        def find() -> tuple[Bound, ...]:
-            members = range(level) if member is None else [member]
-            found = bounds_of(planned.clause, planned.order, level, ties, reach, members)
-            said = [span for spans in implied.spans.values() for span in spans]
-            if not said:
-                return found
-            return tightest((*found, *span_bounds((*said, *implied.narrowed), planned.order, level, members)))
-
-        window = planned.pattern.window.time_us
-        key = (
-            "bounds",
-            planned.order,
-            level,
-            ties.value,
-            reach.clock.value,
-            reach.size,
-            member,
-            window,
-            bool(implied.spans),
-        )
-        return self.cache.once(key, find)
+        members = range(level) if member is None else [member]
+        found = bounds_of(planned.clause, planned.order, level, planned.pattern.ties, planned.reach, members)
+        said = [span for spans in planned.implied.spans.values() for span in spans]
+        if not said:
+            return found
+        return tightest((*found, *span_bounds((*said, *planned.implied.narrowed), planned.order, level, members)))
 
     def _following(self, level: int) -> list[Conjunct]:
         """The comparisons of the level that follow from conditions of which some are tested at later levels only."""
         planned = self.planned
         names = planned.order[: level + 1]
-
-        def find() -> list[Conjunct]:
-            follow = [
-                conjunct
-                for conjunct in planned.implied.comparisons
-                if names[-1] in conjunct.variables and conjunct.variables <= set(names)
-            ]
-            if not follow:
-                return []
-            known = (conjunct for conjunct in planned.clause.conjuncts if conjunct.variables <= set(names))
-            within = compared(known, names, planned.clause.agree_on).comparisons
-            return [conjunct for conjunct in follow if conjunct not in within]
-
-        return self.cache.once(("following", names), find)
+        follow = [
+            conjunct
+            for conjunct in planned.implied.comparisons
+            if names[-1] in conjunct.variables and conjunct.variables <= set(names)
+        ]
+        if not follow:
+            return []
+        known = (conjunct for conjunct in planned.clause.conjuncts if conjunct.variables <= set(names))
+        within = compared(known, names, planned.clause.agree_on).comparisons
+        return [conjunct for conjunct in follow if conjunct not in within]
 
     def _clock_test(self, level: int, bound: Bound) -> TestedConjunct:
         """The bound as a test of row numbers; there are no partitions here, which a key would join."""

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
 from cep_pipeline.detection.counting.owned import count_by_clause, count_owned
-from cep_pipeline.detection.fused.clause import KernelRun, run_clause
-from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
-from cep_pipeline.detection.fused.trees import TreeRun
+from cep_pipeline.detection.fused.clause import BushyRun, KernelRun, refuse_other_variables, run_clause
+from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.kleene.bindings import (
-    BindingRules,
-    Bindings,
-    clause_over,
     has_kleene,
-    unrejected,
 )
 from cep_pipeline.detection.kleene.clause import KleeneRun
 from cep_pipeline.detection.mechanisms import (
@@ -26,41 +19,10 @@ from cep_pipeline.detection.mechanisms import (
     Orders,
     Owned,
 )
-from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
-from cep_pipeline.slices.blocks import Block, MatchBlock
-from cep_pipeline.slices.ownership import reading
+from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
-
-
-class BushyRun:
-    """One run of a clause of single variables by a bushy tree: its owned matches that no event rejects."""
-
-    def __init__(self, of: ClauseSlice, tree: Join) -> None:
-        self.of, self.order = of, tree.leaves
-        pattern, clause, events, owned, _ = of
-        self._rules = BindingRules(pattern, clause, events)
-        self._tree = TreeRun(pattern, clause_over(clause, self.order), tree, events, reading(pattern, events, owned))
-
-    @property
-    def counts(self) -> tuple[LevelCount, ...]:
-        """Counts of each node, once the run is over."""
-        return self._tree.counts
-
-    def count(self, counters: Counters) -> None:
-        """Add the counts of the finished run."""
-        count_levels(self.of.pattern, self.of.clause, self.counts, counters)
-
-    def __iter__(self) -> Iterator[MatchBlock]:
-        names = [variable.name for variable in self.of.clause.positive]
-        for block in self._tree:
-            first, last = block.first_rows(), block.last_rows()
-            found = Bindings(dict(zip(names, block.rows, strict=True)), first, last)
-            found = unrejected(self._rules, found.take(np.flatnonzero(self.of.owns(first, last))))
-            if len(found):
-                yield MatchBlock(self.of.clause, np.stack([np.asarray(found.bound[name]) for name in names]))
-
 
 Run = KernelRun | BushyRun | KleeneRun
 
@@ -80,11 +42,7 @@ def start(of: ClauseSlice, plan: OrderOrTree) -> Run:
     if order is not None:
         return run_clause(pattern, clause, order, events, owned, finality=finality)
     assert isinstance(plan, Join)
-    if sorted(plan.leaves) != sorted(variable.name for variable in clause.positive):
-        raise PlanError(
-            f"pattern {pattern.name!r}: the tree {plan} does not join the variables of clause {clause.index}: plan the "
-            "pattern again"
-        )
+    refuse_other_variables(pattern, clause, plan.leaves)
     return BushyRun(of, plan)
 
 

@@ -27,6 +27,7 @@ from cep_pipeline.detection.fused.constraints import (
     PlannedClause,
     RemadeColumn,
     TestColumns,
+    arguments_over,
     bounds_of,
     compile_conjunct,
     edge_rows,
@@ -34,10 +35,11 @@ from cep_pipeline.detection.fused.constraints import (
     ends_by_level,
     other_event,
     row_slot,
+    searching_shape,
     span_bounds,
 )
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
-from cep_pipeline.detection.fused.range_search import BlockSearch, arguments_over, searching_shape
+from cep_pipeline.detection.fused.reduction import BlockSearch
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds

@@ -8,9 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
+from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun, TreeRun, refuse_other_variables, start_run
 from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
-from cep_pipeline.detection.fused.trees import TreeRun, start_run
 from cep_pipeline.detection.kleene.bindings import (
     BindingRules,
     Bindings,
@@ -22,7 +21,6 @@ from cep_pipeline.detection.kleene.bindings import (
 from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, exact_sum, lists_at_once, subsets_of
 from cep_pipeline.detection.kleene.extension import Extension
 from cep_pipeline.detection.mechanisms import Counters
-from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 from cep_pipeline.slices.blocks import ListBlock
@@ -49,13 +47,8 @@ class KleeneRun:
 
     def __init__(self, of: ClauseSlice, plan: OrderOrTree) -> None:
         pattern, clause, events, *_ = of
-        names = [variable.name for variable in clause.positive]
         order = plan.leaves if isinstance(plan, Join) else plan
-        if sorted(order) != sorted(names):
-            raise PlanError(
-                f"pattern {pattern.name!r}: the plan orders {', '.join(order)}, but clause {clause.index} binds "
-                f"{', '.join(names)}: plan the pattern again"
-            )
+        refuse_other_variables(pattern, clause, order)
         self.of = of
         self.pattern, self.clause, self.events, self.owned, _ = of
         self.singles, self.lists = skeleton_order(clause, order), kleene_order(clause, order)

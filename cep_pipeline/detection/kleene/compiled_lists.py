@@ -26,10 +26,12 @@ from cep_pipeline.detection.fused.constraints import (
     Reach,
     RemadeColumn,
     TestColumns,
+    arguments_over,
     bounds_of,
     compile_conjunct,
     ends_by_level,
     other_event,
+    searching_shape,
     types_of_attributes,
 )
 from cep_pipeline.detection.fused.kernel import count_lists, followers
@@ -38,7 +40,6 @@ from cep_pipeline.detection.fused.levels import (
     Levels,
 )
 from cep_pipeline.detection.fused.programs import MOST_FOLLOWERS
-from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import ListConditions

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.fused import range_search
+from cep_pipeline.detection.fused import reduction
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists, search_places
-from cep_pipeline.detection.fused.range_search import BlockSearch
+from cep_pipeline.detection.fused.reduction import BlockSearch
 from cep_pipeline.detection.fused.shape import (
     Constant,
     Level,
@@ -185,7 +185,7 @@ def test_a_search_finds_what_a_plain_reading_finds(drawn: Drawn) -> None:
 def test_blocks_find_what_a_plain_reading_finds(drawn: Drawn, at_once: int) -> None:
     found = BlockSearch.of(drawn.tests[0], drawn.arguments)
     if found is not None:
-        with patch.object(range_search, "ROWS_AT_ONCE", at_once):
+        with patch.object(reduction, "ROWS_AT_ONCE", at_once):
             assert found.any(drawn.table).tolist() == [len(events) > 0 for events in drawn.expected]
 
 

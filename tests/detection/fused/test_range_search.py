@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.fused import range_search
+from cep_pipeline.detection.fused import reduction
 from tests.detection.fused.running import expected, found, pattern_of, prepare, written_orders
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -81,8 +81,8 @@ def test_what_rejects_is_found_as_by_the_oracle(
     pattern = pattern_of(f"PATTERN {structure} {where}WITHIN {window} TIES {ties}")
     table = events_table(stream)
     order = data.draw(st.permutations(written_orders(pattern)[0]))
-    most_bytes = data.draw(st.sampled_from([0, range_search.MOST_BYTES]))
-    with patch.object(range_search, "MOST_BYTES", most_bytes):
+    most_bytes = data.draw(st.sampled_from([0, reduction.MOST_BYTES]))
+    with patch.object(reduction, "MOST_BYTES", most_bytes):
         assert found(pattern, prepare(pattern, table), [order], block_rows=5) == expected(pattern, table)
 
 
@@ -167,7 +167,7 @@ def test_extremes_and_reading_find_the_same(
     pattern = pattern_of(f"PATTERN {structure} WHERE {condition} WITHIN 100 us")
     table = drawn_stream(7, 700, edges=edges)
     by_extremes = found(pattern, prepare(pattern, table))
-    monkeypatch.setattr(range_search, "MOST_BYTES", 0)
+    monkeypatch.setattr(reduction, "MOST_BYTES", 0)
     read = found(pattern, prepare(pattern, table), block_rows=1000)
     assert by_extremes == read
     assert read
