@@ -7,10 +7,16 @@ events may be skipped. A run that goes on to the next variable leaves a copy whe
 event may be skipped. While no run lives, events are passed over up to the next one that can begin the pattern. If only
 non-overlapping matches are wanted, a match ends all other runs of its partition.
 
+Buffer (section 5.1): all runs share a ring of entries, the events that they selected. Each has a link to the entry that
+the same run had before, so that runs that split share what they selected until then. The match of a run is found by
+going back from its newest entry. The paper stores an event once, with pointers of all runs that selected it, and tells
+them apart by version numbers. Here a link names the entry of its run, which leaves nothing to tell apart. The entries
+are as many as the paper's pointers. Those that the window has left are used again (section 5.3).
+
 Merging (`merge_state`, section 5.2.2): runs in one state whose value vectors agree under the state's mask take the same
-events from now on. They become one run, which goes on under the version number of one of them. A junction of the match
-buffer keeps the versions and the starts of both, with which the way back goes on before it. The run starts when the
-youngest of them does, so that it lives as long as one of them would; the way back leaves out those that have expired.
+events from now on. They become one run. A junction of the buffer leads on to the entries of both. The run starts when
+the youngest of them does, so that it lives as long as one of them would; the way back leaves out those that have
+expired.
 
 Backtracking (`backtrack`, section 5.2.3) goes through the tree depth first. Where a run may go two ways it begins the
 next variable, and a copy that stays is postponed with the event at which that happened. When the run has ended, the
@@ -29,22 +35,9 @@ from typing import Any
 from numba import njit
 
 from cep_pipeline.compiled.pointers import int64_at
-from cep_pipeline.detection.instances.cells import first_row_of, length_of, row_of
-from cep_pipeline.detection.instances.codes import LINK_WORDS as CELL_WORDS
-from cep_pipeline.detection.instances.codes import ROW as CELL_ROW
+from cep_pipeline.detection.instances.cells import Cells, append, cell_before, first_row_of, length_of, row_of
+from cep_pipeline.detection.instances.codes import BORN, LINK_WORDS
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.buffer import (
-    MADE,
-    STACK_WORDS,
-    forget_all,
-    join,
-    label,
-    prune,
-    prune_versions,
-    retrieve,
-    room,
-    wait,
-)
 from cep_pipeline.detection.nfab.machine import (
     agrees,
     begin,
@@ -68,7 +61,7 @@ def merge_state(words: Any, variable: int, place: int) -> None:
 
     No two of them are equal that have not changed since they were compared.
     """
-    machine, _, _, buffer, _, _ = parts_at(words)
+    machine, _, _, buffer, _ = parts_at(words)
     lists = variable * machine.capacity
     number = machine.list_sizes[variable]
     changed = False
@@ -100,9 +93,9 @@ def merge_state(words: Any, variable: int, place: int) -> None:
         younger, elder = (
             (run, other) if run_at(machine, run)[at.R_BEGUN] > run_at(machine, other)[at.R_BEGUN] else (other, run)
         )
-        junction = join(buffer, variable, machine.rows[place])
-        _label(words, variable, junction, younger)
-        _label(words, variable, junction + 1, elder)
+        row = machine.rows[place]
+        junction = append(buffer, 0, run_at(machine, younger)[at.R_EVENT], JUNCTION, row)
+        append(buffer, 0, run_at(machine, elder)[at.R_EVENT], JUNCTION, row)
         run_at(machine, other)[at.R_EVENT] = junction
         if younger == run:
             run_at(machine, other)[at.R_BEGUN] = run_at(machine, run)[at.R_BEGUN]
@@ -111,14 +104,6 @@ def merge_state(words: Any, variable: int, place: int) -> None:
         machine.control[at.MERGED] += 1
         release(words, run)
     machine.list_sizes[variable] = kept
-
-
-@njit(error_model="numpy")
-def _label(words: Any, variable: int, pointer: int, run: int) -> None:
-    """Keep the version, the start and the newest event of a merged run."""
-    machine, _, _, buffer, _, _ = parts_at(words)
-    own = run_at(machine, run)
-    label(buffer, variable, pointer, own[at.R_PREFIX], own[at.R_DIGIT], own[at.R_EVENT], own[at.R_BEGUN])
 
 
 @njit(error_model="numpy")
@@ -134,7 +119,7 @@ def equivalent(words: Any, variable: int, one: int, other: int) -> bool:
 @njit(error_model="numpy")
 def instantiate(words: Any, variable: int, run: int) -> bool:
     """Compute the value vector of a run in the state of a variable, and its hash; whether it has changed."""
-    machine, cells, _, _, _, _ = parts_at(words)
+    machine, cells, _, _, _ = parts_at(words)
     changed = run_at(machine, run)[at.R_STATE] != variable
     run_at(machine, run)[at.R_STATE] = variable
     hashed = run_at(machine, run)[at.R_KEY]
@@ -174,7 +159,7 @@ LEAST_FREED = 4
 @njit(error_model="numpy")
 def advance_all(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
-    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine, cells, _, buffer, _ = parts_at(words)
     control = machine.control
     sure = 0  # there is room of all kinds for so many
     shown = 0
@@ -192,8 +177,7 @@ def advance_all(words: Any) -> int:
             place = machine.starts[control[at.NEXT_START]]
             control[at.PLACE] = place
             control[at.GROUP_END] = machine.ends[place]
-            forget_all(buffer)
-            versions.ends[0] = versions.ends[1] = 0
+            buffer.ends[0] = buffer.ends[1] = 0
             cells.ends[0] = cells.ends[1] = 0
         most = 2 * control[at.ALIVE] + 2
         if sure < 2 * most:
@@ -212,88 +196,105 @@ def advance_all(words: Any) -> int:
 
 @njit(error_model="numpy")
 def wanted_room(words: Any, most: int, earliest: int) -> int:
-    """The kind of memory of which there is too little to make so many runs with their cells, pointers and versions.
+    """The kind of memory of which there is too little to make so many runs with their cells and entries.
 
     Where pruning frees little of a ring, it grows: one that the window just fits in would be pruned with every event.
     """
-    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine, cells, _, buffer, _ = parts_at(words)
     if machine.control[at.FREE_RUNS] < most:
         return at.RUNS_FULL
     if machine.finished_capacity - machine.control[at.FINISHED_RUNS] < most:
         return at.FINISHED_FULL
-    if room(buffer) < 2 * most:
-        prune(buffer, machine.instants_of_rows, earliest)
-        if room(buffer) < max(2 * most, (buffer.mask + 1) // LEAST_FREED):
-            return at.BUFFER_FULL
-    if versions.mask + 1 - (versions.ends[1] - versions.ends[0]) < most:
-        prune_versions(versions, machine.instants_of_rows, earliest)
-        if versions.mask + 1 - (versions.ends[1] - versions.ends[0]) < max(most, (versions.mask + 1) // LEAST_FREED):
-            return at.VERSIONS_FULL
-    if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
-        prune_cells(words, earliest)
-        if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < max(most, (cells.mask + 1) // LEAST_FREED):
-            return at.CELLS_FULL
+    if is_scarce(words, buffer, 4 * most, earliest):
+        return at.BUFFER_FULL
+    if is_scarce(words, cells, most, earliest):
+        return at.CELLS_FULL
     return at.DONE
 
 
 @njit(error_model="numpy")
 def sure_room(words: Any) -> int:
     """The number of runs that there is room for in every kind of memory, before anything is pruned."""
-    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine, cells, _, buffer, _ = parts_at(words)
     least = min(machine.control[at.FREE_RUNS], machine.finished_capacity - machine.control[at.FINISHED_RUNS])
     least = min(least, cells.mask + 1 - (cells.ends[1] - cells.ends[0]))
-    return min(least, room(buffer), versions.mask + 1 - (versions.ends[1] - versions.ends[0]))
+    return min(least, (buffer.mask + 1 - (buffer.ends[1] - buffer.ends[0])) // 2)
 
 
 @njit(error_model="numpy")
-def prune_cells(words: Any, earliest: int) -> None:
-    """Let go of the cells of events before an instant."""
-    machine, cells, _, _, _, _ = parts_at(words)
-    head, tail = cells.ends[0], cells.ends[1]
-    while head < tail:
-        row = cells.links[(head & cells.mask) * CELL_WORDS + CELL_ROW]
-        if machine.instants_of_rows[row] >= earliest:
-            break
+def is_scarce(words: Any, ring: Cells, most: int, earliest: int) -> bool:
+    """Tell whether a ring has no room for so many, even without what belongs to events before an instant."""
+    if ring.mask + 1 - (ring.ends[1] - ring.ends[0]) >= most:
+        return False
+    instants = machine_at(words).instants_of_rows
+    head, tail = ring.ends[0], ring.ends[1]
+    while head < tail and instants[ring.links[(head & ring.mask) * LINK_WORDS + BORN]] < earliest:
         head += 1
-    cells.ends[0] = head
+    ring.ends[0] = head
+    return ring.mask + 1 - (tail - head) < max(most, (ring.mask + 1) // LEAST_FREED)
+
+
+JUNCTION = -1
+"""The row of a junction: its entry leads on to the events of the younger run, the entry behind it to the elder's."""
+PENDING_WORDS = 2
+"""int32 words of what waits for the way back: an entry, and how many events lie behind it."""
 
 
 @njit(error_model="numpy")
 def write_finished(words: Any) -> bool:
     """Write the matches of the finished runs; False where the output is full before all are written."""
-    machine, _, _, buffer, versions, _ = parts_at(words)
+    machine = machine_at(words)
     control = machine.control
     if machine.options & at.MATCHING_ONLY:
         control[at.FINISHED_RUNS] = 0
     while control[at.WRITTEN_RUNS] < control[at.FINISHED_RUNS] or control[at.TOP] > 0:
         if control[at.TOP] == 0:
-            run = at.FINISHED_WORDS * control[at.WRITTEN_RUNS]
-            event, prefix, digit = machine.finished[run], machine.finished[run + 1], machine.finished[run + 2]
-            wait(machine.pending, 0, event, machine.variables - 1, prefix, digit, 0)
+            machine.pending[0] = machine.finished[control[at.WRITTEN_RUNS]]
+            machine.pending[1] = 0
             control[at.TOP] = 1
             control[at.WRITTEN_RUNS] += 1
-        top, written, matches = retrieve(
-            buffer,
-            versions,
-            machine.instants[control[at.PLACE] - 1] - machine.width,
-            machine.pending,
-            control[at.TOP],
-            machine.path,
-            machine.out_rows,
-            machine.out_variables,
-            machine.out_capacity,
-            control[at.WRITTEN],
-            machine.out_offsets,
-            control[at.MATCHES],
-            machine.out_matches,
-        )
-        control[at.TOP] = top
-        control[at.WRITTEN] = written
-        control[at.MATCHES] = matches
-        if top > 0:
+        if control[at.MATCHES] == machine.out_matches or not write_match(words):
             return False
     control[at.WRITTEN_RUNS] = 0
     control[at.FINISHED_RUNS] = 0
+    return True
+
+
+@njit(error_model="numpy")
+def write_match(words: Any) -> bool:
+    """Write the match whose entry was put last on the stack of the way back; False where there is no room for it.
+
+    What lies behind the entry is the beginning of the path, which has the events of the way, newest first. At a
+    junction the elder run waits on the stack, unless it has expired.
+    """
+    machine, _, _, buffer, _ = parts_at(words)
+    control, pending, path = machine.control, machine.pending, machine.path
+    earliest = machine.instants[control[at.PLACE] - 1] - machine.width
+    kept = top = control[at.TOP] - 1
+    begun = entry = pending[PENDING_WORDS * top]
+    behind = depth = pending[PENDING_WORDS * top + 1]
+    while entry >= 0:
+        if row_of(buffer, entry) != JUNCTION:
+            path[depth] = entry
+            depth += 1
+        elif machine.instants_of_rows[first_row_of(buffer, entry + 1)] >= earliest:
+            pending[PENDING_WORDS * top] = cell_before(buffer, entry + 1)
+            pending[PENDING_WORDS * top + 1] = depth
+            top += 1
+        entry = cell_before(buffer, entry)
+    written = control[at.WRITTEN]
+    if written + depth > machine.out_capacity:
+        pending[PENDING_WORDS * kept] = begun
+        pending[PENDING_WORDS * kept + 1] = behind
+        return False
+    for step in range(depth):
+        entry = path[depth - 1 - step]
+        machine.out_rows[written + step] = row_of(buffer, entry)
+        machine.out_variables[written + step] = buffer.links[(entry & buffer.mask) * LINK_WORDS + at.STATE]
+    control[at.TOP] = top
+    control[at.WRITTEN] = written + depth
+    control[at.MATCHES] += 1
+    machine.out_offsets[control[at.MATCHES]] = written + depth
     return True
 
 
@@ -368,7 +369,7 @@ def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> N
                 _arrive(words, copy, variable + 1, place)
         if takes and agreeing:
             copy = copy_of(words, run) if any_match else run
-            if take(words, copy, run, variable, place):
+            if take(words, copy, variable, place):
                 machine.list_sizes[machine.variables + variable] = place
                 if any_match:
                     machine.change[row] += 1
@@ -409,7 +410,7 @@ WHOLE, STAYING = 0, 1
 @njit(error_model="numpy")
 def backtrack(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
-    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine, cells, _, buffer, _ = parts_at(words)
     control = machine.control
     shown = 0
     while True:
@@ -429,8 +430,7 @@ def backtrack(words: Any) -> int:
             if control[at.PLACE] >= control[at.MATCHED]:
                 control[at.MATCHED] = 0
             control[at.GROUP_END] = machine.ends[control[at.PLACE]]
-            forget_all(buffer)
-            versions.ends[0] = versions.ends[1] = 0
+            buffer.ends[0] = buffer.ends[1] = 0
             cells.ends[0] = cells.ends[1] = 0
         place = control[at.PLACE]
         wanted = wanted_room(words, 4, machine.instants[place] if run < 0 else run_at(machine, run)[at.R_BEGUN])
@@ -496,7 +496,7 @@ def read_by(words: Any, run: int, place: int) -> int:
     control[at.LEFT_TO_DO] = WHOLE
     if machine.most[variable] and agreeing and machine.fits[variable * size + place] != 0:
         copy = copy_of(words, run) if any_match else run
-        if take(words, copy, run, variable, place):
+        if take(words, copy, variable, place):
             run_at(machine, copy)[at.R_STATE] = variable
             if any_match:
                 machine.change[row] += 1
@@ -514,12 +514,10 @@ def read_by(words: Any, run: int, place: int) -> int:
 @njit(error_model="numpy")
 def postpone(words: Any, run: int, place: int, left_to_do: int) -> None:
     """Put a run on the stack, with the event from which it will go on; what is made before that is let go of then."""
-    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine, cells, _, buffer, _ = parts_at(words)
     run_at(machine, run)[at.R_HASH] = 2 * place + left_to_do
     run_at(machine, run)[at.R_VALUES] = cells.ends[1]
-    run_at(machine, run)[at.R_VALUES + 1] = versions.ends[1]
-    for state in range(machine.variables):
-        run_at(machine, run)[at.R_VALUES + 2 + state] = buffer.stacks[state * STACK_WORDS + MADE]
+    run_at(machine, run)[at.R_VALUES + 1] = buffer.ends[1]
     machine.lists[machine.control[at.POSTPONED]] = run
     machine.control[at.POSTPONED] += 1
 
@@ -527,16 +525,14 @@ def postpone(words: Any, run: int, place: int, left_to_do: int) -> None:
 @njit(error_model="numpy")
 def resume(words: Any) -> None:
     """Take the run that was postponed last from the stack."""
-    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine, cells, _, buffer, _ = parts_at(words)
     machine.control[at.POSTPONED] -= 1
     run = machine.lists[machine.control[at.POSTPONED]]
     machine.control[at.SINGLE_RUN] = 1 + run
     machine.control[at.PLACE] = run_at(machine, run)[at.R_HASH] >> 1
     machine.control[at.LEFT_TO_DO] = run_at(machine, run)[at.R_HASH] & 1
     cells.ends[1] = run_at(machine, run)[at.R_VALUES]
-    versions.ends[1] = run_at(machine, run)[at.R_VALUES + 1]
-    for state in range(machine.variables):
-        buffer.stacks[state * STACK_WORDS + MADE] = run_at(machine, run)[at.R_VALUES + 2 + state]
+    buffer.ends[1] = run_at(machine, run)[at.R_VALUES + 1]
 
 
 @njit(error_model="numpy")
@@ -550,6 +546,7 @@ def arrived(words: Any, run: int, variable: int, place: int) -> int:
 
 def advance(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code of `words.py` says which."""
-    if machine_at(words).options & at.BACKTRACKING:
-        return int(backtrack(words))
-    return int(advance_all(words))
+    machine, _, _, buffer, _ = parts_at(words)
+    wanted = backtrack(words) if machine.options & at.BACKTRACKING else advance_all(words)
+    machine.control[at.MOST_ENTRIES] = max(machine.control[at.MOST_ENTRIES], buffer.ends[1] - buffer.ends[0])
+    return int(wanted)

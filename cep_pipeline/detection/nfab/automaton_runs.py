@@ -12,10 +12,11 @@ from cep_pipeline.detection.instances import KERNEL_SOURCES, Moment, Program, co
 from cep_pipeline.detection.instances.cell_ring import CellRing
 from cep_pipeline.detection.instances.event_columns import of_any_event
 from cep_pipeline.detection.instances.stream_rules import StreamRules
+from cep_pipeline.detection.instances.term_writer import Accumulators
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
-from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, VersionNumbers
+from cep_pipeline.detection.nfab.memory import FinishedMatches, RunPool
 from cep_pipeline.detection.nfab.stream import RunEvents, sequence_of
 from cep_pipeline.detection.nfab.value_vector import VectorWords, vector_words
 from cep_pipeline.expressions.columns import Array
@@ -33,7 +34,7 @@ _advance = NativeKernel(
     ("int64*",),
     sources=(
         *KERNEL_SOURCES,
-        *(f"cep_pipeline.detection.nfab.{name}" for name in ("buffer", "machine", "words")),
+        *(f"cep_pipeline.detection.nfab.{name}" for name in ("machine", "words")),
     ),
 )
 
@@ -87,7 +88,6 @@ class AutomatonRuns:
         self.counts = np.zeros((self.variables, 2), np.int64)
         self.change = np.zeros(len(events) + 1, np.int32)
         self.expired = np.zeros(0, np.int32)
-        self.most_entries = 0
 
     @property
     def evaluations(self) -> int:
@@ -159,9 +159,9 @@ class AutomatonRuns:
         sequence, control = self.sequence, self.control
         words = np.zeros(at.NUMBER, np.int64)
         groups = self._groups()
-        cells, buffer, versions = CellRing(self.program), MatchBuffer(self.variables), VersionNumbers()
+        cells, buffer = CellRing(self.program), CellRing.of_types(Accumulators(), [""], 1 << 12)
         vector: VectorWords = vector_words(self.pattern, self.clause, self.program, self.merges)
-        compared = self.variables + 2 if self.backtracks else vector.most
+        compared = 2 if self.backtracks else vector.most
         pool = RunPool(self.variables, len(self.program.variables), compared, control)
         found = FinishedMatches(control)
         most = [one.maximum or np.iinfo(np.int64).max if one.kleene else 0 for one in self.clause.positive]
@@ -203,7 +203,6 @@ class AutomatonRuns:
             at.RUNS_FULL: pool.grow,
             at.CELLS_FULL: cells.grow,
             at.BUFFER_FULL: buffer.grow,
-            at.VERSIONS_FULL: versions.grow,
             at.FINISHED_FULL: found.grow_finished,
         }
         wanted = at.DONE  # after the first call: why it returned, and so what has other words now
@@ -214,13 +213,10 @@ class AutomatonRuns:
                 words[at.CELLS : at.CODE] = cells.kernel_words()
                 words[at.CELLS - 1] = words[at.CELLS + 3]  # `real_bits`
             if wanted in (at.DONE, at.BUFFER_FULL):
-                words[at.BUFFER : at.VERSIONS] = buffer.words()
-            if wanted in (at.DONE, at.VERSIONS_FULL):
-                words[at.VERSIONS : at.RULES] = versions.words()
-            found.set_words(words, self.variables * buffer.size)
+                words[at.BUFFER : at.RULES] = buffer.kernel_words()
+            found.set_words(words, buffer.size)
             go_on()
             wanted = _advance(words)
-            self.most_entries = max(self.most_entries, len(buffer))
             if wanted in (at.DONE, at.OUTPUT_FULL):
                 offsets, rows, variables = found.drain()
                 if len(offsets) > 1:

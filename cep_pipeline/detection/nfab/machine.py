@@ -6,7 +6,7 @@ into one array of words, in the order of `words.AutomatonArrays`; `machine_at` t
 A run is a row of the pool. It has the following state (SIGMOD'08, section 5.2.1):
 
 - a slot for each variable: the row of its event, or the newest cell of its list, which has the running aggregates;
-- a version number, and its newest event in the match buffer, from which its match can be read backwards;
+- its newest event in the match buffer, from which its match can be read backwards;
 - the place and the instant of its first event;
 - where runs are merged, the value vector by which two runs are compared.
 """
@@ -20,11 +20,11 @@ from numba import njit
 
 from cep_pipeline.compiled.pointers import further, int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest, length_of
+from cep_pipeline.detection.instances.codes import LINK_WORDS
 from cep_pipeline.detection.instances.interpreter import code_at, group_holds
 from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
 from cep_pipeline.detection.instances.terms import Code
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.buffer import NUMBERS, Buffer, Versions, buffer_at, extended, select, versions_at
 
 
 @njit(error_model="numpy", forceinline=True)
@@ -76,14 +76,13 @@ def machine_at(words: Any) -> at.AutomatonArrays:
 
 
 @njit(error_model="numpy", forceinline=True)
-def parts_at(words: Any) -> tuple[at.AutomatonArrays, Cells, Code, Buffer, Versions, Rules]:
-    """All parts behind the words: arrays, cells of lists, conditions, match buffer, versions, and rules of negation."""
+def parts_at(words: Any) -> tuple[at.AutomatonArrays, Cells, Code, Cells, Rules]:
+    """All parts behind the words: arrays, cells of lists, conditions, match buffer, and rules of negation."""
     return (
         machine_at(words),
         cells_at(words, at.CELLS),
         code_at(words, at.CODE),
-        buffer_at(words, at.BUFFER),
-        versions_at(words, at.VERSIONS),
+        cells_at(words, at.BUFFER),
         rules_at(words, at.RULES),
     )
 
@@ -114,7 +113,7 @@ def release(words: Any, run: int) -> None:
 
 @njit(error_model="numpy")
 def copy_of(words: Any, run: int) -> int:
-    """Copy a run. The copy has the same version until it binds an event."""
+    """Copy a run."""
     machine = machine_at(words)
     copy = allocate(words)
     for variable in range(machine.variables):
@@ -131,14 +130,14 @@ def holds(words: Any, group: int, base: int) -> bool:
 
     This is the one place where conditions are compiled in: six of them took a compiler three times as long.
     """
-    machine, cells, code, _, _, _ = parts_at(words)
+    machine, cells, code, _, _ = parts_at(words)
     return group_holds(code, cells, group, machine.slots, base)
 
 
 @njit(error_model="numpy")
 def start(words: Any, place: int) -> int:
     """Start a run with the event at a place; returns -1 if the conditions on that event alone do not hold."""
-    machine, cells, _, _, versions, _ = parts_at(words)
+    machine, cells, _, _, _ = parts_at(words)
     row = machine.rows[place]
     run = allocate(words)
     base = run * machine.stride
@@ -151,15 +150,13 @@ def start(words: Any, place: int) -> int:
         return -1
     machine.counts[1] += 1
     machine.control[at.STARTED] += 1
-    run_at(machine, run)[at.R_PREFIX] = extended(versions, -1, machine.control[at.STARTED], row)
-    run_at(machine, run)[at.R_DIGIT] = 0
     run_at(machine, run)[at.R_STATE] = -1
     run_at(machine, run)[at.R_EVENT] = -1
     run_at(machine, run)[at.R_BEGUN] = machine.instants[place]
     run_at(machine, run)[at.R_FIRST] = place
     run_at(machine, run)[at.R_KEY] = machine.keys[place] if machine.options & at.AGREEING else 0
     run_at(machine, run)[at.R_NEWEST] = 0
-    _selected(words, run, 0, -1, place)
+    _selected(words, run, 0, place)
     machine.change[row] += 1
     return run
 
@@ -177,7 +174,7 @@ def agrees(words: Any, run: int, place: int) -> bool:
 @njit(error_model="numpy")
 def begin(words: Any, run: int, variable: int, place: int) -> int:
     """Follow the begin edge: returns a copy of the run that binds the event to the next variable, or -1."""
-    machine, cells, _, _, _, _ = parts_at(words)
+    machine, cells, _, _, _ = parts_at(words)
     if machine.options & at.COMPARES_CLOCKS and machine.clocks[place] <= run_at(machine, run)[at.R_NEWEST]:
         return -1
     row = machine.rows[place]
@@ -198,19 +195,15 @@ def begin(words: Any, run: int, variable: int, place: int) -> int:
         release(words, copy)
         return -1
     machine.counts[2 * variable + 1] += 1
-    _goes_on(words, run, copy, row)
-    _selected(words, copy, variable, variable - 1, place)
+    _selected(words, copy, variable, place)
     machine.change[row] += 1
     return copy
 
 
 @njit(error_model="numpy")
-def take(words: Any, run: int, ignoring: int, variable: int, place: int) -> bool:
-    """The take edge: the run with the event added to its list, if it may be.
-
-    Where the event may be ignored, too, the run that takes it is a copy of the one that ignores it; else they are one.
-    """
-    machine, cells, _, _, _, _ = parts_at(words)
+def take(words: Any, run: int, variable: int, place: int) -> bool:
+    """The take edge: add the event to the list of the run, if it may be."""
+    machine, cells, _, _, _ = parts_at(words)
     row = machine.rows[place]
     base = run * machine.stride
     machine.counts[2 * variable] += 1
@@ -222,31 +215,18 @@ def take(words: Any, run: int, ignoring: int, variable: int, place: int) -> bool
         drop_newest(cells)
         return False
     machine.counts[2 * variable + 1] += 1
-    if run != ignoring:
-        _goes_on(words, ignoring, run, row)
-    _selected(words, run, variable, variable, place)
+    _selected(words, run, variable, place)
     return True
 
 
 @njit(error_model="numpy")
-def _goes_on(words: Any, run: int, copy: int, row: int) -> None:
-    """Number the versions where a run splits: the copy gets one more digit, and the last digit of the run increases."""
-    machine = machine_at(words)
-    versions = versions_at(words, at.VERSIONS)
-    prefix, digit = run_at(machine, run)[at.R_PREFIX], run_at(machine, run)[at.R_DIGIT]
-    run_at(machine, copy)[at.R_PREFIX] = extended(versions, prefix, digit, row)
-    run_at(machine, copy)[at.R_DIGIT] = 0
-    run_at(machine, run)[at.R_DIGIT] = (digit + 1) & NUMBERS
-
-
-@njit(error_model="numpy")
-def _selected(words: Any, run: int, variable: int, before: int, place: int) -> None:
-    """Note that a run binds an event to a variable; its newest event so far is in the stack of the state `before`."""
-    machine, _, _, buffer, _, _ = parts_at(words)
-    own = run_at(machine, run)
-    own[at.R_EVENT] = select(
-        buffer, variable, machine.rows[place], own[at.R_PREFIX], own[at.R_DIGIT], own[at.R_EVENT], before
-    )
+def _selected(words: Any, run: int, variable: int, place: int) -> None:
+    """Note in the buffer that a run binds an event to a variable."""
+    machine, _, _, buffer, _ = parts_at(words)
+    row = machine.rows[place]
+    entry = append(buffer, 0, run_at(machine, run)[at.R_EVENT], row, row)
+    buffer.links[(entry & buffer.mask) * LINK_WORDS + at.STATE] = variable
+    run_at(machine, run)[at.R_EVENT] = entry
     run_at(machine, run)[at.R_PLACE] = place
     if machine.options & at.COMPARES_CLOCKS:
         run_at(machine, run)[at.R_NEWEST] = machine.clocks[place]
@@ -255,7 +235,7 @@ def _selected(words: Any, run: int, variable: int, before: int, place: int) -> N
 @njit(error_model="numpy")
 def is_open(words: Any, run: int, variable: int) -> bool:
     """Tell whether the variable that a run has bound last is a list that is not full."""
-    machine, cells, _, _, _, _ = parts_at(words)
+    machine, cells, _, _, _ = parts_at(words)
     most = machine.most[variable]
     return most > 0 and length_of(cells, machine.slots[run * machine.stride + variable]) < most
 
@@ -275,7 +255,7 @@ def goes_on(words: Any, run: int, variable: int, place: int) -> bool:
 @njit(error_model="numpy")
 def finish(words: Any, run: int) -> None:
     """Note the matches of a run that has bound all variables, if the last conditions hold and nothing rejects it."""
-    machine, cells, code, _, _, rules = parts_at(words)
+    machine, cells, code, _, rules = parts_at(words)
     left = machine.groups[3 * machine.variables - 1]
     if left >= 0 and not holds(words, left, run * machine.stride):
         return
@@ -284,9 +264,7 @@ def finish(words: Any, run: int) -> None:
         if rejected(rules, code, cells, machine.slots, run * machine.stride, first, last):
             return
     number = machine.control[at.FINISHED_RUNS]
-    finished = at.FINISHED_WORDS * number
-    for word in range(at.FINISHED_WORDS):  # its newest event, and its version
-        machine.finished[finished + word] = run_at(machine, run)[at.R_EVENT + word]
+    machine.finished[number] = run_at(machine, run)[at.R_EVENT]
     machine.control[at.FINISHED_RUNS] = number + 1
     machine.control[at.FINISHES] += 1
 

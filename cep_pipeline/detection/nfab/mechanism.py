@@ -127,7 +127,7 @@ class OwnedRuns:
                 selected=int(runs.counts[:, 1].sum()),
                 read=control[at.READ],
                 read_again=control[at.READ_AGAIN],
-                most_entries=runs.most_entries,
+                most_entries=control[at.MOST_ENTRIES],
             ),
         )
         rows = np.flatnonzero(runs.change != 0)  # bools are searched many at a time

@@ -1,91 +1,23 @@
-"""The memory of the automaton's kernels: the pool of runs, the match buffer, and room for finished matches.
+"""The memory of the automaton's kernels: the pool of runs, and room for finished matches.
 
-All of it is made once for a clause and grows between two calls of a kernel; what runs and pruned entries give back is
-used again (SIGMOD'08 section 5.3).
+All of it is made once for a clause and grows between two calls of a kernel; what runs give back is used again.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from cep_pipeline.compiled.native import address
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import NoRoom
 from cep_pipeline.expressions.columns import Array
 
-POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 5, 3, 5, 2, 3
-"""The numbers of `buffer.py`, which is not imported here: it needs a compiler."""
 ELEMENTS_AT_ONCE = 1 << 18
 """Elements of matches written before they are handed on: what a processor keeps at hand while it writes them."""
 FIRST_RUNS = 1 << 10
 """Runs that there is room for at first."""
 MOST = 1 << 30
-"""Runs or pointers of one window beyond which nobody waits for an answer."""
-
-
-class MatchBuffer:
-    """The stacks of the shared match buffer: rings, whose size is a power of two.
-
-    Parameters
-    ----------
-    states
-        How many stacks there are.
-    """
-
-    def __init__(self, states: int, size: int = 1 << 11) -> None:
-        self.states, self.size = states, size
-        self.stacks = np.zeros((states, STACK_WORDS), np.int64)
-        self.pointers = np.zeros((states, size, POINTER_WORDS), np.int32)
-        self.starts = np.zeros((states, size), np.int64)
-
-    def __len__(self) -> int:
-        """The number of pointers that are held."""
-        return int((self.stacks[:, 1] - self.stacks[:, 0]).sum())
-
-    def grow(self) -> None:
-        """Double the stacks; the words change."""
-        if 2 * self.size > MOST:
-            raise NoRoom(f"the runs of a window select more than {self.size:,} events: shorten the window")
-        size = 2 * (self.pointers.nbytes + self.starts.nbytes)
-        ask_for(size, f"the runs of a window select {self.size:,} events")
-        pointers = np.zeros((self.states, 2 * self.size, POINTER_WORDS), np.int32)
-        starts = np.zeros((self.states, 2 * self.size), np.int64)
-        for state, (released, made, _) in enumerate(self.stacks.tolist()):
-            numbers = np.arange(released, made)
-            old, new = numbers & (self.size - 1), numbers & (2 * self.size - 1)
-            pointers[state, new] = self.pointers[state, old]
-            starts[state, new] = self.starts[state, old]
-        self.pointers, self.starts = pointers, starts
-        self.size *= 2
-
-    def words(self) -> list[int]:
-        """Return the words for `buffer.buffer_at`."""
-        return [address(self.stacks), address(self.pointers), address(self.starts), self.size - 1, self.states]
-
-
-class VersionNumbers:
-    """The ring of the prefixes of version numbers; its size is a power of two."""
-
-    def __init__(self, size: int = 1 << 10) -> None:
-        self.size = size
-        self.ends = np.zeros(2, np.int64)
-        self.prefixes = np.zeros((size, PREFIX_WORDS), np.int32)
-
-    def grow(self) -> None:
-        """Double the ring; its words change."""
-        if 2 * self.size > MOST:
-            raise NoRoom(f"the runs of a window split more than {self.size:,} times: shorten the window")
-        ask_for(2 * self.prefixes.nbytes, f"the runs of a window split {self.size:,} times")
-        numbers = np.arange(self.ends[0], self.ends[1])
-        prefixes = np.zeros((2 * self.size, PREFIX_WORDS), np.int32)
-        prefixes[numbers & (2 * self.size - 1)] = self.prefixes[numbers & (self.size - 1)]
-        self.prefixes = prefixes
-        self.size *= 2
-
-    def words(self) -> list[int]:
-        """Return the words for `versions.versions_at`."""
-        return [address(self.ends), address(self.prefixes), self.size - 1]
+"""Runs of one window beyond which nobody waits for an answer."""
 
 
 class RunPool:
@@ -147,7 +79,7 @@ class FinishedMatches:
 
     def __init__(self, control: Array) -> None:
         self.control = control
-        self.finished = np.zeros(at.FINISHED_WORDS << 11, np.int32)
+        self.finished = np.zeros(1 << 11, np.int32)
         self.offsets = np.zeros(ELEMENTS_AT_ONCE + 2, np.int64)
         self.pending = self.path = np.zeros(0, np.int32)
         self._make_room(ELEMENTS_AT_ONCE)
@@ -155,14 +87,14 @@ class FinishedMatches:
     def _make_room(self, elements: int) -> None:
         self.rows, self.variables = np.empty((2, elements), np.int32)
 
-    def set_words(self, words: Array, pointers: int) -> None:
-        """Write the addresses; the way back passes at most so many pointers of the buffer."""
-        if len(self.path) < PATH_WORDS * (pointers + 2):
-            self.path = _longer(self.path, PATH_WORDS * (pointers + 2))
-            self.pending = _longer(self.pending, PENDING_WORDS * (pointers + 2))
+    def set_words(self, words: Array, entries: int) -> None:
+        """Write the addresses; the way back passes at most so many entries of the buffer."""
+        if len(self.path) < entries + 1:
+            self.path = _longer(self.path, entries + 1)
+            self.pending = _longer(self.pending, 2 * entries + 2)
         at.set_words(
             words,
-            finished_capacity=len(self.finished) // at.FINISHED_WORDS,
+            finished_capacity=len(self.finished),
             out_capacity=len(self.rows),
             out_matches=len(self.offsets) - 2,
             finished=self.finished,

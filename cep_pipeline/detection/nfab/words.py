@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from cep_pipeline.compiled.native import address
+from cep_pipeline.detection.instances.codes import LINK_WORDS
 from cep_pipeline.expressions.columns import Array
 
 
@@ -47,7 +48,7 @@ class AutomatonArrays(NamedTuple):
     table
         A table of runs by the hash of their value vectors.
     finished, finished_capacity
-        int32 of each finished run, `FINISHED_WORDS`: its newest event in the buffer, and its version; room for so many.
+        int32: of each finished run its newest event in the buffer; room for so many.
     pending, path
         int32 for the way back through the buffer.
     out_rows, out_variables, out_capacity, out_offsets, out_matches
@@ -112,18 +113,17 @@ def set_words(words: Array, **values: Array | int) -> None:
 CELLS = 41
 CODE = CELLS + 9
 BUFFER = CODE + 11
-VERSIONS = BUFFER + 5
-RULES = VERSIONS + 3
+RULES = BUFFER + 9
 NUMBER = RULES + 15
-"""Places of the words of lists' cells, of the conditions, of the match buffer, of version numbers and of negation, and
-the number of all words."""
+"""Places of the words of lists' cells, of the conditions, of the match buffer and of negation, and the number of all
+words."""
 
-R_EVENT, R_PREFIX, R_DIGIT, R_BEGUN, R_NEWEST, R_KEY, R_FIRST, R_PLACE, R_STATE, R_HASH, R_VALUES = range(11)
-"""Words of a run: its newest event in the buffer, its version, the instant of the first event, the clock of the newest,
+R_EVENT, R_BEGUN, R_NEWEST, R_KEY, R_FIRST, R_PLACE, R_STATE, R_HASH, R_VALUES = range(9)
+"""Words of a run: its newest event in the buffer, the instant of the first event, the clock of the newest,
 the code that events agree on, the place of the first event, and that of the newest (-1 once the value vector has been
 computed with it), the variable in whose state that was, the vector's hash, and from there on its values. For
 backtracking: the variable bound last, twice the place from which a postponed run goes on, plus 1 where it only stays,
-and the sizes of all rings when it was postponed."""
+and how many cells and entries there were when it was postponed."""
 
 CONTIGUOUS, COMPARES_CLOCKS, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING, PRUNING = (
     1 << bit for bit in range(9)
@@ -153,21 +153,24 @@ matches are not constructed; runs are followed one at a time; a match ends all o
     FURTHEST,
     FINISHES,
     MATCHED,
+    MOST_ENTRIES,
     CONTROL_WORDS,
-) = range(21)
+) = range(22)
 """Places in CONTROL: the next start, the place that is read and where its group ends; the free and the living runs; the
 finished runs and how many of them are written, what of one waits on its stack, and the elements and matches written;
 then the runs started and merged, and the events read by runs and read again by runs that were postponed. For
 backtracking: the single run (1 more than its number) and what is left for it to do, the height of the stack, and the
-place that no run has read yet. Then how often a run was finished. Last, for backtracking with pruning, the place behind
-the earliest event that has finished a run and behind which all runs are pruned (0: none has)."""
+place that no run has read yet. Then how often a run was finished. Then, for backtracking with pruning, the place behind
+the earliest event that has finished a run and behind which all runs are pruned (0: none has). Last, the most entries
+that the buffer had when a kernel returned."""
 
-DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, VERSIONS_FULL, FINISHED_FULL, PAUSED = range(8)
+DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, FINISHED_FULL, PAUSED = range(7)
 """Why a kernel returns; the last: a call has shown events to `RUNS_A_CALL` runs."""
 RUNS_A_CALL = 1 << 22
 """Runs that an event was shown to after which a call returns, so that detection can be interrupted."""
 
-FINISHED_WORDS = 3
+STATE = LINK_WORDS - 1
+"""The link word of an entry of the match buffer with the variable to which its event is bound."""
 VALUE_WORDS = 4
 VALUE_OF_FIRST, VALUE_OF_NEWEST, WHOLE_OF_SLOT, WHOLE_OF_CELL, REAL_OF_CELL, SIGN_OF_CELL, LENGTH_OF_LIST = range(7)
 """A value of the vector: how it is got, of which variable, the address of a column or a word's place in cells, and

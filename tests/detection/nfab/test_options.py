@@ -197,6 +197,22 @@ def test_an_expired_run_is_left_out_of_the_matches_of_a_merged_one() -> None:
     assert found == [[0, 1, 2, 3], [1, 2, 3], [2, 3], [1, 2, 4], [2, 4], [2, 5]]
 
 
+@pytest.mark.parametrize("option", [None, *OPTIONS])
+def test_entries_that_the_window_has_left_are_used_again(option: str | None) -> None:
+    text = "NAME p PATTERN SEQ(A+ a[], B b) WHERE skip_till_next_match { a[i].x >= a[1].x } WITHIN {} seconds"
+    events = "; ".join(f"{'AAAAB'[at % 5]} {at} x={at * 7 % 11}" for at in range(4_000))
+    options = [option] if option else []
+    short, long = (counts_of(text.replace("{}", str(window)), events, *options) for window in (5, 60))
+    assert short.selected > 8_000
+    assert short.most_entries <= 4_096
+    [pattern] = cep.parse_patterns(text.replace("{}", "60"), stream_schema())
+    table = events_table(stream(events))
+    expected = cep.detect([pattern], table, mechanism="nfab", output="count")
+    found = cep.detect([pattern], table, mechanism="nfab", options=options)
+    assert long.selected > 30_000
+    assert found["p"].num_rows == int(expected["p"].column("count")[0].as_py())
+
+
 def test_unknown_options_are_refused_by_name() -> None:
     [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 1 second", stream_schema())
     table = events_table(stream("A 1"))
