@@ -18,13 +18,13 @@ events from now on. They become one run. A junction of the buffer leads on to th
 the youngest of them does, so that it lives as long as one of them would; the way back leaves out those that have
 expired.
 
-Backtracking (`backtrack`, section 5.2.3) goes through the tree depth first. Where a run may go two ways it begins the
-next variable, and a copy that stays is postponed with the event at which that happened. When the run has ended, the
-copy postponed last goes on from its event, and reads again what has been read. When the stack is empty, the next event
-that can begin the pattern starts a run. If only non-overlapping matches are wanted, the one that ends first is kept of
-those that overlap, and which run finds it is not known beforehand. So a match that was found does not end the search,
-but bounds it: the runs that were postponed, and those that start up to there, read no event behind its last one. The
-next run starts behind the match.
+Backtracking (`backtrack`, section 5.2.3) goes through the tree depth first. It shows an event to one run alone. All
+runs that come of it are put on a stack with the place behind the event: the one that has begun the next variable on
+top. The run on top goes on; one that was postponed reads again what has been read. When the stack is empty, the next
+event that can begin the pattern starts a run. If only non-overlapping matches are wanted, the one that ends first is
+kept of those that overlap, and which run finds it is not known beforehand. So a match that was found does not end the
+search, but bounds it: the runs that were postponed, and those that start up to there, read no event behind its last
+one. The next run starts behind the match.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -188,7 +188,13 @@ def advance_all(words: Any) -> int:
         sure -= 2 * most
         shown += control[at.ALIVE] + 1
         finishes = control[at.FINISHES]
-        read(words, place)
+        show(words, place)
+        if control[at.NEXT_START] < machine.number_of_starts and machine.starts[control[at.NEXT_START]] == place:
+            start_next(words, place)
+        if machine.options & at.MERGING:
+            for variable in range(machine.variables):
+                if machine.list_sizes[variable] > 1 and machine.list_sizes[machine.variables + variable] == place:
+                    merge_state(words, variable, place)
         control[at.PLACE] = place + 1
         if machine.options & at.PRUNING and control[at.FINISHES] > finishes:
             prune_runs(words, machine.rows[place])
@@ -318,12 +324,11 @@ def prune_runs(words: Any, row: int) -> None:
         machine.list_sizes[variable] = 0
 
 
-@njit(error_model="numpy", forceinline=True)
-def read(words: Any, place: int) -> None:
-    """Show an event to all runs, and start one with it."""
+@njit(error_model="numpy")
+def show(words: Any, place: int) -> None:
+    """Show an event to the runs of all lists."""
     machine = machine_at(words)
-    control, size = machine.control, machine.size
-    last = machine.variables - 1
+    size, last = machine.size, machine.variables - 1
     for variable in range(last, -1, -1):
         if machine.list_sizes[variable] == 0:
             continue
@@ -331,15 +336,15 @@ def read(words: Any, place: int) -> None:
         begins = variable < last and machine.fits[(variable + 1) * size + place] != 0
         if takes or begins or machine.options & at.CONTIGUOUS:
             _show(words, variable, place, takes, begins)
-    if control[at.NEXT_START] < machine.number_of_starts and machine.starts[control[at.NEXT_START]] == place:
-        control[at.NEXT_START] += 1
-        run = start(words, place)
-        if run >= 0:
-            _arrive(words, run, 0, place)
-    if machine.options & at.MERGING:
-        for variable in range(machine.variables):
-            if machine.list_sizes[variable] > 1 and machine.list_sizes[machine.variables + variable] == place:
-                merge_state(words, variable, place)
+
+
+@njit(error_model="numpy")
+def start_next(words: Any, place: int) -> None:
+    """Start a run with the next event that can begin the pattern."""
+    machine_at(words).control[at.NEXT_START] += 1
+    run = start(words, place)
+    if run >= 0:
+        _arrive(words, run, 0, place)
 
 
 @njit(error_model="numpy", forceinline=True)
@@ -403,10 +408,6 @@ def _arrive(words: Any, run: int, variable: int, place: int) -> None:
     machine.list_sizes[machine.variables + variable] = place
 
 
-WHOLE, STAYING = 0, 1
-"""The moves that are left to a postponed run: all it may do with its event, or all but beginning the next variable."""
-
-
 @njit(error_model="numpy")
 def backtrack(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
@@ -419,129 +420,61 @@ def backtrack(words: Any) -> int:
         if shown > at.RUNS_A_CALL:
             return at.PAUSED
         shown += 1
-        run = control[at.SINGLE_RUN] - 1
-        if run < 0:
-            if control[at.POSTPONED] > 0:
-                resume(words)
-                continue
-            if control[at.NEXT_START] >= machine.number_of_starts:
-                return at.DONE
-            control[at.PLACE] = machine.starts[control[at.NEXT_START]]
-            if control[at.PLACE] >= control[at.MATCHED]:
+        run = machine.table[control[at.POSTPONED] - 1] if control[at.POSTPONED] > 0 else -1
+        if run >= 0:
+            postponed = run_at(machine, run)
+            place, begun = postponed[at.R_HASH], postponed[at.R_BEGUN]
+            cells.ends[1], buffer.ends[1] = postponed[at.R_VALUES], postponed[at.R_VALUES + 1]
+        elif control[at.NEXT_START] < machine.number_of_starts:
+            place = machine.starts[control[at.NEXT_START]]
+            begun = machine.instants[place]
+            if place >= control[at.MATCHED]:
                 control[at.MATCHED] = 0
-            control[at.GROUP_END] = machine.ends[control[at.PLACE]]
+            control[at.GROUP_END] = machine.ends[place]
             buffer.ends[0] = buffer.ends[1] = 0
             cells.ends[0] = cells.ends[1] = 0
-        place = control[at.PLACE]
-        wanted = wanted_room(words, 4, machine.instants[place] if run < 0 else run_at(machine, run)[at.R_BEGUN])
+        else:
+            return at.DONE
+        wanted = wanted_room(words, 4, begun)
         if wanted != at.DONE:
             return wanted
-        if run < 0:
-            control[at.NEXT_START] += 1
-            control[at.PLACE] = place + 1
-            control[at.LEFT_TO_DO] = WHOLE
-            finishes = control[at.FINISHES]
-            run = start(words, place)
-            control[at.SINGLE_RUN] = 1 + (arrived(words, run, 0, place) if run >= 0 else -1)
-            _bound(words, place, finishes)
-            continue
-        if control[at.MATCHED] and place >= control[at.MATCHED]:
-            end(words, run, machine.rows[control[at.MATCHED] - 1])
-            control[at.SINGLE_RUN] = 0
-            continue
-        outside = place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row
-        if outside or machine.instants[place] - run_at(machine, run)[at.R_BEGUN] > machine.width:
-            expire(words, run)
-            control[at.SINGLE_RUN] = 0
-            continue
-        control[at.READ] += 1
-        if place < control[at.FURTHEST]:
-            control[at.READ_AGAIN] += 1
-        else:
-            control[at.FURTHEST] = place + 1
         finishes = control[at.FINISHES]
-        control[at.SINGLE_RUN] = 1 + read_by(words, run, place)
-        _bound(words, place, finishes)
+        if run >= 0:
+            control[at.POSTPONED] -= 1
+            if control[at.MATCHED] and place >= control[at.MATCHED]:
+                end(words, run, machine.rows[control[at.MATCHED] - 1])
+                continue
+            if place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row:
+                expire(words, run)
+                continue
+            control[at.READ_AGAIN] += place < control[at.FURTHEST]
+            control[at.FURTHEST] = max(control[at.FURTHEST], place + 1)
+            state = run_at(machine, run)[at.R_STATE]
+            machine.lists[state * machine.capacity] = run
+            machine.list_sizes[state] = 1
+            show(words, place)
+        else:
+            start_next(words, place)
+        control[at.PLACE] = place + 1
+        if machine.options & at.PRUNING and control[at.FINISHES] > finishes:
+            control[at.MATCHED] = place + 1
+        for variable in range(machine.variables):
+            for index in range(machine.list_sizes[variable]):
+                postpone(words, machine.lists[variable * machine.capacity + index], variable, place + 1)
+            machine.list_sizes[variable] = 0
 
 
 @njit(error_model="numpy")
-def _bound(words: Any, place: int, finishes: int) -> None:
-    """Let no run read an event behind a place where a run was finished, if runs are pruned."""
-    machine = machine_at(words)
-    if machine.options & at.PRUNING and machine.control[at.FINISHES] > finishes:
-        machine.control[at.MATCHED] = place + 1
-
-
-@njit(error_model="numpy")
-def read_by(words: Any, run: int, place: int) -> int:
-    """Show an event to the run; the run that goes on, or -1."""
-    machine = machine_at(words)
-    control, size = machine.control, machine.size
-    variable = run_at(machine, run)[at.R_STATE]
-    row = machine.rows[place]
-    last = machine.variables - 1
-    any_match = machine.options & at.ANY_MATCH != 0
-    agreeing = agrees(words, run, place)
-    may_begin = variable < last and control[at.LEFT_TO_DO] == WHOLE
-    if may_begin and agreeing and machine.fits[(variable + 1) * size + place] != 0:
-        copy = begin(words, run, variable + 1, place)
-        if copy >= 0:
-            if any_match or is_open(words, run, variable):
-                postpone(words, run, place, STAYING)
-            else:
-                end(words, run, row)
-            control[at.PLACE] = place + 1
-            return arrived(words, copy, variable + 1, place)
-    control[at.PLACE] = place + 1
-    control[at.LEFT_TO_DO] = WHOLE
-    if machine.most[variable] and agreeing and machine.fits[variable * size + place] != 0:
-        copy = copy_of(words, run) if any_match else run
-        if take(words, copy, variable, place):
-            run_at(machine, copy)[at.R_STATE] = variable
-            if any_match:
-                machine.change[row] += 1
-                # The copy of this event is put back when the run that ignores it goes on.
-                postpone(words, run, place + 1, WHOLE)
-            return copy if goes_on(words, copy, variable, place) else -1
-        if any_match:
-            release(words, copy)
-    if machine.options & at.CONTIGUOUS:
-        end(words, run, row)
-        return -1
-    return run
-
-
-@njit(error_model="numpy")
-def postpone(words: Any, run: int, place: int, left_to_do: int) -> None:
-    """Put a run on the stack, with the event from which it will go on; what is made before that is let go of then."""
+def postpone(words: Any, run: int, variable: int, place: int) -> None:
+    """Put a run on the stack, to go on from a place; what is made before that is let go of then."""
     machine, cells, _, buffer, _ = parts_at(words)
-    run_at(machine, run)[at.R_HASH] = 2 * place + left_to_do
-    run_at(machine, run)[at.R_VALUES] = cells.ends[1]
-    run_at(machine, run)[at.R_VALUES + 1] = buffer.ends[1]
-    machine.lists[machine.control[at.POSTPONED]] = run
+    postponed = run_at(machine, run)
+    postponed[at.R_STATE] = variable
+    postponed[at.R_HASH] = place
+    postponed[at.R_VALUES] = cells.ends[1]
+    postponed[at.R_VALUES + 1] = buffer.ends[1]
+    machine.table[machine.control[at.POSTPONED]] = run
     machine.control[at.POSTPONED] += 1
-
-
-@njit(error_model="numpy")
-def resume(words: Any) -> None:
-    """Take the run that was postponed last from the stack."""
-    machine, cells, _, buffer, _ = parts_at(words)
-    machine.control[at.POSTPONED] -= 1
-    run = machine.lists[machine.control[at.POSTPONED]]
-    machine.control[at.SINGLE_RUN] = 1 + run
-    machine.control[at.PLACE] = run_at(machine, run)[at.R_HASH] >> 1
-    machine.control[at.LEFT_TO_DO] = run_at(machine, run)[at.R_HASH] & 1
-    cells.ends[1] = run_at(machine, run)[at.R_VALUES]
-    buffer.ends[1] = run_at(machine, run)[at.R_VALUES + 1]
-
-
-@njit(error_model="numpy")
-def arrived(words: Any, run: int, variable: int, place: int) -> int:
-    """The run that has begun a variable, or -1 if it is finished with that."""
-    machine = machine_at(words)
-    run_at(machine, run)[at.R_STATE] = variable
-    machine.control[at.LEFT_TO_DO] = WHOLE
-    return run if goes_on(words, run, variable, place) else -1
 
 
 def advance(words: Any) -> int:

@@ -56,7 +56,7 @@ class RunPool:
         self._free[:old] = np.arange(old, 2 * old)[::-1]
         self._free[old : old + len(free)] = free
         self.control[at.FREE_RUNS] = old + len(free)
-        self._table = np.zeros(8 * old, np.int32)
+        self._table = np.concatenate((self._table, np.zeros_like(self._table)))
 
     def set_words(self, words: Array) -> None:
         """Write the addresses."""

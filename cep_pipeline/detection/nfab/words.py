@@ -41,12 +41,12 @@ class AutomatonArrays(NamedTuple):
         int32: the runs that are free; how many runs the pool has.
     lists, list_sizes
         int32 [variables, capacity]: the runs in the state of each variable; how many there are, then the place at which
-        each list changed last. For backtracking: the stack of postponed runs.
+        each list changed last.
     vector, vector_starts
         The columns of the value vector that runs in each variable's state are compared by, `VALUE_WORDS` words each,
         where those of each variable begin.
     table
-        A table of runs by the hash of their value vectors.
+        A table of runs by the hash of their value vectors. For backtracking: the stack of postponed runs.
     finished, finished_capacity
         int32: of each finished run its newest event in the buffer; room for so many.
     pending, path
@@ -119,11 +119,11 @@ NUMBER = RULES + 15
 words."""
 
 R_EVENT, R_BEGUN, R_NEWEST, R_KEY, R_FIRST, R_PLACE, R_STATE, R_HASH, R_VALUES = range(9)
-"""Words of a run: its newest event in the buffer, the instant of the first event, the clock of the newest,
-the code that events agree on, the place of the first event, and that of the newest (-1 once the value vector has been
-computed with it), the variable in whose state that was, the vector's hash, and from there on its values. For
-backtracking: the variable bound last, twice the place from which a postponed run goes on, plus 1 where it only stays,
-and how many cells and entries there were when it was postponed."""
+"""Words of a run: its newest event in the buffer, the instant of the first event, the clock of the newest, the code
+that events agree on, the place of the first event, and that of the newest (-1 once the value vector has been computed
+with it), the variable in whose state that was, the vector's hash, and from there on its values. For backtracking: the
+variable bound last, the place from which a postponed run goes on, and how many cells and entries there were when it was
+postponed."""
 
 CONTIGUOUS, COMPARES_CLOCKS, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING, PRUNING = (
     1 << bit for bit in range(9)
@@ -147,22 +147,19 @@ matches are not constructed; runs are followed one at a time; a match ends all o
     MERGED,
     READ,
     READ_AGAIN,
-    SINGLE_RUN,
     POSTPONED,
-    LEFT_TO_DO,
     FURTHEST,
     FINISHES,
     MATCHED,
     MOST_ENTRIES,
     CONTROL_WORDS,
-) = range(22)
+) = range(20)
 """Places in CONTROL: the next start, the place that is read and where its group ends; the free and the living runs; the
 finished runs and how many of them are written, what of one waits on its stack, and the elements and matches written;
 then the runs started and merged, and the events read by runs and read again by runs that were postponed. For
-backtracking: the single run (1 more than its number) and what is left for it to do, the height of the stack, and the
-place that no run has read yet. Then how often a run was finished. Then, for backtracking with pruning, the place behind
-the earliest event that has finished a run and behind which all runs are pruned (0: none has). Last, the most entries
-that the buffer had when a kernel returned."""
+backtracking: the height of the stack, and the place that no run has read yet. Then how often a run was finished. Then,
+for backtracking with pruning, the place behind the earliest event that has finished a run and behind which all runs are
+pruned (0: none has). Last, the most entries that the buffer had when a kernel returned."""
 
 DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, FINISHED_FULL, PAUSED = range(7)
 """Why a kernel returns; the last: a call has shown events to `RUNS_A_CALL` runs."""
