@@ -125,12 +125,13 @@ with it), the variable in whose state that was, the vector's hash, and from ther
 variable bound last, the place from which a postponed run goes on, and how many cells and entries there were when it was
 postponed."""
 
-CONTIGUOUS, COMPARES_CLOCKS, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING, PRUNING = (
-    1 << bit for bit in range(9)
+CONTIGUOUS, COMPARES_CLOCKS, AGREEING, CHAIN, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING, PRUNING = (
+    1 << bit for bit in range(10)
 )
 """Options, in this order: no event may be skipped; a variable begins at a greater clock than that of the run's newest
-event; keys must be equal; every event may be ignored; equivalent runs are merged; finished matches may be rejected;
-matches are not constructed; runs are followed one at a time; a match ends all other runs of its partition."""
+event; keys must be equal; the variables bind events in their order; every event may be ignored; equivalent runs are
+merged; finished matches may be rejected; matches are not constructed; runs are followed one at a time; a match ends all
+other runs of its partition."""
 
 (
     NEXT_START,
@@ -150,7 +151,7 @@ matches are not constructed; runs are followed one at a time; a match ends all o
     POSTPONED,
     FURTHEST,
     FINISHES,
-    MATCHED,
+    BOUND,
     MOST_ENTRIES,
     CONTROL_WORDS,
 ) = range(20)
@@ -172,3 +173,10 @@ VALUE_WORDS = 4
 VALUE_OF_FIRST, VALUE_OF_NEWEST, WHOLE_OF_SLOT, WHOLE_OF_CELL, REAL_OF_CELL, SIGN_OF_CELL, LENGTH_OF_LIST = range(7)
 """A value of the vector: how it is got, of which variable, the address of a column or a word's place in cells, and
 whether the slot is a cell."""
+
+MATCHED, KILLED, EXPIRED = range(3)
+"""Ends of a deterministic run: with a match; by an event that it could not take; because its window, or what there is
+to read, has ended."""
+
+CELLS_OF_RUNS = 11
+"""Place of the words of the ring of cells in those of deterministic runs, behind those of the program."""

@@ -12,7 +12,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import EVERYTHING, RunCounts
-from cep_pipeline.detection.nfab import memory
+from cep_pipeline.detection.nfab import automaton_runs
 from cep_pipeline.errors import InputError
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import DRAWN
@@ -47,7 +47,7 @@ def test_matches_of_merged_runs_are_written_in_any_room(
     [pattern] = cep.parse_patterns(text, stream_schema())
     table = events_table(stream("; ".join(f"{kind} {at} x={x}" for at, (kind, x) in enumerate(events))))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(memory, "ELEMENTS_AT_ONCE", room)
+        patched.setattr(automaton_runs, "ELEMENTS_AT_ONCE", room)
         tables = [cep.detect([pattern], table, mechanism="nfab", options=own) for own in ([], ["merge"])]
     for found in tables:
         assert comparable(from_tables([pattern], found)) == comparable(evaluate([pattern], table))
