@@ -1,9 +1,9 @@
 """The loop of deterministic runs, written in Numba. Imported only where it is compiled; `runs.py` calls it.
 
-An event is named by its place in the sequence that runs read (`stream.py`), a variable by its number in pattern order.
-A run of a chain offers an event to the variable that comes next; a run of an AND, whose variables bind events in any
-order, to all that are unbound, and the first one that takes it has it. Conditions are tested by the evaluator of all
-kernels over instances (`instances`).
+An event is named by its place in the sequence that runs read (`runs.RunEvents`), a variable by its number in pattern
+order. A run of a chain offers an event to the variable that comes next; a run of an AND, whose variables bind events in
+any order, to all that are unbound, and the first one that takes it has it. Conditions are tested by the evaluator of
+all kernels over instances (`instances`).
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -15,9 +15,9 @@ from numba import carray, njit
 
 from cep_pipeline.detection.instances.cells import Cells, cells_at
 from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
-from cep_pipeline.detection.nfab.run_words import (
+from cep_pipeline.detection.nfab.words import (
     AGREEING,
-    CELLS,
+    CELLS_OF_RUNS,
     CHAIN,
     COMPARES_CLOCKS,
     CONTIGUOUS,
@@ -55,7 +55,7 @@ def follow(
     Parameters
     ----------
     runs, variables, size, options
-        Numbers of runs, positive variables and places; the flags of `run_words.py`.
+        Numbers of runs, positive variables and places; the flags of `words.py`.
     width, end_row
         The most that instants of a match differ by; the row before which runs end.
     rows, clocks, instants
@@ -67,7 +67,7 @@ def follow(
     links
         [variables, size]: the next place whose event fits the variable; read for chains that may skip events.
     words
-        The program of the conditions (`run_words.py`).
+        The program of the conditions (`words.py`).
     tests
         `tests[v]` to `tests[v + 1]` are the places in `tests` where the conjuncts are named that variable v may
         complete. There their group stands, the number of variables that must be bound, too, and these.
@@ -86,7 +86,7 @@ def follow(
     int
         The number of matches.
     """
-    code, cells = code_at(words, 0), cells_at(words, CELLS)
+    code, cells = code_at(words, 0), cells_at(words, CELLS_OF_RUNS)
     agreeing, compares = options & AGREEING != 0, options & COMPARES_CLOCKS != 0
     contiguous, chain = options & CONTIGUOUS != 0, options & CHAIN != 0
     matches = 0

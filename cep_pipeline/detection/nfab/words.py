@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cep_pipeline.compiled.native import address
-from cep_pipeline.detection.instances.codes import CODE_WORDS, RING_WORDS, RULES_WORDS
+from cep_pipeline.detection.instances.codes import CODE_WORDS, LINK_WORDS, RING_WORDS, RULES_WORDS
 from cep_pipeline.expressions.columns import Array
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ class AutomatonArrays(NamedTuple):
         int32: the runs that are free; how many runs the pool has.
     lists, list_sizes
         int32 [variables, capacity]: the runs in the state of each variable; how many there are, then the place at which
-        each list changed last. For backtracking: the stack of postponed runs.
+        each list changed last.
     vector, vector_starts
         The columns of the value vector that runs in each variable's state are compared by, `VALUE_WORDS` words each,
         where those of each variable begin.
     table
-        A table of runs by the hash of their value vectors.
+        A table of runs by the hash of their value vectors. For backtracking: the stack of postponed runs.
     finished, finished_capacity
-        int32 of each finished run, `FINISHED_WORDS`: its newest event in the buffer, and its version; room for so many.
+        int32: of each finished run its newest event in the buffer; room for so many.
     pending, path
         int32 for the way back through the buffer.
     out_rows, out_variables, out_capacity, out_offsets, out_matches
@@ -113,25 +113,25 @@ def set_words(words: Array, **values: Array | int) -> None:
 CELLS = len(AutomatonArrays._fields)
 CODE = CELLS + RING_WORDS
 BUFFER = CODE + CODE_WORDS
-VERSIONS = BUFFER + 5
-RULES = VERSIONS + 3
+RULES = BUFFER + RING_WORDS
 NUMBER = RULES + RULES_WORDS
-"""Places of the words of lists' cells, of the conditions, of the match buffer, of version numbers and of negation, and
-the number of all words."""
+"""Places of the words of lists' cells, of the conditions, of the match buffer and of negation, and the number of all
+words."""
 
-R_EVENT, R_PREFIX, R_DIGIT, R_BEGUN, R_NEWEST, R_KEY, R_FIRST, R_PLACE, R_STATE, R_HASH, R_VALUES = range(11)
-"""Words of a run: its newest event in the buffer, its version, the instant of the first event, the clock of the newest,
-the code that events agree on, the place of the first event, and that of the newest (-1 once the value vector has been
-computed with it), the variable in whose state that was, the vector's hash, and from there on its values. For
-backtracking: the variable bound last, twice the place from which a postponed run goes on, plus 1 where it only stays,
-and the sizes of all rings when it was postponed."""
+R_EVENT, R_BEGUN, R_NEWEST, R_KEY, R_FIRST, R_PLACE, R_STATE, R_HASH, R_VALUES = range(9)
+"""Words of a run: its newest event in the buffer, the instant of the first event, the clock of the newest, the code
+that events agree on, the place of the first event, and that of the newest (-1 once the value vector has been computed
+with it), the variable in whose state that was, the vector's hash, and from there on its values. For backtracking: the
+variable bound last, the place from which a postponed run goes on, and how many cells and entries there were when it was
+postponed."""
 
-CONTIGUOUS, COMPARES_CLOCKS, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING, PRUNING = (
-    1 << bit for bit in range(9)
+CONTIGUOUS, COMPARES_CLOCKS, AGREEING, CHAIN, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING, PRUNING = (
+    1 << bit for bit in range(10)
 )
 """Options, in this order: no event may be skipped; a variable begins at a greater clock than that of the run's newest
-event; keys must be equal; every event may be ignored; equivalent runs are merged; finished matches may be rejected;
-matches are not constructed; runs are followed one at a time; a match ends all other runs of its partition."""
+event; keys must be equal; the variables bind events in their order; every event may be ignored; equivalent runs are
+merged; finished matches may be rejected; matches are not constructed; runs are followed one at a time; a match ends all
+other runs of its partition."""
 
 (
     NEXT_START,
@@ -148,28 +148,35 @@ matches are not constructed; runs are followed one at a time; a match ends all o
     MERGED,
     READ,
     READ_AGAIN,
-    SINGLE_RUN,
     POSTPONED,
-    LEFT_TO_DO,
     FURTHEST,
     FINISHES,
-    MATCHED,
+    BOUND,
+    MOST_ENTRIES,
     CONTROL_WORDS,
-) = range(21)
+) = range(20)
 """Places in CONTROL: the next start, the place that is read and where its group ends; the free and the living runs; the
 finished runs and how many of them are written, what of one waits on its stack, and the elements and matches written;
 then the runs started and merged, and the events read by runs and read again by runs that were postponed. For
-backtracking: the single run (1 more than its number) and what is left for it to do, the height of the stack, and the
-place that no run has read yet. Then how often a run was finished. Last, for backtracking with pruning, the place behind
-the earliest event that has finished a run and behind which all runs are pruned (0: none has)."""
+backtracking: the height of the stack, and the place that no run has read yet. Then how often a run was finished. Then,
+for backtracking with pruning, the place behind the earliest event that has finished a run and behind which all runs are
+pruned (0: none has). Last, the most entries that the buffer had when a kernel returned."""
 
-DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, VERSIONS_FULL, FINISHED_FULL, PAUSED = range(8)
+DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, FINISHED_FULL, PAUSED = range(7)
 """Why a kernel returns; the last: a call has shown events to `RUNS_A_CALL` runs."""
 RUNS_A_CALL = 1 << 22
 """Runs that an event was shown to after which a call returns, so that detection can be interrupted."""
 
-FINISHED_WORDS = 3
+STATE = LINK_WORDS - 1
+"""The link word of an entry of the match buffer with the variable to which its event is bound."""
 VALUE_WORDS = 4
 VALUE_OF_FIRST, VALUE_OF_NEWEST, WHOLE_OF_SLOT, WORD_OF_CELL, SIGN_OF_CELL, LENGTH_OF_LIST = range(6)
 """A value of the vector: how it is got, of which variable, the address of a column or a word's place in cells, and
 whether the slot is a cell."""
+
+MATCHED, KILLED, EXPIRED = range(3)
+"""Ends of a deterministic run: with a match; by an event that it could not take; because its window, or what there is
+to read, has ended."""
+
+CELLS_OF_RUNS = CODE_WORDS
+"""Place of the words of the ring of cells in those of deterministic runs, behind those of the program."""
