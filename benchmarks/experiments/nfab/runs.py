@@ -16,6 +16,7 @@ from benchmarks.experiments.cells import Figure, Row
 from benchmarks.experiments.nfab.queries import ALL, NON_OVERLAP, Query, pattern_of
 from benchmarks.sase_stream import generate_sase_stream
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.mechanisms import EVERYTHING, PRUNE, Counters
 from cep_pipeline.detection.nfab import words
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
@@ -159,14 +160,8 @@ class _Matching:
         pattern = pattern_of(self.query, self.output)
         (clause,) = pattern.clauses
         runs = AutomatonRuns(
-            pattern,
-            clause,
-            self.events,
-            0,
-            len(self.events),
-            merge=self.algorithm == MERGE,
-            backtrack=self.algorithm == BACKTRACK,
-            prune=self.output == NON_OVERLAP,
+            ClauseSlice(pattern, clause, self.events),
+            frozenset((*_options(self.algorithm), *([PRUNE] if self.output == NON_OVERLAP else []))),
             construct=False,
         )
         assert len(runs.sequence.view)  # the query is compiled, and the events are in the order of its partitions

@@ -42,7 +42,8 @@ from cep_pipeline.compiled.lanes import (
 )
 from cep_pipeline.compiled.pointers import float64_at, further, int32_at, int64_at
 from cep_pipeline.detection.fused import programs
-from cep_pipeline.detection.fused.programs import BATCH, ROOM, SIMPLE_WORDS, TERM_WORDS, VALUE_WORDS
+from cep_pipeline.detection.fused.programs import BATCH, ROOM, SIMPLE_WORDS, VALUE_WORDS
+from cep_pipeline.detection.instances import codes
 
 ALL = (1 << WIDTH) - 1
 """The bits of all places that are tested at once."""
@@ -54,25 +55,25 @@ UNFIT = -1 << 62
 @njit(error_model="numpy")
 def _operate(code: int, stack: Any, top: int, lanes: int) -> int:
     """Apply an operation to the numbers on top of a stack, so many side by side; the new top."""
-    if code == programs.NEGATIVE:
+    if code == codes.REAL_NEGATIVE:
         for lane in range(lanes):
             stack[top + lane] = -stack[top + lane]
-    elif code == programs.ABSOLUTE:
+    elif code == codes.REAL_ABSOLUTE:
         for lane in range(lanes):
             stack[top + lane] = abs(stack[top + lane])
-    elif code == programs.ROOT:
+    elif code == codes.ROOT:
         for lane in range(lanes):
             value = stack[top + lane]
             stack[top + lane] = math.sqrt(value) if value >= 0.0 else math.nan
     else:
         top -= lanes
-        if code == programs.PLUS:
+        if code == codes.REAL_PLUS:
             for lane in range(lanes):
                 stack[top + lane] += stack[top + lanes + lane]
-        elif code == programs.MINUS:
+        elif code == codes.REAL_MINUS:
             for lane in range(lanes):
                 stack[top + lane] -= stack[top + lanes + lane]
-        elif code == programs.TIMES:
+        elif code == codes.REAL_TIMES:
             for lane in range(lanes):
                 stack[top + lane] *= stack[top + lanes + lane]
         else:
@@ -87,12 +88,12 @@ def _value_of(words_at: int, program: Any, at: int, index: Any, stack: Any) -> f
     """The value, for the events bound, of the term whose words begin at `at`."""
     words = int64_at(words_at)
     top = -1
-    for place in range(at + 1, at + 1 + TERM_WORDS * program[at], TERM_WORDS):
+    for place in range(at + 1, program[at], codes.TERM_WORDS):
         code = program[place]
-        if code == programs.COLUMN:
+        if code == codes.COLUMN:
             top += 1
             stack[top] = float64_at(words[program[place + 1]])[index[program[place + 2]]]
-        elif code == programs.CONSTANT:
+        elif code == codes.CONSTANT:
             top += 1
             stack[top] = float64_at(words_at)[program[place + 1]]
         else:
@@ -101,13 +102,10 @@ def _value_of(words_at: int, program: Any, at: int, index: Any, stack: Any) -> f
 
 
 @njit(error_model="numpy")
-def _side(words: Any, program: Any, at: int, here: int, values: Any, entry: int, stack: Any) -> Any:
-    """The values of one side of a test for the places from `here` on."""
-    code, place = program[at], program[at + 1]
-    if code == programs.OWN:
-        return further(float64_at(words[place]), here)
+def _compute_sides(words: Any, program: Any, at: int, here: int, values: Any, entry: int, stack: Any) -> None:
+    """Compute both terms of the test at `at`, one above the other on the stack, for the places from `here` on."""
     top = -WIDTH
-    for word in range(place + 1, place + 1 + TERM_WORDS * program[place], TERM_WORDS):
+    for word in range(at + codes.TEST_WORDS, program[at + 1], codes.TERM_WORDS):
         code, operand = program[word], program[word + 1]
         if code == programs.OWN:
             top += WIDTH
@@ -119,33 +117,32 @@ def _side(words: Any, program: Any, at: int, here: int, values: Any, entry: int,
             fill(further(stack, top), values[BATCH * operand + entry])
         else:
             top = _operate(code, stack, top, WIDTH)
-    return stack
 
 
 @njit(error_model="numpy")
 def _compared(code: int, one: Any, other: Any) -> int:
-    if code == programs.LT:
+    if code == codes.LESS:
         return less(one, other)
-    if code == programs.LE:
+    if code == codes.LESS_EQUAL:
         return at_most(one, other)
-    if code == programs.GT:
+    if code == codes.GREATER:
         return greater(one, other)
-    if code == programs.GE:
+    if code == codes.GREATER_EQUAL:
         return at_least(one, other)
-    return equal(one, other) if code == programs.EQ else unequal(one, other)
+    return equal(one, other) if code == codes.EQUAL else unequal(one, other)
 
 
 @njit(error_model="numpy", forceinline=True)
 def _compared_with(code: int, one: Any, value: float) -> int:
-    if code == programs.LT:
+    if code == codes.LESS:
         return less_than(one, value)
-    if code == programs.GT:
+    if code == codes.GREATER:
         return greater_than(one, value)
-    if code == programs.LE:
+    if code == codes.LESS_EQUAL:
         return at_most_than(one, value)
-    if code == programs.GE:
+    if code == codes.GREATER_EQUAL:
         return at_least_than(one, value)
-    return equal_to(one, value) if code == programs.EQ else unequal_to(one, value)
+    return equal_to(one, value) if code == codes.EQUAL else unequal_to(one, value)
 
 
 @njit(error_model="numpy", forceinline=True)
@@ -172,16 +169,14 @@ def _passing_others(
         at += 1
         holds = 0
         for _ in range(alternatives):
-            tests = program[at]
-            at += 1
+            behind, tests = program[at], program[at + 1]
+            at += 2
             together = ALL
             for _ in range(tests):
-                one = _side(words, program, at + 1, here, values, entry, stack)
-                other = _side(
-                    words, program, at + 3, here, values, entry, further(stack, WIDTH * program[programs.DEPTH])
-                )
-                together &= _compared(program[at], one, other)
-                at += programs.TEST_WORDS
+                _compute_sides(words, program, at, here, values, entry, stack)
+                together &= _compared(program[at + 2], stack, further(stack, WIDTH))
+                at = program[at + 1]
+            at = behind
             holds |= together
         bits &= holds
     return bits
@@ -230,11 +225,11 @@ def _prepare(words_at: int, program: Any, frame_at: int, level: int, size: int) 
             else:
                 for entry in range(size):
                     edges[entry] = max(edges[entry], ends[places[entry]])
-    tests = program[at + 2]
-    for number in range(program[tests]):
-        place = tests + 1 + VALUE_WORDS * number
+    first = program[at + programs.VALUES]
+    for number in range(program[first]):
+        place = first + 1 + VALUE_WORDS * number
         own = further(values, number * BATCH)
-        if program[place] == programs.COLUMN:
+        if program[place] == codes.COLUMN:
             column, places = float64_at(words[program[place + 1]]), further(batch, program[place + 2] * ROOM)
             for entry in range(size):
                 own[entry] = column[places[entry]]
@@ -254,9 +249,8 @@ def _values_at(program: Any, frame_at: int, level: int) -> int:
 
 @njit(error_model="numpy")
 def _tests_of(program: Any, level: int) -> int:
-    """The place where the tests of a level begin, behind the values that they read."""
-    at = program[programs.FIRST_LEVEL + programs.LEVEL_WORDS * level + 2]
-    return at + 1 + VALUE_WORDS * program[at]
+    """The place where the tests of a level begin."""
+    return program[programs.FIRST_LEVEL + programs.LEVEL_WORDS * level + programs.TESTS]
 
 
 @njit(error_model="numpy")

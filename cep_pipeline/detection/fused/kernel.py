@@ -275,6 +275,7 @@ _join = NativeKernel(
     ("int64", "int64*", "int64"),
     (
         f"{_FOLDER}.programs",
+        "cep_pipeline.detection.instances.codes",
         *(f"cep_pipeline.compiled.{module}" for module in ("ir_text", "lanes", "pointers")),
     ),
 )

@@ -6,6 +6,7 @@ Arguments are an array of 64-bit words, mostly addresses. A program is int64 wor
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -17,11 +18,12 @@ from cep_pipeline.detection.fused.shape import (
     Shape,
     Slot,
     Term,
-    Test,
+    TestedConjunct,
     slots_of,
 )
+from cep_pipeline.detection.instances import codes
+from cep_pipeline.detection.instances.writer import COMPARATORS, OPERATIONS, REAL, operation
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.conditions import Comparator
 
 # Places of the argument words before the arrays.
 COUNTERS, CAPACITY, BUDGET, OUTER, SCRATCH, FIRST_OWNED, HEADER = range(7)
@@ -41,23 +43,16 @@ def argument_places(shape: Shape) -> dict[str, int]:
     then the columns and the constants.
     """
     levels = len(shape.levels)
-    lows = sum(len(level.lows) for level in shape.levels)
-    highs = sum(len(level.highs) for level in shape.levels)
-    places = {}
-    place = HEADER
-    for name, size in (
-        ("rows", levels),
-        ("out", levels),
-        ("prefix", levels),
-        ("low", lows),
-        ("high", highs),
-        ("column", shape.slots),
-        ("constant", shape.constants),
-    ):
-        places[name] = place
-        place += size
-    places["end"] = place
-    return places
+    sizes = {
+        "rows": levels,
+        "out": levels,
+        "prefix": levels,
+        "low": sum(len(level.lows) for level in shape.levels),
+        "high": sum(len(level.highs) for level in shape.levels),
+        "column": shape.slots,
+        "constant": shape.constants,
+    }
+    return dict(zip((*sizes, "end"), accumulate(sizes.values(), initial=HEADER), strict=True))
 
 
 # Places of a program's words before those of its levels.
@@ -75,24 +70,15 @@ def argument_places(shape: Shape) -> dict[str, int]:
     BATCHES,
     BATCH_WORDS,
     STACK,
-    DEPTH,
     FIRST_LEVEL,
-) = range(15)
+) = range(14)
 
-LT, LE, GT, GE, EQ, NE = range(6)
-_COMPARATORS = {
-    Comparator.LT: LT,
-    Comparator.LE: LE,
-    Comparator.GT: GT,
-    Comparator.GE: GE,
-    Comparator.EQ: EQ,
-    Comparator.NE: NE,
-}
-
-COLUMN, CONSTANT, OWN, VALUE, TERM, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(12)
-"""Codes of a term's words. An operation has three words: its code and up to two operands."""
-_OPERATIONS = {"negative": NEGATIVE, "abs": ABSOLUTE, "sqrt": ROOT, "+": PLUS, "-": MINUS, "*": TIMES, "/": DIVIDE}
-TERM_WORDS, LEVEL_WORDS, VALUE_WORDS, SIMPLE_WORDS, TEST_WORDS = 3, 3, 3, 3, 5
+VALUE, OWN, TERM = -1, -2, -3
+"""Codes beside those of `instances.codes`: a value that earlier levels decide, by its number; a column of the level
+that is tested; in the place of a column, where a term begins."""
+LOWS, HIGHS, VALUES, TESTS, LEVEL_WORDS = range(5)
+"""The words of a level: where its parts begin."""
+VALUE_WORDS, SIMPLE_WORDS = 3, 3
 
 NO_SEARCH, FIND_FIRST, FIND_LAST, COUNT_SIZES, COUNT_LISTS, LISTS_FROM_FIRST, FIND_FOLLOWERS = range(7)
 _SEARCHES = {search: number for number, search in enumerate((None, *RangeResult))}
@@ -109,13 +95,12 @@ class ShapeProgram:
     Attributes
     ----------
     words
-        int64. From `FIRST_LEVEL` on there are for each level `LEVEL_WORDS`: where the words of its lower bounds begin,
-        of its upper bounds, and of its tests. Bounds: how many, for each the place of its
-        address among the arguments and the earlier level. Tests: how many values earlier levels decide, for each
-        `VALUE_WORDS`: `COLUMN`, the place of a column and its level, or `TERM` and where a term begins; then the number
-        of conjuncts, for each the number of alternatives, for each of these the number of tests, for each of these
-        `TEST_WORDS`: the comparator and both sides, `OWN` and the place of a column, `VALUE` and its number, or `TERM`
-        and where it begins. A term has the number of its operations, for each `TERM_WORDS`.
+        int64. From `FIRST_LEVEL` on there are `LEVEL_WORDS` for each level. Lower and upper bounds: how many, for each
+        the place of its address among the arguments and the earlier level. Values that earlier levels decide: how many,
+        for each `VALUE_WORDS`: `COLUMN`, the place of a column and its level, or `TERM` and where a term begins: where
+        it ends, and its operations. Tests: how many compare a column of the level with a value, for each
+        `SIMPLE_WORDS`: comparator, the place of the column, and the number of the value; then the number of other
+        conjuncts, for each the number of alternatives and these, as the programs of `instances` have them.
     frame_size
         The number of int64s that the function needs to work with.
     """
@@ -133,109 +118,92 @@ class _Writer:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._places = argument_places(shape)
-        self._first_term = FIRST_LEVEL + LEVEL_WORDS * len(shape.levels)
-        self._terms: list[int] = []  # they stand before the levels: their places are known before the levels' are
+        self._words = [0] * (FIRST_LEVEL + LEVEL_WORDS * len(shape.levels))
         self._values: dict[Term, int] = {}
-        self._depth = 1
+        self._deepest = 0
 
     def program(self) -> ShapeProgram:
-        shape, places = self._shape, self._places
-        bodies: list[tuple[list[int], ...]] = []
-        low, high = places["low"], places["high"]
-        most_values = 0
+        shape, places, words = self._shape, self._places, self._words
+        levels, most_values = len(shape.levels), 0
+        bounds = {LOWS: places["low"], HIGHS: places["high"]}
         for number, level in enumerate(shape.levels):
-            lows, highs = [len(level.lows)], [len(level.highs)]
-            for earlier in level.lows:
-                lows += [low, earlier]
-                low += 1
-            for earlier in level.highs:
-                highs += [high, earlier]
-                high += 1
+            table = FIRST_LEVEL + LEVEL_WORDS * number
+            for part, earlier in ((LOWS, level.lows), (HIGHS, level.highs)):
+                words[table + part] = len(words)
+                words.append(len(earlier))
+                for one in earlier:
+                    words += [bounds[part], one]
+                    bounds[part] += 1
             self._values = {}
-            simple: list[int] = []
-            others: list[int] = []
-            for conjunct in level.tests:
-                test_words = self._simple(conjunct[0][0], number) if len(conjunct) == len(conjunct[0]) == 1 else None
-                if test_words is None:
-                    others.append(len(conjunct))
-                    for alternative in conjunct:
-                        others.append(len(alternative))
-                        for test in alternative:
-                            sides = (*self._side(test.left, number), *self._side(test.right, number))
-                            others += [_COMPARATORS[test.comparator], *sides]
-                else:
-                    simple += test_words
-            conjuncts = len(level.tests) - len(simple) // SIMPLE_WORDS
-            most_values = max(most_values, len(self._values))
+            words[table + TESTS] = len(words)
+            compared = {conjunct: self._simple(conjunct, number) for conjunct in level.tests}
+            simple = [test for test in compared.values() if test is not None]
+            others = [conjunct for conjunct, test in compared.items() if test is None]
+            words += [len(simple), *(word for test in simple for word in test), len(others)]
+            for conjunct in others:
+                self._write_conjunct(conjunct, number)
             values = [word for term in self._values for word in self._value(term)]
-            tests = [len(self._values), *values, len(simple) // SIMPLE_WORDS, *simple, conjuncts, *others]
-            bodies.append((lows, highs, tests))
-        table: list[int] = []
-        at = self._first_term + len(self._terms)
-        for parts in bodies:
-            for part in parts:
-                table.append(at)
-                at += len(part)
-        header = [0] * FIRST_LEVEL
-        header[LEVELS], header[PREFIX] = len(shape.levels), shape.prefix
-        header[AS_ROWS], header[OWNED] = int(shape.as_rows), int(shape.owned)
-        header[SEARCH] = _SEARCHES[shape.search]
-        header[ROWS_PLACE], header[OUT_PLACE], header[PREFIX_PLACE] = places["rows"], places["out"], places["prefix"]
-        levels = len(shape.levels)
-        header[STATE] = levels  # behind the places bound
-        header[OWNERS] = header[STATE] + 2 + 2 * levels
-        header[BATCHES] = header[OWNERS] + ROOM // 2
-        header[BATCH_WORDS] = (levels + 2) * ROOM // 2 + BATCH * most_values
-        header[STACK] = header[BATCHES] + levels * header[BATCH_WORDS]
-        header[DEPTH] = self._depth
-        words = [*header, *table, *self._terms, *(word for parts in bodies for part in parts for word in part)]
-        return ShapeProgram(np.array(words, np.int64), header[STACK] + 2 * WIDTH * self._depth)
+            words[table + VALUES] = len(words)
+            words += [len(self._values), *values]
+            most_values = max(most_values, len(self._values))
+        words[LEVELS], words[PREFIX] = levels, shape.prefix
+        words[AS_ROWS], words[OWNED] = int(shape.as_rows), int(shape.owned)
+        words[SEARCH] = _SEARCHES[shape.search]
+        words[ROWS_PLACE], words[OUT_PLACE], words[PREFIX_PLACE] = places["rows"], places["out"], places["prefix"]
+        words[STATE] = levels  # behind the places bound
+        words[OWNERS] = words[STATE] + 2 + 2 * levels
+        words[BATCHES] = words[OWNERS] + ROOM // 2
+        words[BATCH_WORDS] = (levels + 2) * ROOM // 2 + BATCH * most_values
+        words[STACK] = words[BATCHES] + levels * words[BATCH_WORDS]
+        return ShapeProgram(np.array(words, np.int64), words[STACK] + WIDTH * (self._deepest + 1))
 
-    def _simple(self, test: Test, level: int) -> tuple[int, int, int] | None:
+    def _simple(self, conjunct: TestedConjunct, level: int) -> tuple[int, int, int] | None:
         """The words of a test of a column of the level and a value that earlier levels decide; None for others."""
+        if not len(conjunct) == len(conjunct[0]) == 1:
+            return None
+        test = conjunct[0][0]
         for comparator, own, other in (
             (test.comparator, test.left, test.right),
             (test.comparator.mirror, test.right, test.left),
         ):
             if isinstance(own, Slot) and own.level == level and all(slot.level < level for slot in slots_of(other)):
-                return _COMPARATORS[comparator], self._places["column"] + own.slot, self._number(other)
+                return COMPARATORS[comparator], self._places["column"] + own.slot, self._number(other)
         return None
+
+    def _write_conjunct(self, conjunct: TestedConjunct, level: int) -> None:
+        words = self._words
+        words.append(len(conjunct))
+        for alternative in conjunct:
+            head = len(words)
+            words += [0, len(alternative)]
+            for test in alternative:
+                terms = self._term(test.left, level) + self._term(test.right, level)
+                end = len(words) + codes.TEST_WORDS + len(terms)
+                words += [codes.COMPARE_REALS, end, COMPARATORS[test.comparator], *terms]
+            words[head] = len(words)
 
     def _number(self, term: Term) -> int:
         """The number of a value that earlier levels decide."""
         return self._values.setdefault(term, len(self._values))
 
-    def _side(self, term: Term, level: int) -> tuple[int, int]:
-        if isinstance(term, Slot) and term.level == level:
-            return OWN, self._places["column"] + term.slot
-        return TERM, self._term(term, level)
-
     def _value(self, term: Term) -> tuple[int, int, int]:
         if isinstance(term, Slot):
-            return COLUMN, self._places["column"] + term.slot, term.level
-        return TERM, self._term(term), 0
+            return codes.COLUMN, self._places["column"] + term.slot, term.level
+        place, own = len(self._words), self._term(term)
+        self._words += [place + 1 + len(own), *own]
+        return TERM, place, 0
 
-    def _term(self, term: Term, level: int | None = None) -> int:
-        """The place where a term begins; with a level, what earlier levels decide in it is values."""
-        words: list[int] = []
-        self._depth = max(self._depth, self._write(term, level, words))
-        start = self._first_term + len(self._terms)
-        self._terms += [len(words) // TERM_WORDS, *words]
-        return start
-
-    def _write(self, term: Term, level: int | None, words: list[int]) -> int:
-        """Write a term in postfix; how deep the stack gets."""
+    def _term(self, term: Term, level: int | None = None) -> list[int]:
+        """A term in postfix; with a level, what earlier levels decide in it is values."""
+        self._deepest += 1  # no stack is deeper than there are operations
         if level is not None and all(slot.level < level for slot in slots_of(term)):
-            words += [VALUE, self._number(term), 0]
-            return 1
+            return operation(VALUE, self._number(term))
         match term:
             case Slot(of, slot):
                 column = self._places["column"] + slot
-                words += [OWN, column, 0] if of == level else [COLUMN, column, of]
+                return operation(OWN, column) if of == level else operation(codes.COLUMN, column, of)
             case Constant(index):
-                words += [CONSTANT, self._places["constant"] + index, 0]
+                return operation(codes.CONSTANT, self._places["constant"] + index)
             case Operation(operator, operands):
-                depths = [below + self._write(operand, level, words) for below, operand in enumerate(operands)]
-                words += [_OPERATIONS[operator], 0, 0]
-                return max(depths)
-        return 1
+                words = [word for operand in operands for word in self._term(operand, level)]
+                return words + operation(OPERATIONS[operator, REAL])

@@ -64,7 +64,7 @@ COMPARATORS = {
     Comparator.EQ: codes.EQUAL,
     Comparator.NE: codes.UNEQUAL,
 }
-_OPERATIONS = {
+OPERATIONS = {
     ("+", WHOLE): codes.WHOLE_PLUS,
     ("-", WHOLE): codes.WHOLE_MINUS,
     ("*", WHOLE): codes.WHOLE_TIMES,
@@ -459,11 +459,11 @@ class ConjunctWriter:
             case Aggregate():
                 return self._aggregate(expression)
             case Negative(operand):
-                return self.term(operand) + operation(_OPERATIONS["negative", expression.type])
+                return self.term(operand) + operation(OPERATIONS["negative", expression.type])
             case Arithmetic(operator, left, right):
                 convert = expression.type is REAL
                 operands = self.term(left, real=convert) + self.term(right, real=convert)
-                return operands + operation(_OPERATIONS[operator, expression.type])
+                return operands + operation(OPERATIONS[operator, expression.type])
             case Call("corr", (Reference() | Aggregate() as x, Reference() | Aggregate() as y)):
                 return operation(codes.CORRELATION, *self._list(x), *self._list(y))
             case Call("time_of_day" | "day_of_week" as function, (operand,), _, str() as zone):
@@ -473,7 +473,7 @@ class ConjunctWriter:
                 return self.term(operand) + operation(code, *changes, self._address(clock.offsets))
             case Call(function, (first, *others)):
                 convert = expression.type is REAL
-                code = _OPERATIONS.get((function, expression.type)) or _CHOICES[function]
+                code = OPERATIONS.get((function, expression.type)) or _CHOICES[function]
                 term = self.term(first, real=convert) + ([] if others or function in _CHOICES else operation(code))
                 for other in others:
                     term += self.term(other, real=convert) + operation(code)

@@ -7,18 +7,34 @@ events may be skipped. A run that goes on to the next variable leaves a copy whe
 event may be skipped. While no run lives, events are passed over up to the next one that can begin the pattern. If only
 non-overlapping matches are wanted, a match ends all other runs of its partition.
 
-Merging (`merge_state`, section 5.2.2): runs in one state whose value vectors agree under the state's mask take the same
-events from now on. They become one run, which goes on under the version number of one of them. A junction of the match
-buffer keeps the versions and the starts of both, with which the way back goes on before it. The run starts when the
-youngest of them does, so that it lives as long as one of them would; the way back leaves out those that have expired.
+Buffer (section 5.1): all runs share a ring of entries, the events that they selected. Each has a link to the entry that
+the same run had before, so that runs that split share what they selected until then. The match of a run is found by
+going back from its newest entry. The paper stores an event once, with pointers of all runs that selected it, and tells
+them apart by version numbers. Here a link names the entry of its run, which leaves nothing to tell apart. The entries
+are as many as the paper's pointers. Those that the window has left are used again (section 5.3).
 
-Backtracking (`backtrack`, section 5.2.3) goes through the tree depth first. Where a run may go two ways it begins the
-next variable, and a copy that stays is postponed with the event at which that happened. When the run has ended, the
-copy postponed last goes on from its event, and reads again what has been read. When the stack is empty, the next event
-that can begin the pattern starts a run. If only non-overlapping matches are wanted, the one that ends first is kept of
-those that overlap, and which run finds it is not known beforehand. So a match that was found does not end the search,
-but bounds it: the runs that were postponed, and those that start up to there, read no event behind its last one. The
-next run starts behind the match.
+Merging (`merge_state`, section 5.2.2): runs in one state whose value vectors agree under the state's mask take the same
+events from now on. They become one run. A junction of the buffer leads on to the entries of both. The run starts when
+the youngest of them does, so that it lives as long as one of them would; the way back leaves out those that have
+expired.
+
+Backtracking (`backtrack`, section 5.2.3) goes through the tree depth first. It shows an event to one run alone. All
+runs that come of it are put on a stack with the place behind the event: the one that has begun the next variable on
+top. The run on top goes on; one that was postponed reads again what has been read. When the stack is empty, the next
+event that can begin the pattern starts a run. If only non-overlapping matches are wanted, the one that ends first is
+kept of those that overlap, and which run finds it is not known beforehand. So a match that was found does not end the
+search, but bounds it: the runs that were postponed, and those that start up to there, read no event behind its last
+one. The next run starts behind the match.
+
+The arrays belong to `automaton_runs.py`. It writes their addresses into one array of words, in the order of
+`words.AutomatonArrays`; `machine_at` turns the words into pointers.
+
+A run is a row of the pool. It has the following state (SIGMOD'08, section 5.2.1):
+
+- a slot for each variable: the row of its event, or the newest cell of its list, which has the running aggregates;
+- its newest event in the match buffer, from which its match can be read backwards;
+- the place and the instant of its first event;
+- where runs are merged, the value vector by which two runs are compared.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -28,38 +44,234 @@ from typing import Any
 
 from numba import njit
 
-from cep_pipeline.compiled.pointers import int64_at
-from cep_pipeline.detection.instances.cells import first_row_of, length_of, row_of
-from cep_pipeline.detection.instances.codes import LINK_WORDS as CELL_WORDS
-from cep_pipeline.detection.instances.codes import ROW as CELL_ROW
+from cep_pipeline.compiled.pointers import further, int64_at, reader_of
+from cep_pipeline.detection.instances.cells import (
+    Cells,
+    append,
+    cell_before,
+    cells_at,
+    drop_newest,
+    first_row_of,
+    length_of,
+    row_of,
+)
+from cep_pipeline.detection.instances.codes import BORN, LINK_WORDS
+from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
+from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.buffer import (
-    MADE,
-    STACK_WORDS,
-    forget_all,
-    join,
-    label,
-    prune,
-    prune_versions,
-    retrieve,
-    room,
-    wait,
-)
-from cep_pipeline.detection.nfab.machine import (
-    agrees,
-    begin,
-    copy_of,
-    end,
-    expire,
-    goes_on,
-    is_open,
-    machine_at,
-    parts_at,
-    release,
-    run_at,
-    start,
-    take,
-)
+
+machine_at = reader_of(at.AutomatonArrays)
+"""The machine whose words begin at a place."""
+
+
+@njit(error_model="numpy", forceinline=True)
+def parts_at(words: Any) -> tuple[at.AutomatonArrays, Cells, Code, Cells, Rules]:
+    """All parts behind the words: arrays, cells of lists, conditions, match buffer, and rules of negation."""
+    return (
+        machine_at(words, 0),
+        cells_at(words, at.CELLS),
+        code_at(words, at.CODE),
+        cells_at(words, at.BUFFER),
+        rules_at(words, at.RULES),
+    )
+
+
+@njit(error_model="numpy", forceinline=True)
+def run_at(machine: at.AutomatonArrays, run: int) -> Any:
+    """The words of a run."""
+    return further(machine.runs, run * machine.run_words)
+
+
+@njit(error_model="numpy")
+def allocate(words: Any) -> int:
+    """Take a run from the pool, which must have one."""
+    machine = machine_at(words, 0)
+    machine.control[at.FREE_RUNS] -= 1
+    machine.control[at.ALIVE] += 1
+    return machine.free[machine.control[at.FREE_RUNS]]
+
+
+@njit(error_model="numpy")
+def release(words: Any, run: int) -> None:
+    """Give a run back to the pool."""
+    machine = machine_at(words, 0)
+    machine.free[machine.control[at.FREE_RUNS]] = run
+    machine.control[at.FREE_RUNS] += 1
+    machine.control[at.ALIVE] -= 1
+
+
+@njit(error_model="numpy")
+def copy_of(words: Any, run: int) -> int:
+    """Copy a run."""
+    machine = machine_at(words, 0)
+    copy = allocate(words)
+    for variable in range(machine.variables):
+        machine.slots[copy * machine.stride + variable] = machine.slots[run * machine.stride + variable]
+    for word in range(at.R_HASH):
+        run_at(machine, copy)[word] = run_at(machine, run)[word]
+    run_at(machine, copy)[at.R_STATE] = -1
+    return copy
+
+
+@njit(error_model="numpy")
+def holds(words: Any, group: int, base: int) -> bool:
+    """Test whether the conjuncts of a group hold on the run whose slots begin at `base`.
+
+    This is the one place where conditions are compiled in: six of them took a compiler three times as long.
+    """
+    machine, cells, code, _, _ = parts_at(words)
+    return group_holds(code, cells, group, machine.slots, base)
+
+
+@njit(error_model="numpy")
+def start(words: Any, place: int) -> int:
+    """Start a run with the event at a place; returns -1 if the conditions on that event alone do not hold."""
+    machine, cells, _, _, _ = parts_at(words)
+    row = machine.rows[place]
+    run = allocate(words)
+    base = run * machine.stride
+    machine.slots[base] = append(cells, 0, -1, row, row) if machine.most[0] else row
+    machine.counts[0] += 1
+    if machine.groups[0] >= 0 and not holds(words, machine.groups[0], base):
+        if machine.most[0]:
+            drop_newest(cells)
+        release(words, run)
+        return -1
+    machine.counts[1] += 1
+    machine.control[at.STARTED] += 1
+    run_at(machine, run)[at.R_STATE] = -1
+    run_at(machine, run)[at.R_EVENT] = -1
+    run_at(machine, run)[at.R_BEGUN] = machine.instants[place]
+    run_at(machine, run)[at.R_FIRST] = place
+    run_at(machine, run)[at.R_KEY] = machine.keys[place] if machine.options & at.AGREEING else 0
+    run_at(machine, run)[at.R_NEWEST] = 0
+    _selected(words, run, 0, place)
+    machine.change[row] += 1
+    return run
+
+
+@njit(error_model="numpy")
+def agrees(words: Any, run: int, place: int) -> bool:
+    """Test whether an event agrees with those of a run; true where the sequence is sorted so that all do."""
+    machine = machine_at(words, 0)
+    if not machine.options & at.AGREEING:
+        return True
+    key = run_at(machine, run)[at.R_KEY]
+    return key >= 0 and key == machine.keys[place]
+
+
+@njit(error_model="numpy")
+def begin(words: Any, run: int, variable: int, place: int) -> int:
+    """Follow the begin edge: returns a copy of the run that binds the event to the next variable, or -1."""
+    machine, cells, _, _, _ = parts_at(words)
+    if machine.options & at.COMPARES_CLOCKS and machine.clocks[place] <= run_at(machine, run)[at.R_NEWEST]:
+        return -1
+    row = machine.rows[place]
+    machine.counts[2 * variable] += 1
+    left = machine.groups[3 * variable - 1]  # what is bound only now that the variable before is left
+    if left >= 0 and not holds(words, left, run * machine.stride):
+        return -1
+    copy = copy_of(words, run)
+    base = copy * machine.stride
+    if machine.most[variable]:
+        machine.slots[base + variable] = append(cells, variable, -1, row, row)
+    else:
+        machine.slots[base + variable] = row
+    tested = machine.groups[3 * variable]
+    if tested >= 0 and not holds(words, tested, base):
+        if machine.most[variable]:
+            drop_newest(cells)
+        release(words, copy)
+        return -1
+    machine.counts[2 * variable + 1] += 1
+    _selected(words, copy, variable, place)
+    machine.change[row] += 1
+    return copy
+
+
+@njit(error_model="numpy")
+def take(words: Any, run: int, variable: int, place: int) -> bool:
+    """The take edge: add the event to the list of the run, if it may be."""
+    machine, cells, _, _, _ = parts_at(words)
+    row = machine.rows[place]
+    base = run * machine.stride
+    machine.counts[2 * variable] += 1
+    before = machine.slots[base + variable]
+    machine.slots[base + variable] = append(cells, variable, before, row, row)
+    tested = machine.groups[3 * variable + 1]
+    if tested >= 0 and not holds(words, tested, base):
+        machine.slots[base + variable] = before
+        drop_newest(cells)
+        return False
+    machine.counts[2 * variable + 1] += 1
+    _selected(words, run, variable, place)
+    return True
+
+
+@njit(error_model="numpy")
+def _selected(words: Any, run: int, variable: int, place: int) -> None:
+    """Note in the buffer that a run binds an event to a variable."""
+    machine, _, _, buffer, _ = parts_at(words)
+    row = machine.rows[place]
+    entry = append(buffer, 0, run_at(machine, run)[at.R_EVENT], row, row)
+    buffer.links[(entry & buffer.mask) * LINK_WORDS + at.STATE] = variable
+    run_at(machine, run)[at.R_EVENT] = entry
+    run_at(machine, run)[at.R_PLACE] = place
+    if machine.options & at.COMPARES_CLOCKS:
+        run_at(machine, run)[at.R_NEWEST] = machine.clocks[place]
+
+
+@njit(error_model="numpy")
+def is_open(words: Any, run: int, variable: int) -> bool:
+    """Tell whether the variable that a run has bound last is a list that is not full."""
+    machine, cells, _, _, _ = parts_at(words)
+    most = machine.most[variable]
+    return most > 0 and length_of(cells, machine.slots[run * machine.stride + variable]) < most
+
+
+@njit(error_model="numpy")
+def goes_on(words: Any, run: int, variable: int, place: int) -> bool:
+    """Finish a run that has bound an event to the last variable; tell whether it may bind more, or end it if not."""
+    machine = machine_at(words, 0)
+    if variable == machine.variables - 1:
+        finish(words, run)
+        if not is_open(words, run, variable):
+            end(words, run, machine.rows[place])
+            return False
+    return True
+
+
+@njit(error_model="numpy")
+def finish(words: Any, run: int) -> None:
+    """Note the matches of a run that has bound all variables, if the last conditions hold and nothing rejects it."""
+    machine, cells, code, _, rules = parts_at(words)
+    left = machine.groups[3 * machine.variables - 1]
+    if left >= 0 and not holds(words, left, run * machine.stride):
+        return
+    if machine.options & at.NEGATION:
+        first, last = machine.rows[run_at(machine, run)[at.R_FIRST]], machine.rows[run_at(machine, run)[at.R_PLACE]]
+        if rejected(rules, code, cells, machine.slots, run * machine.stride, first, last):
+            return
+    number = machine.control[at.FINISHED_RUNS]
+    machine.finished[number] = run_at(machine, run)[at.R_EVENT]
+    machine.control[at.FINISHED_RUNS] = number + 1
+    machine.control[at.FINISHES] += 1
+
+
+@njit(error_model="numpy")
+def end(words: Any, run: int, row: int) -> None:
+    """End a run with the event of a row."""
+    machine = machine_at(words, 0)
+    machine.change[row] -= 1
+    release(words, run)
+
+
+@njit(error_model="numpy")
+def expire(words: Any, run: int) -> None:
+    """End a run because its window, or its partition, has ended."""
+    machine = machine_at(words, 0)
+    machine.expired[run_at(machine, run)[at.R_FIRST]] += 1
+    release(words, run)
 
 
 @njit(error_model="numpy")
@@ -68,7 +280,7 @@ def merge_state(words: Any, variable: int, place: int) -> None:
 
     No two of them are equal that have not changed since they were compared.
     """
-    machine, _, _, buffer, _, _ = parts_at(words)
+    machine, _, _, buffer, _ = parts_at(words)
     lists = variable * machine.capacity
     number = machine.list_sizes[variable]
     changed = False
@@ -100,9 +312,9 @@ def merge_state(words: Any, variable: int, place: int) -> None:
         younger, elder = (
             (run, other) if run_at(machine, run)[at.R_BEGUN] > run_at(machine, other)[at.R_BEGUN] else (other, run)
         )
-        junction = join(buffer, variable, machine.rows[place])
-        _label(words, variable, junction, younger)
-        _label(words, variable, junction + 1, elder)
+        row = machine.rows[place]
+        junction = append(buffer, 0, run_at(machine, younger)[at.R_EVENT], JUNCTION, row)
+        append(buffer, 0, run_at(machine, elder)[at.R_EVENT], JUNCTION, row)
         run_at(machine, other)[at.R_EVENT] = junction
         if younger == run:
             run_at(machine, other)[at.R_BEGUN] = run_at(machine, run)[at.R_BEGUN]
@@ -114,17 +326,9 @@ def merge_state(words: Any, variable: int, place: int) -> None:
 
 
 @njit(error_model="numpy")
-def _label(words: Any, variable: int, pointer: int, run: int) -> None:
-    """Keep the version, the start and the newest event of a merged run."""
-    machine, _, _, buffer, _, _ = parts_at(words)
-    own = run_at(machine, run)
-    label(buffer, variable, pointer, own[at.R_PREFIX], own[at.R_DIGIT], own[at.R_EVENT], own[at.R_BEGUN])
-
-
-@njit(error_model="numpy")
 def equivalent(words: Any, variable: int, one: int, other: int) -> bool:
     """Tell whether two runs in the state of a variable agree on all values that its mask selects."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     for word in range(machine.vector_starts[variable + 1] - machine.vector_starts[variable] + 1):
         if run_at(machine, one)[at.R_HASH + word] != run_at(machine, other)[at.R_HASH + word]:
             return False
@@ -134,7 +338,7 @@ def equivalent(words: Any, variable: int, one: int, other: int) -> bool:
 @njit(error_model="numpy")
 def instantiate(words: Any, variable: int, run: int) -> bool:
     """Compute the value vector of a run in the state of a variable, and its hash; whether it has changed."""
-    machine, cells, _, _, _, _ = parts_at(words)
+    machine, cells, _, _, _ = parts_at(words)
     changed = run_at(machine, run)[at.R_STATE] != variable
     run_at(machine, run)[at.R_STATE] = variable
     hashed = run_at(machine, run)[at.R_KEY]
@@ -172,7 +376,7 @@ LEAST_FREED = 4
 @njit(error_model="numpy")
 def advance_all(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
-    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine, cells, _, buffer, _ = parts_at(words)
     control = machine.control
     sure = 0  # there is room of all kinds for so many
     shown = 0
@@ -190,8 +394,7 @@ def advance_all(words: Any) -> int:
             place = machine.starts[control[at.NEXT_START]]
             control[at.PLACE] = place
             control[at.GROUP_END] = machine.ends[place]
-            forget_all(buffer)
-            versions.ends[0] = versions.ends[1] = 0
+            buffer.ends[0] = buffer.ends[1] = 0
             cells.ends[0] = cells.ends[1] = 0
         most = 2 * control[at.ALIVE] + 2
         if sure < 2 * most:
@@ -202,7 +405,13 @@ def advance_all(words: Any) -> int:
         sure -= 2 * most
         shown += control[at.ALIVE] + 1
         finishes = control[at.FINISHES]
-        read(words, place)
+        show(words, place)
+        if control[at.NEXT_START] < machine.number_of_starts and machine.starts[control[at.NEXT_START]] == place:
+            start_next(words, place)
+        if machine.options & at.MERGING:
+            for variable in range(machine.variables):
+                if machine.list_sizes[variable] > 1 and machine.list_sizes[machine.variables + variable] == place:
+                    merge_state(words, variable, place)
         control[at.PLACE] = place + 1
         if machine.options & at.PRUNING and control[at.FINISHES] > finishes:
             prune_runs(words, machine.rows[place])
@@ -210,85 +419,64 @@ def advance_all(words: Any) -> int:
 
 @njit(error_model="numpy")
 def wanted_room(words: Any, most: int, earliest: int) -> int:
-    """The kind of memory of which there is too little to make so many runs with their cells, pointers and versions.
+    """The kind of memory of which there is too little to make so many runs with their cells and entries.
 
     Where pruning frees little of a ring, it grows: one that the window just fits in would be pruned with every event.
     """
-    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine, cells, _, buffer, _ = parts_at(words)
     if machine.control[at.FREE_RUNS] < most:
         return at.RUNS_FULL
     if machine.finished_capacity - machine.control[at.FINISHED_RUNS] < most:
         return at.FINISHED_FULL
-    if room(buffer) < 2 * most:
-        prune(buffer, machine.instants_of_rows, earliest)
-        if room(buffer) < max(2 * most, (buffer.mask + 1) // LEAST_FREED):
-            return at.BUFFER_FULL
-    if versions.mask + 1 - (versions.ends[1] - versions.ends[0]) < most:
-        prune_versions(versions, machine.instants_of_rows, earliest)
-        if versions.mask + 1 - (versions.ends[1] - versions.ends[0]) < max(most, (versions.mask + 1) // LEAST_FREED):
-            return at.VERSIONS_FULL
-    if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
-        prune_cells(words, earliest)
-        if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < max(most, (cells.mask + 1) // LEAST_FREED):
-            return at.CELLS_FULL
+    if is_scarce(words, buffer, 4 * most, earliest):
+        return at.BUFFER_FULL
+    if is_scarce(words, cells, most, earliest):
+        return at.CELLS_FULL
     return at.DONE
 
 
 @njit(error_model="numpy")
 def sure_room(words: Any) -> int:
     """The number of runs that there is room for in every kind of memory, before anything is pruned."""
-    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine, cells, _, buffer, _ = parts_at(words)
     least = min(machine.control[at.FREE_RUNS], machine.finished_capacity - machine.control[at.FINISHED_RUNS])
     least = min(least, cells.mask + 1 - (cells.ends[1] - cells.ends[0]))
-    return min(least, room(buffer), versions.mask + 1 - (versions.ends[1] - versions.ends[0]))
+    return min(least, (buffer.mask + 1 - (buffer.ends[1] - buffer.ends[0])) // 2)
 
 
 @njit(error_model="numpy")
-def prune_cells(words: Any, earliest: int) -> None:
-    """Let go of the cells of events before an instant."""
-    machine, cells, _, _, _, _ = parts_at(words)
-    head, tail = cells.ends[0], cells.ends[1]
-    while head < tail:
-        row = cells.links[(head & cells.mask) * CELL_WORDS + CELL_ROW]
-        if machine.instants_of_rows[row] >= earliest:
-            break
+def is_scarce(words: Any, ring: Cells, most: int, earliest: int) -> bool:
+    """Tell whether a ring has no room for so many, even without what belongs to events before an instant."""
+    if ring.mask + 1 - (ring.ends[1] - ring.ends[0]) >= most:
+        return False
+    instants = machine_at(words, 0).instants_of_rows
+    head, tail = ring.ends[0], ring.ends[1]
+    while head < tail and instants[ring.links[(head & ring.mask) * LINK_WORDS + BORN]] < earliest:
         head += 1
-    cells.ends[0] = head
+    ring.ends[0] = head
+    return ring.mask + 1 - (tail - head) < max(most, (ring.mask + 1) // LEAST_FREED)
+
+
+JUNCTION = -1
+"""The row of a junction: its entry leads on to the events of the younger run, the entry behind it to the elder's."""
+PENDING_WORDS = 2
+"""int32 words of what waits for the way back: an entry, and how many events lie behind it."""
 
 
 @njit(error_model="numpy")
 def write_finished(words: Any) -> bool:
     """Write the matches of the finished runs; False where the output is full before all are written."""
-    machine, _, _, buffer, versions, _ = parts_at(words)
+    machine = machine_at(words, 0)
     control = machine.control
     if machine.options & at.MATCHING_ONLY:
         control[at.FINISHED_RUNS] = 0
     while control[at.WRITTEN_RUNS] < control[at.FINISHED_RUNS] or control[at.TOP] > 0:
         if control[at.TOP] == 0:
-            run = at.FINISHED_WORDS * control[at.WRITTEN_RUNS]
-            event, prefix, digit = machine.finished[run], machine.finished[run + 1], machine.finished[run + 2]
-            wait(machine.pending, 0, event, machine.variables - 1, prefix, digit, 0)
+            machine.pending[0] = machine.finished[control[at.WRITTEN_RUNS]]
+            machine.pending[1] = 0
             control[at.TOP] = 1
             control[at.WRITTEN_RUNS] += 1
-        top, written, matches = retrieve(
-            buffer,
-            versions,
-            machine.instants[control[at.PLACE] - 1] - machine.width,
-            machine.pending,
-            control[at.TOP],
-            machine.path,
-            machine.out_rows,
-            machine.out_variables,
-            machine.out_capacity,
-            control[at.WRITTEN],
-            machine.out_offsets,
-            control[at.MATCHES],
-            machine.out_matches,
-        )
-        control[at.TOP] = top
-        control[at.WRITTEN] = written
-        control[at.MATCHES] = matches
-        if top > 0:
+        if control[at.MATCHES] == machine.out_matches or not write_match(words):
             return False
     control[at.WRITTEN_RUNS] = 0
     control[at.FINISHED_RUNS] = 0
@@ -296,9 +484,47 @@ def write_finished(words: Any) -> bool:
 
 
 @njit(error_model="numpy")
+def write_match(words: Any) -> bool:
+    """Write the match whose entry was put last on the stack of the way back; False where there is no room for it.
+
+    What lies behind the entry is the beginning of the path, which has the events of the way, newest first. At a
+    junction the elder run waits on the stack, unless it has expired.
+    """
+    machine, _, _, buffer, _ = parts_at(words)
+    control, pending, path = machine.control, machine.pending, machine.path
+    earliest = machine.instants[control[at.PLACE] - 1] - machine.width
+    kept = top = control[at.TOP] - 1
+    begun = entry = pending[PENDING_WORDS * top]
+    behind = depth = pending[PENDING_WORDS * top + 1]
+    while entry >= 0:
+        if row_of(buffer, entry) != JUNCTION:
+            path[depth] = entry
+            depth += 1
+        elif machine.instants_of_rows[first_row_of(buffer, entry + 1)] >= earliest:
+            pending[PENDING_WORDS * top] = cell_before(buffer, entry + 1)
+            pending[PENDING_WORDS * top + 1] = depth
+            top += 1
+        entry = cell_before(buffer, entry)
+    written = control[at.WRITTEN]
+    if written + depth > machine.out_capacity:
+        pending[PENDING_WORDS * kept] = begun
+        pending[PENDING_WORDS * kept + 1] = behind
+        return False
+    for step in range(depth):
+        entry = path[depth - 1 - step]
+        machine.out_rows[written + step] = row_of(buffer, entry)
+        machine.out_variables[written + step] = buffer.links[(entry & buffer.mask) * LINK_WORDS + at.STATE]
+    control[at.TOP] = top
+    control[at.WRITTEN] = written + depth
+    control[at.MATCHES] += 1
+    machine.out_offsets[control[at.MATCHES]] = written + depth
+    return True
+
+
+@njit(error_model="numpy")
 def drop_all(words: Any) -> None:
     """End all runs: their partition, or what there is to read, has ended."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     for variable in range(machine.variables):
         for index in range(machine.list_sizes[variable]):
             expire(words, machine.lists[variable * machine.capacity + index])
@@ -308,19 +534,18 @@ def drop_all(words: Any) -> None:
 @njit(error_model="numpy")
 def prune_runs(words: Any, row: int) -> None:
     """End all runs with the event that has finished a match: what else they find would overlap it (section 5.2.1)."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     for variable in range(machine.variables):
         for index in range(machine.list_sizes[variable]):
             end(words, machine.lists[variable * machine.capacity + index], row)
         machine.list_sizes[variable] = 0
 
 
-@njit(error_model="numpy", forceinline=True)
-def read(words: Any, place: int) -> None:
-    """Show an event to all runs, and start one with it."""
-    machine = machine_at(words)
-    control, size = machine.control, machine.size
-    last = machine.variables - 1
+@njit(error_model="numpy")
+def show(words: Any, place: int) -> None:
+    """Show an event to the runs of all lists."""
+    machine = machine_at(words, 0)
+    size, last = machine.size, machine.variables - 1
     for variable in range(last, -1, -1):
         if machine.list_sizes[variable] == 0:
             continue
@@ -328,21 +553,21 @@ def read(words: Any, place: int) -> None:
         begins = variable < last and machine.fits[(variable + 1) * size + place] != 0
         if takes or begins or machine.options & at.CONTIGUOUS:
             _show(words, variable, place, takes, begins)
-    if control[at.NEXT_START] < machine.number_of_starts and machine.starts[control[at.NEXT_START]] == place:
-        control[at.NEXT_START] += 1
-        run = start(words, place)
-        if run >= 0:
-            _arrive(words, run, 0, place)
-    if machine.options & at.MERGING:
-        for variable in range(machine.variables):
-            if machine.list_sizes[variable] > 1 and machine.list_sizes[machine.variables + variable] == place:
-                merge_state(words, variable, place)
+
+
+@njit(error_model="numpy")
+def start_next(words: Any, place: int) -> None:
+    """Start a run with the next event that can begin the pattern."""
+    machine_at(words, 0).control[at.NEXT_START] += 1
+    run = start(words, place)
+    if run >= 0:
+        _arrive(words, run, 0, place)
 
 
 @njit(error_model="numpy", forceinline=True)
 def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> None:
     """Show an event to the runs in the state of a variable: they begin the next one, take it, ignore it, or end."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     lists = variable * machine.capacity
     number = machine.list_sizes[variable]
     earliest = machine.instants[place] - machine.width
@@ -366,7 +591,7 @@ def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> N
                 _arrive(words, copy, variable + 1, place)
         if takes and agreeing:
             copy = copy_of(words, run) if any_match else run
-            if take(words, copy, run, variable, place):
+            if take(words, copy, variable, place):
                 machine.list_sizes[machine.variables + variable] = place
                 if any_match:
                     machine.change[row] += 1
@@ -391,7 +616,7 @@ def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> N
 @njit(error_model="numpy")
 def _arrive(words: Any, run: int, variable: int, place: int) -> None:
     """A run has begun a variable: it joins the list of that state, or is finished."""
-    machine = machine_at(words)
+    machine = machine_at(words, 0)
     if not goes_on(words, run, variable, place):
         return
     size = machine.list_sizes[variable]
@@ -400,14 +625,10 @@ def _arrive(words: Any, run: int, variable: int, place: int) -> None:
     machine.list_sizes[machine.variables + variable] = place
 
 
-WHOLE, STAYING = 0, 1
-"""The moves that are left to a postponed run: all it may do with its event, or all but beginning the next variable."""
-
-
 @njit(error_model="numpy")
 def backtrack(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
-    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine, cells, _, buffer, _ = parts_at(words)
     control = machine.control
     shown = 0
     while True:
@@ -416,138 +637,66 @@ def backtrack(words: Any) -> int:
         if shown > at.RUNS_A_CALL:
             return at.PAUSED
         shown += 1
-        run = control[at.SINGLE_RUN] - 1
-        if run < 0:
-            if control[at.POSTPONED] > 0:
-                resume(words)
-                continue
-            if control[at.NEXT_START] >= machine.number_of_starts:
-                return at.DONE
-            control[at.PLACE] = machine.starts[control[at.NEXT_START]]
-            if control[at.PLACE] >= control[at.MATCHED]:
-                control[at.MATCHED] = 0
-            control[at.GROUP_END] = machine.ends[control[at.PLACE]]
-            forget_all(buffer)
-            versions.ends[0] = versions.ends[1] = 0
+        run = machine.table[control[at.POSTPONED] - 1] if control[at.POSTPONED] > 0 else -1
+        if run >= 0:
+            postponed = run_at(machine, run)
+            place, begun = postponed[at.R_HASH], postponed[at.R_BEGUN]
+            cells.ends[1], buffer.ends[1] = postponed[at.R_VALUES], postponed[at.R_VALUES + 1]
+        elif control[at.NEXT_START] < machine.number_of_starts:
+            place = machine.starts[control[at.NEXT_START]]
+            begun = machine.instants[place]
+            if place >= control[at.BOUND]:
+                control[at.BOUND] = 0
+            control[at.GROUP_END] = machine.ends[place]
+            buffer.ends[0] = buffer.ends[1] = 0
             cells.ends[0] = cells.ends[1] = 0
-        place = control[at.PLACE]
-        wanted = wanted_room(words, 4, machine.instants[place] if run < 0 else run_at(machine, run)[at.R_BEGUN])
+        else:
+            return at.DONE
+        wanted = wanted_room(words, 4, begun)
         if wanted != at.DONE:
             return wanted
-        if run < 0:
-            control[at.NEXT_START] += 1
-            control[at.PLACE] = place + 1
-            control[at.LEFT_TO_DO] = WHOLE
-            finishes = control[at.FINISHES]
-            run = start(words, place)
-            control[at.SINGLE_RUN] = 1 + (arrived(words, run, 0, place) if run >= 0 else -1)
-            _bound(words, place, finishes)
-            continue
-        if control[at.MATCHED] and place >= control[at.MATCHED]:
-            end(words, run, machine.rows[control[at.MATCHED] - 1])
-            control[at.SINGLE_RUN] = 0
-            continue
-        outside = place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row
-        if outside or machine.instants[place] - run_at(machine, run)[at.R_BEGUN] > machine.width:
-            expire(words, run)
-            control[at.SINGLE_RUN] = 0
-            continue
-        control[at.READ] += 1
-        if place < control[at.FURTHEST]:
-            control[at.READ_AGAIN] += 1
-        else:
-            control[at.FURTHEST] = place + 1
         finishes = control[at.FINISHES]
-        control[at.SINGLE_RUN] = 1 + read_by(words, run, place)
-        _bound(words, place, finishes)
+        if run >= 0:
+            control[at.POSTPONED] -= 1
+            if control[at.BOUND] and place >= control[at.BOUND]:
+                end(words, run, machine.rows[control[at.BOUND] - 1])
+                continue
+            if place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row:
+                expire(words, run)
+                continue
+            control[at.READ_AGAIN] += place < control[at.FURTHEST]
+            control[at.FURTHEST] = max(control[at.FURTHEST], place + 1)
+            state = run_at(machine, run)[at.R_STATE]
+            machine.lists[state * machine.capacity] = run
+            machine.list_sizes[state] = 1
+            show(words, place)
+        else:
+            start_next(words, place)
+        control[at.PLACE] = place + 1
+        if machine.options & at.PRUNING and control[at.FINISHES] > finishes:
+            control[at.BOUND] = place + 1
+        for variable in range(machine.variables):
+            for index in range(machine.list_sizes[variable]):
+                postpone(words, machine.lists[variable * machine.capacity + index], variable, place + 1)
+            machine.list_sizes[variable] = 0
 
 
 @njit(error_model="numpy")
-def _bound(words: Any, place: int, finishes: int) -> None:
-    """Let no run read an event behind a place where a run was finished, if runs are pruned."""
-    machine = machine_at(words)
-    if machine.options & at.PRUNING and machine.control[at.FINISHES] > finishes:
-        machine.control[at.MATCHED] = place + 1
-
-
-@njit(error_model="numpy")
-def read_by(words: Any, run: int, place: int) -> int:
-    """Show an event to the run; the run that goes on, or -1."""
-    machine = machine_at(words)
-    control, size = machine.control, machine.size
-    variable = run_at(machine, run)[at.R_STATE]
-    row = machine.rows[place]
-    last = machine.variables - 1
-    any_match = machine.options & at.ANY_MATCH != 0
-    agreeing = agrees(words, run, place)
-    may_begin = variable < last and control[at.LEFT_TO_DO] == WHOLE
-    if may_begin and agreeing and machine.fits[(variable + 1) * size + place] != 0:
-        copy = begin(words, run, variable + 1, place)
-        if copy >= 0:
-            if any_match or is_open(words, run, variable):
-                postpone(words, run, place, STAYING)
-            else:
-                end(words, run, row)
-            control[at.PLACE] = place + 1
-            return arrived(words, copy, variable + 1, place)
-    control[at.PLACE] = place + 1
-    control[at.LEFT_TO_DO] = WHOLE
-    if machine.most[variable] and agreeing and machine.fits[variable * size + place] != 0:
-        copy = copy_of(words, run) if any_match else run
-        if take(words, copy, run, variable, place):
-            run_at(machine, copy)[at.R_STATE] = variable
-            if any_match:
-                machine.change[row] += 1
-                # The copy of this event is put back when the run that ignores it goes on.
-                postpone(words, run, place + 1, WHOLE)
-            return copy if goes_on(words, copy, variable, place) else -1
-        if any_match:
-            release(words, copy)
-    if machine.options & at.CONTIGUOUS:
-        end(words, run, row)
-        return -1
-    return run
-
-
-@njit(error_model="numpy")
-def postpone(words: Any, run: int, place: int, left_to_do: int) -> None:
-    """Put a run on the stack, with the event from which it will go on; what is made before that is let go of then."""
-    machine, cells, _, buffer, versions, _ = parts_at(words)
-    run_at(machine, run)[at.R_HASH] = 2 * place + left_to_do
-    run_at(machine, run)[at.R_VALUES] = cells.ends[1]
-    run_at(machine, run)[at.R_VALUES + 1] = versions.ends[1]
-    for state in range(machine.variables):
-        run_at(machine, run)[at.R_VALUES + 2 + state] = buffer.stacks[state * STACK_WORDS + MADE]
-    machine.lists[machine.control[at.POSTPONED]] = run
+def postpone(words: Any, run: int, variable: int, place: int) -> None:
+    """Put a run on the stack, to go on from a place; what is made before that is let go of then."""
+    machine, cells, _, buffer, _ = parts_at(words)
+    postponed = run_at(machine, run)
+    postponed[at.R_STATE] = variable
+    postponed[at.R_HASH] = place
+    postponed[at.R_VALUES] = cells.ends[1]
+    postponed[at.R_VALUES + 1] = buffer.ends[1]
+    machine.table[machine.control[at.POSTPONED]] = run
     machine.control[at.POSTPONED] += 1
-
-
-@njit(error_model="numpy")
-def resume(words: Any) -> None:
-    """Take the run that was postponed last from the stack."""
-    machine, cells, _, buffer, versions, _ = parts_at(words)
-    machine.control[at.POSTPONED] -= 1
-    run = machine.lists[machine.control[at.POSTPONED]]
-    machine.control[at.SINGLE_RUN] = 1 + run
-    machine.control[at.PLACE] = run_at(machine, run)[at.R_HASH] >> 1
-    machine.control[at.LEFT_TO_DO] = run_at(machine, run)[at.R_HASH] & 1
-    cells.ends[1] = run_at(machine, run)[at.R_VALUES]
-    versions.ends[1] = run_at(machine, run)[at.R_VALUES + 1]
-    for state in range(machine.variables):
-        buffer.stacks[state * STACK_WORDS + MADE] = run_at(machine, run)[at.R_VALUES + 2 + state]
-
-
-@njit(error_model="numpy")
-def arrived(words: Any, run: int, variable: int, place: int) -> int:
-    """The run that has begun a variable, or -1 if it is finished with that."""
-    machine = machine_at(words)
-    run_at(machine, run)[at.R_STATE] = variable
-    machine.control[at.LEFT_TO_DO] = WHOLE
-    return run if goes_on(words, run, variable, place) else -1
 
 
 def advance(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code of `words.py` says which."""
-    if words[at.OPTIONS] & at.BACKTRACKING:
-        return int(backtrack(words))
-    return int(advance_all(words))
+    machine, _, _, buffer, _ = parts_at(words)
+    wanted = backtrack(words) if machine.options & at.BACKTRACKING else advance_all(words)
+    machine.control[at.MOST_ENTRIES] = max(machine.control[at.MOST_ENTRIES], buffer.ends[1] - buffer.ends[0])
+    return int(wanted)

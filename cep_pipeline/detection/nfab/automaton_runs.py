@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.compiled.native import NativeKernel, address
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.instances.groups import Moment, of_any_event
-from cep_pipeline.detection.instances.program import KERNEL_SOURCES, Program, StreamRules
+from cep_pipeline.detection.instances.program import KERNEL_SOURCES, CellRing, Program, StreamRules
+from cep_pipeline.detection.instances.writer import Accumulators
 from cep_pipeline.detection.limits import go_on
+from cep_pipeline.detection.mechanisms import EVERYTHING, PRUNE, Counters, RunCounts, conjuncts_joining
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
-from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, VersionNumbers
-from cep_pipeline.detection.nfab.stream import RunEvents, sequence_of
+from cep_pipeline.detection.nfab.runs import RunEvents, RunLives, sequence_of
 from cep_pipeline.detection.nfab.value_vector import VectorWords, vector_words
+from cep_pipeline.detection.room import ask_for
+from cep_pipeline.errors import NoRoom
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
-from cep_pipeline.slices.order import WindowInstants, clock_to_compare, earlier_is_before, instants_in_view, instants_of
-from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.order import WindowInstants, instants_of
 from cep_pipeline.slices.views import holds_for_all
+from cep_pipeline.statistics.node_counts import NodeCounts
 
 _advance = NativeKernel(
     "cep_pipeline.detection.nfab.automaton_kernel",
@@ -31,9 +34,15 @@ _advance = NativeKernel(
     ("int64*",),
     sources=(
         *KERNEL_SOURCES,
-        *(f"cep_pipeline.detection.nfab.{name}" for name in ("buffer", "machine", "words")),
+        "cep_pipeline.detection.nfab.words",
     ),
 )
+ELEMENTS_AT_ONCE = 1 << 18
+"""Elements of matches written before they are handed on: what a processor keeps at hand while it writes them."""
+FIRST_RUNS = 1 << 10
+"""Runs that there is room for at first."""
+MOST = 1 << 30
+"""Runs of one window beyond which nobody waits for an answer."""
 
 
 class AutomatonRuns:
@@ -41,15 +50,14 @@ class AutomatonRuns:
 
     Parameters
     ----------
-    pattern, clause, events
-        A pattern, one of its clauses, which is a chain, and the slice with the look-back before it.
-    first_row, end_row
-        Runs begin from the first of these rows on, and read events before the second.
-    merge, backtrack
-        The options of the mechanism. One run at a time has none to merge with. Runs of a clause with negated variables
-        are never merged: whether an event rejects a match depends on all that it binds.
-    prune
-        Whether a match ends all other runs of its partition, where `is_prunable` says that nothing is lost by it.
+    of
+        A clause over a slice: a chain.
+    options
+        `merge`, `backtrack` and `PRUNE`. One run at a time has none to merge with. Runs of a clause with negated
+        variables are never merged: whether an event rejects a match depends on all that it binds. With `PRUNE` a match
+        ends all other runs of its partition, where `is_prunable` says that nothing is lost by it.
+    lives
+        Where `count` notes the runs' lives.
     construct
         Whether matches are constructed; if not, there are no blocks, and `control` says how often runs were finished.
 
@@ -62,35 +70,19 @@ class AutomatonRuns:
     """
 
     def __init__(
-        self,
-        pattern: Pattern,
-        clause: Clause,
-        events: PreparedEvents,
-        first_row: int,
-        end_row: int,
-        *,
-        merge: bool = False,
-        backtrack: bool = False,
-        prune: bool = False,
-        construct: bool = True,
+        self, of: ClauseSlice, options: frozenset[str], lives: RunLives | None = None, *, construct: bool = True
     ) -> None:
-        self.pattern, self.clause, self.events = pattern, clause, events
-        self.first_row, self.end_row = first_row, end_row
-        self.merges = merge and not backtrack and not clause.negated
-        self.backtracks, self.constructs = backtrack, construct
-        self.prunes = prune and is_prunable(pattern, clause)
-        self.program: Program = Program(pattern, clause, events)
-        self.variables = len(clause.positive)
+        self.of, self.lives, self.constructs = of, lives or RunLives(), construct
+        self.pattern, self.clause, self.events, self.owned, _ = of
+        self.backtracks = "backtrack" in options
+        self.merges = "merge" in options and not self.backtracks and not self.clause.negated
+        self.prunes = PRUNE in options and self.owned == EVERYTHING and is_prunable(self.pattern, self.clause)
+        self.program: Program = Program(self.pattern, self.clause, self.events)
+        self.variables = len(self.clause.positive)
         self.control = np.zeros(at.CONTROL_WORDS, np.int64)
         self.counts = np.zeros((self.variables, 2), np.int64)
-        self.change = np.zeros(len(events) + 1, np.int32)
+        self.change = np.zeros(len(self.events) + 1, np.int32)
         self.expired = np.zeros(0, np.int32)
-        self.most_entries = 0
-
-    @property
-    def evaluations(self) -> int:
-        """Tests of one conjunct, on one event or on a run."""
-        return self.program.evaluations + self.program.unary_evaluations
 
     @cached_property
     def instants(self) -> WindowInstants:
@@ -103,38 +95,58 @@ class AutomatonRuns:
         return sequence_of(self.pattern, self.clause, self.events, self.program.fits)
 
     def __iter__(self) -> Iterator[Block]:
-        if not self.program.possible or self.end_row <= self.first_row:
+        if not self.program.possible or self.of.end_row <= self.of.earliest_row:
             return
-        starts = self._starts()
-        if not len(starts):
-            return
-        yield from self._run(starts)
+        starts = self.sequence.starts(self.of, self._beginning())
+        for block in self._run(starts) if len(starts) else ():
+            if self.owned != EVERYTHING:
+                block = block.take(self.of.owns(block.first_rows(), block.last_rows()))
+            if len(block):
+                yield block
 
-    def rows_of_expired(self) -> Array:
-        """The rows of the first events of runs that expired, once for each run."""
-        places = np.flatnonzero(self.expired != 0)
-        return np.repeat(self.sequence.view.rows[places], self.expired[places])
+    def count(self, counters: Counters) -> None:
+        """Add what happened at each state, and what became of the runs."""
+        names = [variable.name for variable in self.clause.positive]
+        for place, (candidates, passes) in enumerate(self.counts.tolist()):
+            created = passes if place + 1 < len(names) or self.clause.positive[place].kleene else 0
+            bound = tuple(names[: place + 1])
+            # Runs that others go on for are not tried, and other strategies do not try all events.
+            tried_all = self.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH and not self.merges
+            tested = conjuncts_joining(self.clause, bound[:-1], bound[-1:]) if place and tried_all else None
+            counters.count(
+                NodeCounts(self.pattern.name, self.clause.index, bound, candidates, passes, created, tested=tested)
+            )
+        counters.evaluations += self.program.evaluations + self.program.unary_evaluations
+        control = self.control.tolist()
+        counters.count_runs(
+            self.pattern.name,
+            RunCounts(
+                started=control[at.STARTED],
+                merged=control[at.MERGED],
+                selected=int(self.counts[:, 1].sum()),
+                read=control[at.READ],
+                read_again=control[at.READ_AGAIN],
+                most_entries=control[at.MOST_ENTRIES],
+            ),
+        )
+        rows = np.flatnonzero(self.change != 0)  # bools are searched many at a time
+        self.lives.add(rows, self.change[rows])
+        places = np.flatnonzero(self.expired)
+        begun = np.repeat(self.sequence.view.rows[places], self.expired[places])
+        self.lives.add(np.minimum(self.instants.end_row_within(begun), self.of.end_row), -1)
 
-    def _starts(self) -> Array:
-        """int32: the places of the events that can begin the pattern."""
+    def _beginning(self) -> Array:
+        """bool, by place: the events that can begin the pattern."""
         first = self.clause.positive[0]
-        conjuncts = frozenset(c for c in self.clause.conjuncts if c.variables == {first.name})
-        key = ("starts", self.sequence.view.identity, first, conjuncts)
-        starts: Array = self.events.derive(key, lambda: self._all_starts(conjuncts))
-        if self.first_row > 0 or self.end_row < len(self.events):
-            rows = self.sequence.view.rows[starts]
-            starts = starts[(rows >= self.first_row) & (rows < self.end_row)]
-        return starts
-
-    def _all_starts(self, conjuncts: Iterable[Conjunct]) -> Array:
-        """int32: the places of the events of all rows that can begin the pattern."""
         rows = self.sequence.view.rows
-        begins = self.sequence.fits[0].view(np.bool_)
-        for conjunct in conjuncts if self.clause.positive[0].kleene else ():
-            if tested_at(conjunct, self.clause)[1] == {Move.BEGIN} and _reads_events(conjunct):
+        begins: Array = self.sequence.fits[0].view(np.bool_)
+        for conjunct in self.clause.conjuncts if first.kleene else ():
+            own = conjunct.variables == {first.name} and tested_at(conjunct, self.clause)[1] == {Move.BEGIN}
+            # It reads the first event only, and no aggregate but `first`.
+            if own and all(hasattr(node, "attribute") for node in mentions(conjunct)):
                 holds = holds_for_all(self.events, of_any_event(conjunct))
                 begins = begins & (np.take(holds, rows, mode="clip") if len(holds) > 1 else holds)
-        return np.flatnonzero(begins).astype(np.int32)
+        return begins
 
     def _groups(self) -> Array:
         """int64, shape (variables, 3): the groups of conjuncts of each begin edge, take edge and of leaving; or -1."""
@@ -157,37 +169,39 @@ class AutomatonRuns:
         sequence, control = self.sequence, self.control
         words = np.zeros(at.NUMBER, np.int64)
         groups = self._groups()
-        cells, buffer, versions = self.program.ring(), MatchBuffer(self.variables), VersionNumbers()
+        cells, buffer = self.program.ring(), CellRing(Accumulators(), [""], 1 << 12)
         vector: VectorWords = vector_words(self.pattern, self.clause, self.program, self.merges)
-        compared = self.variables + 2 if self.backtracks else vector.most
+        compared = 2 if self.backtracks else vector.most
         pool = RunPool(self.variables, len(self.program.variables), compared, control)
         found = FinishedMatches(control)
         most = [one.maximum or np.iinfo(np.int64).max if one.kleene else 0 for one in self.clause.positive]
+        greatest = np.array(most, np.int64)
         self.expired = np.zeros(len(sequence.view), np.int32)
-        words[at.VARIABLES], words[at.OPTIONS], words[at.WIDTH] = self.variables, self._options(), self.instants.width
-        words[at.SIZE], words[at.END_ROW] = len(sequence.view), self.end_row
-        words[at.NUMBER_OF_STARTS] = len(starts)
-        arrays = {
-            at.CONTROL: control,
-            at.STARTS: starts,
-            at.ROWS: sequence.view.rows,
-            at.CLOCKS: clock_to_compare(self.events, sequence.view, self.pattern.ties),
-            at.INSTANTS: instants_in_view(self.pattern, self.events, sequence.view),
-            at.INSTANTS_OF_ROWS: self.instants.of_row,
-            at.KEYS: sequence.keys,
-            at.FITS: sequence.fits,
-            at.ENDS: sequence.ends,
-            at.MOST: np.array(most, np.int64),
-            at.GROUPS: groups,
-            at.VECTOR: vector.words,
-            at.VECTOR_STARTS: vector.starts,
-            at.COUNTS: self.counts,
-            at.CHANGE: self.change,
-            at.EXPIRED: self.expired,
-        }
-        for place, array in arrays.items():
-            assert array.flags.c_contiguous
-            words[place] = address(array)
+        at.set_words(
+            words,
+            control=control,
+            variables=self.variables,
+            options=self._options(),
+            width=self.instants.width,
+            size=len(sequence.view),
+            end_row=self.of.end_row,
+            starts=starts,
+            number_of_starts=len(starts),
+            rows=sequence.view.rows,
+            clocks=sequence.clocks,
+            instants=sequence.instants,
+            instants_of_rows=self.instants.of_row,
+            keys=sequence.keys,
+            fits=sequence.fits,
+            ends=sequence.ends,
+            most=greatest,
+            groups=groups,
+            vector=vector.words,
+            vector_starts=vector.starts,
+            counts=self.counts,
+            change=self.change,
+            expired=self.expired,
+        )
         if self.clause.negated:
             rules = StreamRules(self.pattern, self.clause, self.events, self.program)
             words[at.RULES :] = rules.kernel_words()
@@ -196,7 +210,6 @@ class AutomatonRuns:
             at.RUNS_FULL: pool.grow,
             at.CELLS_FULL: cells.grow,
             at.BUFFER_FULL: buffer.grow,
-            at.VERSIONS_FULL: versions.grow,
             at.FINISHED_FULL: found.grow_finished,
         }
         wanted = at.DONE  # after the first call: why it returned, and so what has other words now
@@ -206,13 +219,10 @@ class AutomatonRuns:
             if wanted in (at.DONE, at.CELLS_FULL):
                 words[at.CELLS : at.CODE] = cells.kernel_words()
             if wanted in (at.DONE, at.BUFFER_FULL):
-                words[at.BUFFER : at.VERSIONS] = buffer.words()
-            if wanted in (at.DONE, at.VERSIONS_FULL):
-                words[at.VERSIONS : at.RULES] = versions.words()
-            found.set_words(words, self.variables * buffer.size)
+                words[at.BUFFER : at.RULES] = buffer.kernel_words()
+            found.set_words(words, buffer.size)
             go_on()
             wanted = _advance(words)
-            self.most_entries = max(self.most_entries, len(buffer))
             if wanted in (at.DONE, at.OUTPUT_FULL):
                 offsets, rows, variables = found.drain()
                 if len(offsets) > 1:
@@ -228,19 +238,15 @@ class AutomatonRuns:
         return MatchBlock(self.clause, np.ascontiguousarray(rows.reshape(-1, self.variables).T))
 
     def _options(self) -> int:
-        strategy = self.pattern.strategy
-        wanted = {
-            at.CONTIGUOUS: strategy in (Strategy.PARTITION_CONTIGUITY, Strategy.STRICT_CONTIGUITY),
-            at.ANY_MATCH: strategy is Strategy.SKIP_TILL_ANY_MATCH,
-            at.COMPARES_CLOCKS: not earlier_is_before(self.pattern.ties),
-            at.AGREEING: len(self.sequence.keys) > 0,
-            at.MERGING: self.merges,
-            at.NEGATION: bool(self.clause.negated),
-            at.BACKTRACKING: self.backtracks,
-            at.MATCHING_ONLY: not self.constructs,
-            at.PRUNING: self.prunes,
-        }
-        return sum(option for option, is_set in wanted.items() if is_set)
+        return (
+            self.sequence.options
+            | at.ANY_MATCH * (self.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH)
+            | at.MERGING * self.merges
+            | at.NEGATION * bool(self.clause.negated)
+            | at.BACKTRACKING * self.backtracks
+            | at.MATCHING_ONLY * (not self.constructs)
+            | at.PRUNING * self.prunes
+        )
 
 
 def is_prunable(pattern: Pattern, clause: Clause) -> bool:
@@ -259,6 +265,110 @@ def is_prunable(pattern: Pattern, clause: Clause) -> bool:
     )
 
 
-def _reads_events(conjunct: Conjunct) -> bool:
-    """Return whether a conjunct of one variable reads its first event only, and no aggregate but `first`."""
-    return all(hasattr(node, "attribute") for node in mentions(conjunct))
+class RunPool:
+    """The runs of a clause, and the lists of those in each state.
+
+    Parameters
+    ----------
+    variables, stride, values
+        Positive variables, slots of a run, and values of its vector that are compared.
+    control
+        The kernel's control words, in which the free runs are counted.
+    """
+
+    def __init__(self, variables: int, stride: int, values: int, control: Array) -> None:
+        self.control = control
+        self._list_sizes = np.full(2 * variables, -1, np.int64)
+        self._list_sizes[:variables] = 0
+        self._slots = np.zeros((FIRST_RUNS, stride), np.int32)
+        self._runs = np.zeros((FIRST_RUNS, at.R_VALUES + values), np.int64)
+        self._lists = np.zeros((variables, FIRST_RUNS), np.int32)
+        self._free = np.arange(FIRST_RUNS, dtype=np.int32)[::-1].copy()
+        self._table = np.zeros(4 * FIRST_RUNS, np.int32)
+        control[at.FREE_RUNS] = FIRST_RUNS
+
+    def grow(self) -> None:
+        """Double the pool; its words change."""
+        old, free = len(self._runs), self._free[: int(self.control[at.FREE_RUNS])]
+        if 2 * old > MOST:
+            raise NoRoom(f"more than {old:,} runs live at a time: shorten the window")
+        large = self._slots, self._runs, self._lists, self._table
+        ask_for(2 * sum(array.nbytes for array in large), f"{old:,} runs live at a time")
+        self._slots = np.concatenate((self._slots, np.zeros_like(self._slots)))
+        self._runs = np.concatenate((self._runs, np.zeros_like(self._runs)))
+        self._lists = np.concatenate((self._lists, np.zeros_like(self._lists)), axis=1)
+        self._free = np.zeros(2 * old, np.int32)
+        self._free[:old] = np.arange(old, 2 * old)[::-1]
+        self._free[old : old + len(free)] = free
+        self.control[at.FREE_RUNS] = old + len(free)
+        self._table = np.concatenate((self._table, np.zeros_like(self._table)))
+
+    def set_words(self, words: Array) -> None:
+        """Write the addresses."""
+        at.set_words(
+            words,
+            stride=self._slots.shape[1],
+            capacity=len(self._runs),
+            run_words=self._runs.shape[1],
+            slots=self._slots,
+            runs=self._runs,
+            free=self._free,
+            lists=self._lists,
+            list_sizes=self._list_sizes,
+            table=self._table,
+        )
+
+
+class FinishedMatches:
+    """Room for the runs that an event finishes, for the way back through the buffer, and for written matches."""
+
+    def __init__(self, control: Array) -> None:
+        self.control = control
+        self.finished = np.zeros(1 << 11, np.int32)
+        self.offsets = np.zeros(ELEMENTS_AT_ONCE + 2, np.int64)
+        self.pending = self.path = np.zeros(0, np.int32)
+        self._make_room(ELEMENTS_AT_ONCE)
+
+    def _make_room(self, elements: int) -> None:
+        self.rows, self.variables = np.empty((2, elements), np.int32)
+
+    def set_words(self, words: Array, entries: int) -> None:
+        """Write the addresses; the way back passes at most so many entries of the buffer."""
+        if len(self.path) < entries + 1:
+            self.path = _longer(self.path, entries + 1)
+            self.pending = _longer(self.pending, 2 * entries + 2)
+        at.set_words(
+            words,
+            finished_capacity=len(self.finished),
+            out_capacity=len(self.rows),
+            out_matches=len(self.offsets) - 2,
+            finished=self.finished,
+            pending=self.pending,
+            path=self.path,
+            out_rows=self.rows,
+            out_variables=self.variables,
+            out_offsets=self.offsets,
+        )
+
+    def grow_finished(self) -> None:
+        """Double the room for finished runs."""
+        self.finished = _longer(self.finished, 2 * len(self.finished))
+
+    def drain(self) -> tuple[Array, Array, Array]:
+        """Offsets, rows and variables of the written matches; more room if there was too little for a single one."""
+        matches, written = int(self.control[at.MATCHES]), int(self.control[at.WRITTEN])
+        offsets, rows, variables = self.offsets[: matches + 1].copy(), self.rows[:written], self.variables[:written]
+        if 2 * written < len(self.rows):  # few are copied, many are handed on as they are
+            rows, variables = rows.copy(), variables.copy()
+        else:
+            self._make_room(len(self.rows))
+        if not matches:
+            self._make_room(2 * len(self.rows))
+        self.control[at.WRITTEN] = self.control[at.MATCHES] = 0
+        return offsets, rows, variables
+
+
+def _longer(values: Array, size: int) -> Array:
+    longer = np.zeros(size, values.dtype)
+    longer[: len(values)] = values
+    return longer

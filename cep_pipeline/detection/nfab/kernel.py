@@ -1,9 +1,9 @@
-"""The loops of deterministic runs, written in Numba. Imported only where they are compiled; `runs.py` calls them.
+"""The loop of deterministic runs, written in Numba. Imported only where it is compiled; `runs.py` calls it.
 
-An event is named by its place in the sequence that runs read (`stream.py`), a variable by its number in pattern order.
-There is a kernel for each way in which runs bind events: `follow` for chains, `gather` for AND, whose variables bind
-events in any order. Conditions are tested by the evaluator of all kernels over instances (`instances`), or, where
-they compare two columns of a chain, right here.
+An event is named by its place in the sequence that runs read (`runs.RunEvents`), a variable by its number in pattern
+order. A run of a chain offers an event to the variable that comes next; a run of an AND, whose variables bind events in
+any order, to all that are unbound, and the first one that takes it has it. Conditions are tested by the evaluator of
+all kernels over instances (`instances`).
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -13,14 +13,12 @@ from typing import Any
 
 from numba import carray, njit
 
-from cep_pipeline.compiled.pointers import float64_at
-from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.cells import Cells, cells_at
-from cep_pipeline.detection.instances.evaluator import Code, code_at, compare, conjunct_holds, group_holds
-from cep_pipeline.detection.instances.rules import bound_side
-from cep_pipeline.detection.nfab.run_words import (
+from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
+from cep_pipeline.detection.nfab.words import (
     AGREEING,
-    CELLS,
+    CELLS_OF_RUNS,
+    CHAIN,
     COMPARES_CLOCKS,
     CONTIGUOUS,
     EXPIRED,
@@ -43,126 +41,6 @@ def follow(
     fits: Any,
     links: Any,
     words: Any,
-    groups: Any,
-    begun: Any,
-    ends: Any,
-    slots: Any,
-    ended: Any,
-    states: Any,
-    counts: Any,
-    columns: Any,
-    bounds: Any,
-) -> int:
-    """Follow each run of a chain to its end.
-
-    Parameters
-    ----------
-    runs, variables, size, options
-        Numbers of runs, positive variables and places; the flags of `run_words.py`.
-    width, end_row
-        The most that instants of a match differ by; the row before which runs end.
-    rows, clocks, instants
-        Of each place: its row of the events, clock to compare, and instant (timestamp or position).
-    keys
-        Of each place, where keys are compared: the code of what events agree on.
-    fits
-        [variables, size]: whether an event has the variable's type and passes the conditions on it alone.
-    links
-        [variables, size]: the next place whose event fits the variable; read where events may be skipped.
-    words, groups
-        The program of the conditions (`run_words.py`), and of each variable the group that it completes.
-    begun, ends
-        Of each run: the place of its first event, and the place behind the last that it reads.
-    slots
-        Room for [runs, variables]: the rows of each match.
-    ended, states
-        Of each run: the row of the event that it ended with, and its state.
-    counts
-        [variables, 2], candidates and passes of each variable.
-    columns, bounds
-        Room for two words and a value of each conjunct of a variable.
-
-    Returns
-    -------
-    int
-        The number of matches.
-    """
-    code, cells = code_at(words, 0), cells_at(words, CELLS)
-    agreeing, compares = options & AGREEING != 0, options & COMPARES_CLOCKS != 0
-    contiguous = options & CONTIGUOUS != 0
-    evaluations = matches = 0
-    for run in range(runs):
-        place, end, base = begun[run], ends[run], matches * variables
-        first_instant = instants[place]
-        slots[base] = rows[place]
-        state = MATCHED
-        for variable in range(1, variables):
-            clock = clocks[place] if compares else 0
-            item = code.groups[groups[variable]] * codes.ITEM_WORDS
-            behind = code.groups[groups[variable] + 1] * codes.ITEM_WORDS
-            # What is bound stays while candidates of one variable go by: its side of a comparison is read once.
-            direct = 0
-            while item < behind and code.items[item] == codes.COMPARE_SLOTS:
-                comparator, own, bounds[direct] = bound_side(code.items, item, variable, slots, base)
-                columns[2 * direct], columns[2 * direct + 1] = comparator, own
-                direct += 1
-                item += codes.ITEM_WORDS
-            candidates = 0
-            place = place + 1 if contiguous else links[variable * size + place]
-            while True:
-                if place >= end or instants[place] - first_instant > width or rows[place] >= end_row:
-                    state = EXPIRED
-                    break
-                fitting = not contiguous or fits[variable * size + place] != 0
-                if agreeing and fitting:
-                    fitting = keys[place] == keys[begun[run]]
-                if fitting and (not compares or clocks[place] > clock):
-                    candidates += 1
-                    row = rows[place]
-                    passes = True
-                    for test in range(direct):
-                        evaluations += 1
-                        if not compare(columns[2 * test], float64_at(columns[2 * test + 1])[row], bounds[test]):
-                            passes = False
-                            break
-                    if passes:
-                        slots[base + variable] = row
-                        further = item
-                        while passes and further < behind:
-                            evaluations += 1
-                            passes = conjunct_holds(
-                                code, cells, code.items[further + 1], code.items[further + 2], slots, base
-                            )
-                            further += codes.ITEM_WORDS
-                        if passes:
-                            break
-                if contiguous:
-                    state = KILLED
-                    break
-                place = links[variable * size + place]
-            counts[2 * variable] += candidates
-            if state != MATCHED:
-                break
-            counts[2 * variable + 1] += 1
-        matches += state == MATCHED
-        states[run] = state
-        ended[run] = rows[min(place, size - 1)]
-    code.counts[0] += evaluations
-    return matches
-
-
-def gather(
-    runs: int,
-    variables: int,
-    size: int,
-    options: int,
-    width: int,
-    end_row: int,
-    rows: Any,
-    instants: Any,
-    keys: Any,
-    fits: Any,
-    words: Any,
     tests: Any,
     begun: Any,
     ends: Any,
@@ -172,29 +50,49 @@ def gather(
     counts: Any,
     nodes: int,
 ) -> int:
-    """Follow each run of an AND to its end: an event goes to the first variable that takes it.
+    """Follow each run to its end: an event goes to the first variable that takes it.
 
     Parameters
     ----------
-    runs, variables, size, options, width, end_row, rows, instants, keys, fits, words, begun, ends, slots, ended, states
-        As for `follow`.
+    runs, variables, size, options
+        Numbers of runs, positive variables and places; the flags of `words.py`.
+    width, end_row
+        The most that instants of a match differ by; the row before which runs end.
+    rows, clocks, instants
+        Of each place: its row of the events, clock to compare, and instant (timestamp or position).
+    keys
+        Of each place, where keys are compared: the code of what events agree on.
+    fits
+        [variables, size]: whether an event has the variable's type and passes the conditions on it alone.
+    links
+        [variables, size]: the next place whose event fits the variable; read for chains that may skip events.
+    words
+        The program of the conditions (`words.py`).
     tests
         `tests[v]` to `tests[v + 1]` are the places in `tests` where the conjuncts are named that variable v may
-        complete. There the group of the conjunct stands, the number of its variables, and the variables.
+        complete. There their group stands, the number of variables that must be bound, too, and these.
+    begun, ends
+        Of each run: the place of its first event, and the place behind the last that it reads.
+    slots
+        Room for [runs, variables]: the rows of each match.
+    ended, states
+        Of each run: the row of the event that it ended with, and its state.
     counts, nodes
-        [nodes, 2], candidates and passes by the set of bound variables; of node 0 alone if there are too many.
+        [nodes, 2], candidates and passes by the newest variable of a chain, or by the set of bound variables of an AND;
+        of node 0 alone if there are too many.
 
     Returns
     -------
     int
         The number of matches.
     """
-    code, cells = code_at(words, 0), cells_at(words, CELLS)
-    agreeing, contiguous = options & AGREEING != 0, options & CONTIGUOUS != 0
+    code, cells = code_at(words, 0), cells_at(words, CELLS_OF_RUNS)
+    agreeing, compares = options & AGREEING != 0, options & COMPARES_CLOCKS != 0
+    contiguous, chain = options & CONTIGUOUS != 0, options & CHAIN != 0
     matches = 0
     for run in range(runs):
         place, end, base = begun[run], ends[run], matches * variables
-        first_instant, key = instants[place], keys[place] if agreeing else 0
+        first_instant, key, clock = instants[place], keys[place] if agreeing else 0, 0
         for variable in range(variables):
             slots[base + variable] = -1
         number = mask = 0
@@ -203,17 +101,15 @@ def gather(
                 state = EXPIRED
                 break
             taker = -1
-            for variable in range(variables):
-                if (
-                    slots[base + variable] >= 0
-                    or fits[variable * size + place] == 0
-                    or (agreeing and number > 0 and keys[place] != key)
-                ):
+            for variable in range(number if chain else 0, number + 1 if chain else variables):
+                if slots[base + variable] >= 0 or fits[variable * size + place] == 0:
                     continue
-                node = mask | (1 << variable) if nodes > 1 else 0
+                if number > 0 and ((agreeing and keys[place] != key) or (compares and clocks[place] <= clock)):
+                    continue
+                node = variable if chain else mask | (1 << variable) if nodes > 1 else 0
                 counts[2 * node] += 1
                 slots[base + variable] = rows[place]
-                if _completed_hold(code, cells, tests, variable, slots, base):
+                if completed_hold(code, cells, tests, variable, slots, base):
                     counts[2 * node + 1] += 1
                     mask = node
                     taker = variable
@@ -221,21 +117,22 @@ def gather(
                 slots[base + variable] = -1
             if taker >= 0:
                 number += 1
+                clock = clocks[place] if compares else 0
                 if number == variables:
                     state = MATCHED
                     break
             elif contiguous:
                 state = KILLED
                 break
-            place += 1
+            place = links[number * size + place] if chain and not contiguous else place + 1
         matches += state == MATCHED
         states[run] = state
         ended[run] = rows[min(place, size - 1)]
     return matches
 
 
-@njit(error_model="numpy")
-def _completed_hold(code: Code, cells: Cells, tests: Any, variable: int, slots: Any, base: int) -> bool:
+@njit(error_model="numpy", forceinline=True)
+def completed_hold(code: Code, cells: Cells, tests: Any, variable: int, slots: Any, base: int) -> bool:
     """True if the conjuncts hold that a variable has completed."""
     for test in range(tests[variable], tests[variable + 1]):
         at = tests[test]

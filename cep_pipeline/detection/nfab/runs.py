@@ -1,12 +1,19 @@
 """Deterministic runs of one clause over one slice: a run from each event that can begin it, many at a time.
 
-`ClauseRuns` follows them with the kernels. Negated variables are applied to finished matches. `RunLives` counts the
-runs that are alive at a time, for these and for those of the automaton.
+`ClauseRuns` follows them with the kernel. Negated variables are applied to finished matches. `RunEvents` are the events
+that these runs and those of the automaton read, one after another, and which variables each of them fits; `RunLives`
+counts the runs that are alive at a time.
+
+Under skip_till_next_match a run ignores whatever it cannot take, so it need not read what fits no variable. Under the
+contiguity strategies it reads every event of its partition. Where the events of a match agree on attributes, a run
+reads only those that agree with its first: the sequence is sorted by (key, stream order), and a run ends with its key.
+Strict contiguity is the exception, because there events of other keys end a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,13 +26,13 @@ from cep_pipeline.detection.instances.program import KERNEL_SOURCES, CellRing, P
 from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, rejected_by_events
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
-from cep_pipeline.detection.nfab import run_words
+from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import is_chain
-from cep_pipeline.detection.nfab.stream import RunEvents, sequence_of
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.blocks import MatchBlock
+from cep_pipeline.slices.keys import agreeing_view, agreement_codes
 from cep_pipeline.slices.order import (
     WindowInstants,
     clock_to_compare,
@@ -33,8 +40,99 @@ from cep_pipeline.slices.order import (
     instants_in_view,
     instants_of,
 )
-from cep_pipeline.slices.views import clause_cache_of, may_match
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import padded_copy
+from cep_pipeline.slices.views import View, clause_cache_of, everything, may_match
 from cep_pipeline.statistics.node_counts import NodeCounts
+
+
+@dataclass(frozen=True, eq=False)
+class RunEvents:
+    """The events that the runs of one clause read.
+
+    Attributes
+    ----------
+    view
+        The events by place.
+    fits
+        uint8, shape (variables, places): whether an event has the variable's type and passes its own conditions.
+    ends
+        int64: the end of each place's group.
+    keys
+        int32: what events must agree on where groups do not say so; else of length 0.
+    clocks, instants
+        int64: the clock to compare (`slices.order.clock_to_compare`), and the instant (timestamp or position).
+    options
+        What of the flags of `words.py` follows from the pattern and these events.
+    """
+
+    view: View
+    fits: Array
+    ends: Array
+    keys: Array
+    clocks: Array
+    instants: Array
+    options: int
+
+    def starts(self, of: ClauseSlice, beginning: Array) -> Array:
+        """int32, ascending: the places of these events (bool by place) that a wanted match may begin with."""
+        rows, first = self.view.rows, of.earliest_row
+        if first > 0:
+            beginning = beginning & (rows >= first)
+        if of.end_row < len(of.events):
+            beginning = beginning & (rows < of.end_row)
+        return np.flatnonzero(beginning).astype(np.int32)
+
+
+def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, fits_by_row: Array) -> RunEvents:
+    """The sequence for the runs of a clause.
+
+    Parameters
+    ----------
+    fits_by_row
+        uint8, shape (variables, events): which events fit which variables, the positive ones first.
+    """
+    fits = fits_by_row[: len(clause.positive)]
+    skipping = pattern.strategy in (Strategy.SKIP_TILL_NEXT_MATCH, Strategy.SKIP_TILL_ANY_MATCH)
+    grouped = bool(clause.agree_on) and pattern.strategy is not Strategy.STRICT_CONTIGUITY
+    view = everything(events)
+    full = fits.view(np.bool_).all(axis=1)
+    if skipping and not full.any():
+        rows = padded_copy(np.flatnonzero(fits.any(axis=0)).astype(np.int32))
+        conditions = frozenset(c for c in clause.conjuncts if len(c.variables) == 1)
+        identity = ("fitting", tuple(variable for variable in clause.positive), conditions)
+        view = View(identity, rows, np.array([0, len(rows)], np.int64))
+    if grouped:
+        read = view
+        view = agreeing_view(pattern, clause.agree_on, view, events)
+        if len(clause.positive) == 1 and len(view) < len(read):
+            view = _with_lonely_events(view, read)
+    ends = events.derive(("ends", view.identity), lambda: np.repeat(view.starts[1:], np.diff(view.starts)))
+    keys = (
+        np.empty(0, np.int32)
+        if grouped or not clause.agree_on
+        else agreement_codes(events, clause.agree_on)[0][view.rows]
+    )
+    if len(view) < len(events) or grouped:
+        of_places = np.ones((len(fits), len(view)), np.uint8)
+        for place in np.flatnonzero(~full):
+            np.take(fits[place], view.rows, out=of_places[place], mode="clip")
+        fits = of_places
+    options = (
+        at.CONTIGUOUS * (not skipping)
+        | at.AGREEING * (len(keys) > 0)
+        | at.COMPARES_CLOCKS * (is_chain(clause) and not earlier_is_before(pattern.ties))
+    )
+    clocks, instants = clock_to_compare(events, view, pattern.ties), instants_in_view(pattern, events, view)
+    return RunEvents(view, np.ascontiguousarray(fits), ends, keys, clocks, instants, options)
+
+
+def _with_lonely_events(view: View, read: View) -> View:
+    """The view with the events that agree with none, each in a group of its own: it may be a match alone."""
+    lonely = np.setdiff1d(read.rows, view.rows).astype(np.int32)
+    rows = padded_copy(np.concatenate((view.rows, lonely)))
+    starts = np.concatenate((view.starts, len(view) + 1 + np.arange(len(lonely), dtype=np.int64)))
+    return View(("with lonely", view.identity), rows, starts)
 
 
 class RunLives:
@@ -60,55 +158,45 @@ RUNS_AT_ONCE = 1 << 17
 MOST_NODES = 1 << 12
 """Sets of variables that are counted one by one."""
 
-_SOURCES = (*KERNEL_SOURCES, "cep_pipeline.detection.nfab.run_words")
-_NUMBERS, _EVENTS, _RUNS = ("int64",) * 6, ("int32*", "int64*", "int64*"), (*["int32*"] * 4, "uint8*")
 _link = NativeKernel("cep_pipeline.detection.nfab.kernel", "link", ("int64", "int64", "uint8*", "int32*"))
 _follow = NativeKernel(
     "cep_pipeline.detection.nfab.kernel",
     "follow",
-    (*_NUMBERS, *_EVENTS, "int32*", "uint8*", "int32*", *["int64*"] * 2, *_RUNS, *["int64*"] * 2, "float64*"),
-    _SOURCES,
-)
-_gather = NativeKernel(
-    "cep_pipeline.detection.nfab.kernel",
-    "gather",
-    (*_NUMBERS, "int32*", "int64*", "int32*", "uint8*", *["int64*"] * 2, *_RUNS, "int64*", "int64"),
-    _SOURCES,
+    (
+        *(*["int64"] * 6, "int32*", *["int64*"] * 2, "int32*", "uint8*", "int32*"),
+        *(*["int64*"] * 2, *["int32*"] * 4, "uint8*", "int64*", "int64"),
+    ),
+    (*KERNEL_SOURCES, "cep_pipeline.detection.nfab.words"),
 )
 
 
 class _Groups(NamedTuple):
-    """The groups of conjuncts that become testable as variables are bound.
-
-    Attributes
-    ----------
-    numbers
-        int64: of a chain the group that each variable completes; of an AND the conjuncts, as `kernel.gather` has them.
-    """
+    """The groups of conjuncts that become testable as variables are bound; int64: as `kernel.follow` has them."""
 
     groups: ConditionGroups
-    numbers: Array
+    tests: Array
 
 
 def _groups_of(pattern: Pattern, clause: Clause) -> _Groups:
     groups, names = ConditionGroups(conditions_of(pattern, clause)), [variable.name for variable in clause.positive]
-    if is_chain(clause):
-        bound = [frozenset(names[:number]) for number in range(len(names))]
-        steps = zip(names, bound, strict=True)
-        numbers = [groups.first_group(name, Moment(before, before)) for name, before in steps]
-        return _Groups(groups, np.array(numbers, np.int64))
     conjuncts: list[int] = []
     completing: list[list[int]] = [[] for _ in names]
-    for one in groups.conditions.tested:
-        if one.conjunct.variables <= set(names):
-            variables = [place for place, name in enumerate(names) if name in one.conjunct.variables]
-            for variable in variables:
-                completing[variable].append(len(conjuncts))
-            conjuncts += groups.group_of([one.conjunct]), len(variables), *variables
+    if is_chain(clause):
+        for place, name in enumerate(names[1:], 1):
+            before = frozenset(names[:place])
+            completing[place].append(len(conjuncts))
+            conjuncts += groups.first_group(name, Moment(before, before)), 0
+    else:
+        for one in groups.conditions.tested:
+            if one.conjunct.variables <= set(names):
+                variables = [place for place, name in enumerate(names) if name in one.conjunct.variables]
+                for variable in variables:
+                    completing[variable].append(len(conjuncts))
+                conjuncts += groups.group_of([one.conjunct]), len(variables), *variables
     starts = np.cumsum([len(names) + 1, *map(len, completing)])
     behind = int(starts[-1])
     return _Groups(
-        groups, np.array([*starts, *(behind + at for own in completing for at in own), *conjuncts], np.int64)
+        groups, np.array([*starts, *(behind + place for own in completing for place in own), *conjuncts], np.int64)
     )
 
 
@@ -145,7 +233,8 @@ class ClauseRuns:
     def __iter__(self) -> Iterator[MatchBlock]:
         if self.end_row == 0 or not may_match(self.pattern, self.clause, self.events):
             return
-        starts = self._starts()
+        beginning = self._sequence.fits[0] if self.chain else self._sequence.fits.max(axis=0)
+        starts = self._sequence.starts(self.of, beginning.view(np.bool_))
         for first in range(0, len(starts), RUNS_AT_ONCE):
             go_on()
             found = self._follow(starts[first : first + RUNS_AT_ONCE])
@@ -175,20 +264,6 @@ class ClauseRuns:
                 counters.count(counts)
         counters.evaluations += self.evaluations
 
-    def _starts(self) -> Array:
-        """int32, ascending: the places of the events that can begin a match."""
-        sequence = self._sequence
-        rows = sequence.view.rows
-        beginning = (sequence.fits[0] if self.chain else sequence.fits.max(axis=0)).view(np.bool_)
-        first_row = self.of.earliest_row
-        if first_row > 0:
-            beginning = beginning & (rows >= first_row)
-        if self.end_row < len(self.events):
-            beginning = beginning & (rows < self.end_row)
-        if beginning.all():
-            return np.arange(len(rows), dtype=np.int32)
-        return np.flatnonzero(beginning).astype(np.int32)
-
     def _follow(self, starts: Array) -> Array:
         """The matches of the runs from these places, int32 of shape (variables, n)."""
         sequence = self._sequence
@@ -196,67 +271,22 @@ class ClauseRuns:
         together = int(starts[-1]) - int(starts[0]) + 1 == runs  # all places: a slice, which costs less than a choice
         chosen = slice(int(starts[0]), int(starts[-1]) + 1) if together else starts
         ends = sequence.ends[chosen].astype(np.int32)
-        keyed = len(sequence.keys) > 0
-        if keyed:  # an event that lacks a key agrees with none
+        if sequence.options & at.AGREEING:  # an event that lacks a key agrees with none
             alone = sequence.keys[starts] < 0
             ends[alone] = starts[alone] + 1
-        contiguous = self.pattern.strategy is not Strategy.SKIP_TILL_NEXT_MATCH
-        options = (
-            run_words.CONTIGUOUS * contiguous
-            | run_words.AGREEING * keyed
-            | run_words.COMPARES_CLOCKS * (not earlier_is_before(self.pattern.ties))
-        )
         variables, size = sequence.fits.shape
-        numbers = runs, variables, size, options, self._instants.width, self.end_row
-        if self.chain:
-            self._counts[0] += runs
-        found, ended, expired = self._follow_each(numbers, starts, ends)
-        begun = sequence.view.rows[chosen]
+        slots, ended, states = np.empty((runs, variables), np.int32), np.empty(runs, np.int32), np.empty(runs, np.uint8)
+        links = self._links if self.chain and not sequence.options & at.CONTIGUOUS else np.empty(0, np.int32)
+        matches = _follow(
+            *(runs, variables, size, sequence.options | at.CHAIN * self.chain, self._instants.width, self.end_row),
+            *(sequence.view.rows, sequence.clocks, sequence.instants, sequence.keys, sequence.fits, links),
+            *(self._words, self._grouped.tests, starts, ends, slots, ended, states, self._counts, self._nodes),
+        )
+        begun, expired = sequence.view.rows[chosen], np.flatnonzero(states == at.EXPIRED)
         if len(expired):
             ended[expired] = np.minimum(self._instants.end_row_within(begun[expired]), self.end_row)
         self._ends.append((begun, np.maximum(ended, begun, out=ended)))
-        return found
-
-    def _follow_each(self, numbers: Sequence[int], starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-        """Follow one run after another.
-
-        Parameters
-        ----------
-        numbers
-            The first arguments of each kernel.
-        starts, ends
-            int32, of each run: the place of its first event, and the place behind the last that it may read.
-
-        Returns
-        -------
-        found : Array
-            int32, shape (variables, matches): rows.
-        ended : Array
-            int32, of each run: the row of the event that it ended with.
-        expired : Array
-            The runs whose window or group ended before: `ended` is the last row that they read.
-        """
-        sequence, (runs, variables, *_) = self._sequence, numbers
-        rows, words = sequence.view.rows, self._words
-        slots, ended, states = np.empty((runs, variables), np.int32), np.empty(runs, np.int32), np.empty(runs, np.uint8)
-        ends_of_runs = starts, ends, slots, ended, states
-        if self.chain:
-            conjuncts = len(self._program.groups.conditions.tested)
-            links = np.empty(0, np.int32) if numbers[3] & run_words.CONTIGUOUS else self._links
-            matches = _follow(
-                *numbers,
-                *(rows, self._clock, self._instants_of_places, sequence.keys, sequence.fits, links),
-                *(words, self._grouped.numbers),
-                *(*ends_of_runs, self._counts, np.empty(2 * conjuncts, np.int64), np.empty(conjuncts, np.float64)),
-            )
-        else:
-            matches = _gather(
-                *numbers,
-                *(rows, self._instants_of_places, sequence.keys, sequence.fits, words, self._grouped.numbers),
-                *(*ends_of_runs, self._counts),
-                self._nodes,
-            )
-        return slots[:matches].T, ended, np.flatnonzero(states == run_words.EXPIRED)
+        return slots[:matches].T
 
     def _is_owned(self, found: Array) -> Array:
         """Return whether the slice owns each match: the one in which it becomes final."""
@@ -308,11 +338,3 @@ class ClauseRuns:
     @cached_property
     def _cells(self) -> CellRing:
         return self._program.ring(1)
-
-    @cached_property
-    def _clock(self) -> Array:
-        return clock_to_compare(self.events, self._sequence.view, self.pattern.ties)
-
-    @cached_property
-    def _instants_of_places(self) -> Array:
-        return instants_in_view(self.pattern, self.events, self._sequence.view)

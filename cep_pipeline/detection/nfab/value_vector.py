@@ -61,29 +61,12 @@ class Value:
     function: str = ""
 
 
-@dataclass(frozen=True)
-class ValueVector:
-    """The columns of V and the bit masks over them.
+def value_vector(pattern: Pattern, clause: Clause) -> list[list[Value]]:
+    """The columns that two runs in the state of each variable of a chain must agree on to be merged.
 
-    Attributes
-    ----------
-    values
-        The columns, by the variable that instantiates them, then by kind and attribute.
-    masks
-        For each variable of the chain the bits of the columns that are bound in its state and read by its edges or
-        those of later states: the paper's `M_q OR M_(q+1) OR ...`, without what is not yet bound.
+    They are those that are bound there and read by the state's edges or those of later states: what the paper's masks
+    `M_q OR M_(q+1) OR ...` select, without what is not yet bound; by the variable that instantiates them.
     """
-
-    values: tuple[Value, ...]
-    masks: tuple[int, ...]
-
-    def relevant(self, variable: int) -> tuple[Value, ...]:
-        """The columns that two runs in the state of a variable must agree on to be merged."""
-        return tuple(value for bit, value in enumerate(self.values) if self.masks[variable] >> bit & 1)
-
-
-def value_vector(pattern: Pattern, clause: Clause) -> ValueVector:
-    """The value vector of a chain."""
     places = range(len(clause.positive))
     place_of = {variable.name: place for place, variable in enumerate(clause.positive)}
     relevant: list[set[Value]] = [set() for _ in places]
@@ -103,9 +86,7 @@ def value_vector(pattern: Pattern, clause: Clause) -> ValueVector:
         # A later variable begins after the newest event; of one that is left, nothing of this is asked any more.
         for state in places[:-1]:
             relevant[state].add(Value(state, ValueSource.LAST, TIMESTAMP))
-    values = tuple(sorted(set().union(*relevant)))
-    masks = tuple(sum(1 << bit for bit, value in enumerate(values) if value in own) for own in relevant)
-    return ValueVector(values, masks)
+    return [sorted(own) for own in relevant]
 
 
 def _read_again(conjunct: Conjunct, clause: Clause, last: int) -> bool:
@@ -176,14 +157,11 @@ def vector_words(pattern: Pattern, clause: Clause, program: Program, merges: boo
     """The words of a clause's value vector; of none where nothing is merged."""
     if not merges:
         return VectorWords(np.zeros(1, np.int64), np.zeros(len(clause.positive) + 1, np.int64), 0)
-    vector = value_vector(pattern, clause)
     columns: list[Array] = []
-    found = []
-    for variable in range(len(clause.positive)):
-        own = []
-        for value in vector.relevant(variable):
-            own += _words(value, clause, program, columns)
-        found.append(own)
+    found = [
+        [word for value in own for word in _words(value, clause, program, columns)]
+        for own in value_vector(pattern, clause)
+    ]
     words = np.array([word for own in found for value in own for word in value] or [0], np.int64)
     starts = np.cumsum([0, *map(len, found)]).astype(np.int64)
     return VectorWords(words, starts, max(map(len, found)), tuple(columns))

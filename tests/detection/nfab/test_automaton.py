@@ -77,7 +77,7 @@ def test_conditions_over_a_whole_list_stand_on_the_edge_that_leaves_it() -> None
 
 def relevant(condition: str, state: int, structure: str = "SEQ(Stock+ a[], Stock b, Stock c)") -> set[Value]:
     pattern = parsed(f"PATTERN {structure} WHERE {condition} WITHIN 9 seconds")
-    return set(value_vector(pattern, pattern.clauses[0]).relevant(state))
+    return set(value_vector(pattern, pattern.clauses[0])[state])
 
 
 def test_values_matter_as_long_as_an_edge_reads_them() -> None:

@@ -12,7 +12,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import EVERYTHING, RunCounts
-from cep_pipeline.detection.nfab import memory
+from cep_pipeline.detection.nfab import automaton_runs
 from cep_pipeline.errors import InputError
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import DRAWN
@@ -47,7 +47,7 @@ def test_matches_of_merged_runs_are_written_in_any_room(
     [pattern] = cep.parse_patterns(text, stream_schema())
     table = events_table(stream("; ".join(f"{kind} {at} x={x}" for at, (kind, x) in enumerate(events))))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(memory, "ELEMENTS_AT_ONCE", room)
+        patched.setattr(automaton_runs, "ELEMENTS_AT_ONCE", room)
         tables = [cep.detect([pattern], table, mechanism="nfab", options=own) for own in ([], ["merge"])]
     for found in tables:
         assert comparable(from_tables([pattern], found)) == comparable(evaluate([pattern], table))
@@ -195,6 +195,22 @@ def test_an_expired_run_is_left_out_of_the_matches_of_a_merged_one() -> None:
     tables = cep.detect([pattern], table, mechanism="nfab", options=["merge"])
     found = [[part["seq"] for part in row] for row in tables["p"].column("bindings").to_pylist()]
     assert found == [[0, 1, 2, 3], [1, 2, 3], [2, 3], [1, 2, 4], [2, 4], [2, 5]]
+
+
+@pytest.mark.parametrize("option", [None, *OPTIONS])
+def test_entries_that_the_window_has_left_are_used_again(option: str | None) -> None:
+    text = "NAME p PATTERN SEQ(A+ a[], B b) WHERE skip_till_next_match { a[i].x >= a[1].x } WITHIN {} seconds"
+    events = "; ".join(f"{'AAAAB'[at % 5]} {at} x={at * 7 % 11}" for at in range(4_000))
+    options = [option] if option else []
+    short, long = (counts_of(text.replace("{}", str(window)), events, *options) for window in (5, 60))
+    assert short.selected > 8_000
+    assert short.most_entries <= 4_096
+    [pattern] = cep.parse_patterns(text.replace("{}", "60"), stream_schema())
+    table = events_table(stream(events))
+    expected = cep.detect([pattern], table, mechanism="nfab", output="count")
+    found = cep.detect([pattern], table, mechanism="nfab", options=options)
+    assert long.selected > 30_000
+    assert found["p"].num_rows == int(expected["p"].column("count")[0].as_py())
 
 
 def test_unknown_options_are_refused_by_name() -> None:
