@@ -93,29 +93,40 @@ def follow(
     for run in range(runs):
         place, end, base = begun[run], ends[run], matches * variables
         first_instant, key, clock = instants[place], keys[place] if agreeing else 0, 0
-        for variable in range(variables):
+        for variable in range(0 if chain else variables):
             slots[base + variable] = -1
         number = mask = 0
-        while True:
+        state = EXPIRED
+        if chain:  # nothing is asked of the first event of a chain but what `fits` knows
+            slots[base] = rows[place]
+            number, clock = 1, clocks[place] if compares else 0
+            counts[0] += 1
+            counts[1] += 1
+            if variables == 1:
+                state = MATCHED
+            else:
+                place = place + 1 if contiguous else links[size + place]
+        while state != MATCHED:
             if place >= end or instants[place] - first_instant > width or rows[place] >= end_row:
-                state = EXPIRED
                 break
-            taker = -1
-            for variable in range(number if chain else 0, number + 1 if chain else variables):
-                if slots[base + variable] >= 0 or fits[variable * size + place] == 0:
-                    continue
-                if number > 0 and ((agreeing and keys[place] != key) or (compares and clocks[place] <= clock)):
-                    continue
-                node = variable if chain else mask | (1 << variable) if nodes > 1 else 0
-                counts[2 * node] += 1
-                slots[base + variable] = rows[place]
-                if completed_hold(code, cells, tests, variable, slots, base):
-                    counts[2 * node + 1] += 1
-                    mask = node
-                    taker = variable
-                    break
-                slots[base + variable] = -1
-            if taker >= 0:
+            taken = False
+            if number > 0 and ((agreeing and keys[place] != key) or (compares and clocks[place] <= clock)):
+                pass
+            elif chain:
+                if fits[number * size + place] != 0:
+                    slots[base + number] = rows[place]
+                    taken = group_holds(code, cells, tests[tests[tests[number]]], slots, base)
+                    counts[2 * number] += 1
+                    counts[2 * number + 1] += taken
+            else:
+                for variable in range(variables):
+                    if slots[base + variable] < 0 and fits[variable * size + place] != 0:
+                        node = mask | (1 << variable) if nodes > 1 else 0
+                        taken = takes(code, cells, tests, variable, slots, base, rows[place], counts, node)
+                        if taken:
+                            mask = node
+                            break
+            if taken:
                 number += 1
                 clock = clocks[place] if compares else 0
                 if number == variables:
@@ -132,15 +143,21 @@ def follow(
 
 
 @njit(error_model="numpy", forceinline=True)
-def completed_hold(code: Code, cells: Cells, tests: Any, variable: int, slots: Any, base: int) -> bool:
-    """True if the conjuncts hold that a variable has completed."""
+def takes(
+    code: Code, cells: Cells, tests: Any, variable: int, slots: Any, base: int, row: int, counts: Any, node: int
+) -> bool:
+    """Bind an event to a variable if the conjuncts hold that it completes; count it for the set of bound variables."""
+    counts[2 * node] += 1
+    slots[base + variable] = row
     for test in range(tests[variable], tests[variable + 1]):
         at = tests[test]
         complete = True
         for other in range(at + 2, at + 2 + tests[at + 1]):
             complete &= slots[base + tests[other]] >= 0
         if complete and not group_holds(code, cells, tests[at], slots, base):
+            slots[base + variable] = -1
             return False
+    counts[2 * node + 1] += 1
     return True
 
 
