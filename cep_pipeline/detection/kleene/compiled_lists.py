@@ -60,19 +60,16 @@ from cep_pipeline.slices.views import EventLeaf, View, clause_cache_of, the_leaf
 
 ELEMENTS_AT_ONCE = 1 << 18
 """Room for the elements of the lists of a block."""
-STATE_WORDS = 3 + 3 * 66
-"""Words of the kernel's state: three, and each of three stacks of lists of up to 64 elements, and a word more."""
-LISTING = "cep_pipeline.detection.kleene.listing_kernel"
-"""The module of the kernels that write lists."""
+STATE_WORDS = 3 + 2 * 66
+"""Words of the kernel's state: three, and each of two stacks of lists of up to 64 elements, and a word more."""
 write_lists = NativeKernel(
-    LISTING,
+    "cep_pipeline.detection.kleene.listing_kernel",
     "write_lists",
     (
         *("int64", "int32*", "uint64*", "int64", "int64*", "int32*", "int32*", "int64", "int64*"),
         *("int64",) * 4,
-        *("int32*", "int64*", "int64", "int64", "int64*", "int32*", "int32*", "int64"),
+        *("int32*", "int64*", "int64", "int64", "int64*", "int32*", "int32*"),
     ),
-    ("cep_pipeline.compiled.pointers",),
 )
 
 
@@ -424,7 +421,6 @@ class CompiledLists:
                 out,
                 rows,
                 variables,
-                0,
             )
             if found:
                 elements = int(out[found])

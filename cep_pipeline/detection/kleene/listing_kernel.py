@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numba import carray
 
-from cep_pipeline.compiled.pointers import int32_at
-
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _BIT_OF = np.zeros(64, np.int64)
 for _bit in range(64):
@@ -37,7 +35,6 @@ def write_lists(
     out_offsets_at: Any,
     out_rows_at: Any,
     out_variables_at: Any,
-    out_spans_at: int,
 ) -> int:
     """Write the matches of all lists behind partial matches, as many as there is room for; returns how many.
 
@@ -59,14 +56,10 @@ def write_lists(
     sizes
         int32 (n,): each partial match's number of candidates.
     state
-        int64 (3 + 3 * 66,), all 0 at first: the partial match, 1 where a list of it is being extended, how long it
-        is, its elements, the candidates left at each length, the places of the elements among the candidates. The first
-        one is n when all is written.
+        int64 (3 + 2 * 66,), all 0 at first: the partial match, 1 where a list of it is being extended, how long it
+        is, its elements, the candidates left at each length. The first one is n when all is written.
     most_matches, most_elements
         Room in the output: int64 (most_matches + 1,) offsets, int32 (most_elements,) rows and variables.
-    out_spans
-        Address of int32 (3, most_matches): of each match the partial match, and the places in `rows` of the first and
-        the last element of the list. 0: they are not wanted.
     """
     offsets = carray(offsets_at, (count,))
     starts = carray(starts_at, (count,))
@@ -75,15 +68,13 @@ def write_lists(
     slots = carray(slots_at, (width,))
     sizes = carray(sizes_at, (count,))
     singles = carray(singles_at, (max(width - 1, 1), count))
-    state = carray(state_at, (3 + 3 * 66,))
+    state = carray(state_at, (3 + 2 * 66,))
     out_offsets = carray(out_offsets_at, (most_matches + 1,))
     out_rows = carray(out_rows_at, (most_elements,))
     out_variables = carray(out_variables_at, (most_elements,))
     partial, extending, depth = state[0], state[1], state[2]
     chain = state[3 : 3 + 66]
-    left = state[3 + 66 : 3 + 2 * 66]
-    chosen = state[3 + 2 * 66 :]
-    spans = int32_at(out_spans_at)
+    left = state[3 + 66 :]
     matches = 0
     elements = 0
     out_offsets[0] = 0
@@ -116,7 +107,6 @@ def write_lists(
             if candidates != np.uint64(0):
                 left[depth] = np.int64(candidates ^ lowest)
                 chain[depth] = rows[starts[partial] + bit]
-                chosen[depth] = bit
                 depth += 1
                 left[depth] = np.int64(words[base + 1 + bit]) if depth < maximum else 0
             else:
@@ -134,10 +124,6 @@ def write_lists(
                         out_rows[elements] = chain[element]
                         out_variables[elements] = variable
                         elements += 1
-            if out_spans_at != 0:
-                spans[matches] = partial
-                spans[most_matches + matches] = starts[partial] + chosen[0]
-                spans[2 * most_matches + matches] = starts[partial] + chosen[length - 1]
             matches += 1
             out_offsets[matches] = elements
         extending = 0
