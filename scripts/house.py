@@ -32,23 +32,23 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 0),
-    "planning": (("cep_pipeline/planning",), 0),
-    "warehouse": (("cep_pipeline/warehouse",), 0),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 0),
-    "cli": (("cep_pipeline/cli",), 0),
-    "events": (("cep_pipeline/events",), 0),
-    "adaptation": (("cep_pipeline/adaptation",), 0),
-    "statistics": (("cep_pipeline/statistics",), 0),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 20_150),
+    "planning": (("cep_pipeline/planning",), 9_530),
+    "warehouse": (("cep_pipeline/warehouse",), 5_330),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 9_220),
+    "cli": (("cep_pipeline/cli",), 4_860),
+    "events": (("cep_pipeline/events",), 4_830),
+    "adaptation": (("cep_pipeline/adaptation",), 3_040),
+    "statistics": (("cep_pipeline/statistics",), 2_990),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
-        0,
+        7_980,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/generate", "cep_pipeline/*.py"), 0),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 0),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/generate", "cep_pipeline/*.py"), 2_730),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 14_180),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 391, 202, 24, 128
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 356, 170, 21, 111
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]

@@ -14,12 +14,15 @@ The modules in the order in which a call of `cep.detect` meets them:
 
 The mechanisms:
 
-- `fused`: generated loops over sorted columns, with `kleene` above them for lists;
+- `fused`: one compiled join over sorted columns, with `kleene` above it for lists;
 - `network`: event at a time, by the orders or trees of one plan or of many, in the pattern's order, or in an order that
   is found on the way: six mechanisms;
 - `nfab`: runs with a match buffer, for all selection strategies;
-- `instances`: partial matches and their conditions, for all mechanisms that go event by event;
-- `compressed`: all matches as one graph, for the outputs `count` and `compressed`.
+- `conditions`: programs of conditions, and partial matches, for all mechanisms that go event by event;
+- `negated_structures`: what all mechanisms do behind a match for a negation of several events;
+- `counting`, `summaries`: semiring sweeps that count matches, or put them together for SUMMARIZE, and list none;
+- `compressed`: all matches as one graph, for the outputs `count` and `compressed`;
+- `chooser`, `route`, `costs`: which of them makes what is asked of many matches, and why.
 
 A driver hands a compiled kernel one array of 64-bit numbers, its *words*: addresses of arrays, sizes, and codes. Each
 kernel's words are named once, in a module `words` (or `codes`) that kernel and driver import. A kernel's own module is

@@ -19,10 +19,10 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection import negation_words as at
-from cep_pipeline.detection.instances.codes import CODE_WORDS, EARLIER, LATER, MAY_SHARE, RING_WORDS
-from cep_pipeline.detection.instances.groups import ClauseConditions, ConditionGroups, Moment, filters_of, of_any_event
-from cep_pipeline.detection.instances.program import KERNEL_SOURCES, CellRing, Program
-from cep_pipeline.detection.instances.writer import comparable_columns
+from cep_pipeline.detection.conditions.codes import CODE_WORDS, EARLIER, LATER, MAY_SHARE, RING_WORDS
+from cep_pipeline.detection.conditions.groups import ClauseConditions, ConditionGroups, Moment, filters_of, of_any_event
+from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, CellRing, Program
+from cep_pipeline.detection.conditions.writer import comparable_columns
 from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
@@ -157,7 +157,7 @@ class StructureCheck:
     joined
         The clause with the variables of both; the negated structure's own come behind.
     groups, slots, relations
-        As in `instances.groups`, with all groups that a search tests.
+        As in `conditions.groups`, with all groups that a search tests.
     needed
         uint8: the positive variables whose events a search looks at.
     after, before

@@ -14,7 +14,7 @@ from numba import njit
 
 from cep_pipeline.compiled.pointers import int8_at, int32_at, int64_at, uint8_at
 from cep_pipeline.detection import negation_words as at
-from cep_pipeline.detection.instances.cells import (
+from cep_pipeline.detection.conditions.cells import (
     Cells,
     append,
     cells_at,
@@ -23,9 +23,9 @@ from cep_pipeline.detection.instances.cells import (
     list_contains,
     row_of,
 )
-from cep_pipeline.detection.instances.codes import CODE_WORDS, EARLIER, LATER
-from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
-from cep_pipeline.detection.instances.rules import first_at_least, first_passing
+from cep_pipeline.detection.conditions.codes import CODE_WORDS, EARLIER, LATER
+from cep_pipeline.detection.conditions.evaluator import Code, code_at, group_holds
+from cep_pipeline.detection.conditions.rules import first_at_least, first_passing
 
 
 def search_negated(words: Any) -> int:

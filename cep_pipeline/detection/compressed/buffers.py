@@ -335,7 +335,7 @@ class _Parts:
 
 
 def _begins(sizes: Array) -> Array:
-    """Where each of some ranges begins that lie one behind another."""
+    """The begin of each of some ranges that lie one behind another."""
     begins: Array = np.cumsum(sizes) - sizes
     return begins
 
@@ -463,7 +463,7 @@ class ListWriter:
             yield events.seqs[ends], events.timestamps[ends], pa.array(matches).cast(pa.string()), written
 
     def _heads(self, sizes: Array, parts: list[_Part]) -> _Part:
-        """What stands before the parts of each buffer."""
+        """The head of each buffer, before its parts."""
         heads = np.empty(len(sizes), [("head", f"V{_HEAD.size}"), ("sizes", np.uint32, 4)])
         heads["head"] = np.void(_HEAD.pack(MAGIC, BRIEF, LISTED, digest_of(self._statement) % (1 << 64)))
         heads["sizes"] = sizes
@@ -585,7 +585,7 @@ class GraphWriter:
         return rows[np.cumsum(events) - 1], numbers, buffers
 
     def _heads(self, rows: Array, events: Array) -> _Part:
-        """What stands before the parts of each graph: lengths, the statement, and the attributes of its events."""
+        """The head of each graph, before its parts: lengths, the statement, and the attributes of its events."""
         heads = [struct.pack("<II", len(self._statement), 0) + self._statement] * len(events)
         if self._attributes:
             values = self._events.table.select(self._attributes).take(pa.array(rows)).combine_chunks()

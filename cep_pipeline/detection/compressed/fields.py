@@ -578,7 +578,7 @@ def fields_of(group: Group, states: RunStates) -> tuple[Field, ...]:
 
 
 def _asked(group: Group, states: RunStates) -> Iterator[tuple[str, int, Known]]:
-    """What is asked of runs: a field's name, the value that means nothing, and the states in which it is needed."""
+    """The fields that are asked of runs: a name, the value that means nothing, and the states in which it is needed."""
     kleene = {variable.name for variable in group.positive if variable.kleene}
     for condition, negation in all_conditions(group):
         undecided = states.asks([condition] if negation is None else [], [] if negation is None else [negation])
@@ -603,7 +603,7 @@ def _asked(group: Group, states: RunStates) -> Iterator[tuple[str, int, Known]]:
 
 
 def _asked_by(node: Mention, undecided: Known, states: RunStates, kleene: set[str]) -> Iterator[tuple[str, int, Known]]:
-    """What a reference asks of runs."""
+    """The fields that a reference asks of runs."""
     name, growing = node.variable, choice_of(node) is not None
     needed = _growing(states, name) if growing else undecided
     if not growing and name not in kleene:

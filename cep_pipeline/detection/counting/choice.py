@@ -645,7 +645,7 @@ def _limits_in(conjunct: Conjunct) -> tuple[int, int | None] | None:
 def _bounds(
     variable: Variable, ends: _Ends, least: int, most: int | None, *, written_out: bool
 ) -> Iterator[tuple[Variable, ...]]:
-    """What is bound in place of a list, in the order of the stream: single variables, and a list at most.
+    """The variables that are bound in place of a list, as the stream orders them: single ones, and a list at most.
 
     Written out there is one for each length; without a greatest one, a list of any length stands in the last of them.
     """

@@ -11,6 +11,6 @@ modules in the order in which data flows, from a plan and a slice to blocks of m
   once and bound to slices; `constraints`: the index
   ranges that order and window give a level, and conjuncts as tests of columns; `negation`: negated variables as early
   range checks, or by searches of ranges; `reduction`: events in no match are removed first;
-- `shape`: everything of a plan but its data, as terms; `programs`: the same as words, which `join_kernel` reads;
+- `programs`: the shape of a plan, which is everything but its data, as terms and as words that `join_kernel` reads;
 - `kernel`: a shape bound to arrays, run block by block.
 """

@@ -33,8 +33,8 @@ from cep_pipeline.detection.fused.levels import (
     levels_over,
     order_of,
 )
+from cep_pipeline.detection.fused.programs import Level, Shape, Test, TestedConjunct
 from cep_pipeline.detection.fused.reduction import reduced_leaves
-from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over, unrejected
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, beyond_any_match, refuse
 from cep_pipeline.errors import PlanError

@@ -19,7 +19,7 @@ from itertools import permutations
 import numpy as np
 
 from cep_pipeline.detection.fused.kernel import Arguments
-from cep_pipeline.detection.fused.shape import (
+from cep_pipeline.detection.fused.programs import (
     Alternative,
     Constant,
     Level,

@@ -41,9 +41,9 @@ from cep_pipeline.compiled.lanes import (
     unequal_to,
 )
 from cep_pipeline.compiled.pointers import float64_at, further, int32_at, int64_at
+from cep_pipeline.detection.conditions import codes
 from cep_pipeline.detection.fused import programs
 from cep_pipeline.detection.fused.programs import BATCH, ROOM, SIMPLE_WORDS, VALUE_WORDS
-from cep_pipeline.detection.instances import codes
 
 ALL = (1 << WIDTH) - 1
 """The bits of all places that are tested at once."""

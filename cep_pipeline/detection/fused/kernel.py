@@ -23,11 +23,11 @@ from cep_pipeline.detection.fused.programs import (
     OUTER,
     SCRATCH,
     STATE,
+    Shape,
     ShapeProgram,
     argument_places,
     program_of,
 )
-from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
 
@@ -275,7 +275,7 @@ _join = NativeKernel(
     ("int64", "int64*", "int64"),
     (
         f"{_FOLDER}.programs",
-        "cep_pipeline.detection.instances.codes",
+        "cep_pipeline.detection.conditions.codes",
         *(f"cep_pipeline.compiled.{module}" for module in ("ir_text", "lanes", "pointers")),
     ),
 )

@@ -37,7 +37,7 @@ from cep_pipeline.detection.fused.constraints import (
 )
 from cep_pipeline.detection.fused.kernel import Arguments, Stage, run_stage, stage_of
 from cep_pipeline.detection.fused.negation import LevelNegation
-from cep_pipeline.detection.fused.shape import Level, Shape, Slot, Test, TestedConjunct
+from cep_pipeline.detection.fused.programs import Level, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds

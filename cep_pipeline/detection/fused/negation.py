@@ -39,8 +39,8 @@ from cep_pipeline.detection.fused.constraints import (
     span_bounds,
 )
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
+from cep_pipeline.detection.fused.programs import Level, RangeResult, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.detection.fused.reduction import BlockSearch
-from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import pieces, ranges

@@ -59,7 +59,7 @@ from cep_pipeline.detection.fused.constraints import (
     tightest,
 )
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
-from cep_pipeline.detection.fused.shape import (
+from cep_pipeline.detection.fused.programs import (
     Constant,
     Level,
     Operation,

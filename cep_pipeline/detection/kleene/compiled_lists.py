@@ -39,8 +39,7 @@ from cep_pipeline.detection.fused.levels import (
     LevelCount,
     Levels,
 )
-from cep_pipeline.detection.fused.programs import MOST_FOLLOWERS
-from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, TestedConjunct
+from cep_pipeline.detection.fused.programs import MOST_FOLLOWERS, Level, RangeResult, Shape, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import ListConditions
 from cep_pipeline.detection.limits import go_on

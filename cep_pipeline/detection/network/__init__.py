@@ -27,5 +27,5 @@ windows that count) stands side by side in one network.
 - `memory.py`: the events that are read, and the kernel's arrays.
 - `kernel.py`: the loop over events in Numba, with `stores.py` (the instances) and the numbers of `codes.py`.
 
-Conditions, lists, rules over events and finished matches are those of `detection/instances`.
+Conditions, lists, rules over events and finished matches are those of `detection/conditions`.
 """

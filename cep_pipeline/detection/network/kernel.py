@@ -24,10 +24,10 @@ from typing import Any
 from numba import njit
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
-from cep_pipeline.detection.instances.cells import append, drop_newest, forget_cells
-from cep_pipeline.detection.instances.codes import EARLIER, LATER
-from cep_pipeline.detection.instances.evaluator import code_at, group_holds
-from cep_pipeline.detection.instances.rules import (
+from cep_pipeline.detection.conditions.cells import append, drop_newest, forget_cells
+from cep_pipeline.detection.conditions.codes import EARLIER, LATER
+from cep_pipeline.detection.conditions.evaluator import code_at, group_holds
+from cep_pipeline.detection.conditions.rules import (
     add_match,
     first_passing,
     first_row,
@@ -293,7 +293,7 @@ def events_in_scope(w: Any, view: View, choices: int, variable: int, row: int, k
 
 @njit(error_model="numpy")
 def cost_of(w: Any, variable: int, share: int, linked: int) -> float:
-    """What binding a variable costs, where so many events of each unbound one are expected; see above.
+    """The cost of binding a variable, where so many events of each unbound one are expected; see above.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def cost_of(w: Any, variable: int, share: int, linked: int) -> float:
 
 @njit(error_model="numpy")
 def lists_last(w: Any, variable: int) -> float:
-    """What is added to the cost of a Kleene variable."""
+    """The number that is added to the cost of a Kleene variable."""
     m = machine_at(w)
     rules = rules_at(w, m.nodes[m.event_nodes[variable] * c.NODE_WORDS + c.N_RULES])
     return c.LISTS_LAST if rules.kleene[variable] else 0.0

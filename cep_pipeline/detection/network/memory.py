@@ -8,9 +8,9 @@ from functools import reduce
 
 import numpy as np
 
-from cep_pipeline.detection.instances.codes import CODE_WORDS, FOUND_WORDS, RING_WORDS, RULES_WORDS
-from cep_pipeline.detection.instances.program import CellRing, FoundMatches, Program, StreamRules
-from cep_pipeline.detection.instances.writer import CommonTerms
+from cep_pipeline.detection.conditions.codes import CODE_WORDS, FOUND_WORDS, RING_WORDS, RULES_WORDS
+from cep_pipeline.detection.conditions.program import CellRing, FoundMatches, Program, StreamRules
+from cep_pipeline.detection.conditions.writer import CommonTerms
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.network import EventsOf, Network, Node
 from cep_pipeline.detection.room import ask_for
@@ -262,7 +262,7 @@ class Memory:
         ]
 
     def _array_of_choices(self, nodes: int) -> tuple[Array, ...]:
-        """What a lazy tree knows: shares of pairs, all shares, the nodes of events, counters and expectations."""
+        """The knowledge of a lazy tree: shares of pairs, all shares, the nodes of events, counters and expectations."""
         network = self.network
         if network.choices is None:
             return (np.zeros(1, np.int64),) * 4 + (np.zeros(1),)

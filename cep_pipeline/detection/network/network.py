@@ -26,7 +26,7 @@ from threading import get_ident
 from typing import Literal
 from weakref import WeakKeyDictionary
 
-from cep_pipeline.detection.instances.groups import ClauseConditions, ConditionGroups, Moment
+from cep_pipeline.detection.conditions.groups import ClauseConditions, ConditionGroups, Moment
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.conditions import Conjunct
@@ -168,7 +168,7 @@ MOST_VARIABLES = 62
 
 
 class Choices:
-    """What the lazy tree of a clause (DEBS'15 section 6) knows where it chooses the variable that is bound next.
+    """The knowledge of the lazy tree of a clause (DEBS'15 section 6) where it chooses the variable that is bound next.
 
     A state of the tree is the variables that are bound, in their order. It has an edge for each variable that is
     missing; an instance takes the one that is cheapest by the counters of the input buffer: the rarest, where

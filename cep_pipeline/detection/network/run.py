@@ -13,8 +13,8 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
-from cep_pipeline.detection.instances.program import KERNEL_SOURCES, FoundMatches, Program, StreamRules
-from cep_pipeline.detection.instances.writer import CommonTerms
+from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, FoundMatches, Program, StreamRules
+from cep_pipeline.detection.conditions.writer import CommonTerms
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import (
     EVERYTHING,

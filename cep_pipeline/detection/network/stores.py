@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at
-from cep_pipeline.detection.instances.cells import (
+from cep_pipeline.detection.conditions.cells import (
     Cells,
     cell_before,
     cells_at,
@@ -22,7 +22,7 @@ from cep_pipeline.detection.instances.cells import (
     list_contains,
     row_of,
 )
-from cep_pipeline.detection.instances.rules import Rules, contains, first_at_least, first_row, last_row, rules_at
+from cep_pipeline.detection.conditions.rules import Rules, contains, first_at_least, first_row, last_row, rules_at
 from cep_pipeline.detection.network import codes as c
 
 Machine = namedtuple(

@@ -7,7 +7,7 @@ each.
 - Deterministic runs, for a clause of single events under a strategy other than skip_till_any_match: an event that a run
   can take is taken, so that each run is followed on its own and never forks. Data flows from `stream` (the events that
   runs read, by partition) through `runs` (the driver, negation, runs alive) to the loops of `kernel`, one for each way
-  in which runs bind events, whose words `run_words` names. Conditions are those of all kernels over `instances`.
+  in which runs bind events, whose words `run_words` names. Conditions are those of all kernels (`conditions`).
 - The automaton, for chains with Kleene variables, chains under skip_till_any_match, and chains with the options `merge`
   or `backtrack`. `automaton` compiles states and edges by the six steps of section 3.2; `value_vector` finds the values
   by which runs can be merged (5.2); `automaton_runs` drives the kernel; `memory` has the arrays and prunes them (5.3);

@@ -45,7 +45,7 @@ from typing import Any
 from numba import njit
 
 from cep_pipeline.compiled.pointers import further, int64_at, reader_of
-from cep_pipeline.detection.instances.cells import (
+from cep_pipeline.detection.conditions.cells import (
     Cells,
     append,
     cell_before,
@@ -55,9 +55,9 @@ from cep_pipeline.detection.instances.cells import (
     length_of,
     row_of,
 )
-from cep_pipeline.detection.instances.codes import BORN, LINK_WORDS
-from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
-from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
+from cep_pipeline.detection.conditions.codes import BORN, LINK_WORDS
+from cep_pipeline.detection.conditions.evaluator import Code, code_at, group_holds
+from cep_pipeline.detection.conditions.rules import Rules, rejected, rules_at
 from cep_pipeline.detection.nfab import words as at
 
 machine_at = reader_of(at.AutomatonArrays)

@@ -9,9 +9,9 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.instances.groups import Moment, of_any_event
-from cep_pipeline.detection.instances.program import KERNEL_SOURCES, CellRing, Program, StreamRules
-from cep_pipeline.detection.instances.writer import Accumulators
+from cep_pipeline.detection.conditions.groups import Moment, of_any_event
+from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, CellRing, Program, StreamRules
+from cep_pipeline.detection.conditions.writer import Accumulators
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, PRUNE, Counters, RunCounts, conjuncts_joining
 from cep_pipeline.detection.nfab import words as at

@@ -3,7 +3,7 @@
 An event is named by its place in the sequence that runs read (`runs.RunEvents`), a variable by its number in pattern
 order. A run of a chain offers an event to the variable that comes next; a run of an AND, whose variables bind events in
 any order, to all that are unbound, and the first one that takes it has it. Conditions are tested by the evaluator of
-all kernels over instances (`instances`).
+all kernels (`conditions`).
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -13,8 +13,8 @@ from typing import Any
 
 from numba import carray, njit
 
-from cep_pipeline.detection.instances.cells import Cells, cells_at
-from cep_pipeline.detection.instances.evaluator import Code, code_at, group_holds
+from cep_pipeline.detection.conditions.cells import Cells, cells_at
+from cep_pipeline.detection.conditions.evaluator import Code, code_at, group_holds
 from cep_pipeline.detection.nfab.words import (
     AGREEING,
     CELLS_OF_RUNS,

@@ -21,8 +21,8 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.instances.groups import ConditionGroups, Moment, conditions_of
-from cep_pipeline.detection.instances.program import KERNEL_SOURCES, CellRing, Program
+from cep_pipeline.detection.conditions.groups import ConditionGroups, Moment, conditions_of
+from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, CellRing, Program
 from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, rejected_by_events
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
@@ -136,7 +136,7 @@ def _with_lonely_events(view: View, read: View) -> View:
 
 
 class RunLives:
-    """How many runs are alive, from the rows with which they begin, and with which they (or their windows) end."""
+    """The number of runs alive, from the rows with which they begin, and with which they (or their windows) end."""
 
     def __init__(self) -> None:
         self._changes: list[tuple[Array, Array | int]] = []

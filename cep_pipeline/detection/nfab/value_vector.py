@@ -14,7 +14,7 @@ from enum import IntEnum
 import numpy as np
 
 from cep_pipeline.compiled.native import address
-from cep_pipeline.detection.instances.program import Program
+from cep_pipeline.detection.conditions.program import Program
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Mention, last_variable, mentions, reads_whole_list
 from cep_pipeline.expressions.columns import Array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cep_pipeline.compiled.native import address
-from cep_pipeline.detection.instances.codes import CODE_WORDS, LINK_WORDS, RING_WORDS, RULES_WORDS
+from cep_pipeline.detection.conditions.codes import CODE_WORDS, LINK_WORDS, RING_WORDS, RULES_WORDS
 from cep_pipeline.expressions.columns import Array
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AutomatonArrays(NamedTuple):
-    """What a kernel reads and writes; its words are in this order, as addresses and numbers.
+    """The arrays that a kernel reads and writes; its words are in this order, as addresses and numbers.
 
     Attributes
     ----------

@@ -63,7 +63,7 @@ def _aggregate_type(aggregate: SummaryAggregate) -> pa.DataType:
 
 
 def state_of(aggregate: SummaryAggregate) -> State | None:
-    """What an aggregate knows of no matches; None of a number of matches."""
+    """The state of an aggregate over no matches; None of a number of matches."""
     return aggregate.of.state and aggregate.of.state()
 
 

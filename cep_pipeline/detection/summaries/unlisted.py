@@ -117,7 +117,7 @@ class Values:
 
     @property
     def key(self) -> tuple[str, Element]:
-        """What a factor of these values belongs to."""
+        """The key to which a factor of these values belongs."""
         return self.variable, self.read if isinstance(self.read, Element) else Element.EACH
 
     @property
@@ -417,7 +417,7 @@ class RowsBySemirings:
     # Sums over matches.
 
     def _sums(self, asked: _Asked, factors: Factors | None = None, semiring: Sum | Greatest | None = None) -> list[int]:
-        """What a semiring gives for the matches that are asked for; without one, their number."""
+        """The value that a semiring gives for the matches that are asked for; without one, their number."""
         semiring = semiring or self._sum()
         total: list[int] = []
         for owned in asked.owned:
@@ -495,7 +495,7 @@ class RowsBySemirings:
     def _states(
         self, aggregate: SummaryAggregate, terms: list[tuple[int, Values]], asked: _Asked, numbers: Sequence[int]
     ) -> Sequence[State]:
-        """What an aggregate knows of so many matches."""
+        """The state of an aggregate over so many matches."""
         state = state_of(aggregate)
         if isinstance(state, Extreme):
             return self._extremes(terms[0][1], asked, numbers, greatest=state.greatest)

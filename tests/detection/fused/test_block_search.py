@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.detection.fused import reduction
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists, search_places
-from cep_pipeline.detection.fused.reduction import BlockSearch
-from cep_pipeline.detection.fused.shape import (
+from cep_pipeline.detection.fused.programs import (
     Constant,
     Level,
     Operation,
@@ -24,6 +23,7 @@ from cep_pipeline.detection.fused.shape import (
     TestedConjunct,
     slots_of,
 )
+from cep_pipeline.detection.fused.reduction import BlockSearch
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 from tests.thoroughness import examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.instances.groups import ClauseConditions, ConditionGroups
+from cep_pipeline.detection.conditions.groups import ClauseConditions, ConditionGroups
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network import network
 from cep_pipeline.detection.network.network import Edge, Network, Node

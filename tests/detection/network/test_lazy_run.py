@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.instances.program import CellRing
+from cep_pipeline.detection.conditions.program import CellRing
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import PlanError, UnsupportedPattern

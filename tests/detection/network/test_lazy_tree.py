@@ -9,7 +9,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.instances.groups import ClauseConditions, ConditionGroups
+from cep_pipeline.detection.conditions.groups import ClauseConditions, ConditionGroups
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network import network, run

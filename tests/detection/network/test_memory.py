@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.instances.program import CellRing
+from cep_pipeline.detection.conditions.program import CellRing
 from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import DataError
 from tests.streams import events_table, stream_schema

@@ -9,7 +9,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.instances.groups import ClauseConditions, ConditionGroups
+from cep_pipeline.detection.conditions.groups import ClauseConditions, ConditionGroups
 from cep_pipeline.detection.network import codes
 from cep_pipeline.detection.network.network import Network
 from cep_pipeline.errors import PlanError, UnsupportedPattern

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.instances.program import CellRing
+from cep_pipeline.detection.conditions.program import CellRing
 from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import DataError

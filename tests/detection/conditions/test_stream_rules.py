@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.instances.program import Program, StreamRules
+from cep_pipeline.detection.conditions.program import Program, StreamRules
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle.clauses import Rules, clauses_of
 from tests.oracle.events import agree, read_events

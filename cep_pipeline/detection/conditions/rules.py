@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from cep_pipeline.compiled.pointers import Int8s, Int32s, Int64s, Uint8s, float64_at, reader_of
-from cep_pipeline.detection.instances.cells import Cells, cell_before, first_row_of, length_of, list_contains, row_of
-from cep_pipeline.detection.instances.codes import (
+from cep_pipeline.detection.conditions.cells import Cells, cell_before, first_row_of, length_of, list_contains, row_of
+from cep_pipeline.detection.conditions.codes import (
     COMPARE_SLOTS,
     EARLIER,
     EQUAL,
@@ -22,7 +22,7 @@ from cep_pipeline.detection.instances.codes import (
     LESS,
     MAY_SHARE,
 )
-from cep_pipeline.detection.instances.evaluator import Code, compare, group_holds
+from cep_pipeline.detection.conditions.evaluator import Code, compare, group_holds
 
 
 class Rules(NamedTuple):

@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.instances.groups import NOTHING, Moment
-from cep_pipeline.detection.instances.program import KERNEL_SOURCES, Program
+from cep_pipeline.detection.conditions.groups import NOTHING, Moment
+from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, Program
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Lists, holds_over_lists
 from cep_pipeline.patterns.normal_form import Clause
@@ -18,7 +18,7 @@ from tests.pattern_strategies import WHOLE_LANGUAGE, statements
 from tests.streams import Row, events_table, rows
 from tests.thoroughness import examples
 
-bind_all = NativeKernel("tests.detection.instances.binding_kernel", "bind_all", ("int64*",), KERNEL_SOURCES)
+bind_all = NativeKernel("tests.detection.conditions.binding_kernel", "bind_all", ("int64*",), KERNEL_SOURCES)
 
 
 def holds_step_by_step(pattern: Pattern, clause: Clause, events: PreparedEvents, lists: list[list[list[int]]]) -> Array:

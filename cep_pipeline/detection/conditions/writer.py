@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.compiled.native import address
-from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.groups import ClauseConditions, of_any_event
+from cep_pipeline.detection.conditions import codes
+from cep_pipeline.detection.conditions.groups import ClauseConditions, of_any_event
 from cep_pipeline.expressions.columns import Array, Column, RowRange
 from cep_pipeline.expressions.comparison import like_expression, members_of
 from cep_pipeline.expressions.correlation import deviations_of_all

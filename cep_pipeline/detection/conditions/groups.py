@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.instances import codes
+from cep_pipeline.detection.conditions import codes
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Conjunct

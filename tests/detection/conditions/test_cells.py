@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.instances.cells import exact_average
+from cep_pipeline.detection.conditions.cells import exact_average
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

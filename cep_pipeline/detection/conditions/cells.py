@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from cep_pipeline.compiled.pointers import Float64s, Int32s, Int64s, float64_at, int64_at, reader_of, uint8_at
-from cep_pipeline.detection.instances import codes
+from cep_pipeline.detection.conditions import codes
 
 NUMBERS = 0x7FFFFFFF
 """Numbers of cells go round: 31 bits of their count."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
-from cep_pipeline.detection.instances.cells import append, cells_at
-from cep_pipeline.detection.instances.evaluator import code_at, group_holds
+from cep_pipeline.detection.conditions.cells import append, cells_at
+from cep_pipeline.detection.conditions.evaluator import code_at, group_holds
 
 BINDINGS, VARIABLES, STARTS, ROWS, GROUPS, SLOTS, HOLDS, KLEENE, PROGRAM, CELLS = (*range(9), 17)
 

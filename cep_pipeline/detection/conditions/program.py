@@ -13,9 +13,9 @@ from itertools import accumulate
 import numpy as np
 
 from cep_pipeline.compiled.native import address, words_of
-from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.groups import ConditionGroups, conditions_of
-from cep_pipeline.detection.instances.writer import Accumulators, CommonTerms, ConjunctWriter
+from cep_pipeline.detection.conditions import codes
+from cep_pipeline.detection.conditions.groups import ConditionGroups, conditions_of
+from cep_pipeline.detection.conditions.writer import Accumulators, CommonTerms, ConjunctWriter
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
@@ -32,7 +32,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import everything, holds_for_all, leaf_view, may_match, rows_below
 
 KERNEL_SOURCES = (
-    *(f"cep_pipeline.detection.instances.{module}" for module in ("cells", "codes", "evaluator", "rules")),
+    *(f"cep_pipeline.detection.conditions.{module}" for module in ("cells", "codes", "evaluator", "rules")),
     "cep_pipeline.compiled.pointers",
 )
 """Modules that every kernel over instances takes functions or constants from (`NativeKernel.sources`)."""

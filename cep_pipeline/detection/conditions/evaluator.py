@@ -15,8 +15,8 @@ import numpy as np
 from numba import njit
 
 from cep_pipeline.compiled.pointers import Float64s, Int64s, Uint8s, float64_at, int64_at, reader_of, uint8_at
-from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.cells import (
+from cep_pipeline.detection.conditions import codes
+from cep_pipeline.detection.conditions.cells import (
     LEAST,
     Cells,
     cell_before,

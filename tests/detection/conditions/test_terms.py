@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.instances import codes
+from cep_pipeline.detection.conditions import codes
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.expressions import lists, local_time
 from tests.answers import comparable, from_tables
