@@ -21,7 +21,15 @@ ROOT_PAGES = {
     **{f"{name.upper()}.md": f"{name}.md" for name in ("contributing", "changelog", "security", "code_of_conduct")},
 }
 """Page at the top of the checkout -> its name in the site."""
-MEASUREMENTS = ("experiments/", "benchmarks.md", "workload.md", "scale.md", "backfill.md", "kernel_costs.md", "promises.md")
+MEASUREMENTS = (
+    "experiments/",
+    "benchmarks.md",
+    "workload.md",
+    "scale.md",
+    "backfill.md",
+    "kernel_costs.md",
+    "promises.md",
+)
 """Beginnings of the names of pages that report measurements."""
 _IN_REPOSITORY = {name: page for page, name in ROOT_PAGES.items()}
 _LINK = re.compile(r"(!?)\[((?:[^\[\]\n]|\[[^\]\n]*\])*)\]\(([^()\s]+)\)")
