@@ -110,16 +110,6 @@ class CarryUpdate:
         change_records(database, connection, PUBLISHED, events, of_events)
 
 
-def forget_changes(connection: Connection, database: str, stream: str) -> None:
-    """Remove from all records of a stream how its events differ from those of earlier versions."""
-
-    def without_changes(row: Row[Any]) -> Mapping[str, Any]:
-        fingerprint = json.loads(row.fingerprint)
-        return {} if fingerprint.pop(CHANGES, None) is None else {"fingerprint": canonical_json(fingerprint)}
-
-    change_records(database, connection, PUBLISHED, [PUBLISHED.c.stream == stream], without_changes)
-
-
 def published_records(database: Database, stream: str, table: str) -> Sequence[Row[Any]]:
     """Return the records of the published units of a table, by pattern set and day, without what they carry out."""
     query = sql.select(*_LISTED).where(PUBLISHED.c.stream == stream, PUBLISHED.c.table_name == table)
