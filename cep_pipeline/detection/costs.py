@@ -64,10 +64,11 @@ PASSING_EQUAL = 0.1
 """The share of events that an equality of which nothing is known is taken to find."""
 SAVED = 0.5
 """The share of what orders decide about that a plan is taken to save."""
-CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 2.6e5
+CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 8e5
 """Nanoseconds of planning: to estimate any statistics, to read an event of the table, to plan a pattern."""
-COLUMNAR_NS, STORING_NS = 0.12, 10.0
-"""Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches."""
+COLUMNAR_NS, STORING_NS, PARTIAL_NS = 0.12, 10.0, 2.8
+"""Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches; to
+go on from a candidate that may pass, which half of them do."""
 
 # Whether events that are in no match are removed before any are combined (`fused.reduction`).
 FEWEST_COMBINATIONS, FEWEST_CANDIDATES, CANDIDATES_AN_EVENT = 1 << 22, 1 << 28, 800

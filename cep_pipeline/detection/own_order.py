@@ -17,6 +17,7 @@ from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.costs import (
     CALL_NS,
     COLUMNAR_NS,
+    PARTIAL_NS,
     PASSING_EQUAL,
     PATTERN_NS,
     ROW_NS,
@@ -56,8 +57,8 @@ def worth_planning(
         if binds_lists(pattern) and not columnar:
             gain_ns = math.inf  # nobody knows
         else:
-            candidates = _candidates(pattern, prepared[pattern.type_attribute, pattern.base_type])
-            gain_ns = SAVED * candidates * (COLUMNAR_NS if columnar else STORING_NS)
+            events = prepared[pattern.type_attribute, pattern.base_type]
+            gain_ns = SAVED * _finding_ns(pattern, events, COLUMNAR_NS if columnar else STORING_NS)
         if gain_ns > PATTERN_NS and _has_orders(pattern, chosen[pattern.name], output):
             planned.append(pattern)
             gained_ns += gain_ns
@@ -74,8 +75,8 @@ def _has_orders(pattern: Pattern, mechanism: str, output: str) -> bool:
     return output != "count" or not binds_lists(pattern) or route_of(pattern, Sink.COMPRESS).lists
 
 
-def _candidates(pattern: Pattern, events: PreparedEvents) -> float:
-    """Tell roughly how many candidates are tested in the pattern's own order; lists are bound last in any."""
+def _finding_ns(pattern: Pattern, events: PreparedEvents, candidate_ns: float) -> float:
+    """Tell roughly how long it takes to find matches in the pattern's own order; lists are bound last in any."""
     total, window, found = len(events), pattern.window, 0.0
     rows = np.arange(0, total, max(total // SAMPLE, 1))
     if window.time_us is None:
@@ -92,7 +93,7 @@ def _candidates(pattern: Pattern, events: PreparedEvents) -> float:
         for variable, share in zip(singles, shares, strict=True):
             bound.add(variable.name)
             tested = tested * share * PASSING_EQUAL ** _equalities(clause, bound, variable.name)
-            found += float(tested.sum())
+            found += float(tested.sum()) * (candidate_ns + PARTIAL_NS * (variable is not singles[-1]))
             tested = tested * np.maximum(after, 0)
     return found
 
