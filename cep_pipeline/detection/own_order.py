@@ -91,6 +91,8 @@ def _finding_ns(pattern: Pattern, events: PreparedEvents, candidate_ns: float) -
             continue
         tested, bound = np.full(len(rows), total / max(len(rows), 1)), set[str]()
         for variable, share in zip(singles, shares, strict=True):
+            follows = not bound or any((one, variable.name) in clause.precedence for one in bound)
+            tested = tested if follows else 2 * tested  # events before those that are bound may fit, too
             bound.add(variable.name)
             tested = tested * share * PASSING_EQUAL ** _equalities(clause, bound, variable.name)
             found += float(tested.sum()) * (candidate_ns + PARTIAL_NS * (variable is not singles[-1]))
