@@ -13,7 +13,6 @@
 | `verification` | the check of invariants on fresh statistics: its definition |
 | `side_programs` | programs that measure all invariants of many patterns at once |
 | `kept_check` | the same check in a form that is kept for other processes |
-| `compiled_check` | the same check by one compiled call, for plans that a compiled search has found |
 | `thresholds` | the check of numbers against a threshold |
 | `distance`, `scanning` | minimal distances of invariants, and how one is chosen on a stream |
 | `plan_quality` | the cost of a plan on other statistics, and the gain of another one |

@@ -24,12 +24,11 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from cep_pipeline.adaptation.compiled_check import CompiledCheck, LazyInvariants, LazyVerifications, found_invariants
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, MetaAdaptive, distance_rule
 from cep_pipeline.adaptation.invariants import Invariant, check_k, invariants_of, without_invariants
 from cep_pipeline.adaptation.kept_check import KeptCheck
@@ -48,7 +47,6 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.planners import BY_PLANNER, keeps_order
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.search.clause_search import SEARCHED, load_checks
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
@@ -83,8 +81,6 @@ class Verdict:
     @property
     def violated(self) -> tuple[Invariant, ...]:
         """The violated invariants among the checks."""
-        if isinstance(self.checks, LazyVerifications):
-            return self.checks.violated
         return tuple(one.invariant for one in self.checks if isinstance(one, Verification) and one.violated)
 
     def __eq__(self, other: object) -> bool:
@@ -127,7 +123,7 @@ class DecisionState:
     since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
     asked: Mapping[str, Sequence[ClauseQuestions]] | None = field(default=None, compare=False, repr=False)
     """`questions`, where they are known."""
-    made: InvariantCheck | CompiledCheck | None = field(default=None, compare=False, repr=False)
+    made: InvariantCheck | None = field(default=None, compare=False, repr=False)
     """`check`, where it is made."""
     compares: ThresholdCheck | None = field(default=None, compare=False, repr=False)
     """`threshold_check`, where it is made."""
@@ -141,12 +137,10 @@ class DecisionState:
         return ThresholdCheck(pattern.name, self.questions[pattern.name]) if self.compares is None else self.compares
 
     @cached_property
-    def check(self) -> InvariantCheck | CompiledCheck:
+    def check(self) -> InvariantCheck:
         """The check of the invariants."""
         if self.made is not None:
             return self.made
-        if isinstance(self.invariants, LazyInvariants):
-            return self.invariants.check()
         return InvariantCheck(self.invariants, self.patterns, self.questions)
 
     @cached_property
@@ -171,7 +165,7 @@ class DecisionState:
     @cached_property
     def unguarded(self) -> tuple[list[str], list[str]]:
         """The patterns checked by thresholds: those that can be planned otherwise, and those that keep their order."""
-        if isinstance(self.invariants, LazyInvariants) or isinstance(self.made, KeptCheck):  # all have invariants
+        if isinstance(self.made, KeptCheck):  # all have invariants
             return [], []
         without = without_invariants(self.plan)
         numbers_decide = self.plan.workload is not None and not self.plan.workload.search.compares_sharing
@@ -233,12 +227,6 @@ class DecisionFunction(ABC):
         invariants = self._invariants(plan, tuple(patterns), snapshot) if check is None else check.invariants
         first = self._first_distances(plan) if distances is None else distances
         return DecisionState(plan, tuple(patterns), snapshot, invariants, first, since or {}, made=check)
-
-    def prepare(self, planners: Collection[str]) -> None:  # noqa: B027
-        """Load the compiled code that decisions about plans of these planners run, so that no decision waits for it.
-
-        There is none, unless a decision function says so.
-        """
 
     @property
     def learns_from_gains(self) -> bool:
@@ -351,15 +339,8 @@ class InvariantBased(DecisionFunction):
     def learns_from_gains(self) -> bool:
         return isinstance(self.distance, MetaAdaptive)
 
-    def prepare(self, planners: Collection[str]) -> None:
-        if any(planner in SEARCHED for planner in planners):
-            load_checks()
-
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        check = state.check
-        if isinstance(check, CompiledCheck):  # its planner has invariants, of which none are frozen
-            return Verdict(*check.first_violation(snapshot, state.minimal))
-        checks = check.checked(snapshot, distance=state.minimal, frozen=self.frozen, to_the_end=state.together)
+        checks = state.check.checked(snapshot, distance=state.minimal, frozen=self.frozen, to_the_end=state.together)
         violated = checks.is_violated
         if violated and not state.together:
             return Verdict(True, lambda: describe_verification(checks.first_violated, state.patterns), checks)
@@ -402,9 +383,9 @@ class InvariantBased(DecisionFunction):
     def _invariants(
         self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot | None
     ) -> Sequence[Invariant]:
-        if not self.frozen:
-            return found_invariants(plan, self.k) or invariants_of(plan, patterns, self.k)
         found = invariants_of(plan, patterns, self.k)
+        if not self.frozen:
+            return found
         if snapshot is None:
             raise InputError("frozen costs are those of the statistics that the plan was made from: give the snapshot")
         return freeze(found, patterns, snapshot)

@@ -71,7 +71,7 @@ def packed(
         words.append(sums.packed(put))
         for key in questions.term_keys:
             terms.setdefault(key, []).append(row)
-        if questions.row is None:
+        if not questions.is_plain:
             asked.append(row)
             continue
         words[-1][codes.LAST] = questions.last

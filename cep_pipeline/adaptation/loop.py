@@ -119,7 +119,6 @@ class AdaptiveRun:
         if adapting:
             # No decision is to take the time of compiling what it runs.
             sums.load_kernel()
-            settings.decision.prepare({loop.planner for loop in self._adapting})
         for loop in self._adapting:
             loop.prepare()
         self._latest: StatisticsSnapshot | None = None

@@ -20,7 +20,7 @@ from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.orderings import GRAIN, DecidingComparison, Side, positions_of
 from cep_pipeline.planning.search import set_sums_codes as codes
-from cep_pipeline.planning.search.sums import CostTerms, SetSums, SumProgram
+from cep_pipeline.planning.search.sums import CostTerms, SetSums
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -153,7 +153,7 @@ class _ClauseSides(SetSums):
         kept = self.instructions[:, codes.RIGHT].copy()
         self.instructions[:, : codes.RIGHT + 1] = places.reshape(sets.shape)
         self.instructions[numbers, codes.RIGHT] = kept[numbers]
-        super().__init__(SumProgram(terms, used))
+        super().__init__(terms, used)
         self._words[codes.INSTRUCTIONS] = len(rows)
         self._words[codes.PROGRAM] = self.instructions.ctypes.data
         self._words[codes.REGISTERS] = registers.ctypes.data + 8 * begin

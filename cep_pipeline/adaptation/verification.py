@@ -1,7 +1,7 @@
 """Invariants on fresh statistics: by how much each holds, in the order in which they are verified.
 
 `orderings.ln_measure` defines what a side measures. `InvariantCheck.checked` takes the same sums by programs that
-measure all sides at once. So does `compiled_check.CompiledCheck`, for plans that compiled searches have found.
+measure all sides at once.
 """
 
 from __future__ import annotations

@@ -26,10 +26,9 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.clause_plans import Sharing, WorkloadPlan
+from cep_pipeline.planning.clause_plans import PatternPlan, Sharing, StatisticsSummary, WorkloadPlan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
-from cep_pipeline.planning.replanning import LazyPlan
 from cep_pipeline.questions.explained_mechanisms import explained_choice
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.snapshot import leaves_of
@@ -63,8 +62,11 @@ def plan_of(record: PlanRecord) -> Plan:
     return made
 
 
-class RecordedPlan(LazyPlan):
-    """A plan of patterns together, as it is recorded; it is read when somebody asks for what it says."""
+class RecordedPlan(Plan):
+    """A plan of patterns together, as it is recorded; it is read when somebody asks for what it says.
+
+    It is equal to the plan that it is read as. An instance is made by `of_record`, not by the constructor.
+    """
 
     record: PlanRecord
 
@@ -77,11 +79,30 @@ class RecordedPlan(LazyPlan):
 
     @cached_property
     def written(self) -> Plan:
+        """The plan with all of its fields."""
         return plan_of(self.record)
+
+    @cached_property
+    def alpha(self) -> float:
+        return self.written.alpha
+
+    @cached_property
+    def statistics(self) -> StatisticsSummary:
+        return self.written.statistics
+
+    @cached_property
+    def patterns(self) -> tuple[PatternPlan, ...]:
+        return self.written.patterns
 
     @cached_property
     def workload(self) -> WorkloadPlan | None:
         return self.written.workload
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or self.written == other
+
+    def __hash__(self) -> int:
+        return hash(self.written)
 
 
 ALL = "all"

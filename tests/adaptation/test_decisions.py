@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cep_pipeline.adaptation import DECISION_FUNCTIONS, Verification, decision_function, decisions
+from cep_pipeline.adaptation import DECISION_FUNCTIONS, Verification, decision_function
 from cep_pipeline.adaptation.distance import Distances, MetaAdaptive
 from cep_pipeline.adaptation.thresholds import Deviation, deviations, numbers_in, numbers_now, questions_of
 from cep_pipeline.errors import InputError
@@ -219,21 +219,3 @@ def test_settings_are_checked() -> None:
     ):
         with pytest.raises(InputError, match=message):
             decision_function(name, **settings)  # type: ignore[arg-type]
-
-
-def test_compiled_code_is_loaded_before_the_first_decision_where_it_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks of invariants for planners with compiled searches."""
-    loaded: list[str] = []
-    monkeypatch.setattr(decisions, "load_checks", lambda: loaded.append("checks"))
-    for name, planners, expected in (
-        ("static", ["greedy"], []),
-        ("unconditional", ["greedy"], []),
-        ("constant_threshold", ["greedy"], []),
-        ("invariant", ["greedy", "zstream"], ["checks"]),
-        ("invariant", ["dp_bushy"], []),
-        ("invariant", ["ii_greedy"], []),
-        ("invariant", ["dp_left_deep", "trivial"], ["checks"]),
-    ):
-        loaded.clear()
-        decision_function(name).prepare(planners)
-        assert loaded == expected

@@ -18,7 +18,7 @@ from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics
 from cep_pipeline.planning.orderings import DecidingComparison, ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.replanning import LazyPlan, Replanner
+from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.search.sums import MOST_VARIABLES, log_tables, set_arrays
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -120,7 +120,7 @@ def test_planning_again_is_planning(planner: str, data: st.DataObject, cost: str
         old, again = alone(of_all, pattern.name), plan([pattern], after, planner, cost, alpha, compare=False)
         replanner = Replanner(pattern, planner, cost, alpha)
         found = replanner.search(after)
-        new = LazyPlan.of(found)
+        new = replanner.written(found)
         assert new.ln_cost == pytest.approx(again.ln_cost) and replanner.is_of(new, found)
         assert replanner.ln_costs(old, found) == pytest.approx((ln_cost_on(old, [pattern], after), again.ln_cost))
         decided = [one for clause in again.patterns[0].clauses for one in clause.comparisons]

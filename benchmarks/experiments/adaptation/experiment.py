@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -197,9 +197,6 @@ class Later(DecisionFunction):
         if snapshot.end_us is None or snapshot.end_us <= self.from_us:
             return Verdict(False, "the statistics do not reach back as far as they are to")
         return self.decided_by.decide(state, snapshot)
-
-    def prepare(self, planners: Collection[str]) -> None:
-        self.decided_by.prepare(planners)
 
     def replanned(self, state: DecisionState, *others: Any, **settings: Any) -> DecisionState:
         return self.decided_by.replanned(state, *others, **settings)

@@ -143,8 +143,6 @@ class JobSuccession:
             Two plans found different matches.
         """
         sums.load_kernel()
-        for decision in decisions.values():
-            decision.prepare({self._by.planner})
         for _, maker in self._parts:
             maker.prepare()
         gc.collect()  # what earlier runs have left is not to be swept up in the middle of a plan

@@ -1,6 +1,6 @@
 """The questions that planning asks a snapshot about a clause, and the numbers that it makes of the answers.
 
-`ClauseRow` looks up once where snapshots of one source have the numbers, so that compiled code reads them itself.
+`ClauseRow` looks up once where snapshots of one source have the numbers.
 """
 
 from __future__ import annotations
@@ -269,18 +269,15 @@ class ClauseQuestions:
             prior for pairs in (*self._agreements, *(pairs for _, pairs in self._equal)) for prior in pairs.values()
         ]
 
-    @cached_property
-    def row(self) -> ClauseRow | None:
-        """The places of the numbers in snapshots; None where more has to be made of them than logarithms."""
-        if (
+    @property
+    def is_plain(self) -> bool:
+        """True if no more is made of the numbers of snapshots than logarithms."""
+        return self._window_us is not None and not (
             self._agreements
             or self._equal
-            or self._window_us is None
             or self._implied.narrowed
             or any(one.limits or (one.kleene and self.of_neighbours) for one in self._clause.positive)
-        ):
-            return None
-        return ClauseRow(self._keys, self._asks, [planned_share(prior) for prior in self._priors])
+        )
 
     @property
     def of_neighbours(self) -> bool:
@@ -289,7 +286,7 @@ class ClauseQuestions:
 
     @property
     def numbers_asked(self) -> list[NumberAsked]:
-        """The numbers that `asked` asks for, in their order; only where there is a `row`."""
+        """The numbers that `asked` asks for, in their order, of a clause that `is_plain`."""
         assert self._window_us is not None
         events: list[NumberAsked] = [(EVENTS, key, self._window_us) for key in self._keys]
         lists = [(LISTS, *one[1:]) if place in self._kleene else one for place, one in enumerate(events)]
@@ -305,20 +302,6 @@ class ClauseQuestions:
     def names_without_last(self) -> list[str]:
         """The variables of a clause of which no one is always the last; else none."""
         return [*self._position] if self._last is None else []
-
-    def fills(self, snapshot: StatisticsSnapshot) -> bool:
-        """True if a snapshot says no more of the clause than its row of numbers."""
-        return (
-            not snapshot.joints
-            and not self._equal
-            and not self._implied.narrowed
-            and (self._last is not None or not snapshot.order_profiles)
-        )
-
-    @property
-    def window_us(self) -> float:
-        """Length of the window; of a window of events 0."""
-        return float(self._window_us or 0)
 
     @property
     def last(self) -> int:

@@ -24,15 +24,10 @@ from __future__ import annotations
     INSTRUCTIONS,
     PROGRAM,
     REGISTERS,
-    COMPARISONS,
-    SIDES,
-    LN_DISTANCES,
-    USED,
-    USED_SETS,
     WITHIN,
     WORDS,
-) = range(28)
-"""Numbers, and addresses of arrays. Of the sets only those at the places in `USED_SETS` are summed."""
+) = range(23)
+"""Numbers, and addresses of arrays."""
 
 COUNTED, RAREST, KINDS, SINGLES, AGREEING, WITH_ENDS, ASKED_COLUMNS = range(7)
 """The question about a term: the variables whose instances count, whether only the rarest of them does, which kinds of
@@ -50,6 +45,3 @@ added."""
 
 CHARGES_NODE, CHARGES_PAIR, CHARGES_HELD, CHARGES_STEP_DELAY, CHARGES_JOIN_DELAY, IS_NUMBER = 1, 2, 4, 8, 16, 32
 """Flags; an instruction that is a number takes that of the variable `RIGHT`."""
-
-GRAIN = 1e-9
-"""`orderings.GRAIN`, which a test compares."""

@@ -1,4 +1,4 @@
-"""Sums over sets of variables, and what comparisons of plans make of them. Imported only where it is compiled.
+"""Sums over sets of variables, and what sides of comparisons add up of them. Imported only where it is compiled.
 
 All numbers are natural logarithms. Sums are taken in one order, whatever the sets that are asked for: planners and
 checks of their plans read the same number of a set to the last bit.
@@ -79,17 +79,15 @@ def ln_ends(words: Any, place: int) -> float:
 
 @njit(error_model="numpy")
 def add_up(words: Any) -> None:
-    """Fill the sums of all terms and used sets."""
+    """Fill the sums of all terms and sets."""
     count, size = words[codes.SETS], words[codes.VARIABLES]
-    used = int64_at(words[codes.USED_SETS])
     sets, constants = int64_at(words[codes.SET_MASKS]), float64_at(words[codes.CONSTANTS])
     asked, ends = int64_at(words[codes.ASKED]), float64_at(words[codes.ENDS])
     numbers, sums = float64_at(words[codes.NUMBERS]), float64_at(words[codes.SUMS])
     for term in range(words[codes.TERMS]):
         row = term * codes.ASKED_COLUMNS
         counted, kinds, singles = asked[row + codes.COUNTED], asked[row + codes.KINDS], asked[row + codes.SINGLES]
-        for number in range(words[codes.USED]):
-            place = used[number]
+        for place in range(count):
             members = sets[place]
             total = 0.0
             rarest = np.inf
@@ -160,26 +158,9 @@ def charged(words: Any, at: int) -> float:
     return total
 
 
-@njit(error_model="numpy")
-def is_violated(left: float, right: float, wins_ties: int, ln_distance: float) -> bool:
-    """True if a comparison is violated, to the last bit as `verification.is_violated`."""
-    if ln_distance == 0.0:
-        chosen, rejected = np.rint(left / codes.GRAIN), np.rint(right / codes.GRAIN)
-        return not (chosen < rejected or (chosen == rejected and wins_ties))
-    return np.rint(left / codes.GRAIN) > np.rint((right + ln_distance) / codes.GRAIN)
-
-
 def measure(words_at: Any) -> int:
-    """Measure by the words at an address."""
-    return measured(carray(words_at, codes.WORDS))
-
-
-@njit(error_model="numpy")
-def measured(words: Any) -> int:
-    """Fill the sums; run the program; the place of the first comparison that is violated, or how many there are.
-
-    `SIDES` has three int64s a comparison, the registers of its sides and whether the chosen one wins ties.
-    """
+    """Fill the sums and run the program, by the words at an address; the number of its instructions."""
+    words = carray(words_at, codes.WORDS)
     add_up(words)
     program, registers = int64_at(words[codes.PROGRAM]), float64_at(words[codes.REGISTERS])
     numbers = float64_at(words[codes.NUMBERS])
@@ -194,12 +175,4 @@ def measured(words: Any) -> int:
         if program[at + codes.OTHER] >= 0:
             total = ln_add(total, registers[program[at + codes.OTHER]])
         registers[instruction] = total
-    sides, ln_distances = int64_at(words[codes.SIDES]), float64_at(words[codes.LN_DISTANCES])
-    found = words[codes.COMPARISONS]
-    for comparison in range(words[codes.COMPARISONS]):
-        at = 3 * comparison
-        left, right = registers[sides[at]], registers[sides[at + 1]]
-        if is_violated(left, right, sides[at + 2], ln_distances[comparison]):
-            found = comparison
-            break
-    return found
+    return words[codes.INSTRUCTIONS]

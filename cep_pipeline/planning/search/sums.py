@@ -196,14 +196,14 @@ def ln_orders(shape: ClauseShape) -> list[float] | None:
 
 ADDRESSES = (
     *(codes.SET_MASKS, codes.CONSTANTS, codes.ASKED, codes.ENDS, codes.FIRSTS, codes.LASTS, codes.NUMBERS),
-    *(codes.FACTOR_MASKS, codes.FACTOR_VALUES, codes.FACTOR_KINDS, codes.SUMS, codes.USED_SETS),
+    *(codes.FACTOR_MASKS, codes.FACTOR_VALUES, codes.FACTOR_KINDS, codes.SUMS),
     *(codes.PROGRAM, codes.REGISTERS),
 )
 """The argument words that are addresses in a program of `packed` words."""
 
 
-class SumProgram:
-    """Sums over some sets of a clause, and instructions that combine them; it holds no numbers.
+class SetSums:
+    """Sums over some sets of a clause, for one row of its numbers after another.
 
     Parameters
     ----------
@@ -211,13 +211,18 @@ class SumProgram:
         The terms of the clause's cost model.
     sets
         int64, shape (m,): the sets by their bits.
+
+    Attributes
+    ----------
+    sums
+        float64, shape (terms, sets), after a call.
     """
 
     def __init__(self, terms: CostTerms, sets: Array) -> None:
         shape = terms.shape
         self.terms, self.sets = terms, sets
-        self.masks = np.array([mask_of(positions) for positions, *_ in shape.conditions], np.int64)
-        self.kinds = np.array(
+        self._masks = np.array([mask_of(positions) for positions, *_ in shape.conditions], np.int64)
+        self._kinds = np.array(
             [
                 codes.EQUALITY if equal else SPAN if span else APART_KIND if kind in APART else codes.TESTED
                 for _, equal, span, kind in shape.conditions
@@ -225,7 +230,7 @@ class SumProgram:
             np.int64,
         )
         firsts, lasts = _edges(shape, sets) if any(term.ends for term in terms.terms) else (sets, sets)
-        self.words = np.zeros(codes.WORDS, np.int64)
+        self._words = np.zeros(codes.WORDS, np.int64)
         for word, number in (
             (codes.SETS, len(sets)),
             (codes.TERMS, len(terms.terms)),
@@ -233,97 +238,65 @@ class SumProgram:
             (codes.FACTORS, len(shape.conditions)),
             (codes.AGREEMENTS, shape.agreements),
             (codes.KLEENE, mask_of(shape.kleene)),
-            (codes.USED, len(sets)),
         ):
-            self.words[word] = number
-        self.arrays = (  # the kernel reads them by their addresses
+            self._words[word] = number
+        self._arrays = (  # the kernel reads them by their addresses
             (codes.SET_MASKS, sets),
             (codes.CONSTANTS, terms.of_sets(sets)),
             (codes.ASKED, terms.asked),
             (codes.ENDS, terms.ends),
             (codes.FIRSTS, firsts),
             (codes.LASTS, lasts),
-            (codes.FACTOR_MASKS, self.masks),
-            (codes.FACTOR_KINDS, self.kinds),
-            (codes.USED_SETS, np.arange(len(sets))),
+            (codes.FACTOR_MASKS, self._masks),
+            (codes.FACTOR_KINDS, self._kinds),
             (codes.WITHIN, terms.late_within(sets)),
         )
-        for word, array in self.arrays:
-            self.words[word] = array.ctypes.data
-
-
-class SetSums:
-    """The sums of a program for one set of numbers after another.
-
-    Attributes
-    ----------
-    sums
-        float64, shape (terms, sets), after a call.
-    address
-        Address of the kernel's argument words.
-    """
-
-    def __init__(self, program: SumProgram) -> None:
-        shape = program.terms.shape
-        self.program = program
+        for word, array in self._arrays:
+            self._words[word] = array.ctypes.data
         # One array: reading an address takes longer than most of the work done with it.
         numbers = 2 * shape.size + shape.agreements * shape.size**2 + len(shape.conditions)
-        self._room = np.zeros(numbers + len(program.terms.terms) * len(program.sets))
-        self._numbers, sums = self._room[:numbers], self._room[numbers:]
-        self.sums = sums.reshape(len(program.terms.terms), -1)
-        self._words, address = program.words.copy(), self._room.ctypes.data
+        self._room = np.zeros(numbers + len(terms.terms) * len(sets))
+        self._numbers, address = self._room[:numbers], self._room.ctypes.data
+        self.sums = self._room[numbers:].reshape(len(terms.terms), -1)
         self._words[codes.NUMBERS], self._words[codes.SUMS] = address, address + 8 * numbers
         # The selectivities of the conditions are the last ones of the numbers.
         self._words[codes.FACTOR_VALUES] = address + 8 * (numbers - len(shape.conditions))
-        self.address = self._words.ctypes.data
-        self._function = _measure.function
+        self._address = self._words.ctypes.data
         self._joined: tuple[Array, ...] | None = None
-        self._row, self._last = self._numbers.data, -1
         self._flat = Struct(f"{numbers}d")  # quicker than assigning a row of numbers to an array
 
     def __call__(self, numbers: ClauseNumbers) -> None:
         """Take the sums of these numbers."""
-        self.take(numbers)
-        self._function(self.address)
-
-    def take(self, numbers: ClauseNumbers) -> None:
-        """Load these numbers, for code that takes the sums itself."""
-        self._flat.pack_into(self._row, 0, *numbers.flat)
+        self._flat.pack_into(self._numbers.data, 0, *numbers.flat)
         if numbers.joints or self._joined is not None:
             self._join(numbers.joints)
-        if numbers.last != self._last:
-            self._words[codes.LAST] = self._last = numbers.last
-
-    def take_row(self, last: int) -> None:
-        """Load the last variable alone: other code writes the numbers, and there are no corrections for dependence."""
-        if self._joined is not None:
-            self._join(())
-        if last != self._last:
-            self._words[codes.LAST] = self._last = last
+        self._words[codes.LAST] = numbers.last
+        _measure.function(self._address)
 
     def packed(self, put: Callable[[Array], int]) -> Array:
         """The argument words with what `put` says of each array in place of its address, and no numbers yet."""
-        words = self.program.words.copy()
-        for word, array in (*self.program.arrays, (codes.NUMBERS, self._numbers), (codes.SUMS, self.sums)):
+        words = self._words.copy()
+        words[[codes.FACTORS, codes.LAST]] = len(self._masks), 0
+        for word, array in (*self._arrays, (codes.NUMBERS, self._numbers), (codes.SUMS, self.sums)):
             words[word] = put(array)
-        words[codes.FACTOR_VALUES] = words[codes.NUMBERS] + 8 * (len(self._numbers) - len(self.program.masks))
+        words[codes.FACTOR_VALUES] = words[codes.NUMBERS] + 8 * (len(self._numbers) - len(self._masks))
         return words
 
     def by_term(self) -> list[Array | None]:
         """The sums of each of `CostModel.terms`, float64 of shape (m,); None for a term that the model lacks."""
-        return [None if row < 0 else self.sums[row] for row in self.program.terms.rows[: codes.TUPLES]]
+        return [None if row < 0 else self.sums[row] for row in self.terms.rows[: codes.TUPLES]]
 
     def late(self) -> tuple[Array, ...] | None:
         """The terms of `LateTests`, float64 of shape (m,), and the nanoseconds within each set; None: it has none."""
-        terms = self.program.terms
+        terms = self.terms
         if not terms.late:
             return None
         rows = terms.rows[codes.TUPLES :]
-        return self.sums[rows[0]], self.sums[rows[1]], terms.late_within(self.program.sets)
+        return self.sums[rows[0]], self.sums[rows[1]], terms.late_within(self.sets)
 
     def _join(self, joints: Sequence[JointCondition]) -> None:
         """Let the corrections for dependent conditions count beside the conditions."""
-        masks, kinds = self.program.masks, self.program.kinds
+        masks, kinds = self._masks, self._kinds
         values = self._numbers[len(self._numbers) - len(masks) :]
         self._joined = joined_factors(joints, masks, kinds, values)
         words = (codes.FACTOR_MASKS, codes.FACTOR_KINDS, codes.FACTOR_VALUES)
@@ -459,7 +432,7 @@ def sums_of_all(shape: ClauseShape, cost: CostModel) -> SetSums | None:
 
     def made() -> SetSums | None:
         terms = None if shape.size > MOST_VARIABLES else CostTerms.of(shape, cost)
-        return None if terms is None else SetSums(SumProgram(terms, np.arange(1 << shape.size)))
+        return None if terms is None else SetSums(terms, np.arange(1 << shape.size))
 
     return shape.derived(("sums", cost), made)
 
