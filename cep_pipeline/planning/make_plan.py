@@ -8,10 +8,9 @@ from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.composing import plain_pattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_pattern
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.planned_clauses import (
     Expectations,
     check_alpha,
@@ -26,9 +25,6 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 logger = logging.getLogger(__name__)
-MANY = 8
-"""Number of patterns from which on compiled code adds up the costs of all sets, unless plans are compared. Its sums,
-which clauses of one structure share, take longer to write down than a few clauses to plan."""
 
 
 def plan(
@@ -198,11 +194,6 @@ def _planner_of(pattern: Pattern, planner: str) -> str:
     return planner if single else planner_for(pattern, planner)
 
 
-@once_a_pattern
-def _questions_of(pattern: Pattern) -> tuple[ClauseQuestions, ...]:
-    return tuple(ClauseQuestions(pattern, clause, often=True) for clause in pattern.clauses)
-
-
 def _planned_apart(
     asked: Sequence[tuple[Pattern, str, CostModel]],
     snapshot: StatisticsSnapshot,
@@ -213,14 +204,9 @@ def _planned_apart(
 ) -> Plan:
     """The plan of patterns each by itself, by a planner and a cost model of its own."""
     logger.info("planning %s patterns by %s", len(asked), planner)
-    planned, many = [], not compare and len(asked) >= MANY
+    planned = []
     for pattern, name, model in asked:
-        expected = [
-            Expectations(pattern, clause, snapshot, asked_of)
-            for clause, asked_of in zip(
-                pattern.clauses, _questions_of(pattern) if many else [None] * len(pattern.clauses), strict=True
-            )
-        ]
+        expected = [Expectations(pattern, clause, snapshot) for clause in pattern.clauses]
         clauses = (
             clause_plan(one, PLANNERS[name](one.statistics, model), model, compared_with=name if compare else None)
             for one in expected

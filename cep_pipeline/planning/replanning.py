@@ -17,7 +17,6 @@ from cep_pipeline.planning.orderings import Ordering, TreeOrdering, ln_costs, na
 from cep_pipeline.planning.planned_clauses import Expectations, clause_plan, cost_model, pattern_plan, summary_of
 from cep_pipeline.planning.planners import planner_named
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.search.sums import sums_of_all
 from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -66,12 +65,7 @@ class Replanner:
         self.pattern, self.alpha = pattern, alpha
         self.name, self.planner = planner, planner_named(planner)
         self.model = cost_model(pattern, cost, alpha)
-        self.questions = tuple(ClauseQuestions(pattern, clause, often=True) for clause in pattern.clauses)
-
-    def prepare(self) -> None:
-        """Work out what follows from the pattern alone; else the first search does so."""
-        for asked in self.questions:
-            sums_of_all(asked.shape, self.model)
+        self.questions = tuple(ClauseQuestions(pattern, clause) for clause in pattern.clauses)
 
     def search(self, snapshot: StatisticsSnapshot) -> SearchResult:
         """Search the orders or trees for these statistics.

@@ -208,7 +208,7 @@ def test_each_cost_is_taken_once_a_check() -> None:
     patterns = parse("NAME one PATTERN AND(A a, A b, A c, A d, A e, A f, A g, A h, A i, A j) WITHIN 1 seconds")
     made = plan(patterns, snapshot({"A": 3.0}), "dp_left_deep")
     every = invariants_of(made, patterns, None)
-    questions = ClauseQuestions(patterns[0], patterns[0].clauses[0], often=True)
+    questions = ClauseQuestions(patterns[0], patterns[0].clauses[0])
     terms = CostTerms.of(questions.shape, every[0].cost)
     assert terms is not None
     writer = SideWriter(terms)

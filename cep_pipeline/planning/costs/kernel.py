@@ -222,7 +222,7 @@ def _dearer(
         if one.kind in ln_dearer and not (one.equality or one.span)
     )
     key = "dearer", sign, *(one.ln_ratio for one in dear)
-    return clause.derived(key, lambda: replace(statistics, joints=(*statistics.joints, *dear), shape=None))
+    return clause.derived(key, lambda: replace(statistics, joints=(*statistics.joints, *dear)))
 
 
 def _without_apart(clause: ClauseStatistics) -> ClauseStatistics:
@@ -234,7 +234,7 @@ def _without_apart(clause: ClauseStatistics) -> ClauseStatistics:
 def _apart(clause: ClauseStatistics) -> ClauseStatistics:
     """The single variables by what is tested apart, and nothing else."""
     kept = tuple(one for one in clause.tested.conditions if one.kind in APART)
-    return clause.derived(_apart, lambda: replace(clause.tested, conditions=kept, joints=(), shape=None))
+    return clause.derived(_apart, lambda: replace(clause.tested, conditions=kept, joints=()))
 
 
 def _of_singles(clause: ClauseStatistics, statistics: ClauseStatistics, factor: float = 1.0) -> GrownMatches:

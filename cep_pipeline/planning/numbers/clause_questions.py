@@ -64,15 +64,10 @@ class ClauseQuestions:
 
     To write the keys of leaves and conditions takes longer than to read their numbers; whoever reads many snapshots,
     as checks of plans do, writes them once.
-
-    Parameters
-    ----------
-    often
-        Whether many snapshots are asked: then it is also written down which numbers are in the costs of which sets.
     """
 
-    def __init__(self, pattern: Pattern, clause: Clause, *, often: bool = False) -> None:
-        self._pattern, self._clause, self._often = pattern, clause, often
+    def __init__(self, pattern: Pattern, clause: Clause) -> None:
+        self._pattern, self._clause = pattern, clause
         self._latest: ClauseAnswers | None = None
         # Of what is implied, planning has numbers of spans of time only.
         spans = bool(time_spans(clause))
@@ -156,7 +151,6 @@ class ClauseQuestions:
                 last=asked.last,
                 kleene=self._kleene,
                 ln_events=tuple(asked.ln_events),
-                shape=self.shape if self._often else None,
             )
         return asked.statistics
 

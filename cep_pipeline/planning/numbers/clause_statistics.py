@@ -168,9 +168,6 @@ class ClauseStatistics(DerivedFacts):
     ln_events
         For each variable, the logarithm of the expected number of its events in one window, W r; empty where that is
         `ln_instances`.
-    shape
-        The structure of the clause, where many sets of numbers are planned with: then the costs of sets are compiled
-        sums (`planning.search.sums`).
     """
 
     names: tuple[str, ...]
@@ -182,7 +179,6 @@ class ClauseStatistics(DerivedFacts):
     last: int | None = None
     kleene: frozenset[int] = frozenset()
     ln_events: tuple[float, ...] = ()
-    shape: ClauseShape | None = field(default=None, compare=False, repr=False)
     _derived: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -258,7 +254,6 @@ class ClauseStatistics(DerivedFacts):
                 for groups in self.sequences
             ),
             joints=tuple(joint for joint in self.joints if apart.isdisjoint(joint.positions)),
-            shape=None,
         )
 
     @cached_property
@@ -266,7 +261,7 @@ class ClauseStatistics(DerivedFacts):
         """The numbers without the conditions that have to be tested: of what is in window and order, and equal."""
         found = tuple(one for one in self.conditions if one.equality)
         joints = tuple(joint for joint in self.joints if joint.equality)
-        return replace(self, conditions=found, joints=joints, shape=None)
+        return replace(self, conditions=found, joints=joints)
 
     @cached_property
     def passing(self) -> ClauseStatistics:
@@ -278,7 +273,6 @@ class ClauseStatistics(DerivedFacts):
             joints=tuple(joint for joint in self.joints if not joint.equality),
             agreements=(),
             sequences=(),
-            shape=None,
         )
 
     @cached_property
@@ -287,7 +281,7 @@ class ClauseStatistics(DerivedFacts):
         if not any(joint.in_range for joint in self.joints):
             return self.singles
         joints = tuple(replace(joint, in_range=False) for joint in self.singles.joints)
-        return replace(self.singles, joints=joints, shape=None)
+        return replace(self.singles, joints=joints)
 
     @cached_property
     def in_range(self) -> ClauseStatistics:
@@ -295,7 +289,7 @@ class ClauseStatistics(DerivedFacts):
         found = tuple(one for one in self.singles.conditions if one.equality or one.span)
         kept = (joint for joint in self.singles.joints if joint.in_range or joint.equality)
         joints = tuple(replace(joint, in_range=False) for joint in kept)
-        return replace(self.singles, conditions=found, joints=joints, shape=None)
+        return replace(self.singles, conditions=found, joints=joints)
 
     @cached_property
     def tested(self) -> ClauseStatistics:

@@ -109,7 +109,7 @@ def add_up(words: Any) -> None:
 
 @njit(error_model="numpy")
 def ln_tests(words: Any, whole: int, left: int, right: int) -> float:
-    """ln of the tests of a join, as `sums.LogTables` has them, by the places of sets."""
+    """ln of the tests of a join, by the places of sets."""
     count = words[codes.SETS]
     sums, rows = float64_at(words[codes.SUMS]), int64_at(words[codes.ASKED])
     terms = words[codes.TERMS] * codes.ASKED_COLUMNS  # behind what is asked of the terms stand their rows

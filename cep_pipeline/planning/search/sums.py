@@ -24,12 +24,10 @@ from cep_pipeline.planning.costs.model import CostModel, LateTests, SetSum
 from cep_pipeline.planning.numbers.clause_statistics import (
     ClauseNumbers,
     ClauseShape,
-    ClauseStatistics,
     JointCondition,
     mask_of,
 )
 from cep_pipeline.planning.search import set_sums_codes as codes
-from cep_pipeline.planning.trees import PositionTree
 
 Array = np.ndarray[Any, Any]
 
@@ -186,14 +184,6 @@ def ln_order_shares(shape: ClauseShape, sets: Array) -> Array:
     return found
 
 
-def ln_orders(shape: ClauseShape) -> list[float] | None:
-    """`ln_order_shares` of all sets; None for a large clause."""
-    if shape.size > MOST_VARIABLES:
-        return None
-    found: list[float] = shape.derived(ln_orders, lambda: ln_order_shares(shape, np.arange(1 << shape.size)).tolist())
-    return found
-
-
 ADDRESSES = (
     *(codes.SET_MASKS, codes.CONSTANTS, codes.ASKED, codes.ENDS, codes.FIRSTS, codes.LASTS, codes.NUMBERS),
     *(codes.FACTOR_MASKS, codes.FACTOR_VALUES, codes.FACTOR_KINDS, codes.SUMS),
@@ -282,18 +272,6 @@ class SetSums:
         words[codes.FACTOR_VALUES] = words[codes.NUMBERS] + 8 * (len(self._numbers) - len(self._masks))
         return words
 
-    def by_term(self) -> list[Array | None]:
-        """The sums of each of `CostModel.terms`, float64 of shape (m,); None for a term that the model lacks."""
-        return [None if row < 0 else self.sums[row] for row in self.terms.rows[: codes.TUPLES]]
-
-    def late(self) -> tuple[Array, ...] | None:
-        """The terms of `LateTests`, float64 of shape (m,), and the nanoseconds within each set; None: it has none."""
-        terms = self.terms
-        if not terms.late:
-            return None
-        rows = terms.rows[codes.TUPLES :]
-        return self.sums[rows[0]], self.sums[rows[1]], terms.late_within(self.sets)
-
     def _join(self, joints: Sequence[JointCondition]) -> None:
         """Let the corrections for dependent conditions count beside the conditions."""
         masks, kinds = self._masks, self._kinds
@@ -337,135 +315,3 @@ def _edges(shape: ClauseShape, sets: Array) -> tuple[Array, Array]:
         first |= (having & (sets & before[place] == 0)) << place
         last |= (having & (sets & after[place] == 0)) << place
     return first, last
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LogTables:
-    """The charges of a cost model for the sets of a clause, by their logarithms, at the bits of each set.
-
-    The terms are those of `CostModel`. `delay` includes the weight of latency; `last` is the variable after
-    which latency counts.
-    """
-
-    node: list[float]
-    pair: list[float] | None
-    product: list[float] | None
-    held: list[float] | None = None
-    delay: list[float] | None = None
-    last: int = 0
-    late: tuple[list[float], ...] | None = None
-
-    def ln_own(self, left: int, right: int, *, linear: bool) -> float:
-        """ln of the cost of joining two sets as sides of a tree, without the node of their union."""
-        found = self._ln_tests(left, right)
-        if self.held is not None and not linear:
-            found = ln_add(ln_add(found, self.held[left]), self.held[right])
-        if self.delay is not None:
-            if left >> self.last & 1:
-                return ln_add(found, self.delay[right])
-            if right >> self.last & 1:
-                return ln_add(found, self.delay[left])
-        return found
-
-    def ln_join(self, left: int, right: int, *, linear: bool) -> float:
-        """ln of the cost of joining two sets as sides of a tree."""
-        return ln_add(self.node[left | right], self.ln_own(left, right, linear=linear))
-
-    def ln_own_step(self, bound: int, position: int) -> float:
-        """ln of the cost of binding a variable after those of a set, without the node of all of them."""
-        if not bound:
-            return -math.inf
-        found = self._ln_tests(bound, 1 << position)
-        if self.delay is not None and bound >> self.last & 1:
-            return ln_add(found, self.delay[1 << position])
-        return found
-
-    def ln_step(self, bound: int, position: int) -> float:
-        """ln of the cost of binding a variable after those of a set."""
-        return ln_add(self.node[bound | 1 << position], self.ln_own_step(bound, position))
-
-    def ln_nodes(self, tree: PositionTree) -> list[float]:
-        """ln of the cost of each leaf and each join of a tree."""
-        found: list[float] = []
-        self._gather(tree, found)
-        return found
-
-    def _ln_tests(self, left: int, right: int) -> float:
-        if self.pair is None:
-            return -math.inf
-        both = 0.0 if self.product is None else self.product[left] + self.product[right]
-        found = self.pair[left | right] + both
-        if self.late is not None:
-            tuples, passing, within = self.late
-            new = within[left | right] - within[left] - within[right]
-            if new > 0.0:
-                found = ln_add(found, tuples[left | right] + passing[left] + passing[right] + math.log(new))
-        return found
-
-    def _gather(self, tree: PositionTree, into: list[float]) -> tuple[int, bool]:
-        """The set of a tree, and whether it is linear."""
-        if isinstance(tree, int):
-            into.append(self.node[1 << tree])
-            return 1 << tree, True
-        (left, left_linear), (right, right_linear) = self._gather(tree[0], into), self._gather(tree[1], into)
-        alone = isinstance(tree[0], int) or isinstance(tree[1], int)
-        linear = alone and left_linear and right_linear
-        into.append(self.ln_join(left, right, linear=linear))
-        return left | right, linear
-
-
-def ln_add(one: float, other: float) -> float:
-    """ln of the sum of two numbers by their logarithms.
-
-    Examples
-    --------
-    >>> round(ln_add(math.log(2), math.log(3)), 12) == round(math.log(5), 12), ln_add(-math.inf, 1.0)
-    (True, 1.0)
-    """
-    if one < other:
-        one, other = other, one
-    return one + math.log1p(math.exp(other - one)) if other > -math.inf else one
-
-
-def sums_of_all(shape: ClauseShape, cost: CostModel) -> SetSums | None:
-    """The sums of all sets of a clause, at the bits of each; None for a large clause, and for a cost that is no sum."""
-
-    def made() -> SetSums | None:
-        terms = None if shape.size > MOST_VARIABLES else CostTerms.of(shape, cost)
-        return None if terms is None else SetSums(terms, np.arange(1 << shape.size))
-
-    return shape.derived(("sums", cost), made)
-
-
-def set_arrays(cost: CostModel, statistics: ClauseStatistics) -> list[Array | None] | None:
-    """The terms of a cost model for all sets of a clause; None where they are no sums, or the clause is large.
-
-    Each is float64 of shape (2^n,), as `CostModel.terms` has them.
-    """
-    sums = None if statistics.shape is None else sums_of_all(statistics.shape, cost)
-    if sums is None:
-        return None
-    with _summing:
-        sums(statistics.numbers)
-        return [None if array is None else array.copy() for array in sums.by_term()]
-
-
-def log_tables(cost: CostModel, statistics: ClauseStatistics) -> LogTables | None:
-    """The costs of all sets of a clause; None where they are no sums, or the clause is large."""
-    if statistics.shape is None:
-        return None
-    return statistics.derived(("tables", cost), lambda: _tables(cost, statistics))
-
-
-def _tables(cost: CostModel, statistics: ClauseStatistics) -> LogTables | None:
-    assert statistics.shape is not None
-    with _summing:
-        arrays = set_arrays(cost, statistics)
-        if arrays is None:
-            return None
-        sums = sums_of_all(statistics.shape, cost)
-        late = None if sums is None else sums.late()
-        lists = None if late is None else tuple(array.tolist() for array in late)
-    node, pair, product, held, delay = (None if array is None else array.tolist() for array in arrays)
-    assert node is not None
-    return LogTables(node, pair, product, held, delay, statistics.last_variable, lists)
