@@ -10,9 +10,7 @@
 | `recent_statistics` | statistics of the latest events |
 | `decisions` | decision functions: static, unconditional, constant threshold, invariants |
 | `invariants` | the comparisons that have to come out as they did for a plan to stay the best one |
-| `verification` | the check of invariants on fresh statistics: its definition |
-| `side_programs` | programs that measure all invariants of many patterns at once |
-| `kept_check` | the same check in a form that is kept for other processes |
+| `verification` | the check of invariants on fresh statistics |
 | `thresholds` | the check of numbers against a threshold |
 | `distance`, `scanning` | minimal distances of invariants, and how one is chosen on a stream |
 | `plan_quality` | the cost of a plan on other statistics, and the gain of another one |

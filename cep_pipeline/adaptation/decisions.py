@@ -24,17 +24,15 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, MetaAdaptive, distance_rule
 from cep_pipeline.adaptation.invariants import Invariant, check_k, invariants_of, without_invariants
-from cep_pipeline.adaptation.kept_check import KeptCheck
 from cep_pipeline.adaptation.thresholds import (
     Deviation,
-    ThresholdCheck,
     describe_deviation,
     deviations,
     numbers_in,
@@ -50,7 +48,7 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """A decision: plan again or not, and the reason.
 
@@ -58,8 +56,8 @@ class Verdict:
     ----------
     replan
         Whether.
-    said
-        The reason: a sentence, or what writes it when somebody asks: decisions are many, and few are read.
+    reason
+        A sentence.
     checks
         What was looked at, up to the first violation; of a plan of many patterns together all of it.
     patterns
@@ -67,33 +65,14 @@ class Verdict:
     """
 
     replan: bool
-    said: str | Callable[[], str]
-    checks: Sequence[Verification | Deviation] = ()
+    reason: str
+    checks: tuple[Verification | Deviation, ...] = ()
     patterns: tuple[str, ...] = ()
-
-    @property
-    def reason(self) -> str:
-        """A sentence."""
-        if not isinstance(self.said, str):
-            self.said = self.said()
-        return self.said
 
     @property
     def violated(self) -> tuple[Invariant, ...]:
         """The violated invariants among the checks."""
         return tuple(one.invariant for one in self.checks if isinstance(one, Verification) and one.violated)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Verdict):
-            return NotImplemented
-        sides = [(one.replan, one.reason, tuple(one.checks), one.patterns) for one in (self, other)]
-        return sides[0] == sides[1]
-
-    def __hash__(self) -> int:
-        return hash((self.replan, self.reason, self.patterns))
-
-    def __repr__(self) -> str:
-        return f"Verdict({self.replan}, {self.reason!r}, {self.checks!r}, {self.patterns!r})"
 
 
 @dataclass(frozen=True)
@@ -125,23 +104,11 @@ class DecisionState:
     """`questions`, where they are known."""
     made: InvariantCheck | None = field(default=None, compare=False, repr=False)
     """`check`, where it is made."""
-    compares: ThresholdCheck | None = field(default=None, compare=False, repr=False)
-    """`threshold_check`, where it is made."""
-
-    @cached_property
-    def threshold_check(self) -> ThresholdCheck | None:
-        """The threshold check of a single pattern that was planned from statistics; None otherwise."""
-        if len(self.patterns) > 1 or self.snapshot is None or self.since or self.together:
-            return None
-        [pattern] = self.patterns
-        return ThresholdCheck(pattern.name, self.questions[pattern.name]) if self.compares is None else self.compares
 
     @cached_property
     def check(self) -> InvariantCheck:
         """The check of the invariants."""
-        if self.made is not None:
-            return self.made
-        return InvariantCheck(self.invariants, self.patterns, self.questions)
+        return self.made or InvariantCheck(self.invariants, self.patterns, self.questions)
 
     @cached_property
     def minimal(self) -> float | Mapping[str, float]:
@@ -165,8 +132,6 @@ class DecisionState:
     @cached_property
     def unguarded(self) -> tuple[list[str], list[str]]:
         """The patterns checked by thresholds: those that can be planned otherwise, and those that keep their order."""
-        if isinstance(self.made, KeptCheck):  # all have invariants
-            return [], []
         without = without_invariants(self.plan)
         numbers_decide = self.plan.workload is not None and not self.plan.workload.search.compares_sharing
         names = [pattern.name for pattern in self.patterns if pattern.name in without or numbers_decide]
@@ -176,7 +141,7 @@ class DecisionState:
     @property
     def together(self) -> bool:
         """True if the patterns were planned together."""
-        return isinstance(self.made, KeptCheck) or self.plan.workload is not None
+        return self.plan.workload is not None
 
 
 __all__ = [
@@ -209,7 +174,6 @@ class DecisionFunction(ABC):
         *,
         distances: Distances | None = None,
         since: Mapping[str, StatisticsSnapshot] | None = None,
-        check: KeptCheck | None = None,
     ) -> DecisionState:
         """The state of a plan that decisions begin with, or go on with.
 
@@ -221,12 +185,10 @@ class DecisionFunction(ABC):
             The minimal distances to go on with, as the last state had them; None: those of a first plan.
         since
             What some patterns were last planned from apart from the others.
-        check
-            The check of the plan's invariants, where that was kept.
         """
-        invariants = self._invariants(plan, tuple(patterns), snapshot) if check is None else check.invariants
+        invariants = self._invariants(plan, tuple(patterns), snapshot)
         first = self._first_distances(plan) if distances is None else distances
-        return DecisionState(plan, tuple(patterns), snapshot, invariants, first, since or {}, made=check)
+        return DecisionState(plan, tuple(patterns), snapshot, invariants, first, since or {})
 
     @property
     def learns_from_gains(self) -> bool:
@@ -260,7 +222,6 @@ class DecisionFunction(ABC):
             {},
             state.questions,
             state.check if same else None,
-            state.__dict__.get("threshold_check", state.compares),
         )
 
     def _invariants(
@@ -340,28 +301,27 @@ class InvariantBased(DecisionFunction):
         return isinstance(self.distance, MetaAdaptive)
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        checks = state.check.checked(snapshot, distance=state.minimal, frozen=self.frozen, to_the_end=state.together)
-        violated = checks.is_violated
-        if violated and not state.together:
-            return Verdict(True, lambda: describe_verification(checks.first_violated, state.patterns), checks)
+        of_all = state.together
+        checks = state.check.checked(snapshot, distance=state.minimal, frozen=self.frozen, to_the_end=of_all)
+        violated = [one for one in checks if one.violated]
+        if violated and not of_all:
+            return Verdict(True, describe_verification(violated[0], state.patterns), checks)
         moved = self._thresholds(state, snapshot)
-        looked = (*checks, *moved.checks) if moved.checks else checks
+        looked = (*checks, *moved.checks)
         if violated:
-            found = checks.violated
-            names = (*(one.pattern for one in found), *moved.patterns)
-            reason = _with_more(describe_verification(checks.first_violated, state.patterns), len(found), "invariant")
+            names = (*(one.invariant.pattern for one in violated), *moved.patterns)
+            reason = _with_more(describe_verification(violated[0], state.patterns), len(violated), "invariant")
             return Verdict(True, reason, looked, tuple(dict.fromkeys(names)))
         if moved.replan or not checks:
             return Verdict(moved.replan, moved.reason, looked, moved.patterns)
         also = f"; {moved.reason}" if moved.checks else ""
-        count = len(checks)
-        return Verdict(False, lambda: f"all {count} invariants hold{also}", looked)
+        return Verdict(False, f"all {len(checks)} invariants hold{also}", looked)
 
     def _first_distances(self, plan: Plan) -> Distances:
         return self.distance.begin(plan)
 
     def _distances_after(self, distances: Distances, verdict: Verdict, gain: float) -> Distances:
-        return self.distance.after_replanning(distances, _violated(verdict), gain)
+        return self.distance.after_replanning(distances, verdict.violated, gain)
 
     def _thresholds(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         """Threshold checks of the patterns without invariants, and of all where nothing compares what they share.
@@ -395,12 +355,6 @@ def _by_threshold(
     patterns: Sequence[str], state: DecisionState, snapshot: StatisticsSnapshot, threshold: float
 ) -> Verdict:
     """ZStream's check: the verdict ends with the first number that has moved too far."""
-    if patterns and state.threshold_check is not None and state.snapshot is not None:
-        check = state.threshold_check
-        first, found = check.first_moved(snapshot, check.numbers(state.snapshot), threshold)
-        if first is None:
-            return Verdict(False, lambda: f"no number has moved by {threshold:.1%} or more", found)
-        return Verdict(True, lambda: f"{describe_deviation(found[first])}, {threshold:.1%} or more", found)
     before = {name: state.before[name] for name in patterns}
     checks: list[Deviation] = []
     too_far: list[Deviation] = []
@@ -416,11 +370,6 @@ def _by_threshold(
     moved = {(one.what, one.before) for one in too_far}
     names = (name for name in patterns if state.together and not moved.isdisjoint(before[name].items()))
     return Verdict(True, reason, tuple(checks), tuple(names))
-
-
-def _violated(verdict: Verdict) -> Iterator[Invariant]:
-    """The violated invariants, which are looked for only if somebody asks: few rules do."""
-    yield from verdict.violated
 
 
 def _with_more(said: str, number: int, what: str) -> str:

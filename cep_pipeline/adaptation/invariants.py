@@ -16,10 +16,8 @@ chooses the tightest ones, and the least ratio f2 / f1 are the same choice; it i
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar, overload
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
@@ -36,36 +34,6 @@ from cep_pipeline.planning.orderings import (
 )
 from cep_pipeline.planning.planners import BY_PLANNER, invariants_a_block, without_invariants_because
 from cep_pipeline.planning.plans import Plan, validate
-
-Item = TypeVar("Item")
-
-
-class LazySequence(Sequence[Item]):
-    """A sequence that makes its items when somebody asks for them; it equals any sequence of the same items.
-
-    Invariants and checks of a decision are many, and few of them are read.
-    """
-
-    @abstractmethod
-    def item(self, place: int) -> Item:
-        """The item at a place from 0 on."""
-
-    @overload
-    def __getitem__(self, place: int) -> Item: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Item]: ...
-    def __getitem__(self, place: int | slice) -> Item | Sequence[Item]:
-        places = range(len(self))[place]
-        return self.item(places) if isinstance(places, int) else tuple(map(self.item, places))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
 
 
 @dataclass(frozen=True, slots=True)

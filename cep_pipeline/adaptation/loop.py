@@ -37,7 +37,6 @@ from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us, with_composed
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.search import sums
 from cep_pipeline.slices.events_input import events_for
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
@@ -116,11 +115,6 @@ class AdaptiveRun:
             if adapting
             else None
         )
-        if adapting:
-            # No decision is to take the time of compiling what it runs.
-            sums.load_kernel()
-        for loop in self._adapting:
-            loop.prepare()
         self._latest: StatisticsSnapshot | None = None
 
     def _parts(

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -31,20 +30,6 @@ DETECT_WINDOWS = 32
 """Detection runs over at least so many windows at once while the plan stays: it reads one of them twice."""
 SAMPLE_EVENTS = 10_000
 """The work of an old plan and of a new one is compared over so many of the latest events."""
-MOST_UNWRITTEN = 256
-"""Decisions that are kept as they were taken, until somebody asks for the report."""
-
-
-class _Decided(NamedTuple):
-    """A decision as it was taken, and where it put another plan in use the old one and the new one."""
-
-    row: int
-    timestamp_us: int
-    replanned: bool
-    said: str | Callable[[], str]
-    gain: float | None
-    t0: tuple[int, int] | None
-    switched: tuple[Plan, Plan] | None
 
 
 class SwitchRule:
@@ -171,9 +156,8 @@ class PlanLoop:
     ) -> None:
         self.patterns, self.decision = [finding.pattern for finding in findings], decision
         self.plan: Plan | None = None
-        self._checks: list[Check] = []
-        self._switches: list[PlanSwitch] = []
-        self._unwritten: list[_Decided] = []
+        self.checks: list[Check] = []
+        self.switches: list[PlanSwitch] = []
         self.seconds = Seconds()
         self._stream, self._counters = findings[0].stream, findings[0].counters
         self._reading = reading_of(self.patterns, [finding.reading for finding in findings], self._stream)
@@ -218,15 +202,6 @@ class PlanLoop:
     def _detected(self) -> int:
         """All matches that begin before this row have been found."""
         return self._waiting[0].first if self._waiting else self._begin
-
-    @property
-    def planner(self) -> str:
-        """The name of the planner."""
-        return self._plan_maker.planner
-
-    def prepare(self) -> None:
-        """Work out what follows from the patterns alone, before the clock is looked at."""
-        self._plan_maker.prepare()
 
     def begin(
         self, snapshot: StatisticsSnapshot, plan: Plan | None = None, made_from: StatisticsSnapshot | None = None
@@ -280,12 +255,20 @@ class PlanLoop:
         took = Seconds(decided - began + ended - planned, planned - decided)
         self.seconds = self.seconds.plus(took)
         self._last_s, self._last_row = took.overhead, row
-        switched = (old, self.plan) if self.plan is not None and self._begin_of_plan == row else None
-        stream = self._stream
-        at_us, t0 = stream.time_of(row - 1), None if switched is None else stream.boundary(row)
-        self._unwritten.append(_Decided(row, at_us, verdict.replan, verdict.said, gain, t0, switched))
-        if len(self._unwritten) > MOST_UNWRITTEN:
-            self._write()
+        switched = self._begin_of_plan == row
+        logger.debug("%s, event %s: %s: %s", self.name, row, "plan again" if verdict.replan else "keep", verdict.reason)
+        at_us, names = self._stream.time_of(row - 1), tuple(pattern.name for pattern in self.patterns)
+        self.checks.append(Check(self.name, row, at_us, verdict.replan, verdict.reason, gain, switched, names))
+        if switched and self.plan is not None:
+            self._write_switch(old, self.plan, self.checks[-1])
+
+    def _write_switch(self, old: Plan, new: Plan, check: Check) -> None:
+        t0 = self._stream.boundary(check.row)
+        assert check.gain is not None and t0 is not None, "plans are switched where events follow"
+        runs = (run for pattern in self.patterns for run in runs_of(new, pattern.name))
+        plans = old.plan_id, new.plan_id, "; ".join(map(written, runs))
+        self.switches.append(PlanSwitch(self.name, check.row, t0, *plans, check.reason, check.gain, check.patterns))
+        logger.info("%s, event %s: new plan %s saves %.1f %%", self.name, check.row, plans[2], 100 * check.gain)
 
     def _gained(self, old: Plan, row: int, gain: float) -> float:
         """The gain that the decision function learns of.
@@ -329,37 +312,6 @@ class PlanLoop:
         if self._minimum_gain is not None:
             return gain > self._minimum_gain
         return self._rule.is_due(gain, self._last_row, row, self._reading.window_at(row))
-
-    @property
-    def checks(self) -> Sequence[Check]:
-        """The decisions."""
-        self._write()
-        return self._checks
-
-    @property
-    def switches(self) -> Sequence[PlanSwitch]:
-        """The checks that put another plan in use."""
-        self._write()
-        return self._switches
-
-    def _write(self) -> None:
-        """Write down what has been decided: to say it takes longer than to decide it."""
-        names = tuple(pattern.name for pattern in self.patterns)
-        for one in self._unwritten:
-            reason = one.said if isinstance(one.said, str) else one.said()
-            deployed = one.switched is not None
-            logger.debug("%s, event %s: %s: %s", self.name, one.row, "plan again" if one.replanned else "keep", reason)
-            self._checks.append(
-                Check(self.name, one.row, one.timestamp_us, one.replanned, reason, one.gain, deployed, names)
-            )
-            if one.switched is not None:
-                assert one.gain is not None and one.t0 is not None, "plans are switched where events follow"
-                old, new = one.switched
-                runs = (run for pattern in self.patterns for run in runs_of(new, pattern.name))
-                plans = old.plan_id, new.plan_id, "; ".join(map(written, runs))
-                self._switches.append(PlanSwitch(self.name, one.row, one.t0, *plans, reason, one.gain, names))
-                logger.info("%s, event %s: new plan %s saves %.1f %%", self.name, one.row, plans[2], 100 * one.gain)
-        self._unwritten.clear()
 
     def detect(self, *, at_least: int) -> None:
         """Find the matches of plans that have been replaced, and of the one in use once enough events have come.

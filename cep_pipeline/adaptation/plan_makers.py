@@ -52,17 +52,8 @@ class PlanMaker(Protocol):
     """A maker of plans for patterns that follow one plan."""
 
     @property
-    def planner(self) -> str:
-        """The name of the planner."""
-        ...
-
-    @property
     def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
         """The questions to snapshots about each pattern."""
-        ...
-
-    def prepare(self) -> None:
-        """Work out what follows from the patterns alone."""
         ...
 
     def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
@@ -84,10 +75,6 @@ class SinglePlanMaker:
     def __init__(self, pattern: Pattern, replanner: Replanner) -> None:
         self._replanner = replanner
         self.questions = {pattern.name: replanner.questions}
-        self.planner = replanner.name
-
-    def prepare(self) -> None:
-        self._replanner.prepare()
 
     def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
         return plan
@@ -150,14 +137,10 @@ class JointPlanMaker:
     def __init__(self, patterns: Sequence[Pattern], chosen: Mapping[str, str], together: JointPlanning) -> None:
         self._patterns, self._together = patterns, together
         self._chosen = {pattern.name: chosen[pattern.name] for pattern in patterns}
-        self.planner = together.planner
 
     @cached_property
     def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
         return questions_of(self._patterns)
-
-    def prepare(self) -> None:
-        _ = self.questions
 
     def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
         if plan.workload is not None:

@@ -5,24 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from cep_pipeline.adaptation.invariants import LazySequence
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.numbers.clause_questions import (
-    ClauseQuestions,
-    ClauseRow,
-    ln_planned_selectivity,
-    planned_share,
-)
+from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions, ln_planned_selectivity
 from cep_pipeline.planning.numbers.logarithms import format_number
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.statistics.joint import SMALLEST
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot, span_seconds
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,61 +105,3 @@ def deviations(
         moved = (what for what in old if what in new and (what, old[what]) not in seen)
         yield from (Deviation(name, what, old[what], new[what]) for what in moved)
         seen.update(old.items())
-
-
-class Deviations(LazySequence[Deviation]):
-    """Deviations of numbers that stand in a row."""
-
-    def __init__(self, pattern: str, keys: Sequence[str], before: Array, now: Array, count: int) -> None:
-        self._pattern, self._keys, self._before, self._now, self._count = pattern, keys, before, now, count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def item(self, place: int) -> Deviation:
-        return Deviation(self._pattern, self._keys[place], float(self._before[place]), float(self._now[place]))
-
-
-class ThresholdCheck:
-    """The check of one pattern's numbers against a threshold, in a row: as `deviations`, to the last bit.
-
-    Parameters
-    ----------
-    pattern, questions
-        Its name, and what snapshots are asked about it.
-    """
-
-    def __init__(self, pattern: str, questions: Sequence[ClauseQuestions]) -> None:
-        self._pattern, self._questions = pattern, questions
-        asked = dict(one for clause in questions for one in clause.asked_numbers)
-        self.keys = tuple(asked)
-        leaves = [key for key, prior in asked.items() if prior is None]
-        priors = {key: planned_share(prior) for key, prior in asked.items() if prior is not None}
-        self._row, self._rates = ClauseRow(leaves, list(priors), list(priors.values())), len(leaves)
-        places = {key: place for place, key in enumerate((*leaves, *priors))}
-        self._asked = np.array([places[key] for key in self.keys], np.int64)
-        self._latest: tuple[StatisticsSnapshot, Array] | None = None
-
-    def numbers(self, snapshot: StatisticsSnapshot) -> Array:
-        """The numbers of `numbers_now` by `keys`, float64."""
-        if self._latest is None or self._latest[0] is not snapshot:
-            try:
-                self._row.take(snapshot)
-            except KeyError:
-                numbers_now(self._questions, snapshot)  # says which leaf is not known
-                raise
-            found = np.where(self._row.places >= 0, self._row.room[self._row.places], self._row.priors)
-            # Shares are known by their logarithms.
-            found[self._rates :] = [math.exp(math.log(max(one, SMALLEST))) for one in found[self._rates :].tolist()]
-            self._latest = snapshot, found[self._asked]
-        return self._latest[1]
-
-    def first_moved(
-        self, snapshot: StatisticsSnapshot, before: Array, threshold: float
-    ) -> tuple[int | None, Deviations]:
-        """The first number that has moved by the threshold since `before`, and the deviations up to it, or all."""
-        now = self.numbers(snapshot)
-        moved = np.abs(now - before) / before >= threshold
-        first = int(moved.argmax()) if moved.any() else None
-        count = len(self.keys) if first is None else first + 1
-        return first, Deviations(self._pattern, self.keys, before, now, count)

@@ -1,7 +1,6 @@
 """Invariants on fresh statistics: by how much each holds, in the order in which they are verified.
 
-`orderings.ln_measure` defines what a side measures. `InvariantCheck.checked` takes the same sums by programs that
-measure all sides at once.
+`orderings.ln_measure` defines what a side measures.
 """
 
 from __future__ import annotations
@@ -9,13 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
-import numpy as np
-
-from cep_pipeline.adaptation.invariants import Invariant, LazySequence, describe
-from cep_pipeline.adaptation.side_programs import SidePrograms
+from cep_pipeline.adaptation.invariants import Invariant, describe
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import CostModel
@@ -32,11 +27,8 @@ from cep_pipeline.planning.orderings import (
     ln_measure,
     positions_of,
 )
-from cep_pipeline.planning.search.sums import CostTerms
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,78 +94,6 @@ def freeze(
         constants = (ln_frozen_part(one.measure, side, statistics, cost) for side in (one.chosen, one.rejected))
         frozen.append(replace(invariant, ln_frozen=cast("tuple[float, float]", tuple(constants))))
     return tuple(frozen)
-
-
-class Verifications(LazySequence[Verification]):
-    """Verifications in their order: up to the first violation, or all.
-
-    Parameters
-    ----------
-    invariants
-        Those that were verified, in their order; there may be more.
-    sides
-        Natural logarithms of f1 and f2 of each, float64 of shape (n, 2).
-    distances
-        The minimal distance of each.
-    violated
-        Bool of shape (n,).
-    """
-
-    def __init__(self, invariants: Sequence[Invariant], sides: Array, distances: Sequence[float], violated: Array):
-        self._invariants, self._sides, self._distances, self._violated = invariants, sides, distances, violated
-
-    @classmethod
-    def of(cls, found: Sequence[Verification]) -> Verifications:
-        """Verifications that are made already."""
-        sides = np.array([(one.left, one.right) for one in found], np.float64).reshape(-1, 2)
-        distances, violated = [one.distance for one in found], np.array([one.violated for one in found], bool)
-        return cls([one.invariant for one in found], sides, distances, violated)
-
-    def __len__(self) -> int:
-        return len(self._violated)
-
-    def item(self, place: int) -> Verification:
-        left, right = self._sides[place].tolist()
-        return Verification(self._invariants[place], left, right, self._distances[place], bool(self._violated[place]))
-
-    def __iter__(self) -> Iterator[Verification]:
-        rows = zip(self._invariants, self._sides.tolist(), self._distances, self._violated.tolist(), strict=False)
-        return (Verification(one, left, right, distance, violated) for one, (left, right), distance, violated in rows)
-
-    def to_the_first_violation(self) -> Verifications:
-        """The verifications up to the first violation, which is the last one; all of them where none is violated."""
-        if not self.is_violated:
-            return self
-        end = int(self._violated.argmax()) + 1
-        return Verifications(self._invariants, self._sides[:end], self._distances, self._violated[:end])
-
-    @property
-    def distances_to_violation(self) -> list[float]:
-        """`Verification.distance_to_violation` of each."""
-        ln_distances = {one: math.log1p(one) for one in set(self._distances)}
-        sides = zip(self._sides.tolist(), self._distances, strict=False)
-        return [right - left + ln_distances[one] for (left, right), one in sides]
-
-    @property
-    def are_violated(self) -> list[bool]:
-        """`Verification.violated` of each."""
-        found: list[bool] = self._violated.tolist()
-        return found
-
-    @property
-    def is_violated(self) -> bool:
-        """True if one of the invariants is violated."""
-        return bool(self._violated.any())
-
-    @property
-    def violated(self) -> tuple[Invariant, ...]:
-        """The violated invariants."""
-        return tuple(self._invariants[place] for place in np.flatnonzero(self._violated).tolist())
-
-    @property
-    def first_violated(self) -> Verification:
-        """The first violation; there is one."""
-        return self[int(np.flatnonzero(self._violated)[0])]
 
 
 class InvariantCheck:
@@ -245,63 +165,25 @@ class InvariantCheck:
         distance: float | Mapping[str, float] = 0.0,
         frozen: bool = False,
         to_the_end: bool = False,
-    ) -> Verifications:
-        """Verify up to the first violation, or all.
+    ) -> tuple[Verification, ...]:
+        """Verify up to the first violation, which then is the last verification, or all.
 
         Raises
         ------
         InputError, PlanError
             As `verifications`.
         """
-        if not frozen and self.programs is not None:
-            try:
-                found = self._measured(self.programs, snapshot, distance)
-            except PlanError:
-                if to_the_end:
-                    raise  # otherwise an invariant that is violated may come before what the snapshot does not know
-            else:
-                return found if to_the_end else found.to_the_first_violation()
-        verified = self.verifications(snapshot, distance=distance, frozen=frozen)
-        return Verifications.of([*(verified if to_the_end else _up_to_violation(verified))])
+        found = []
+        for one in self.verifications(snapshot, distance=distance, frozen=frozen):
+            found.append(one)
+            if one.violated and not to_the_end:
+                break
+        return tuple(found)
 
-    def _measured(
-        self, programs: SidePrograms, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float]
-    ) -> Verifications:
-        sides = programs.measured(snapshot)
-        if isinstance(distance, int | float):
-            distances: Sequence[float] = [distance] * len(sides)
-        else:
-            distances = [minimal_distance(one, distance) for one in self.invariants]
-        different = set(distances)
-        for one in different:
-            check_distance(one)
-        ln_distances = {one: math.log1p(one) for one in different}
-        violated = programs.violated(sides, np.array([ln_distances[one] for one in distances], np.float64))
-        return Verifications(self.invariants, sides, distances, violated)
-
-    @cached_property
+    @property
     def invariants(self) -> Sequence[Invariant]:
         """The invariants in their order."""
         return tuple(invariant for invariant, _ in self._invariants)
-
-    @property
-    def clauses(self) -> list[tuple[str, int, str, float]]:
-        """Pattern, clause, cost model and alpha of each of the `programs`."""
-        return [*self._groups]
-
-    @cached_property
-    def programs(self) -> SidePrograms | None:
-        """The programs that measure all sides; None where a cost is no sum of a clause's numbers."""
-        groups = list(self._groups.values())
-        clauses = [
-            (group.questions, terms)
-            for group in groups
-            if (terms := CostTerms.of(group.questions.shape, group.cost)) is not None
-        ]
-        if len(clauses) < len(groups):
-            return None
-        place = {id(group): number for number, group in enumerate(groups)}
-        return SidePrograms(clauses, [(place[id(group)], one.comparison) for one, group in self._invariants])
 
     def measured(self, snapshot: StatisticsSnapshot) -> Iterator[tuple[Invariant, tuple[ClauseStatistics, CostModel]]]:
         """The invariants, each with the numbers of its clause and the cost model that measures its sides."""
@@ -338,13 +220,6 @@ class _Group:
 def minimal_distance(invariant: Invariant, distance: float | Mapping[str, float]) -> float:
     """The minimal distance of one invariant, where all have the same or some have their own."""
     return distance if isinstance(distance, int | float) else distance.get(invariant.key, 0.0)
-
-
-def _up_to_violation(verifications: Iterable[Verification]) -> Iterator[Verification]:
-    for one in verifications:
-        yield one
-        if one.violated:
-            return
 
 
 def check_distance(distance: float) -> None:

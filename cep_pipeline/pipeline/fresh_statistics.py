@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -77,14 +77,13 @@ def fresh_statistics(
     day: date,
     asked: StatisticsRequest | None = None,
     progress: Progress | None = None,
-    leaves: Collection[str] | None = None,
 ) -> FreshStatistics:
     """Return the requested statistics: those of the latest day as they are published, others counted anew.
 
     `day` is the `latest_day` of the published events. Without a request it is the published ones. Where there are none
     of the events and settings as they are now, the day is counted anew too, and a note says why. An InputError says
     that the moment or the window is none, that no events lie in it, or that the statistics know nothing of the
-    patterns. `leaves` are those of the patterns, where they are known.
+    patterns.
     """
     asked = asked or StatisticsRequest()
     window = parse_window(asked.window) if asked.window else None
@@ -101,7 +100,7 @@ def fresh_statistics(
         return FreshStatistics(events, day, snapshot, label)
     note = ""
     if window is None:
-        published, note = _published(tables, stream, pattern_set, events, day, leaves=leaves)
+        published, note = _published(tables, stream, pattern_set, events, day)
         if published is not None:
             return FreshStatistics(events, day, published, f"business day {day}")
     state, bounds = state_of_day(tables, stream, patterns, day, window=window, progress=progress)
@@ -116,7 +115,6 @@ def _published(
     events: EventsSnapshot,
     day: date,
     patterns: Sequence[Pattern] | None = None,
-    leaves: Collection[str] | None = None,
 ) -> tuple[StatisticsSnapshot | None, str]:
     """The day's published statistics of some patterns (None: all); None where they are not to be used, and why."""
     what = f"statistics of {day} of pattern set {pattern_set.name!r}"
@@ -130,7 +128,7 @@ def _published(
         snapshot = StatisticsSnapshot.from_json(record.snapshot, what)
     except InputError as error:
         return None, f"{error}; they are counted anew"
-    asked = leaves_of(pattern_set.patterns if patterns is None else patterns) if leaves is None else leaves
+    asked = leaves_of(pattern_set.patterns if patterns is None else patterns)
     if not all(leaf in snapshot.by_leaf for leaf in asked):
         return None, f"{what} are of other patterns; they are counted anew"
     return snapshot, ""

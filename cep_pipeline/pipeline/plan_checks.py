@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification
 from cep_pipeline.adaptation.invariants import describe
-from cep_pipeline.adaptation.kept_check import KeptCheck
 from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
-from cep_pipeline.adaptation.verification import Verifications
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.pattern import Pattern
@@ -33,10 +31,7 @@ from cep_pipeline.pipeline.fresh_statistics import (
 from cep_pipeline.pipeline.plans import (
     ALL,
     MOST_PLANS,
-    RecordedPlan,
     described_part,
-    keep_check,
-    kept_check,
     outdated,
     plan_of,
 )
@@ -78,25 +73,23 @@ def compared_json(
     `MOST_RECORDED` of them, in the order of the plan, the closest ones where there are more; `verified` and `violated`
     count them. `moved` has as many of the numbers that have moved most, and `numbers` counts these.
     """
-    found, moved, by_name = verdict.checks, list[Deviation](), {one.name: one for one in patterns}
-    if not isinstance(found, Verifications):
-        moved = [one for one in found if isinstance(one, Deviation)]
-        found = Verifications.of([one for one in found if isinstance(one, Verification)])
+    moved, by_name = [one for one in verdict.checks if isinstance(one, Deviation)], {one.name: one for one in patterns}
+    found = [one for one in verdict.checks if isinstance(one, Verification)]
     if len(found) < len(state.invariants):  # the verdict came with the first violation
-        found = state.check.checked(snapshot, distance=state.minimal, to_the_end=True)
-    distances, violated = found.distances_to_violation, found.are_violated
+        found = [*state.check.checked(snapshot, distance=state.minimal, to_the_end=True)]
+    distances = [one.distance_to_violation for one in found]
     tightest = min(range(len(found)), key=distances.__getitem__, default=None)
 
     def shown(place: int) -> dict[str, Any]:
         one = found[place]
         return verification_json(one, [by_name[one.invariant.pattern]])
 
-    ranks = [(not one, distance) for one, distance in zip(violated, distances, strict=True)]
+    ranks = [(not one.violated, distance) for one, distance in zip(found, distances, strict=True)]
     return {
         "tightest": None if tightest is None else shown(tightest),
         "verdicts": [*map(shown, _least(ranks))],
         "verified": len(found),
-        "violated": sum(violated),
+        "violated": sum(one.violated for one in found),
         "moved": [deviation_json(moved[place]) for place in _least([(-one.relative,) for one in moved])],
         "numbers": len(moved),
     }
@@ -163,7 +156,7 @@ class CurrentPlan:
     after the last replanning; None where there has been none with these settings. `replannings` counts how often this
     version was planned again, and kept or replaced. `since` has, of a plan of many patterns together, the statistics
     that some were planned from after it was made, but kept their plan; all others were planned from the numbers that
-    the plan has of them. `kept` is the check of its invariants, where one was kept.
+    the plan has of them.
     """
 
     pattern_set: PatternSet
@@ -173,12 +166,11 @@ class CurrentPlan:
     distances: Distances | None
     replannings: int
     since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
-    kept: KeptCheck | None = None
 
     @property
     def together(self) -> bool:
         """True if the patterns were planned together."""
-        return self.kept is not None or self.plan.workload is not None
+        return self.plan.workload is not None
 
     def state(self, fresh: StatisticsSnapshot) -> DecisionState:
         """Return the state of the decision function; without older statistics, thresholds begin with the fresh ones.
@@ -191,15 +183,13 @@ class CurrentPlan:
         key = self.record.digest, self.pattern_set.version, function, by
         first = _states.pop(key, None)
         if first is None:
-            first = function.begin(self.plan, self.pattern_set.patterns, planned_from, check=self.kept)
-            if self.kept is None:
-                keep_check(self.record, self.pattern_set, first)
+            first = function.begin(self.plan, self.pattern_set.patterns, planned_from)
         _states[key] = first
         while len(_states) > MOST_PLANS:
             _states.popitem(last=False)
         distances = first.distances if self.distances is None else self.distances
         state = replace(first, snapshot=planned_from, distances=distances, since=self.since)
-        if not first.invariants or isinstance(first.check, KeptCheck):
+        if not first.invariants:
             return state
         return replace(state, asked=first.questions, made=first.check)
 
@@ -213,8 +203,7 @@ class CurrentPlan:
         key = digest_of({"plan": made, "replannings": self.replannings})[:12]
         reason, patterns = verdict.reason, verdict.patterns
         if patterns:
-            of_set, kept = self.pattern_set.patterns, self.kept
-            components = components_of_patterns(of_set, self.plan.sharing) if kept is None else kept.components
+            components = components_of_patterns(self.pattern_set.patterns, self.plan.sharing)
             again = within(components, patterns)
             reason += f"; {described_part(self.pattern_set, again)}"
         return Violation(self.pattern_set.name, self.record.version, key, reason, patterns, statistics.to_json())
@@ -285,8 +274,7 @@ def _check(
     if before is not None:
         reason = f"no events have been published since plan {current.record.version} was checked last"
         return _no_new_data(current, before, decisions, reason, run_id, day)
-    leaves = None if current.kept is None else current.kept.leaves
-    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress, leaves)
+    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
     before = next((one for one in checks if _of_the_same(one, current, fresh)), None)
     if before is not None:
         reason = f"the statistics of {fresh.label} are those that plan {current.record.version} was checked by before"
@@ -366,12 +354,11 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
     record = tables.current_plan(pattern_set.name)
     if record is None:
         return "the pattern set has no plan yet: the next daily run makes one"
-    check = kept_check(record, pattern_set)
-    if check is None and (reason := outdated(record, pattern_set)):
+    if reason := outdated(record, pattern_set):
         return f"{reason}: the next daily run makes a plan"
-    plan = plan_of(record) if check is None else RecordedPlan.of_record(record, check.sharing)
+    plan = plan_of(record)
     replannings = [one for one in decisions if one.kind == REPLANNING]
-    together = check is not None or plan.workload is not None
+    together = plan.workload is not None
     return CurrentPlan(
         pattern_set,
         record,
@@ -380,7 +367,6 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
         _distances(pattern_set, replannings),
         replannings_of(decisions, record.version),
         _since(pattern_set, record, replannings) if together else {},
-        check,
     )
 
 

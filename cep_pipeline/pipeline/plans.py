@@ -10,14 +10,8 @@ import logging
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import DecisionState
-from cep_pipeline.adaptation.decisions import InvariantBased
-from cep_pipeline.adaptation.kept_check import FORM, KeptCheck, packed
-from cep_pipeline.adaptation.verification import InvariantCheck
-from cep_pipeline.compiled.object_code import code_key, read_cached, write_cached
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.planned import plan_for, runs_on
@@ -26,13 +20,10 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.clause_plans import PatternPlan, Sharing, StatisticsSummary, WorkloadPlan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.questions.explained_mechanisms import explained_choice
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.snapshot import leaves_of
-from cep_pipeline.version import code_digest
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -60,49 +51,6 @@ def plan_of(record: PlanRecord) -> Plan:
     while len(_plans) > MOST_PLANS:
         _plans.popitem(last=False)
     return made
-
-
-class RecordedPlan(Plan):
-    """A plan of patterns together, as it is recorded; it is read when somebody asks for what it says.
-
-    It is equal to the plan that it is read as. An instance is made by `of_record`, not by the constructor.
-    """
-
-    record: PlanRecord
-
-    @classmethod
-    def of_record(cls, record: PlanRecord, sharing: Sharing) -> RecordedPlan:
-        """The plan of a record whose rule of sharing is known."""
-        plan = object.__new__(cls)
-        plan.__dict__.update(record=record, sharing=sharing)
-        return plan
-
-    @cached_property
-    def written(self) -> Plan:
-        """The plan with all of its fields."""
-        return plan_of(self.record)
-
-    @cached_property
-    def alpha(self) -> float:
-        return self.written.alpha
-
-    @cached_property
-    def statistics(self) -> StatisticsSummary:
-        return self.written.statistics
-
-    @cached_property
-    def patterns(self) -> tuple[PatternPlan, ...]:
-        return self.written.patterns
-
-    @cached_property
-    def workload(self) -> WorkloadPlan | None:
-        return self.written.workload
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or self.written == other
-
-    def __hash__(self) -> int:
-        return hash(self.written)
 
 
 ALL = "all"
@@ -369,12 +317,9 @@ def record_plan(
 def append_plan(
     tables: StreamTables, pattern_set: PatternSet, plan: Plan, snapshot: StatisticsSnapshot, **record: Any
 ) -> PlanRecord:
-    """Record a plan with what it was made from and for; `record` are other arguments of `StreamTables.record_plan`.
-
-    The check of its invariants is made now, while its patterns are at hand, so that `cep invariants` only reads it.
-    """
+    """Record a plan with what it was made from and for; `record` are other arguments of `StreamTables.record_plan`."""
     patterns, mechanism = pattern_set.patterns, pattern_set.mechanism
-    made = tables.record_plan(
+    return tables.record_plan(
         pattern_set.name,
         plan.to_json(),
         explain=plan.explain(explained_choice(patterns, mechanism, plan)),
@@ -383,52 +328,6 @@ def append_plan(
         statements=statements_of(patterns),
         **record,
     )
-    keep_check(made, pattern_set)
-    return made
-
-
-KEPT_FROM = 500
-"""The check of a plan with so many invariants, or more, is kept: smaller ones are made as quickly as they are read."""
-
-
-def kept_check(record: PlanRecord, pattern_set: PatternSet) -> KeptCheck | None:
-    """The kept check of a recorded plan, which then is of these patterns and mechanisms; None where none is kept."""
-    if not _is_shared(pattern_set) or record.pattern_set_version != pattern_set.version:
-        return None
-    content = read_cached(_check_key(record, pattern_set))
-    return None if content is None else KeptCheck(content, pattern_set.patterns)
-
-
-def keep_check(record: PlanRecord, pattern_set: PatternSet, state: DecisionState | None = None) -> None:
-    """Keep the check of a shared plan that is not outdated, so that other processes need not make it.
-
-    `state` is the first one of the plan, where the caller has made it already.
-    """
-    function = pattern_set.adaptation.function()
-    if not _is_shared(pattern_set) or not isinstance(function, InvariantBased) or function.frozen:
-        return
-    state = state or function.begin(plan_of(record), pattern_set.patterns, None)
-    if len(state.invariants) < KEPT_FROM or not state.together or state.unguarded != ([], []):
-        return
-    if isinstance(state.check, InvariantCheck) and not isinstance(state.check, KeptCheck):
-        from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
-
-        patterns, sharing = pattern_set.patterns, state.plan.sharing
-        content = packed(state.check, {*leaves_of(patterns)}, sharing, components_of_patterns(patterns, sharing))
-        if content is not None:
-            write_cached(_check_key(record, pattern_set), content)
-
-
-def _is_shared(pattern_set: PatternSet) -> bool:
-    return pattern_set.planner in MULTI_PATTERN_PLANNER_NAMES and len(pattern_set.patterns) > 1
-
-
-def _check_key(record: PlanRecord, pattern_set: PatternSet) -> str:
-    """Hash of all that a check of a plan follows from."""
-    one, function = pattern_set.patterns[0], repr(pattern_set.adaptation.function())
-    stream = one.stream, one.base_type, one.type_attribute, one.attributes
-    of_patterns = pattern_set.version, pattern_set.mechanism, stream
-    return code_key(repr(("check", FORM, code_digest(), record.digest, *of_patterns, function)))
 
 
 PLAN_WAIT_S = 30.0

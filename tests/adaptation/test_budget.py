@@ -11,11 +11,10 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.adaptation import AdaptiveDetection, DecisionState, Verdict
-from cep_pipeline.adaptation.decisions import Static, Unconditional
+from cep_pipeline.adaptation.decisions import Unconditional
 from cep_pipeline.adaptation.loop_outputs import RowsOutput
 from cep_pipeline.adaptation.plan_switch import Stretch
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.search import sums as set_sums
 from cep_pipeline.statistics import StatisticsSnapshot
 from tests.adaptation.test_loop import ABC, drifting, patterns_of
 
@@ -93,16 +92,6 @@ def test_decisions_take_no_more_than_their_share(watch: Watch, budget: float, de
 def test_a_large_budget_puts_nothing_off(watch: Watch) -> None:
     report = run(watch, budget=0.9, detect_events=20)
     assert report.put_off <= 2
-
-
-def test_decisions_do_not_wait_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What checks run is compiled before the clock is looked at."""
-    monkeypatch.setattr(set_sums._measure, "_function", None)
-    patterns = patterns_of(ABC)
-    AdaptiveDetection(decision=Static()).begin(patterns, drifting(100))
-    assert set_sums._measure._function is None
-    AdaptiveDetection().begin(patterns, drifting(100))
-    assert set_sums._measure._function is not None
 
 
 def test_budgets_are_shares() -> None:

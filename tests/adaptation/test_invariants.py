@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from cep_pipeline.adaptation import invariants_of, without_invariants
 from cep_pipeline.adaptation.invariants import Invariant, describe
 from cep_pipeline.adaptation.plan_quality import same_plans
-from cep_pipeline.adaptation.side_programs import SideWriter
 from cep_pipeline.adaptation.verification import (
     describe_verification,
     freeze,
@@ -25,10 +24,8 @@ from cep_pipeline.planning import PLANNERS, plan
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_left_deep_order
 from cep_pipeline.planning.costs import COSTS
 from cep_pipeline.planning.costs.model import CostModel
-from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import DecidingComparison, Ordering, ln_measure
-from cep_pipeline.planning.search.sums import CostTerms
 from tests.adaptation.drifting import PATTERNS, snapshot
 from tests.adaptation.verified import verify
 from tests.planning.all_plans import MODELS, with_any_last
@@ -201,23 +198,6 @@ def test_frozen_parts_and_the_rest_are_all_of_a_side(statistics, data: st.DataOb
                 frozen = ln_frozen_part(one.measure, side, statistics, cost)
                 whole = ln_measure(one.measure, side, statistics, cost)
                 assert ln_with_frozen(one.measure, side, frozen, statistics, cost) == pytest.approx(whole, abs=1e-9)
-
-
-def test_each_cost_is_taken_once_a_check() -> None:
-    """Near-constant time for each invariant: all of a plan's share their sub-plans."""
-    patterns = parse("NAME one PATTERN AND(A a, A b, A c, A d, A e, A f, A g, A h, A i, A j) WITHIN 1 seconds")
-    made = plan(patterns, snapshot({"A": 3.0}), "dp_left_deep")
-    every = invariants_of(made, patterns, None)
-    questions = ClauseQuestions(patterns[0], patterns[0].clauses[0])
-    terms = CostTerms.of(questions.shape, every[0].cost)
-    assert terms is not None
-    writer = SideWriter(terms)
-    sides = {side for one in every for side in (one.comparison.chosen, one.comparison.rejected)}
-    for side in sides:
-        writer.side("cost", side, (), 0.0)
-    beginnings = {side[:length] for side in sides for length in range(1, len(side))}  # type: ignore[index,arg-type]
-    assert len(writer.rows) == len(set(writer.rows)) <= len(sides) + len(beginnings)
-    assert len(every) > 40
 
 
 def test_frozen_costs_break_theorem_1() -> None:

@@ -13,7 +13,6 @@ from cep_pipeline.adaptation import invariants_of
 from cep_pipeline.adaptation.decisions import InvariantBased
 from cep_pipeline.adaptation.invariants import describe
 from cep_pipeline.adaptation.thresholds import Deviation
-from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning.multi_pattern import Member, Sharing, share, shared_plan_of
 from cep_pipeline.planning.multi_pattern.costs import cost_model_of, ln_cost, member_statistics
@@ -22,7 +21,6 @@ from cep_pipeline.planning.multi_pattern.sharing_choices import exchanges_anew
 from cep_pipeline.planning.orderings import DecidingComparison
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import named_tree
-from tests.adaptation.test_verification import alike as alike_measured
 from tests.adaptation.verified import verify
 from tests.planning.multi_pattern.planned import alike, patterns_of, snapshot_of
 from tests.planning.multi_pattern.test_local_zones import SHARING, other_snapshot, rates
@@ -69,23 +67,6 @@ def test_a_comparison_is_what_the_exchange_would_cost(members: list[Member], sha
         other = share(plan.members.values(), [plans[name] for name in plan.members], sharing)
         left, right = sides[*member, one]
         assert math.exp(ln_cost(other, statistics, model)) - now <= math.exp(right) - math.exp(left) + 1e-6 * now
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(st.one_of(alike(), workloads()), SHARING, st.integers(0, 30), st.sampled_from(["throughput", "instances"]))
-def test_programs_measure_what_is_shared(members: list[Member], sharing: Sharing, seed: int, cost: str) -> None:
-    """All invariants of all patterns at once, those with given parts and their shares among them."""
-    patterns = patterns_of(members)
-    made = plan_workload(patterns, snapshot_of(members), cost=cost, sharing=sharing, steps=60, seed=seed)
-    check = InvariantCheck(invariants_of(made, patterns, None), patterns)
-    for fresh in (other_snapshot(members, seed), snapshot_of(members)):
-        for distance in (0.0, 0.25):
-            expected = tuple(check.verifications(fresh, distance=distance))
-            found = check.checked(fresh, distance=distance, to_the_end=True)
-            for place, (one, other) in enumerate(zip(found, expected, strict=True)):
-                assert found[place] == one
-                alike_measured(one, other)
-            assert found.violated == tuple(one.invariant for one in found if one.violated)
 
 
 @settings(max_examples=examples(40), deadline=None)
