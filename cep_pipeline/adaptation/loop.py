@@ -151,7 +151,7 @@ class AdaptiveRun:
             begun = self._begin(first, stop)
             if self._stream.has_more():  # a plan that nothing follows need not be the best
                 for loop in self._adapting:
-                    if loop not in begun and loop.may_check(self._settings.budget):
+                    if loop not in begun:
                         loop.check(self._fresh())
             for loop in self._loops:
                 loop.detect(at_least=self._settings.detect_events)
@@ -261,7 +261,6 @@ class AdaptiveRun:
                 for loop in self._loops
                 if len(loop.patterns) > 1
             },
-            sum(loop.put_off for loop in self._loops),
         )
 
     @contextmanager
@@ -406,11 +405,6 @@ class AdaptiveDetection:
         `"10 minutes"`: one of the two; neither: every `EVERY_EVENTS` events, and not before the longest window of the
         patterns has passed. What is decided more often than that follows numbers of less than a window, which the next
         window need not have, and keeps several plans at work at a time.
-    budget
-        The share of the time of detecting and deciding that may go into deciding and planning, above 0 and below 1: a
-        decision that comes too soon for that is put off to the next time that one is due; the first one, and the first
-        plan, are not. None: none is put off.
-        Which decisions are taken then depends on how fast the machine is; the matches never do.
     window
         How far back the statistics reach: a length of time such as `"20 minutes"`, or a number of events; None: as far
         as the decision before the last.
@@ -438,7 +432,6 @@ class AdaptiveDetection:
     decision: DecisionFunction = field(default_factory=InvariantBased)
     every_events: int | None = None
     every: str | None = None
-    budget: float | None = None
     window: str | int | None = None
     seed: int = 0
     max_pairs: int = PAIRS_A_CHECK
@@ -453,8 +446,6 @@ class AdaptiveDetection:
             raise InputError("decisions are taken every so many events or after so much time: give one of the two")
         if self.every_events is not None and self.every_events < 1:
             raise InputError(f"a decision every {self.every_events} events: there is at least one in between")
-        if self.budget is not None and not 0 < self.budget < 1:
-            raise InputError(f"a budget of {self.budget} for decisions: it is a share of the time, above 0 and below 1")
         if self.detect_events < 1:
             raise InputError(f"detection every {self.detect_events} events: it runs over one or more")
         if self.minimum_gain is not None and not 0 <= self.minimum_gain < 1:

@@ -308,7 +308,7 @@ def find_together(outputs: Sequence[LoopOutput], stretch: Stretch) -> None:
     for group in _run_together([one for one in outputs if not one.find_unlisted(stretch)], shares=stretch.shares):
         findings = [output.finding for output in group]
         first, patterns = findings[0], [finding.pattern for finding in findings]
-        reading = reading_of(patterns, [finding.reading for finding in findings], first.stream)
+        reading = reading_of([finding.reading for finding in findings])
         most = [output.most for output in group]
         for part in matches_of_stretch(patterns, first.mechanism, stretch, reading, first.slices, first.counters, most):
             for output, own in zip(group, part, strict=True):

@@ -139,7 +139,7 @@ class PlanLoop:
         In the order of the workload.
     plan
         The plan in use; None before the first one.
-    checks, switches, seconds, put_off
+    checks, switches, seconds
         For the report.
     """
 
@@ -160,7 +160,7 @@ class PlanLoop:
         self.switches: list[PlanSwitch] = []
         self.seconds = Seconds()
         self._stream, self._counters = findings[0].stream, findings[0].counters
-        self._reading = reading_of(self.patterns, [finding.reading for finding in findings], self._stream)
+        self._reading = reading_of([finding.reading for finding in findings])
         self._outputs = [output_of(finding, output) for finding in findings]
         self._plan_maker, self._minimum_gain, self._clock = plan_maker, minimum_gain, clock
         self._state: DecisionState | None = None
@@ -168,10 +168,9 @@ class PlanLoop:
         self._waiting: list[Stretch] = []
         self._done = False
         self._find = find
-        self.put_off = 0
         self._begin_of_plan = 0
         self._rule = SwitchRule()
-        self._last_s, self._last_row = 0.0, 0
+        self._last_row = 0
 
     @property
     def name(self) -> str:
@@ -222,22 +221,6 @@ class PlanLoop:
         self._state = replace(state, asked=self._plan_maker.questions)
         self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - began))
 
-    def may_check(self, budget: float | None) -> bool:
-        """True if a decision that takes as long as the last one keeps to its share of the time; if not, it is put off.
-
-        It does once the events that have come since then take detection long enough, at the rate so far.
-        """
-        if budget is None or not self._last_s:
-            return True
-        if not self._begin and not self._waiting:
-            self._cut(self._stream.arrived)  # nothing has been detected: nothing tells how long that takes
-            self.detect(at_least=self._stream.arrived)
-        an_event = self.seconds.detecting / self._detected if self._detected else 0.0
-        took = (self._stream.arrived - self._last_row) * an_event
-        may = self._last_s * (1 - budget) <= budget * took
-        self.put_off += not may
-        return may
-
     def check(self, snapshot: StatisticsSnapshot) -> None:
         """Decide by fresh statistics; where a new plan is better, it owns all matches that begin from here on."""
         clock, state, old = self._clock, self._state, self.plan
@@ -252,9 +235,8 @@ class PlanLoop:
             gained = self._gained(old, row, gain)
             self._state = self.decision.replanned(state, verdict, self.plan or old, snapshot, gain=gained)
             ended = clock()
-        took = Seconds(decided - began + ended - planned, planned - decided)
-        self.seconds = self.seconds.plus(took)
-        self._last_s, self._last_row = took.overhead, row
+        self.seconds = self.seconds.plus(Seconds(decided - began + ended - planned, planned - decided))
+        self._last_row = row
         switched = self._begin_of_plan == row
         logger.debug("%s, event %s: %s: %s", self.name, row, "plan again" if verdict.replan else "keep", verdict.reason)
         at_us, names = self._stream.time_of(row - 1), tuple(pattern.name for pattern in self.patterns)

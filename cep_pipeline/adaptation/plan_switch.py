@@ -12,18 +12,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.parts import JointRun
 from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import counts_in_partitions
@@ -82,38 +79,6 @@ class Negations:
         return cls(leading, trailing, bool(negated) and not before_is_earlier(pattern.ties))
 
 
-def opening_types(pattern: Pattern) -> frozenset[str]:
-    """The event types that matches of the pattern can only begin with.
-
-    An event of such a type is the first of all its matches: a plan that owns the matches which begin before it need not
-    read it. That is so where each clause's order has one first variable, a single event, and no other variable, negated
-    ones among them, may be of its type; one of the base type may be of any. Where a window counts events none is left
-    out, nor under TIES ANY, by which an event may come behind those that it is before.
-
-    Examples
-    --------
-    >>> import cep_pipeline as cep
-    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string"}})
-    >>> structures = ["SEQ(A a, B b)", "SEQ(A a, A b)", "AND(A a, B b)"]
-    >>> texts = [f"PATTERN {structure} WITHIN 1 hour" for structure in structures]
-    >>> [sorted(opening_types(cep.parse_patterns(text, schema)[0])) for text in texts]
-    [['A'], [], []]
-    """
-    if pattern.window.time_us is None or not before_is_earlier(pattern.ties):
-        return frozenset()
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
-        return frozenset()
-    first: set[str] = set()
-    others: set[str] = set()
-    for clause in pattern.clauses:
-        positive = {variable.name for variable in clause.positive}
-        for variable in clause.read:
-            behind = {one.name for one in clause.successors(variable.name)}
-            begins = variable.name in positive and not variable.kleene and positive <= {variable.name, *behind}
-            (first if begins else others).update(types_of(variable.event_type))
-    return frozenset() if pattern.base_type in first | others else frozenset(first - others)
-
-
 class RowsRead(ABC):
     """The events that decide about the matches that begin in a part of a stream."""
 
@@ -135,22 +100,8 @@ class RowsRead(ABC):
         """The number of events of the latest window before an event that has come; 0 where that is not known."""
 
     @abstractmethod
-    def needed_rows(self, first: int, stop: int) -> tuple[int, int] | Array:
-        """The rows that matches which begin in `[first, stop)` depend on: from, up to; or all of them, ascending.
-
-        Events behind them that matches can only begin with are left out.
-        """
-
-
-def _without(
-    types: pa.Array, stream: EventStream, pattern: Pattern, rows: tuple[int, int], stop: int
-) -> tuple[int, int] | Array:
-    """The rows without those from `stop` on whose events are of these types."""
-    if not len(types) or rows[1] == stop:
-        return rows
-    behind = stream.between(stop, rows[1]).column(pattern.type_attribute).cast(pa.string())
-    needed = np.flatnonzero(~pc.is_in(behind, types).to_numpy())
-    return np.concatenate((np.arange(rows[0], stop), stop + needed))
+    def rows(self, first: int, stop: int) -> tuple[int, int] | Array:
+        """The rows that matches which begin in `[first, stop)` depend on: from, up to; or all of them, ascending."""
 
 
 class Reading(RowsRead):
@@ -160,15 +111,11 @@ class Reading(RowsRead):
     ----------
     negations
         What its negated variables ask of other events.
-    opening
-        The event types that its matches can only begin with.
     """
 
     def __init__(self, pattern: Pattern, stream: EventStream) -> None:
         self._pattern, self._stream = pattern, stream
         self.negations = Negations.of(pattern)
-        self.opening = opening_types(pattern)
-        self._opening = pa.array(sorted(self.opening), pa.string())
         self._whole: tuple[int, PreparedEvents] | None = None
 
     def has_come(self, stop: int) -> bool:
@@ -183,7 +130,6 @@ class Reading(RowsRead):
         return 0 if counts_in_partitions(self._pattern) else row - self.window_before(row)
 
     def rows(self, first: int, stop: int) -> tuple[int, int] | Array:
-        """The rows that matches which begin in `[first, stop)` depend on: from, up to; or all of them, ascending."""
         if not counts_in_partitions(self._pattern):
             return self._before(first), self._behind(stop)
         partitions = self._partitions()
@@ -197,12 +143,6 @@ class Reading(RowsRead):
             end = min(int(partitions.rows_ahead(own, distance).max()) + 1, events)
             return self._with_tied_before(start, first), self._with_tied_behind(end)
         return self._of_partitions(partitions, first, stop)
-
-    def needed_rows(self, first: int, stop: int) -> tuple[int, int] | Array:
-        rows = self.rows(first, stop)
-        if not isinstance(rows, tuple):
-            return rows
-        return _without(self._opening, self._stream, self._pattern, rows, stop)
 
     def rows_of_ends(self, first: int, stop: int) -> tuple[int, int]:
         """The rows `[from, up to)` that matches which end in `[first, stop)` depend on."""
@@ -333,7 +273,7 @@ def matches_of_stretch(
     Within the window behind the stretch the mechanism may also find matches that begin there: they are the next plan's,
     and left out here. That, and partial matches of events behind the stretch alone, is what a switch costs.
     """
-    rows = reading.needed_rows(stretch.first, stretch.stop)
+    rows = reading.rows(stretch.first, stretch.stop)
     events = slices.prepared(patterns[0], rows)
     events.split(operand.event_type for pattern in patterns for operand in pattern.operands)
     orders = [stretch.orders[pattern.name] for pattern in patterns]
@@ -398,15 +338,10 @@ class CommonReading(RowsRead):
 
     Each finds the same matches as with its own events: those that begin in a part of the stream, and what rejects them,
     lie in its window, whatever others read behind it.
-
-    Parameters
-    ----------
-    patterns, readings
-        Patterns of one stream, and what each reads of it.
     """
 
-    def __init__(self, patterns: Sequence[Pattern], readings: Sequence[Reading], stream: EventStream) -> None:
-        self._patterns, self._readings, self._stream = patterns, readings, stream
+    def __init__(self, readings: Sequence[Reading]) -> None:
+        self._readings = readings
 
     def has_come(self, stop: int) -> bool:
         return all(reading.has_come(stop) for reading in self._readings)
@@ -417,33 +352,15 @@ class CommonReading(RowsRead):
     def window_at(self, row: int) -> int:
         return max(reading.window_at(row) for reading in self._readings)
 
-    def needed_rows(self, first: int, stop: int) -> tuple[int, int] | Array:
+    def rows(self, first: int, stop: int) -> tuple[int, int]:
         spans = [_span(reading.rows(first, stop)) for reading in self._readings]
-        rows = min(span[0] for span in spans), max(span[1] for span in spans)
-        return _without(self._needless, self._stream, self._patterns[0], rows, stop)
-
-    @cached_property
-    def _needless(self) -> pa.Array:
-        """The event types that no pattern needs behind the part that its matches begin in."""
-        types = {name for pattern in self._patterns for operand in pattern.operands for name in operand.types}
-        for pattern, reading in zip(self._patterns, self._readings, strict=True):
-            mentioned = {name for operand in pattern.operands for name in operand.types}
-            if pattern.base_type in mentioned or not _passes_over_others(pattern):
-                types &= reading.opening
-            else:
-                types -= mentioned - reading.opening
-        return pa.array(sorted(types), pa.string())
-
-
-def _passes_over_others(pattern: Pattern) -> bool:
-    """True if events of types that a pattern does not mention make no difference to it."""
-    return pattern.window.events is None and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
+        return min(span[0] for span in spans), max(span[1] for span in spans)
 
 
 def _span(rows: tuple[int, int] | Array) -> tuple[int, int]:
     return rows if isinstance(rows, tuple) else (int(rows[0]), int(rows[-1]) + 1)
 
 
-def reading_of(patterns: Sequence[Pattern], readings: Sequence[Reading], stream: EventStream) -> RowsRead:
-    """The events that patterns read together; a single pattern reads only those that it needs."""
-    return readings[0] if len(patterns) == 1 else CommonReading(patterns, readings, stream)
+def reading_of(readings: Sequence[Reading]) -> RowsRead:
+    """The events that patterns of one stream read together; a single pattern reads only those that it needs."""
+    return readings[0] if len(readings) == 1 else CommonReading(readings)

@@ -125,8 +125,6 @@ class AdaptationReport:
         What the mechanisms counted, of the windows that two plans read both times.
     together
         Name of the first -> the names of all patterns that follow one plan, where they are planned together.
-    put_off
-        Decisions that were due and would have taken more than their share of the time.
     """
 
     events: int
@@ -139,7 +137,6 @@ class AdaptationReport:
     seconds_writing: float
     metrics: Metrics
     together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    put_off: int = 0
 
     def __repr__(self) -> str:
         return (
@@ -194,5 +191,4 @@ def merged_report(reports: Sequence[AdaptationReport]) -> AdaptationReport:
             {name: runs for one in metrics for name, runs in one.runs.items()},
         ),
         {name: names for one in reports for name, names in one.together.items()},
-        sum(one.put_off for one in reports),
     )

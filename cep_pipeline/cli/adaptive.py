@@ -59,13 +59,6 @@ adaptation_options = with_options(
         help="Of constant_threshold: the share by which a number moves.  [default: 0.5]",
     ),
     click.option(
-        "--budget",
-        type=float,
-        metavar="SHARE",
-        help="Share of the time of deciding and detecting that decisions may take, such as 0.01: those that come "
-        "too soon are put off, but for the first one of each plan, and the first plan.  [default: none is]",
-    ),
-    click.option(
         "--every",
         metavar="LENGTH",
         help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events, or the longest "
@@ -103,7 +96,8 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     if "every" in asked:
         every = _length("every", asked.pop("every"))
         settings["every" if isinstance(every, str) else "every_events"] = every
-    settings |= {name: asked.pop(name) for name in ("budget", "minimum_gain") if name in asked}
+    if "minimum_gain" in asked:
+        settings["minimum_gain"] = asked.pop("minimum_gain")
     if "window" in asked:
         settings["window"] = _length("window", asked.pop("window"))
     if "k" in asked:
@@ -278,7 +272,6 @@ def _document(report: AdaptationReport) -> dict[str, Any]:
         "checks": report.checks,
         "switches": report.switches,
         "together": report.together,
-        "put_off": report.put_off,
         "overhead": report.overhead,
         "seconds": {**plain_value(report.total), "estimating": report.seconds_estimating},
     }
@@ -306,11 +299,6 @@ def print_report(console: Terminal, report: AdaptationReport) -> None:
         _print_switches(console, report)
     elif report.decided and not report.checks:
         console.print("no decision was due: --every 'N events', or a length of time, asks for more of them")
-    if report.put_off:
-        console.print(
-            f"{counted(report.put_off, 'decision')} put off: the budget leaves no more time for them (first plans, and "
-            "the first decision about each, are made whatever they take)"
-        )
     total = report.total
     console.print(
         f"statistics {report.seconds_estimating:.2f} s, decisions {total.deciding:.2f} s, plans {total.planning:.2f} s"

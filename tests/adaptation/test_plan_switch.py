@@ -173,7 +173,6 @@ def test_a_plan_owns_what_begins_while_it_is_in_use() -> None:
     assert bound(5, 14) == [(6, 7), (8, 10), (11, 12)]
     assert bound(14, 22) == [(15, 16), (15, 18), (19, 20)]
     assert reading.rows(0, 5) == (0, 9)  # what comes up to two seconds after the last old event
-    assert [*reading.needed_rows(0, 5)] == [0, 1, 2, 3, 4, 5, 7]  # without each later A, with which matches begin
     assert not reading.has_come(22) and reading.has_come(9)
 
 

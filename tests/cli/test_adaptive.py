@@ -94,7 +94,7 @@ def test_events_are_read_and_matches_written_as_they_come(tmp_path: Path, many: 
     (tmp_path / "s.yaml").write_text(SCHEMA)
     over = ("detect", *OVER[:4], "--events", "0.parquet", "--events", "1.parquet")
     assert cep(*over, "--out", f"one.{ending}", folder=tmp_path).code == 0
-    adapting = ("--adapt", "--every", "20000 events", "--budget", "0.5")
+    adapting = ("--adapt", "--every", "20000 events")
     done = cep(*over, *adapting, "--out", f"other.{ending}", folder=tmp_path)
     assert done.code == 0, done.errors
     one, other = (tmp_path / f"{name}.{ending}" for name in ("one", "other"))
@@ -186,7 +186,6 @@ def test_patterns_that_are_planned_together(folder: Path) -> None:
     ("arguments", "message"),
     [
         (("--every", "100 events"), "--every says how plans follow the stream: it goes with --adapt"),
-        (("--adapt", "--budget", "2"), "a budget of 2.0 for decisions: it is a share of the time"),
         (("--adapt", "--every", "often"), "--every: 'often' is no length of time"),
         (("--adapt", "--window", "0 events"), "--window: '0 events' is no length of time"),
         (("--adapt", "--decision", "never"), "there is no decision function 'never'; there are: static"),

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.adaptation.plan_switch import opening_types
 from cep_pipeline.detection import MECHANISMS, negated_structures
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.own_order import own_order_plan
@@ -266,7 +265,6 @@ def test_finality_and_look_back() -> None:
 
 def test_what_reads_the_types_of_a_pattern_knows_those_that_are_negated() -> None:
     pattern = pattern_of("PATTERN SEQ(A a, ~SEQ(B b, A e), D d) WHERE b.x > 2 WITHIN 10 seconds")
-    assert opening_types(pattern) == frozenset()
     assert [leaf.event_type for leaf in terms_of([pattern])[0]] == ["A", "D", "B"]
     table = stream_of("ABAD")
     plan = cep.plan([pattern], cep.estimate_statistics([pattern], table))
