@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -24,20 +23,15 @@ from cep_pipeline.adaptation.plan_makers import (
 )
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream
 from cep_pipeline.adaptation.recent_statistics import PAIRS_A_CHECK, RecentStatistics, statistics_window
-from cep_pipeline.adaptation.report import AdaptationReport, merged_report
+from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.composition import WrittenMatches, longer_stream
-from cep_pipeline.detection.detect import COUNT_SCHEMA, Tables, check_limit, check_output
-from cep_pipeline.detection.matches import matches_schema
+from cep_pipeline.detection.detect import Tables, check_limit, check_output
 from cep_pipeline.detection.mechanisms import Counters, check_options, choose_mechanisms
 from cep_pipeline.detection.planned import replanner_for
-from cep_pipeline.detection.summaries.partial import summary_schema
-from cep_pipeline.errors import InputError
-from cep_pipeline.patterns.composing import plain_pattern
-from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us, with_composed
+from cep_pipeline.errors import InputError, UnsupportedPattern
+from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.slices.events_input import events_for
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
 Events: TypeAlias = pa.Table | Iterable[pa.Table | pa.RecordBatch]
@@ -272,109 +266,6 @@ class AdaptiveRun:
             self._seconds[what] += self._settings.clock() - began
 
 
-class ComposedRun:
-    """One stream through the loop, for patterns of which some compose others.
-
-    The patterns over events run first. Then each composing pattern runs over its longer stream, in the order of the
-    file, by a plan that follows the statistics of that stream: the rows of its decisions are rows there.
-
-    Attributes
-    ----------
-    schemas
-        Pattern name -> the columns of its output.
-    most_events_held
-        All events: they are held, with the matches that are composed, until the end.
-    """
-
-    def __init__(
-        self,
-        settings: AdaptiveDetection,
-        patterns: Sequence[Pattern],
-        events: Events,
-        plan: Plan | None,
-        snapshot: StatisticsSnapshot | None,
-        output: str,
-        limit: int | None,
-    ) -> None:
-        check_output(output, patterns)
-        self._settings, self._events, self._plan, self._snapshot = settings, events, plan, snapshot
-        self._output, self._limit = output, limit
-        self._whole = with_composed(patterns)
-        self._asked = {pattern.name for pattern in patterns}
-        self._inside = {one.name for pattern in self._whole for one in pattern.composes}
-        simple = [pattern for pattern in self._whole if not pattern.composes]
-        groups = ([one for one in simple if (one.name in self._asked) == asked] for asked in (True, False))
-        self._runs = [self._run(group, self._read()) for group in groups if group]
-        known = {name: schema for run in self._runs for name, schema in run.schemas.items()}
-        self.schemas = {one.name: known.get(one.name) or self._schema(one) for one in patterns}
-        self.most_events_held = 0
-
-    def _run(self, patterns: Sequence[Pattern], events: Events) -> AdaptiveRun:
-        """The loop over some patterns; the mechanism and the limit are those of patterns that are asked for."""
-        if patterns[0].name not in self._asked:
-            own = replace(self._settings, mechanism=None, options=(), find=True)
-            return AdaptiveRun(own, patterns, events, None, None, "verbose", None)
-        names = [pattern.name for pattern in patterns]
-        planned = set() if self._plan is None else {one.pattern for one in self._plan.patterns}
-        plan = self._plan.part(names) if self._plan is not None and planned >= set(names) else None
-        snapshot = self._snapshot if self._snapshot is not None and self._snapshot.covers(patterns) else None
-        inside = not self._inside.isdisjoint(names)
-        own = replace(self._settings, find=True) if inside else self._settings
-        return AdaptiveRun(own, patterns, events, plan, snapshot, self._output, self._limit)
-
-    def _schema(self, pattern: Pattern) -> pa.Schema:
-        if self._output == "count":
-            return COUNT_SCHEMA
-        return matches_schema(pattern) if pattern.summary is None else summary_schema(pattern)
-
-    def _read(self) -> Iterator[pa.Table]:
-        if self._table is not None:
-            yield self._table
-
-    @cached_property
-    def _table(self) -> pa.Table | None:
-        """All events; None where a source of tables has none."""
-        if isinstance(self._events, pa.Table):
-            return self._events
-        parts = [pa.Table.from_batches([one]) if isinstance(one, pa.RecordBatch) else one for one in self._events]
-        return pa.concat_tables(parts) if parts else None
-
-    def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Read the stream, once; as `AdaptiveRun.batches`."""
-        found: dict[str, list[pa.RecordBatch]] = {name: [] for name in self._inside}
-        for run in self._runs:
-            yield from self._kept(run.batches(), found)
-        table = self._table
-        for pattern in self._whole if table is not None else ():
-            if not pattern.composes:
-                continue
-            bound = pattern.composes
-            matches = {one.name: pa.Table.from_batches(found[one.name], matches_schema(one)) for one in bound}
-            stream = longer_stream(pattern, events_for([pattern], table), matches)
-            run = self._run([plain_pattern(pattern)], stream)
-            self._runs.append(run)
-            batches = run.batches()
-            if run.schemas[pattern.name].get_field_index("bindings") >= 0:
-                written = WrittenMatches(pattern, stream)
-                batches = ((name, written.of(batch)) for name, batch in batches)
-            yield from self._kept(batches, found)
-        self.most_events_held = 0 if table is None else table.num_rows
-
-    def _kept(
-        self, batches: Iterator[tuple[str, pa.RecordBatch]], found: dict[str, list[pa.RecordBatch]]
-    ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The batches that are asked for; those that are composed are kept."""
-        for name, batch in batches:
-            if name in found:
-                found[name].append(batch)
-            if name in self._asked:
-                yield name, batch
-
-    def report(self) -> AdaptationReport:
-        """The decisions so far of all patterns, and the time that they took."""
-        return merged_report([run.report() for run in self._runs])
-
-
 EVERY_EVENTS = 20_000
 """Events between two decisions, unless told otherwise."""
 DETECT_EVENTS = 1 << 18
@@ -511,7 +402,7 @@ class AdaptiveDetection:
         Raises
         ------
         InputError, UnsupportedPattern, PlanError
-            As `detect`.
+            As `begin`.
         """
         run = self.begin(patterns, events, plan, snapshot, output, limit)
         batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in run.schemas}
@@ -527,18 +418,19 @@ class AdaptiveDetection:
         snapshot: StatisticsSnapshot | None = None,
         output: str = "verbose",
         limit: int | None = None,
-    ) -> AdaptiveRun | ComposedRun:
+    ) -> AdaptiveRun:
         """The same as it comes: the output a batch at a time, in the memory of some windows.
-
-        Where a pattern composes others, all events are held.
 
         Raises
         ------
         InputError, UnsupportedPattern, PlanError
-            As `detect`; those about the events from the run.
+            As `detect`; those about the events from the run. A pattern that composes others is not supported.
         """
-        kind = ComposedRun if any(pattern.composes for pattern in patterns) else AdaptiveRun
-        return kind(self, patterns, events, plan, snapshot, output, limit)
+        for pattern in patterns:
+            if pattern.composes:
+                feature, hint = "the composition of patterns by plans that follow the stream", "use detect"
+                raise UnsupportedPattern("", feature, pattern=pattern.name, hint=hint)
+        return AdaptiveRun(self, patterns, events, plan, snapshot, output, limit)
 
 
 def detect_adaptively(

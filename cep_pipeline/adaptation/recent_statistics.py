@@ -85,7 +85,7 @@ class RecentStatistics:
         counts = partial_statistics(
             self._patterns,
             events,
-            start=stream.boundary(first),
+            start=first - start,
             seed=self._seed + first,
             max_pairs=self._max_pairs,
             terms=self._terms,

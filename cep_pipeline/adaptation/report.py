@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cep_pipeline.detection.mechanisms import Metrics
@@ -168,27 +168,3 @@ class AdaptationReport:
     def replannings(self) -> int:
         """The number of times that a planner was asked for another plan."""
         return sum(check.replanned for check in self.checks)
-
-
-def merged_report(reports: Sequence[AdaptationReport]) -> AdaptationReport:
-    """The report of runs over one stream, or over longer ones of it, that came one after another."""
-    metrics = [one.metrics for one in reports]
-    return AdaptationReport(
-        min((one.events for one in reports), default=0),
-        tuple(check for one in reports for check in one.checks),
-        tuple(switch for one in reports for switch in one.switches),
-        tuple(name for one in reports for name in one.decided),
-        {name: seconds for one in reports for name, seconds in one.seconds.items()},
-        sum(one.seconds_reading for one in reports),
-        sum(one.seconds_estimating for one in reports),
-        sum(one.seconds_writing for one in reports),
-        Metrics(
-            {name: mechanism for one in metrics for name, mechanism in one.mechanisms.items()},
-            tuple(node for one in metrics for node in one.nodes),
-            max((one.peak_instances for one in metrics), default=0),
-            max((one.events_buffered for one in metrics), default=0),
-            sum(one.condition_evaluations for one in metrics),
-            {name: runs for one in metrics for name, runs in one.runs.items()},
-        ),
-        {name: names for one in reports for name, names in one.together.items()},
-    )

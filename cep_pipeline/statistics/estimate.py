@@ -82,7 +82,7 @@ def partial_statistics(
     patterns: Sequence[Pattern],
     events: pa.Table | PreparedEvents,
     *,
-    start: Boundary | None = None,
+    start: Boundary | int | None = None,
     end: Boundary | None = None,
     seed: int = 0,
     max_pairs: int = MAX_PAIRS,
@@ -96,7 +96,8 @@ def partial_statistics(
     events
         The events of the slice, with the look-back before `start` that the longest window takes.
     start, end
-        The slice is `[start, end)`: its events are counted, and the pairs whose later event it has.
+        The slice is `[start, end)`: its events are counted, and the pairs whose later event it has. A number is the row
+        of `events` that it begins with.
     most_first
         As `sample_scopes` takes it.
     terms
@@ -161,9 +162,10 @@ def prepare(patterns: Sequence[Pattern], events: pa.Table | PreparedEvents) -> P
     return PreparedEvents(events, type_attribute=type_attribute, base_type=base_type)
 
 
-def owned_rows(prepared: PreparedEvents, start: Boundary | None, end: Boundary | None) -> tuple[int, int]:
+def owned_rows(prepared: PreparedEvents, start: Boundary | int | None, end: Boundary | None) -> tuple[int, int]:
     """The rows `[first, last)` of the slice `[start, end)`."""
-    first, last = prepared.rows_in((start, end))
+    first, last = prepared.rows_in((None if isinstance(start, int) else start, end))
+    first = start if isinstance(start, int) else first
     return first, max(first, last)
 
 
@@ -177,7 +179,6 @@ def windowed_statistics(
     end: Boundary | None = None,
     seed: int = 0,
     max_pairs: int = PAIRS_A_SLICE,
-    threads: int = 1,
 ) -> WindowedStatistics:
     """Count one slice of a stream, as a state to merge with those of the slices before and after it.
 
@@ -193,8 +194,6 @@ def windowed_statistics(
         Decides which pairs are drawn.
     max_pairs
         At most this many pairs are tested a scope; where there are fewer, all are.
-    threads
-        Scopes whose pairs are found at once; what is found does not depend on it.
 
     Raises
     ------
@@ -223,7 +222,7 @@ def windowed_statistics(
     cells = {
         scope.key: _cells(sample, conditions[scope.key], times, edges)
         for scope, sample in sample_scopes(
-            terms, prepared, rows, owned, seed=seed, max_pairs=max_pairs, count_orders=False, threads=threads
+            terms, prepared, rows, owned, seed=seed, max_pairs=max_pairs, count_orders=False
         )
     }
     state.take_in(own, arrivals, cells)

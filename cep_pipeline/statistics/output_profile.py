@@ -24,8 +24,6 @@ from cep_pipeline.patterns.pattern import Pattern
 
 MOST_ORDERS = 1024
 """Orders that are kept of a clause: all that there can be of 6 variables, and mostly all that there are of more."""
-_COMPARED_PAIRWISE = 7
-"""The ranks of so many variables are found by comparing each two; those of more by sorting."""
 _PACKED = 15
 """Most variables whose order fits into an int64."""
 
@@ -261,17 +259,6 @@ class _Orders:
 def _count_orders(instants: Array) -> tuple[Array, Array]:
     """The orders that occur, shape (orders, variables): positions by time; and how often each does."""
     variables = len(instants)
-    if variables <= _COMPARED_PAIRWISE:
-        packed = np.zeros(instants.shape[1], np.int32)
-        for variable in range(variables):
-            rank = np.zeros(instants.shape[1], np.int32)
-            for other in range(variables):
-                if other != variable:
-                    rank += instants[other] < instants[variable]
-            packed += rank * np.int32(variables**variable)
-        found, counts = _distinct(packed, variables**variables)
-        ranks = found[:, np.newaxis] // variables ** np.arange(variables) % variables
-        return np.argsort(ranks, axis=1), counts
     orders = np.argsort(instants, axis=0)
     if variables > _PACKED:
         found, counts = np.unique(orders.T, axis=0, return_counts=True)
@@ -279,14 +266,6 @@ def _count_orders(instants: Array) -> tuple[Array, Array]:
     weights = variables ** np.arange(variables, dtype=np.int64)
     packed, counts = np.unique((orders * weights[:, np.newaxis]).sum(axis=0), return_counts=True)
     return packed[:, np.newaxis] // weights % variables, counts
-
-
-def _distinct(codes: Array, limit: int) -> tuple[Array, Array]:
-    if limit > 1 << 16:
-        return np.unique(codes, return_counts=True)
-    counts = np.bincount(codes, minlength=limit)
-    found = np.flatnonzero(counts)
-    return found, counts[found]
 
 
 def _most_frequent(counts: dict[Any, int], most: int) -> tuple[dict[Any, int], int]:

@@ -6,10 +6,9 @@ events and with the number of different questions, not with patterns times types
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -40,10 +39,6 @@ from cep_pipeline.statistics.terms import (
 from cep_pipeline.statistics.tuples import find_tuples
 
 Array = np.ndarray[Any, Any]
-Scope = TypeVar("Scope")
-Result = TypeVar("Result")
-_AT_ONCE = 32
-"""Scopes whose pairs are found by several threads before the first of them is asked for."""
 MOST_TUPLES = 8192
 """Tuples that are drawn of a scope, at most: finding and testing one takes longer than a pair."""
 
@@ -197,7 +192,6 @@ def sample_scopes(
     seed: int,
     max_pairs: int,
     count_orders: bool,
-    threads: int = 1,
     most_first: int | None = None,
 ) -> Iterator[tuple[PairScope | TupleScope, Sample]]:
     """Test the conditions of each scope, all on the same tuples.
@@ -208,8 +202,6 @@ def sample_scopes(
         Rows `[start, end)`: only tuples whose last event lies there.
     count_orders
         Count the pairs in temporal order exactly, beside those that are tested.
-    threads
-        Pairs are found and drawn, which takes most of the time, for so many scopes at once.
     most_first
         Pairs are estimated by those of so many first events, where there are more; all rows are owned then. None:
         all pairs are counted.
@@ -224,9 +216,7 @@ def sample_scopes(
         # A seed of its own for each scope and slice: what else is estimated must not change a scope's sample.
         return np.random.SeedSequence([seed & (2**63 - 1), crc32(asked.key.encode()), owned[1] - owned[0]])
 
-    def drawn(scope: PairScope | TupleScope) -> _Drawn | None:
-        if not isinstance(scope, PairScope):
-            return None
+    def drawn(scope: PairScope) -> _Drawn:
         if most_first is not None and len(rows[scope.first]) > most_first:
             first = samples.get(scope.first)
             if first is None:
@@ -239,19 +229,16 @@ def sample_scopes(
         pairs = draw_pairs(found, max_pairs, entropy(scope)) if tested(scope) else (nothing, nothing)
         return _Drawn(found.count, *pairs)
 
-    for scope, pairs in zip(terms.scopes, _mapped(drawn, tuple(terms.scopes), threads), strict=True):
-        if pairs is None:
-            assert isinstance(scope, TupleScope)
-            asked = terms.scopes[scope]
+    for scope, asked in terms.scopes.items():
+        if isinstance(scope, TupleScope):
             yield scope, _sample_tuples(scope, asked, prepared, rows, owned, entropy(scope), max_pairs)
             continue
-        assert isinstance(scope, PairScope)
         exact = {
             one.key: _ranges(scope, timestamps, rows, owned, ordered=True, ties=one.ties).count
-            for one in terms.scopes[scope]
+            for one in asked
             if count_orders and isinstance(one, OrderCondition)
         }
-        yield scope, _sample_pairs(tested(scope), prepared, pairs, exact)
+        yield scope, _sample_pairs(tested(scope), prepared, drawn(scope), exact)
 
 
 @dataclass(frozen=True)
@@ -261,16 +248,6 @@ class _Drawn:
     count: int
     first: Array
     second: Array
-
-
-def _mapped(function: Callable[[Scope], Result], scopes: Sequence[Scope], threads: int) -> Iterator[Result]:
-    """The function of each scope, in order; at most a few are held that have not been asked for."""
-    if threads == 1 or len(scopes) < 2:
-        yield from map(function, scopes)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for begin in range(0, len(scopes), _AT_ONCE):
-            yield from pool.map(function, scopes[begin : begin + _AT_ONCE])
 
 
 def _sample_pairs(

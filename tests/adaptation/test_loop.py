@@ -482,3 +482,12 @@ def test_settings_serve_many_streams() -> None:
     (one, first), (other, second) = loop.detect(patterns, events), loop.detect(patterns, events)
     assert one == other
     assert first.checks == second.checks
+
+
+def test_patterns_that_compose_others_are_refused() -> None:
+    patterns = cep.parse_patterns(
+        "NAME one PATTERN SEQ(A a, B b) WITHIN 1 second; NAME two PATTERN SEQ(one p, one q) WITHIN 5 seconds",
+        stream_schema(),
+    )
+    with pytest.raises(UnsupportedPattern, match="pattern 'two': nothing runs the composition of patterns"):
+        AdaptiveDetection().detect(patterns, drifting(200))
