@@ -38,8 +38,8 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 9_220),
     "cli": (("cep_pipeline/cli",), 4_860),
     "events": (("cep_pipeline/events",), 4_830),
-    "adaptation": (("cep_pipeline/adaptation",), 3_040),
-    "statistics": (("cep_pipeline/statistics",), 2_990),
+    "adaptation": (("cep_pipeline/adaptation",), 2_220),
+    "statistics": (("cep_pipeline/statistics",), 2_950),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         7_980,
