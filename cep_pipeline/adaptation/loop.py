@@ -32,7 +32,6 @@ from cep_pipeline.errors import InputError, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.search import sums
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
 Events: TypeAlias = pa.Table | Iterable[pa.Table | pa.RecordBatch]
@@ -110,11 +109,6 @@ class AdaptiveRun:
             if adapting
             else None
         )
-        if adapting:
-            # No decision is to take the time of compiling what it runs.
-            sums.load_kernel()
-        for loop in self._adapting:
-            loop.prepare()
         self._latest: StatisticsSnapshot | None = None
 
     def _parts(

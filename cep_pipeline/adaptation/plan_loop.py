@@ -202,10 +202,6 @@ class PlanLoop:
         """All matches that begin before this row have been found."""
         return self._waiting[0].first if self._waiting else self._begin
 
-    def prepare(self) -> None:
-        """Work out what follows from the patterns alone, before the clock is looked at."""
-        self._plan_maker.prepare()
-
     def begin(
         self, snapshot: StatisticsSnapshot, plan: Plan | None = None, made_from: StatisticsSnapshot | None = None
     ) -> None:

@@ -22,7 +22,7 @@ from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, SearchOp
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNERS
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.replanning import LazyPlan, Replanner
+from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.statistics import StatisticsSnapshot
 
 SEARCH_STEPS = 100_000
@@ -56,10 +56,6 @@ class PlanMaker(Protocol):
         """The questions to snapshots about each pattern."""
         ...
 
-    def prepare(self) -> None:
-        """Work out what follows from the patterns alone."""
-        ...
-
     def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
         """A plan that was made before, as the loop takes it in use."""
         ...
@@ -80,20 +76,17 @@ class SinglePlanMaker:
         self._replanner = replanner
         self.questions = {pattern.name: replanner.questions}
 
-    def prepare(self) -> None:
-        self._replanner.prepare()
-
     def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
         return plan
 
     def first(self, snapshot: StatisticsSnapshot) -> Plan:
-        return LazyPlan.of(self._replanner.search(snapshot))
+        return self._replanner.written(self._replanner.search(snapshot))
 
     def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> PlanProposal:
         found = self._replanner.search(snapshot)
         if self._replanner.is_of(plan, found):
             return PlanProposal(None, lambda: self._replanner.confirmed(plan, found))
-        return PlanProposal(gain(*self._replanner.ln_costs(plan, found)), lambda: LazyPlan.of(found))
+        return PlanProposal(gain(*self._replanner.ln_costs(plan, found)), lambda: self._replanner.written(found))
 
 
 @dataclass(frozen=True)
@@ -148,9 +141,6 @@ class JointPlanMaker:
     @cached_property
     def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
         return questions_of(self._patterns)
-
-    def prepare(self) -> None:
-        _ = self.questions
 
     def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
         if plan.workload is not None:

@@ -122,15 +122,13 @@ class RecentStatistics:
         if length_us is not None and after_us is not None and whole.end_us is not None:
             # Rates are those of the window's time, also of that without events, not from its first event on.
             whole = replace(whole, start_us=max(after_us, whole.end_us - length_us))
-        found = snapshot_of(
+        return snapshot_of(
             whole,
             kind=Kind.WINDOW,
             as_of_us=whole.end_us,
             window_us=length_us,
             window_events=whole.events if self._window is None else self._window.events,
         )
-        _ = found.planned  # whoever decides has them in a row
-        return found
 
 
 def statistics_window(window: str | int | None, every_events: int | None, every_us: int | None) -> Window | None:

@@ -47,10 +47,7 @@ def describe_deviation(deviation: Deviation) -> str:
 
 def questions_of(patterns: Sequence[Pattern]) -> dict[str, tuple[ClauseQuestions, ...]]:
     """The questions to snapshots about each pattern, by its name."""
-    return {
-        pattern.name: tuple(ClauseQuestions(pattern, clause, often=True) for clause in pattern.clauses)
-        for pattern in patterns
-    }
+    return {pattern.name: tuple(ClauseQuestions(pattern, clause) for clause in pattern.clauses) for pattern in patterns}
 
 
 def numbers_now(questions: Iterable[ClauseQuestions], snapshot: StatisticsSnapshot) -> dict[str, float]:

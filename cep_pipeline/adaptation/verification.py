@@ -201,7 +201,7 @@ class InvariantCheck:
                 )
             known = self._questions.get(invariant.pattern)
             questions = (
-                ClauseQuestions(pattern, pattern.clauses[invariant.clause], often=True)
+                ClauseQuestions(pattern, pattern.clauses[invariant.clause])
                 if known is None
                 else known[invariant.clause]
             )

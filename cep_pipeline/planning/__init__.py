@@ -11,7 +11,7 @@
 | `planners` | one record a planner; a new planner is added there |
 | `replanning` | `Replanner`: plans one pattern again and again, as the adaptive loop does |
 | `algorithms/` | the planners, and what is taken beyond an exact planner's budget |
-| `search/` | the searches behind the exact planners, in two tiers; its docstring says which size goes where |
+| `search/` | the search behind the exact planners |
 | `costs/` | cost models |
 | `numbers/` | the numbers of a clause, and the questions to a snapshot that they answer |
 | `explain/` | plans as text, and planners side by side |

@@ -8,12 +8,9 @@ from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.composing import plain_pattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_pattern
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
-from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics
-from cep_pipeline.planning.orderings import Ordering, TreeOrdering
 from cep_pipeline.planning.planned_clauses import (
     Expectations,
     check_alpha,
@@ -25,13 +22,9 @@ from cep_pipeline.planning.planned_clauses import (
 )
 from cep_pipeline.planning.planners import DEFAULT_PLANNER, MULTI_PATTERN_PLANNER_NAMES, PLANNERS, planner_named
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.search.clause_search import ClauseSearch, searched
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 logger = logging.getLogger(__name__)
-MANY = 8
-"""Number of patterns from which on compiled code adds up the costs of all sets and searches them, unless plans are
-compared. Its sums, which clauses of one structure share, take longer to write down than a few clauses to plan."""
 
 
 def plan(
@@ -201,34 +194,6 @@ def _planner_of(pattern: Pattern, planner: str) -> str:
     return planner if single else planner_for(pattern, planner)
 
 
-def _by_planner(planner: str, statistics: ClauseStatistics, model: CostModel) -> Ordering | TreeOrdering:
-    return PLANNERS[planner](statistics, model)
-
-
-class _CompiledSearches:
-    """Finds what planners find by compiled code, where there is some; clauses of one structure share a search."""
-
-    def __init__(self) -> None:
-        self._searches: dict[tuple[int, str, CostModel], tuple[ClauseShape, ClauseSearch | None]] = {}
-
-    def __call__(self, planner: str, statistics: ClauseStatistics, model: CostModel) -> Ordering | TreeOrdering:
-        shape = statistics.shape
-        if shape is not None:
-            key = id(shape), planner, model
-            if key not in self._searches:
-                self._searches[key] = shape, searched(shape, planner, model)  # no other shape can have its id
-            _, search = self._searches[key]
-            found = None if search is None else search(statistics.numbers)
-            if found is not None:
-                return found.ordering
-        return _by_planner(planner, statistics, model)
-
-
-@once_a_pattern
-def _questions_of(pattern: Pattern) -> tuple[ClauseQuestions, ...]:
-    return tuple(ClauseQuestions(pattern, clause, often=True) for clause in pattern.clauses)
-
-
 def _planned_apart(
     asked: Sequence[tuple[Pattern, str, CostModel]],
     snapshot: StatisticsSnapshot,
@@ -239,17 +204,11 @@ def _planned_apart(
 ) -> Plan:
     """The plan of patterns each by itself, by a planner and a cost model of its own."""
     logger.info("planning %s patterns by %s", len(asked), planner)
-    planned, many = [], not compare and len(asked) >= MANY
-    found_by = _CompiledSearches() if many else _by_planner
+    planned = []
     for pattern, name, model in asked:
-        expected = [
-            Expectations(pattern, clause, snapshot, asked_of)
-            for clause, asked_of in zip(
-                pattern.clauses, _questions_of(pattern) if many else [None] * len(pattern.clauses), strict=True
-            )
-        ]
+        expected = [Expectations(pattern, clause, snapshot) for clause in pattern.clauses]
         clauses = (
-            clause_plan(one, found_by(name, one.statistics, model), model, compared_with=name if compare else None)
+            clause_plan(one, PLANNERS[name](one.statistics, model), model, compared_with=name if compare else None)
             for one in expected
         )
         planned.append(pattern_plan(expected, clauses, name, model))

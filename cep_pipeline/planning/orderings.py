@@ -18,7 +18,6 @@ from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.search.sums import log_tables
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, named_join, positions_below, tree_of_positions
 
 Side: TypeAlias = "tuple[int, ...] | PositionTree"
@@ -467,22 +466,11 @@ def sides_of_linear_joins(tree: PositionTree) -> set[PositionTree]:
 
 def ln_order_cost(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float:
     """Natural logarithm of the cost of an order, or of the beginning of one."""
-    tables = log_tables(model, statistics)
-    if tables is not None:
-        bound = 0
-        steps = []
-        for position in order:
-            steps.append(tables.ln_step(bound, position))
-            bound |= 1 << position
-        return ln_sum(steps)
     return ln_sum(model.ln_step(statistics, order[:length]) for length in range(1, len(order) + 1))
 
 
 def ln_tree_cost(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
     """Natural logarithm of the cost of a tree, or of a part of one."""
-    tables = log_tables(model, statistics)
-    if tables is not None:
-        return ln_sum(tables.ln_nodes(tree))
     terms = []
     waiting = [tree]
     while waiting:

@@ -29,10 +29,9 @@ from cep_pipeline.planning.numbers.clause_questions import (
     ln_planned_selectivity,
     planned_events_in_window,
 )
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, ln_order_share, mask_of
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, ln_order_share
 from cep_pipeline.planning.orderings import Ordering, TreeOrdering, ln_costs, ln_order_cost, named_over
 from cep_pipeline.planning.planners import PLANNERS
-from cep_pipeline.planning.search.sums import ln_orders, log_tables
 from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_below
 from cep_pipeline.slices.order import before_is_earlier, compared_with, surrounding
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms
@@ -150,10 +149,6 @@ class Expectations:
 
     def _order_share(self, left: Sequence[int], right: Sequence[int]) -> float:
         """Share of the combinations of both sides that are in order."""
-        shape = self.statistics.shape
-        of = None if shape is None else ln_orders(shape)
-        if of is not None:
-            return min(math.exp(of[mask_of((*left, *right))] - of[mask_of(left)] - of[mask_of(right)]), 1.0)
         apart = ln_order_share(self.statistics, left) + ln_order_share(self.statistics, right)
         return min(math.exp(ln_order_share(self.statistics, (*left, *right)) - apart), 1.0)
 
@@ -168,13 +163,7 @@ class Expectations:
 
     def _ln_alive(self, positions: Sequence[int]) -> float:
         """ln PM."""
-        return THROUGHPUT.node.one(self.statistics, positions) if self._sets is None else self._sets[mask_of(positions)]
-
-    @cached_property
-    def _sets(self) -> list[float] | None:
-        """ln PM of all sets, where it is known."""
-        tables = log_tables(THROUGHPUT, self.statistics)
-        return None if tables is None else tables.node
+        return THROUGHPUT.node.one(self.statistics, positions)
 
     @cached_property
     def _growth(self) -> tuple[float, ...]:

@@ -332,17 +332,6 @@ class StatisticsSnapshot:
         """The selectivities by the keys of their conditions."""
         return {selectivity.condition: selectivity for selectivity in self.selectivities}
 
-    @cached_property
-    def planned(self) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], tuple[float, ...]]:
-        """Keys of leaves and conditions, and in one row events a second and shares as planning takes them.
-
-        Nothing seen counts as half an event in the span, and as half a pair of those tested.
-        """
-        unseen = 0.5 / self.span_s
-        rates = (rate.per_s or unseen for rate in self.rates)
-        shares = (one.value or 0.5 / (one.tested + 1) for one in self.selectivities)
-        return (tuple(self.by_leaf), tuple(self.by_condition)), (*rates, *shares)
-
     @property
     def span_s(self) -> float:
         """Seconds that `events` came in; events at one instant only, or none, count as one second."""

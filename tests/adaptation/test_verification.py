@@ -13,8 +13,7 @@ from cep_pipeline.adaptation.verification import InvariantCheck, is_violated
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning import COSTS, plan
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
-from cep_pipeline.planning.orderings import GRAIN, ln_measure
-from cep_pipeline.planning.search import set_sums_codes as codes
+from cep_pipeline.planning.orderings import ln_measure
 from tests.adaptation import drifting
 from tests.adaptation.test_invariants import ABC, CALM
 from tests.thoroughness import examples
@@ -76,7 +75,3 @@ def test_decisions_keep_their_check() -> None:
     assert decision.replanned(state, verdict, made, drifted, gain=0.0).check is state.check
     other = plan(ABC, drifted, "greedy")
     assert decision.replanned(state, verdict, other, drifted, gain=0.1).check is not state.check
-
-
-def test_the_kernels_grain_is_the_planners() -> None:
-    assert codes.GRAIN == GRAIN

@@ -31,7 +31,6 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import runs_of
-from cep_pipeline.planning.search import sums
 from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
@@ -142,9 +141,6 @@ class JobSuccession:
         CepError
             Two plans found different matches.
         """
-        sums.load_kernel()
-        for _, maker in self._parts:
-            maker.prepare()
         gc.collect()  # what earlier runs have left is not to be swept up in the middle of a plan
         with without_collecting(), one_core():
             cost = unit_costs(self._by)  # first, for it also loads what is loaded or compiled on first use

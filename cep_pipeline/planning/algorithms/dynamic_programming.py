@@ -32,7 +32,6 @@ from cep_pipeline.planning.orderings import (
     tree_comparisons,
 )
 from cep_pipeline.planning.search.set_search import LN_UNPRUNED, OrderSearch, OutOfTime, SetTables, TreeSearch
-from cep_pipeline.planning.search.sums import log_tables
 from cep_pipeline.planning.trees import PositionTree, left_deep
 
 MAX_VARIABLES = 22
@@ -114,7 +113,7 @@ def dp_bushy_tree(
     why = _beyond(size, max_variables)
     if not why:
         try:
-            search = search_trees(statistics, cost, known_tree(statistics, cost), max_seconds=max_seconds)
+            search = search_trees(statistics, cost, cheapest_known_tree(statistics, cost)[1], max_seconds=max_seconds)
             why = _beyond_numbers(size, search.best)
         except OutOfTime:
             why = f"the exact search of {size} variables did not end within its budget of {max_seconds:g} s"
@@ -149,13 +148,6 @@ def search_trees(
     unpruned = LN_UNPRUNED if statistics.size <= UNPRUNED_VARIABLES else 0.0
     tables = SetTables.of(statistics, cost, ln_below(cost, statistics, known) + unpruned)
     return TreeSearch.run(tables, max_seconds=max_seconds)
-
-
-def known_tree(statistics: ClauseStatistics, cost: CostModel) -> PositionTree:
-    """A tree that exact search can measure others against: greedy's order, where all sets are known at once."""
-    if log_tables(cost, statistics) is not None:
-        return left_deep(greedy_order(statistics, cost).order)
-    return cheapest_known_tree(statistics, cost)[1]
 
 
 def cheapest_known_order(statistics: ClauseStatistics, cost: CostModel) -> tuple[str, tuple[int, ...]]:

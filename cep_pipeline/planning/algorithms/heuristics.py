@@ -12,9 +12,8 @@ from itertools import chain
 import numpy as np
 
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import DecidingComparison, Ordering, grains, ln_steps
-from cep_pipeline.planning.search.sums import log_tables
 
 
 def trivial_order(statistics: ClauseStatistics, cost: CostModel) -> Ordering:
@@ -35,16 +34,11 @@ def greedy_order(statistics: ClauseStatistics, cost: CostModel) -> Ordering:
     order: tuple[int, ...] = ()
     comparisons: list[DecidingComparison] = []
     remaining = list(range(statistics.size))
-    tables = log_tables(cost, statistics)
     while remaining:
-        if tables is not None:
-            bound = mask_of(order)
-            steps = {position: tables.ln_step(bound, position) for position in remaining}
-        else:
-            earlier = np.zeros((len(remaining), statistics.size), dtype=bool)
-            earlier[:, list(order)] = True
-            found = ln_steps(cost, statistics, earlier, np.array(remaining)).tolist()
-            steps = dict(zip(remaining, found, strict=True))
+        earlier = np.zeros((len(remaining), statistics.size), dtype=bool)
+        earlier[:, list(order)] = True
+        found = ln_steps(cost, statistics, earlier, np.array(remaining)).tolist()
+        steps = dict(zip(remaining, found, strict=True))
         chosen = min(remaining, key=lambda position: (grains(steps[position]), position))
         remaining.remove(chosen)
         comparisons += _decided(len(order), "step", order, (chosen, *remaining), steps)

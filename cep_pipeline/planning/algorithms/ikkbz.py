@@ -15,7 +15,7 @@ from heapq import merge
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.costs.model import PARTIAL_MATCHES
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.search.sums import ln_add
+from cep_pipeline.planning.numbers.logarithms import ln_sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Piece:
 
     def then(self, other: Piece) -> Piece:
         """Join both to one piece: T(uv) = T(u) T(v), C(uv) = C(u) + T(u) C(v)."""
-        ln_cost = ln_add(self.ln_cost, self.ln_product + other.ln_cost)
+        ln_cost = ln_sum((self.ln_cost, self.ln_product + other.ln_cost))
         return Piece(self.order + other.order, self.ln_product + other.ln_product, ln_cost)
 
 

@@ -41,7 +41,7 @@ import numpy as np
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import brief, read_json
-from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, LateTests, SetSum, term_of
+from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, LateTests, term_of
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, JointCondition, mask_of
 
 CONSTANTS_FILE = "kernel_costs.json"
@@ -151,60 +151,24 @@ def costs_from_json(content: Any, source: str) -> KernelCosts:
         return KernelCosts(**whole)
 
 
-_SHARES = SetSum(instances=False, equalities=False, tested=False, joints=False, together=False, singles=True)
-"""The sum of nothing of the single variables, to which the selectivities that count are added."""
-
-
 def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
     """The cost model of the kernel; its constants are asked for when it is first used."""
     return CostModel(
         name="kernel",
         unit="ns a window on one core",
-        node=term_of(
-            lambda statistics: _Made(statistics, costs()),
-            lambda: SetSum(
-                singles=True,
-                ranges=True,
-                grown=True,
-                factor=costs().partial_match,
-                whole=costs().match,
-                ends=costs().event,
-            ),
-        ),
+        node=term_of(lambda statistics: _Made(statistics, costs())),
         pair=term_of(
             lambda statistics: _of_singles(
                 statistics, _dearer(statistics, statistics.in_range, costs().ln_dearer, 1.0), costs().candidate
-            ),
-            lambda: SetSum(
-                tested=False,
-                spans=True,
-                joints=False,
-                ranges=True,
-                singles=True,
-                grown=True,
-                factor=costs().candidate,
-                ln_kinds=costs().ln_dearer,
-            ),
+            )
         ),
         product=term_of(
-            lambda statistics: GrownMatches(_dearer(statistics, statistics.tested, costs().ln_dearer, -1.0)),
-            lambda: replace(
-                _SHARES, tested=True, spans=False, joints=True, ln_kinds={k: -ln for k, ln in costs().ln_dearer.items()}
-            ),
+            lambda statistics: GrownMatches(_dearer(statistics, statistics.tested, costs().ln_dearer, -1.0))
         ),
-        held=term_of(
-            lambda statistics: _of_singles(statistics, statistics.ranged, costs().materialized),
-            lambda: SetSum(singles=True, ranges=True, grown=True, factor=costs().materialized),
-        ),
+        held=term_of(lambda statistics: _of_singles(statistics, statistics.ranged, costs().materialized)),
         late=LateTests(
-            tuples=term_of(
-                lambda statistics: _of_singles(statistics, _without_apart(statistics)),
-                lambda: SetSum(apart=False, joints=False, ranges=True, singles=True, grown=True),
-            ),
-            passing=term_of(
-                lambda statistics: GrownMatches(_apart(statistics)),
-                lambda: replace(_SHARES, apart=True),
-            ),
+            tuples=term_of(lambda statistics: _of_singles(statistics, _without_apart(statistics))),
+            passing=term_of(lambda statistics: GrownMatches(_apart(statistics))),
             ns=lambda kind: costs().apart_ns(kind),
         ),
     )
@@ -222,7 +186,7 @@ def _dearer(
         if one.kind in ln_dearer and not (one.equality or one.span)
     )
     key = "dearer", sign, *(one.ln_ratio for one in dear)
-    return clause.derived(key, lambda: replace(statistics, joints=(*statistics.joints, *dear), shape=None))
+    return clause.derived(key, lambda: replace(statistics, joints=(*statistics.joints, *dear)))
 
 
 def _without_apart(clause: ClauseStatistics) -> ClauseStatistics:
@@ -234,7 +198,7 @@ def _without_apart(clause: ClauseStatistics) -> ClauseStatistics:
 def _apart(clause: ClauseStatistics) -> ClauseStatistics:
     """The single variables by what is tested apart, and nothing else."""
     kept = tuple(one for one in clause.tested.conditions if one.kind in APART)
-    return clause.derived(_apart, lambda: replace(clause.tested, conditions=kept, joints=(), shape=None))
+    return clause.derived(_apart, lambda: replace(clause.tested, conditions=kept, joints=()))
 
 
 def _of_singles(clause: ClauseStatistics, statistics: ClauseStatistics, factor: float = 1.0) -> GrownMatches:

@@ -32,7 +32,7 @@ measured times with this cost was 0.95, with the throughput cost -0.18.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -52,59 +52,6 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class SetSum:
-    """The numbers of a clause that a term of a cost model adds up, by their logarithms.
-
-    Attributes
-    ----------
-    instances
-        The instances of the set's variables count.
-    rarest
-        Only the instances of the rarest variable count.
-    equalities, tested
-        The selectivities of equalities count, and those of conditions that have to be tested.
-    spans
-        The selectivities of bounds on gaps count; None: as those of other conditions that are tested.
-    apart
-        The selectivities of conditions that the kernel has no code for count; None: as those of the other ones.
-    joints
-        The corrections for conditions that depend on each other count.
-    ranges
-        Bounds on gaps that follow from others count.
-    together
-        The share of combinations in temporal order counts, and agreement on attributes.
-    singles
-        Kleene variables count as one instance without conditions.
-    grown
-        The number of variables is a factor (of single ones, where `singles`).
-    factor, whole
-        A factor of each set, and of the set of all variables in its place.
-    ln_kinds
-        By the kind of a condition ln of a factor of each set that holds it, where it has to be tested and bounds no
-        gap; None: there is none.
-    ends
-        This factor times the events at both edges of a set, after which and before which none of it is ordered, is
-        added to the sum.
-    """
-
-    instances: bool = True
-    rarest: bool = False
-    equalities: bool = True
-    tested: bool = True
-    spans: bool | None = None
-    apart: bool | None = None
-    joints: bool = True
-    ranges: bool = False
-    together: bool = True
-    singles: bool = False
-    grown: bool = False
-    factor: float = 1.0
-    whole: float | None = None
-    ln_kinds: Mapping[str, float] | None = None
-    ends: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SetTerm:
     """A number that every set of variables has, by its natural logarithm (minus infinity: 0).
 
@@ -116,14 +63,11 @@ class SetTerm:
         statistics -> that of every set: float64, shape (2^n,), by the bits of the set; the empty set's is not used.
     some
         (statistics, members) -> those of m sets: float64, shape (m,), for bools of shape (m, n); None: one by one.
-    sum
-        Makes the description of the sum that this term is; None: it is no sum of a clause's numbers.
     """
 
     one: Callable[[ClauseStatistics, Sequence[int]], float]
     all: Callable[[ClauseStatistics], Array]
     some: Callable[[ClauseStatistics, Array], Array] | None = None
-    sum: Callable[[], SetSum] | None = None
 
     def of(self, statistics: ClauseStatistics, members: Array) -> Array:
         """The numbers of some sets, float64 of shape (m,), for bools of shape (m, n): the variables of each set."""
@@ -302,7 +246,7 @@ def is_linear(tree: PositionTree) -> bool:
     return True
 
 
-PARTIAL_MATCHES = SetTerm(ln_partial_matches, ln_partial_matches_of_all, ln_partial_matches_of_some, SetSum)
+PARTIAL_MATCHES = SetTerm(ln_partial_matches, ln_partial_matches_of_all, ln_partial_matches_of_some)
 """PM(S)."""
 
 THROUGHPUT = CostModel(name="throughput", unit="partial matches alive in a window", node=PARTIAL_MATCHES)
@@ -340,7 +284,7 @@ def ln_matches_alive_of_some(statistics: ClauseStatistics, members: Array) -> Ar
 CONSUME_MATCHED = CostModel(
     name="consume_matched",
     unit="partial matches alive in a window, each event in one match",
-    node=SetTerm(ln_matches_alive, ln_matches_alive_of_all, ln_matches_alive_of_some, lambda: SetSum(rarest=True)),
+    node=SetTerm(ln_matches_alive, ln_matches_alive_of_all, ln_matches_alive_of_some),
 )
 """Cost(O) = sum over k of m[k], Cost(T) = the same over the nodes; the paper's further factor W decides nothing."""
 
@@ -403,13 +347,12 @@ class GrownMatches:
         return np.asarray(found)
 
 
-def term_of(of: Callable[[ClauseStatistics], SetNumber], asked: Callable[[], SetSum]) -> SetTerm:
+def term_of(of: Callable[[ClauseStatistics], SetNumber]) -> SetTerm:
     """The term of a cost model whose numbers are made from a clause's statistics."""
     return SetTerm(
         lambda statistics, positions: of(statistics).one(positions),
         lambda statistics: of(statistics).all(),
         lambda statistics, members: of(statistics).some(members),
-        asked,
     )
 
 
@@ -418,15 +361,12 @@ INSTANCES = CostModel(
     unit="ns a window on one core, of mechanisms that keep instances",
     node=term_of(
         lambda statistics: GrownMatches(statistics, range(statistics.size), math.log(PARTIAL_MATCH_NS)),
-        lambda: SetSum(grown=True, factor=PARTIAL_MATCH_NS),
     ),
     pair=term_of(
         lambda statistics: GrownMatches(statistics.candidates, range(statistics.size), math.log(CANDIDATE_NS)),
-        lambda: SetSum(tested=False, joints=False, grown=True, factor=CANDIDATE_NS),
     ),
     product=term_of(
         lambda statistics: GrownMatches(statistics.passing),
-        lambda: SetSum(instances=False, equalities=False, together=False),
     ),
 )
 """Nanoseconds by `CANDIDATE_NS` and `PARTIAL_MATCH_NS`."""
@@ -439,7 +379,6 @@ LATENCY = CostModel(
         lambda statistics, positions: 0.0,
         lambda statistics: np.zeros(1 << statistics.size),
         lambda statistics, members: np.zeros(len(members)),
-        lambda: SetSum(instances=False, equalities=False, tested=False, joints=False, together=False),
     ),
     delay=PARTIAL_MATCHES,
     alpha=1.0,

@@ -185,7 +185,7 @@ def _numbers(node: SharedNode, name: MemberId, statistics: Statistics) -> Clause
     found = statistics[name]
     if name not in node.unordered:
         return found
-    return found.derived("unordered", lambda: replace(found, sequences=(), shape=None))
+    return found.derived("unordered", lambda: replace(found, sequences=()))
 
 
 def _ln_order_test(

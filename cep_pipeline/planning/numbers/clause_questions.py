@@ -1,21 +1,12 @@
-"""The questions that planning asks a snapshot about a clause, and the numbers that it makes of the answers.
-
-`ClauseRow` looks up once where snapshots of one source have the numbers, so that compiled code reads them itself.
-"""
+"""The questions that planning asks a snapshot about a clause, and the numbers that it makes of the answers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain, combinations
-from struct import Struct
-from typing import Any
 
-import numpy as np
-
-from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
 from cep_pipeline.patterns.implications import Implications, implications_of
@@ -25,13 +16,10 @@ from cep_pipeline.patterns.rewriting import time_spans
 from cep_pipeline.planning.costs.conditions import kind_of
 from cep_pipeline.planning.numbers.clause_statistics import (
     Agreement,
-    ClauseNumbers,
-    ClauseShape,
     ClauseStatistics,
     JointCondition,
     PlanCondition,
 )
-from cep_pipeline.planning.search.sums import Array
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
 from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import (
@@ -64,16 +52,11 @@ class ClauseQuestions:
 
     To write the keys of leaves and conditions takes longer than to read their numbers; whoever reads many snapshots,
     as checks of plans do, writes them once.
-
-    Parameters
-    ----------
-    often
-        Whether many snapshots are asked: then it is also written down which numbers are in the costs of which sets.
     """
 
-    def __init__(self, pattern: Pattern, clause: Clause, *, often: bool = False) -> None:
-        self._pattern, self._clause, self._often = pattern, clause, often
-        self._latest: ClauseAnswers | None = None
+    def __init__(self, pattern: Pattern, clause: Clause) -> None:
+        self._pattern, self._clause = pattern, clause
+        self._latest: tuple[StatisticsSnapshot, ClauseStatistics] | None = None
         # Of what is implied, planning has numbers of spans of time only.
         spans = bool(time_spans(clause))
         self._implied = implications_of(clause, pattern.window.time_us, pattern.ties) if spans else Implications({})
@@ -97,8 +80,6 @@ class ClauseQuestions:
             ([*chain(*(self._pairs(attribute, pair) for pair in written))], self._pairs(attribute, names))
             for attribute, names, written in equal_classes(clause)
         ]
-        self._priors = [prior for _, prior, *_ in self._conditions]
-        self._keys, self._asks = [*self._leaves.values()], [prior.condition for prior in self._priors]
         self._window_us = pattern.window.time_us
         self._sequences = series_groups(clause)
         self._last = _last_in_order(clause)
@@ -127,111 +108,46 @@ class ClauseQuestions:
             for one in positive_conjuncts(self._clause)
         )
 
-    @cached_property
-    def shape(self) -> ClauseShape:
-        """The structure of the clause, which does not change with its numbers."""
-        conditions = tuple((positions, equal, span, kind) for positions, _, equal, span, kind in self._conditions)
-        of = len(self._position), conditions, self._sequences, self._kleene, len(self._agreements)
-        if of not in _shapes:
-            if len(_shapes) >= MOST_SHAPES:
-                _shapes.clear()
-            _shapes[of] = ClauseShape(*of)
-        return _shapes[of]
-
     def statistics(self, snapshot: StatisticsSnapshot) -> ClauseStatistics:
         """The numbers of `clause_statistics`; those of the latest snapshot are kept."""
-        asked = self.asked(snapshot)
-        if asked.statistics is None:
-            conditions = zip(self._conditions, asked.ln_selectivities, strict=True)
-            asked.statistics = ClauseStatistics(
-                names=tuple(self._position),
-                ln_instances=tuple(asked.ln_instances),
-                conditions=tuple(
-                    PlanCondition(places, share, equal, span, kind)
-                    for (places, _, equal, span, kind), share in conditions
-                ),
-                agreements=asked.agreements,
-                sequences=self._sequences,
-                joints=asked.joints,
-                last=asked.last,
-                kleene=self._kleene,
-                ln_events=tuple(asked.ln_events),
-                shape=self.shape if self._often else None,
-            )
-        return asked.statistics
+        if self._latest is None or self._latest[0] is not snapshot:
+            self._latest = snapshot, self._ask(snapshot)
+        return self._latest[1]
 
-    def asked(self, snapshot: StatisticsSnapshot) -> ClauseAnswers:
-        """The answers of the snapshot; PlanError where it does not know one of the leaves."""
-        latest = self._latest
-        if latest is None or latest.snapshot is not snapshot:
-            latest = self._latest = self._ask(snapshot)
-        return latest
-
-    def _ask(self, snapshot: StatisticsSnapshot) -> ClauseAnswers:
-        # In one piece: between decisions other work takes the caches, and then each function that is called costs more
-        # than the numbers do.
-        window_us, unseen, log = self._window_us, 0.5 / snapshot.span_s, math.log
-        rates, ln_events = [], []
-        answered = snapshot.by_leaf.get
-        for key in self._keys:
-            rate = answered(key)
-            if rate is None:
-                raise self._unknown(key, snapshot)
-            per_s = rate.per_s or unseen
-            rates.append(per_s)
-            if window_us is not None:
-                events = per_s * window_us / 1e6
-            else:
-                events = planned_events_in_window(self._pattern, snapshot, rate)
-            ln_events.append(log(events if events > SMALLEST else SMALLEST))
-        ln_selectivities = []
-        measured = snapshot.by_condition.get
-        for place, condition in enumerate(self._asks):
-            known = measured(condition) or self._priors[place]
-            share = known.value
-            if share <= 0:
-                share = 0.5 / (known.tested + 1)  # `joint.ln_planned`
-            ln_selectivities.append(log(share if share > SMALLEST else SMALLEST))
-        if self._latest is None:
-            # The texts that snapshots of one source have in common are those that were read just now.
-            self._keys = [snapshot.by_leaf[key].leaf for key in self._keys]
-            self._asks = [one if (found := measured(one)) is None else found.condition for one in self._asks]
-        ln_instances = ln_events
+    def _ask(self, snapshot: StatisticsSnapshot) -> ClauseStatistics:
+        events = [
+            max(planned_events_in_window(self._pattern, snapshot, self.rate(name, snapshot)), SMALLEST)
+            for name in self._leaves
+        ]
+        ln_events = ln_instances = tuple(map(math.log, events))
         if self._kleene:
-            events_of = partial(planned_events_in_window, self._pattern, snapshot)
-            ln_instances = [
-                ln_lists(one, max(events_of(self.rate(one.name, snapshot)), SMALLEST), neighbours=self.of_neighbours)
-                if one.kleene
-                else known
-                for one, known in zip(self._clause.positive, ln_events, strict=True)
-            ]
-        agreements: tuple[Agreement, ...] = ()
-        agreeing: list[float] = []
-        if self._agreements:
-            agreements = tuple(_agreement(pairs, len(rates), snapshot) for pairs in self._agreements)
-            agreeing = [one for agreement in agreements for row in agreement.ln_selectivities for one in row]
+            ln_instances = tuple(
+                ln_lists(one, number, neighbours=self.of_neighbours) if one.kleene else ln
+                for one, number, ln in zip(self._clause.positive, events, ln_events, strict=True)
+            )
+        ln_selectivities = [_ln_known(prior, snapshot) for _, prior, *_ in self._conditions]
+        joints = self._joints(snapshot) if snapshot.joints else ()
+        if self._implied.narrowed and self._window_us is not None:
+            joints += self._gaps(self._window_us, ln_selectivities)
+        for written, pairs in self._equal:
+            joints += _equal_together(written, {pair: _ln_known(prior, snapshot) for pair, prior in pairs.items()})
         last = self._last
         if last is None:
             last = last_so_far(self._pattern.name, [*self._position], snapshot)
-        joints = self._joints(snapshot) if snapshot.joints else ()
-        if self._implied.narrowed and window_us is not None:
-            joints += self._gaps(window_us, ln_selectivities)
-        for written, pairs in self._equal:
-            joints += _equal_together(written, {pair: _ln_known(prior, snapshot) for pair, prior in pairs.items()})
-        numbers = ClauseNumbers(
-            (*ln_instances, *ln_events, *agreeing, *ln_selectivities), joints, len(rates) - 1 if last is None else last
+        conditions = zip(self._conditions, ln_selectivities, strict=True)
+        return ClauseStatistics(
+            names=tuple(self._position),
+            ln_instances=ln_instances,
+            conditions=tuple(
+                PlanCondition(places, share, equal, span, kind) for (places, _, equal, span, kind), share in conditions
+            ),
+            agreements=tuple(_agreement(pairs, len(events), snapshot) for pairs in self._agreements),
+            sequences=self._sequences,
+            joints=joints,
+            last=last,
+            kleene=self._kleene,
+            ln_events=ln_events,
         )
-        return ClauseAnswers(
-            snapshot, numbers, rates, ln_instances, ln_events, ln_selectivities, agreements, joints, last
-        )
-
-    def _unknown(self, key: str, snapshot: StatisticsSnapshot) -> PlanError:
-        """Why there is no answer about a leaf."""
-        try:
-            self.rate(next(name for name, known in self._leaves.items() if known == key), snapshot)
-        except PlanError as error:
-            return error
-        raise AssertionError(f"{key} is known")
 
     def _joints(self, snapshot: StatisticsSnapshot) -> tuple[JointCondition, ...]:
         terms = self._terms.by(snapshot)
@@ -269,105 +185,16 @@ class ClauseQuestions:
             prior for pairs in (*self._agreements, *(pairs for _, pairs in self._equal)) for prior in pairs.values()
         ]
 
-    @cached_property
-    def row(self) -> ClauseRow | None:
-        """The places of the numbers in snapshots; None where more has to be made of them than logarithms."""
-        if (
-            self._agreements
-            or self._equal
-            or self._window_us is None
-            or self._implied.narrowed
-            or any(one.limits or (one.kleene and self.of_neighbours) for one in self._clause.positive)
-        ):
-            return None
-        return ClauseRow(self._keys, self._asks, [planned_share(prior) for prior in self._priors])
-
     @property
     def of_neighbours(self) -> bool:
         """True if the strategy fills lists without a gap: their first and last events tell them."""
         return self._pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
-
-    @property
-    def numbers_asked(self) -> list[NumberAsked]:
-        """The numbers that `asked` asks for, in their order; only where there is a `row`."""
-        assert self._window_us is not None
-        events: list[NumberAsked] = [(EVENTS, key, self._window_us) for key in self._keys]
-        lists = [(LISTS, *one[1:]) if place in self._kleene else one for place, one in enumerate(events)]
-        shares: list[NumberAsked] = [(SHARE, one.condition, planned_share(one)) for one in self._priors]
-        return [*lists, *events, *shares]
-
-    @property
-    def term_keys(self) -> set[str]:
-        """The keys of the conditions and agreements that a joint selectivity of the clause can be of."""
-        return {term.key for term in self._terms.terms}
-
-    @property
-    def names_without_last(self) -> list[str]:
-        """The variables of a clause of which no one is always the last; else none."""
-        return [*self._position] if self._last is None else []
-
-    def fills(self, snapshot: StatisticsSnapshot) -> bool:
-        """True if a snapshot says no more of the clause than its row of numbers."""
-        return (
-            not snapshot.joints
-            and not self._equal
-            and not self._implied.narrowed
-            and (self._last is not None or not snapshot.order_profiles)
-        )
-
-    @property
-    def window_us(self) -> float:
-        """Length of the window; of a window of events 0."""
-        return float(self._window_us or 0)
-
-    @property
-    def last(self) -> int:
-        """The variable that counts as the last one, as far as the clause tells."""
-        return len(self._keys) - 1 if self._last is None else self._last
-
-    @property
-    def asked_numbers(self) -> list[tuple[str, Selectivity | None]]:
-        """The keys of `numbers`, some of them twice; those of conditions with their priors."""
-        asked = [*self._priors, *self._agreeing]
-        return [*((key, None) for key in self._leaves.values()), *((prior.condition, prior) for prior in asked)]
 
     def rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
         """The arrival rate of a positive variable's leaf; PlanError where the snapshot does not know it."""
         return snapshot.by_leaf.get(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
 
 
-@dataclass(slots=True, eq=False)
-class ClauseAnswers:
-    """The answers of a snapshot about a clause.
-
-    Attributes
-    ----------
-    snapshot, numbers
-        Which it is, and its numbers in one row.
-    rates
-        Events a second of each leaf, as planning takes them.
-    ln_instances, ln_events, ln_selectivities, agreements, joints, last
-        As in `ClauseStatistics`.
-    statistics
-        Those, where they have been asked for.
-    """
-
-    snapshot: StatisticsSnapshot
-    numbers: ClauseNumbers
-    rates: list[float]
-    ln_instances: list[float]
-    ln_events: list[float]
-    ln_selectivities: list[float]
-    agreements: tuple[Agreement, ...]
-    joints: tuple[JointCondition, ...]
-    last: int | None
-    statistics: ClauseStatistics | None = None
-
-
-MOST_SHAPES = 1 << 10
-"""Shapes that are remembered; then they are forgotten, all together."""
-_shapes: dict[Any, ClauseShape] = {}
-"""Shapes by their fields: clauses of one shape share all that follows from it, such as the sums of their costs."""
 _UNKNOWN = StatisticsSnapshot()
 """A snapshot that knows nothing: it answers the keys of conditions with their priors."""
 
@@ -402,26 +229,6 @@ def last_so_far(pattern: str, names: Sequence[str], snapshot: StatisticsSnapshot
     return None
 
 
-EVENTS, LISTS, SHARE = "events", "lists", "share"
-NumberAsked = tuple[str, str, float]
-"""One of these, the key of a leaf or a condition, and the window in microseconds or what counts if nothing is known."""
-
-
-def answers(asked: Iterable[NumberAsked], snapshot: StatisticsSnapshot) -> list[float]:
-    """The numbers that `ClauseQuestions.asked` has of these; KeyError where the snapshot does not know a leaf."""
-    found, unseen, log = [], 0.5 / snapshot.span_s, math.log
-    for kind, key, of in asked:
-        if kind == SHARE:
-            known = snapshot.by_condition.get(key)
-            share = of if known is None else planned_share(known)
-            found.append(log(share if share > SMALLEST else SMALLEST))
-            continue
-        events = (snapshot.by_leaf[key].per_s or unseen) * of / 1e6
-        events = events if events > SMALLEST else SMALLEST
-        found.append(log(events) if kind == EVENTS else ln_any_lists(events))
-    return found
-
-
 def planned_events_in_window(pattern: Pattern, snapshot: StatisticsSnapshot, rate: LeafRate) -> float:
     """Expected number of a leaf's events in one window, W r; in a window of n events, n times the leaf's share."""
     per_s = planned_rate(snapshot, rate)
@@ -434,11 +241,6 @@ def planned_events_in_window(pattern: Pattern, snapshot: StatisticsSnapshot, rat
 def planned_rate(snapshot: StatisticsSnapshot, rate: LeafRate) -> float:
     """Events a second that planning works with: where none was seen, half an event in the span of the data."""
     return rate.per_s if rate.per_s > 0 else 0.5 / snapshot.span_s
-
-
-def planned_share(selectivity: Selectivity) -> float:
-    """The selectivity that planning works with, before it is bounded: of none, half a pair of those tested."""
-    return selectivity.value or 0.5 / (selectivity.tested + 1)
 
 
 def ln_planned_selectivity(selectivity: Selectivity) -> float:
@@ -530,56 +332,6 @@ def series_groups(clause: Clause) -> tuple[tuple[tuple[int, ...], ...], ...]:
             groups.append(tuple(parts))
         pending.extend(parts)
     return tuple(groups)
-
-
-NO_PLACE = -1
-
-
-class ClauseRow:
-    """The numbers of leaves and conditions by their keys, in the places where snapshots have them.
-
-    Parameters
-    ----------
-    leaves, conditions
-        The keys.
-    priors
-        What counts of each condition that was not measured.
-
-    Attributes
-    ----------
-    room, places, priors
-        The row of the snapshot that was taken last, float64; of each key its place there, int64; and float64, what
-        counts where there is none.
-    """
-
-    def __init__(self, leaves: Sequence[str], conditions: Sequence[str], priors: Sequence[float]) -> None:
-        self._leaves, self._conditions = leaves, conditions
-        self.priors: Array = np.array([*(0.0 for _ in leaves), *priors])
-        self.places: Array = np.full(len(self.priors), NO_PLACE, np.int64)
-        self.room: Array = np.zeros(0)
-        self._keys: object = None
-        self._row: memoryview = self.room.data
-        self._struct = Struct("")
-
-    def take(self, snapshot: StatisticsSnapshot) -> bool:
-        """Load the numbers of a snapshot. True if their places have changed; KeyError if it does not know a leaf."""
-        keys, numbers = snapshot.planned
-        moved = keys != self._keys
-        if moved:
-            self._find(snapshot)
-        self._struct.pack_into(self._row, 0, *numbers)
-        return moved
-
-    def _find(self, snapshot: StatisticsSnapshot) -> None:
-        """Look the places up."""
-        (leaves, conditions), numbers = snapshot.planned
-        place_of_leaf = {key: place for place, key in enumerate(leaves)}
-        place_of = {key: place for place, key in enumerate(conditions, len(leaves))}
-        self.places[: len(self._leaves)] = [place_of_leaf[key] for key in self._leaves]
-        self.places[len(self._leaves) :] = [place_of.get(key, NO_PLACE) for key in self._conditions]
-        self.room = np.zeros(len(numbers))
-        self._row, self._struct = self.room.data, Struct(f"{len(numbers)}d")
-        self._keys = leaves, conditions
 
 
 MOST_BOUNDED = 6

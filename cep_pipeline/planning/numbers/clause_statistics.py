@@ -18,19 +18,6 @@ import numpy as np
 Derived = TypeVar("Derived")
 
 
-class DerivedFacts:
-    """A cache of facts that follow from the fields of an object."""
-
-    _derived: dict[Hashable, Any]
-
-    def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
-        """The value of `make`, which is called once for each key."""
-        if key not in self._derived:
-            self._derived[key] = make()
-        found: Derived = self._derived[key]
-        return found
-
-
 @dataclass(frozen=True, slots=True)
 class PlanCondition:
     """A condition between variables.
@@ -99,50 +86,8 @@ class Agreement:
     ln_selectivities: tuple[tuple[float, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClauseNumbers:
-    """The numbers of a clause on one snapshot, as compiled code reads them.
-
-    Attributes
-    ----------
-    flat
-        ln instances of the variables, ln events of them, ln selectivities of agreements by position twice, and those of
-        the conditions.
-    joints, last
-        As in `ClauseStatistics`.
-    """
-
-    flat: tuple[float, ...]
-    joints: tuple[JointCondition, ...]
-    last: int
-
-
-@dataclass(frozen=True, eq=False)
-class ClauseShape(DerivedFacts):
-    """The structure of a clause: everything that stays the same when its numbers change.
-
-    Attributes
-    ----------
-    size
-        Number of variables.
-    conditions
-        Of each condition its positions, whether it is an equality, whether it is a span, and its kind.
-    sequences, kleene
-        As in `ClauseStatistics`.
-    agreements
-        Number of agreements.
-    """
-
-    size: int
-    conditions: tuple[tuple[tuple[int, ...], bool, bool, str], ...]
-    sequences: tuple[tuple[tuple[int, ...], ...], ...]
-    kleene: frozenset[int]
-    agreements: int
-    _derived: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
-
-
 @dataclass(frozen=True)
-class ClauseStatistics(DerivedFacts):
+class ClauseStatistics:
     """Numbers of one clause with n positive variables.
 
     Attributes
@@ -168,9 +113,6 @@ class ClauseStatistics(DerivedFacts):
     ln_events
         For each variable, the logarithm of the expected number of its events in one window, W r; empty where that is
         `ln_instances`.
-    shape
-        The structure of the clause, where many sets of numbers are planned with: then the costs of sets are compiled
-        sums (`planning.search.sums`).
     """
 
     names: tuple[str, ...]
@@ -182,7 +124,6 @@ class ClauseStatistics(DerivedFacts):
     last: int | None = None
     kleene: frozenset[int] = frozenset()
     ln_events: tuple[float, ...] = ()
-    shape: ClauseShape | None = field(default=None, compare=False, repr=False)
     _derived: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -201,13 +142,12 @@ class ClauseStatistics(DerivedFacts):
         """Number of variables."""
         return len(self.names)
 
-    @cached_property
-    def numbers(self) -> ClauseNumbers:
-        """All numbers of the clause in one row."""
-        agreeing = (one for agreement in self.agreements for row in agreement.ln_selectivities for one in row)
-        shares = (condition.ln_selectivity for condition in self.conditions)
-        flat = (*self.ln_instances, *(self.ln_events or self.ln_instances), *agreeing, *shares)
-        return ClauseNumbers(flat, self.joints, self.last_variable)
+    def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+        """What follows from the numbers: the value of `make`, which is called once for each key."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        found: Derived = self._derived[key]
+        return found
 
     @cached_property
     def factors(self) -> tuple[tuple[tuple[int, ...], float], ...]:
@@ -258,7 +198,6 @@ class ClauseStatistics(DerivedFacts):
                 for groups in self.sequences
             ),
             joints=tuple(joint for joint in self.joints if apart.isdisjoint(joint.positions)),
-            shape=None,
         )
 
     @cached_property
@@ -266,7 +205,7 @@ class ClauseStatistics(DerivedFacts):
         """The numbers without the conditions that have to be tested: of what is in window and order, and equal."""
         found = tuple(one for one in self.conditions if one.equality)
         joints = tuple(joint for joint in self.joints if joint.equality)
-        return replace(self, conditions=found, joints=joints, shape=None)
+        return replace(self, conditions=found, joints=joints)
 
     @cached_property
     def passing(self) -> ClauseStatistics:
@@ -278,7 +217,6 @@ class ClauseStatistics(DerivedFacts):
             joints=tuple(joint for joint in self.joints if not joint.equality),
             agreements=(),
             sequences=(),
-            shape=None,
         )
 
     @cached_property
@@ -287,7 +225,7 @@ class ClauseStatistics(DerivedFacts):
         if not any(joint.in_range for joint in self.joints):
             return self.singles
         joints = tuple(replace(joint, in_range=False) for joint in self.singles.joints)
-        return replace(self.singles, joints=joints, shape=None)
+        return replace(self.singles, joints=joints)
 
     @cached_property
     def in_range(self) -> ClauseStatistics:
@@ -295,7 +233,7 @@ class ClauseStatistics(DerivedFacts):
         found = tuple(one for one in self.singles.conditions if one.equality or one.span)
         kept = (joint for joint in self.singles.joints if joint.in_range or joint.equality)
         joints = tuple(replace(joint, in_range=False) for joint in kept)
-        return replace(self.singles, conditions=found, joints=joints, shape=None)
+        return replace(self.singles, conditions=found, joints=joints)
 
     @cached_property
     def tested(self) -> ClauseStatistics:

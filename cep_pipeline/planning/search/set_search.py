@@ -21,7 +21,6 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning.costs import CostModel, is_linear
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 from cep_pipeline.planning.orderings import GRAIN, MOST_COMPARISONS, Way, grains, ln_before, ln_below, positions_of
-from cep_pipeline.planning.search.sums import set_arrays
 from cep_pipeline.planning.trees import PositionTree
 
 Array = np.ndarray[Any, Any]
@@ -86,7 +85,7 @@ class SetTables:
                 np.exp(np.clip(logarithms, -LARGEST_LN, LARGEST_LN / 2))
             )  # two of the least are a float yet
 
-        node, pair, product, held, delay = set_arrays(cost, statistics) or _terms_of_all(cost, statistics)
+        node, pair, product, held, delay = _terms_of_all(cost, statistics)
         assert node is not None
         if pair is not None:
             pair = linear(pair, ln_limit)
