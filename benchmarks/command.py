@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from benchmarks.workload_projects import Request
 
 COLUMNS = (SpinnerColumn(), Description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
-KERNEL_COSTS, PROMISES = "kernel-costs", "promises"
-WORKLOAD, SWITCHES, SCALE = "workload", "switches", "scale"
-ON_DEMAND = KERNEL_COSTS, PROMISES, WORKLOAD, SWITCHES, SCALE
+BENCHMARKS = ("detection", "mechanisms", "ingestion")
+KERNEL_COSTS, WORKLOAD, SCALE = "kernel-costs", "workload", "scale"
+ON_DEMAND = KERNEL_COSTS, WORKLOAD, SCALE
 WORKLOADS = ("trades", "traffic")
 
 
@@ -85,7 +84,7 @@ WORKLOADS = ("trades", "traffic")
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
     show_default=True,
-    help="Of scale and promises: this share of each size is measured.",
+    help="Of scale: this share of each size is measured.",
 )
 @click.option(
     "--out",
@@ -118,18 +117,13 @@ def bench(
                   jars and a JDK is; the page says how to have them); and what a user's call takes, from a file to
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
-      strategies  skip_till_next_match and both contiguities without Kleene variables, beside reading the columns
       ingestion   generated raw days to published events, start-up and imports aside
-      statistics  estimates of sliding windows beside exact numbers, their state, their time beside ingesting
       kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
-                  `kernel`), and how well cost models rank orders and trees by time
-      promises    only when asked for: what the page on mechanisms says is fast, beside a database or a short program
+                  `kernel`)
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
                   is a project in a folder, on which the other commands work with --config
-      switches    only when asked for, in some minutes: the work of adaptive detection by its default rule for switches,
-                  beside a plan that stays and a switch for any gain, in tries, which are the same on any machine
       scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000
                   patterns and 1 to 100 streams, each from raw files to matches, with time and memory, and what a day
                   of 10^12 events would take. Stopped, it goes on where it was

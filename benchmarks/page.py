@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +17,9 @@ from cep_pipeline.cli.terminal import count_per_s, times_as_fast
 if TYPE_CHECKING:
     from benchmarks.workload_projects import Request
 
-BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
+BENCHMARKS = ("detection", "mechanisms", "ingestion")
 """The benchmarks that run by default, in the order of the page."""
-KERNEL_COSTS, PROMISES = "kernel-costs", "promises"
-WORKLOAD, SWITCHES, SCALE = "workload", "switches", "scale"
+KERNEL_COSTS, WORKLOAD, SCALE = "kernel-costs", "workload", "scale"
 """The benchmarks that run only when they are asked for."""
 
 
@@ -29,15 +27,14 @@ WORKLOAD, SWITCHES, SCALE = "workload", "switches", "scale"
 class Settings:
     """The choice of what is measured.
 
-    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `PROMISES`, `WORKLOAD`, `SWITCHES` or `SCALE`.
-    - `lengths`: of the stock stream for the columnar kernel; the longest is that of the strategies, too.
+    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `WORKLOAD` or `SCALE`.
+    - `lengths`: of the stock stream for the columnar kernel.
     - `mechanism_length`: of the stock stream and of W5's for the mechanisms that read event by event; None takes
       theirs.
     - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
     - `constants`: file to which the constants of the kernel's costs are written.
     - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
-    - `scale`, `scale_folder`: the share of each size that `SCALE` and `PROMISES` measure, and the folder of
-      the projects.
+    - `scale`, `scale_folder`: the share of each size that `SCALE` measures, and the folder of the projects.
     """
 
     names: Sequence[str] = BENCHMARKS
@@ -87,8 +84,6 @@ def _head(settings: Settings) -> str:
         return f"# Many patterns in one job\n\nMade by `cep bench workload` on {machine()}."
     if tuple(settings.names) == (SCALE,):
         return f"# Scale\n\nMade by `cep bench scale` on {machine()}."
-    if tuple(settings.names) == (PROMISES,):
-        return f"# What is fast\n\nMade by `cep bench promises` on {machine()}."
     return (
         f"# Benchmarks\n\nMade by `cep bench` on {machine()}. n runs of each engine in turn, each after one that is "
         f"not counted (n is {settings.repetitions}, or 1 where a run takes seconds); spread = (max - min) / median; "
@@ -197,17 +192,6 @@ def _mechanisms(run: _Run) -> list[str]:
     ]
 
 
-def _strategies(run: _Run) -> list[str]:
-    from benchmarks.strategies import measure_strategies, strategies_table
-
-    compared = measure_strategies(run.settings.lengths[0], run.settings.repetitions, run.streams, run.progress)
-    return [
-        "## Other selection strategies without Kleene variables, beside reading the columns\n\n"
-        "One core, seconds of the processor; the columns are read from a Parquet file that lies in memory.\n\n"
-        + strategies_table(compared)
-    ]
-
-
 def _ingestion(run: _Run) -> list[str]:
     from benchmarks.ingestion import ingestion_table, measure_ingestion
 
@@ -215,50 +199,18 @@ def _ingestion(run: _Run) -> list[str]:
     return ["## Ingestion: raw files to published events\n\n" + ingestion_table(measured)]
 
 
-def _statistics(run: _Run) -> list[str]:
-    from benchmarks.daily_statistics import days_table, measure_days
-    from benchmarks.stream_statistics import measure_statistics, statistics_table
-
-    # First, so that the processes of its own find the machine as it was.
-    by_day = measure_days(run.settings.data, run.settings.master, run.progress)
-    measured = measure_statistics(run.settings.data, run.settings.repetitions, run.progress)
-    return [
-        "## Statistics over sliding windows\n\n"
-        "Counts of leaves at 1,000 random times and selectivities of the latest window, beside the exact ones; the "
-        "state as JSON; seconds of the processor of one process. Loading reads, checks and orders the raw files, which "
-        "is the first part of ingesting them.\n\n" + statistics_table(measured),
-        "### Beside ingesting, day by day\n\n"
-        "The steps of `cep run`, a day at a time: seconds on the wall of ingesting and publishing the day's events on "
-        f"Spark {run.settings.master}, and of its statistics, from the events as they are published to the committed "
-        "row. A day after the first finds workers and code loaded, so that ingesting takes less; of a day as small as "
-        "one of the traffic half of the statistics' time is the commit.\n\n" + days_table(by_day),
-    ]
-
-
 def _kernel_costs(run: _Run) -> list[str]:
-    from benchmarks.kernel_costs import (
-        DEAR_EVENTS,
-        EVENTS,
-        calibrated,
-        condition_costs,
-        dear_runs,
-        kernel_costs_page,
-        measured_runs,
-    )
-    from cep_pipeline.planning.costs import THROUGHPUT
+    from benchmarks.kernel_costs import EVENTS, calibrated, condition_costs, constants_table, measured_runs
     from cep_pipeline.planning.costs.kernel import costs_to_json
 
     found = measured_runs(run.streams.stock(EVENTS).table(), run.settings.repetitions, run.progress)
     by_kind = [condition_costs(name, run.settings.repetitions, run.progress) for name in ("lazy_chain_nfa", "fused")]
     costs = calibrated(found, *by_kind)
-    dear = dear_runs(run.streams.stock(DEAR_EVENTS).table(), run.settings.repetitions, run.progress)
     if run.settings.constants is not None:
         run.settings.constants.write_text(json.dumps(costs_to_json(costs), indent=1) + "\n", encoding="utf-8")
     return [
-        "## What a unit of the kernel's work costs, and how well plans are told apart by it\n\n"
-        "One core, seconds of the processor, preparation of the events included. A cost model ranks the plans of a "
-        "pattern by estimated statistics; where the slowest is hardly slower than the fastest, ranks say little.\n\n"
-        + kernel_costs_page(found, costs, [THROUGHPUT], dear)
+        "## What a unit of the kernel's work costs\n\n"
+        "One core, seconds of the processor, preparation of the events included.\n\n" + constants_table(costs)
     ]
 
 
@@ -270,18 +222,6 @@ def _workload(run: _Run) -> list[str]:
     return workload_sections(measured, settings.master)
 
 
-def _switches(run: _Run) -> list[str]:
-    from benchmarks.switches import CASES, measure_switches, switches_table
-
-    return [
-        "## Switches of plans\n\n"
-        "Tries (events that are tested on partial matches) of a plan that stays, of the loop with a switch for any "
-        "gain, and of its default rule; and the last ones relative to the fewer of the others. They do not depend on "
-        "the machine: the loop's clock stands still, so that to begin a run of detection costs nothing.\n\n"
-        + switches_table([*measure_switches(CASES, run.progress)])
-    ]
-
-
 def _scale(run: _Run) -> list[str]:
     from benchmarks.scale import measure_scale, sizes_of
     from benchmarks.scale_page import scale_sections
@@ -291,31 +231,11 @@ def _scale(run: _Run) -> list[str]:
     return scale_sections(measured, settings.master)
 
 
-def _promises(run: _Run) -> list[str]:
-    from benchmarks.promises import measure_promises, promises, promises_table
-
-    settings = run.settings
-    with tempfile.TemporaryDirectory() as folder:
-        chosen = promises(Path(folder), settings.scale)
-        measured = measure_promises(chosen, settings.repetitions, run.progress)
-    return [
-        "## Jobs beside another way to do them\n\n"
-        "Each job is one call of a user. Its peer does the same work another way and has to give the same number. One "
-        "core, seconds of the processor, of all processes of a command. Plans are made before, except by commands. "
-        f"n is {settings.repetitions}, or 1 where a run takes seconds; a ratio is the median over runs that followed "
-        f"each other.\n\n{promises_table(measured)}"
-    ]
-
-
 _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "detection": _detection,
     "mechanisms": _mechanisms,
-    "strategies": _strategies,
     "ingestion": _ingestion,
-    "statistics": _statistics,
     KERNEL_COSTS: _kernel_costs,
-    PROMISES: _promises,
     WORKLOAD: _workload,
-    SWITCHES: _switches,
     SCALE: _scale,
 }

@@ -27,8 +27,6 @@ MEASUREMENTS = (
     "workload.md",
     "scale.md",
     "backfill.md",
-    "kernel_costs.md",
-    "promises.md",
 )
 """Beginnings of the names of pages that report measurements."""
 _IN_REPOSITORY = {name: page for page, name in ROOT_PAGES.items()}
