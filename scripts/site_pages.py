@@ -26,7 +26,6 @@ MEASUREMENTS = (
     "benchmarks.md",
     "workload.md",
     "scale.md",
-    "backfill.md",
 )
 """Beginnings of the names of pages that report measurements."""
 _IN_REPOSITORY = {name: page for page, name in ROOT_PAGES.items()}
