@@ -23,7 +23,6 @@ from benchmarks.experiments.findings import (
     findings_table,
     log_slope,
     noise_of_runs,
-    not_measured,
     reasons,
     verdict_at_least,
     verdict_at_most,
@@ -135,7 +134,7 @@ def test_findings_stand_in_a_table_and_their_reasons_below_it() -> None:
     held = Finding("x falls", "by half", "by half", Verdict.HOLDS)
     failed = Finding("y falls", "by half", "it grows", Verdict.DIFFERS, "Our y is another.")
     better = Finding("z is small", "10", "2", Verdict.SURPASSED, "It is compiled.")
-    missing = not_measured("u falls", "by half")
+    missing = Finding("u falls", "by half", "", Verdict.UNDECIDED, "It was not in the run.")
     text = findings_table([held, failed, better, missing, missing])
     first = "Of 5 findings of the paper 1 holds, 1 is surpassed, 1 differs and 2 are not decidable here.\n"
     assert text.startswith(first)

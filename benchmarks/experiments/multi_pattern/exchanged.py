@@ -7,7 +7,7 @@ from itertools import product
 
 from benchmarks.charts import Axis, line_chart
 from benchmarks.experiments.cells import Row
-from benchmarks.experiments.findings import Finding, Verdict, ratio_range, verdict_at_least
+from benchmarks.experiments.findings import Measured, Verdict, finding, ratio_range, verdict_at_least
 from benchmarks.experiments.multi_pattern.adaptive import (
     ANEW,
     EXCHANGES,
@@ -71,7 +71,8 @@ def exchanged_how(rows: Sequence[Row], sizes: AdaptiveSizes) -> str:
     )
 
 
-def adaptive_over_static(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def adaptive_over_static(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 13; by the means over workloads ([0135])."""
     judged = [row for row in rows_of(rows, exchange=ANEW.name) if number(row, "value") <= LONGEST]
     found = [_gain(rows_of(judged, stream=stream, value=x)) for stream, x in product(STREAMS, values_of(judged))]
@@ -80,17 +81,7 @@ def adaptive_over_static(rows: Sequence[Row], noise: float) -> Finding:
     most = max(_fewer(row, name) for row in judged for name in (HINDSIGHT, PHASES))
     if verdict is Verdict.DIFFERS and most < DYNAMIC:
         verdict = Verdict.UNDECIDED
-    return Finding(
-        "where types are exchanged, adapting the plan gains much over the static one",
-        "at least 10 times",
-        f"{ratio_range(found)} times",
-        verdict,
-        "Nobody can save more than plans do that are made from the statistics of what is to come, or of each phase by "
-        "itself. Where these do not save ten times the candidates of the static plan, the input cannot show the "
-        "patent's gain (*Types that are exchanged*). While exchanges are drawn anew, seven of the twelve types are "
-        "what they were at any time. In windows of so few events there is also little work beside making a network "
-        "for each stretch of a plan.",
-    )
+    return verdict, {"times": ratio_range(found)}
 
 
 def exchanged_table(rows: Sequence[Row]) -> str:
