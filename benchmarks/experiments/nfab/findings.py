@@ -243,17 +243,6 @@ def _merging(rows: Sequence[Row], noise: Noise, most: float) -> Measured:
     return verdict, {"gains": ratio_range(gains)}
 
 
-def shown(query: str) -> str:
-    r"""The name of a query as a page shows it: a star is not the beginning of emphasis.
-
-    Examples
-    --------
-    >>> shown("p3*s3")
-    'p3\\*s3'
-    """
-    return query.replace("*", r"\*")
-
-
 def per_event(row: Row) -> float:
     """Seconds for each event of the stream."""
     return number(row, "seconds") / number(row, "events")

@@ -21,27 +21,15 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, PRUNE, Counters
 from cep_pipeline.detection.nfab import words
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
 from cep_pipeline.detection.outputs import Detection
-from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.prepared import PreparedEvents
 
 MECHANISM = "nfab"
 BASIC, BACKTRACK, MERGE = "basic", "backtrack", "merge"
-ALGORITHMS = (BASIC, MERGE, BACKTRACK)
 LEAST_ROUNDS, MOST_ROUNDS, LEAST_S, SLOW_S = 5, 15, 1.5, 4.0
 """Algorithms run in turn so often, and on until so many seconds were measured; one that takes long runs once."""
 WINDOW = "@"
 """Separator of algorithm and window in the names of figures that were measured for several windows in turn."""
-
-
-def is_there(algorithm: str) -> bool:
-    """Return whether the mechanism runs the queries by an algorithm."""
-    mechanism = MECHANISMS[MECHANISM]
-    try:
-        mechanism.check(pattern_of(Query("p3", "s3", 500)))
-    except UnsupportedPattern:
-        return False
-    return algorithm == BASIC or algorithm in mechanism.options
 
 
 def measure(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[str, Figure]:
