@@ -328,10 +328,4 @@ def _strategy_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterat
                 yield _cell(key, streams, _drawing(SEQUENCE, size, number, request), how(strategy))
 
 
-EXPERIMENT = Experiment(
-    "join_plans",
-    "Plans as join query plans",
-    "Kolchinsky, Schuster: Join Query Optimization Techniques for Complex Event Processing Applications, PVLDB 2018, "
-    "section 7",
-    plan_work,
-)
+EXPERIMENT = Experiment("join_plans", plan_work)

@@ -268,9 +268,4 @@ def _key(part: str, sizes: Sizes) -> dict[str, Figure]:
     return {"part": part, "days": sizes.days, "most": sizes.most}
 
 
-EXPERIMENT = Experiment(
-    "lazy_nfa",
-    "Lazy evaluation: eager, chain and tree NFA",
-    "Kolchinsky, Sharfman, Schuster: Lazy Evaluation Methods for Detecting Complex Events, DEBS 2015, section 7",
-    plan_work,
-)
+EXPERIMENT = Experiment("lazy_nfa", plan_work)

@@ -292,9 +292,4 @@ def _recomputed(stream: WorkloadStream, patterns: int, ours_s: float, ratio: flo
     return row
 
 
-EXPERIMENT = Experiment(
-    "multi_pattern",
-    "Hundreds of patterns at once: shared plans by local search",
-    "Kolchinsky, Schuster: Multi-pattern complex event processing (patent), sections 6.1 and 6.2",
-    plan_work,
-)
+EXPERIMENT = Experiment("multi_pattern", plan_work)

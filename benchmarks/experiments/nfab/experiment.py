@@ -132,9 +132,4 @@ def _cells_of(sizes: Sizes, streams: _Streams, rising: float) -> Iterator[Cell]:
             yield cell(MATCHING_APART, query, partial(measure_matching, output=NON_OVERLAP), (BASIC, BACKTRACK))
 
 
-EXPERIMENT = Experiment(
-    "nfab",
-    "NFA^b: Kleene closure, strategies and sharing",
-    "Agrawal, Diao, Gyllstrom, Immerman: Efficient Pattern Matching over Event Streams, SIGMOD 2008, section 6",
-    plan_work,
-)
+EXPERIMENT = Experiment("nfab", plan_work)
