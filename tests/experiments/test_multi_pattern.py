@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.experiments.cells import Figure, Row
+from benchmarks.experiments.cells import Figure, Row, number
 from benchmarks.experiments.experiment import Request, store_beside
 from benchmarks.experiments.findings import Verdict
 from benchmarks.experiments.multi_pattern import experiment as multi_pattern
@@ -35,7 +35,7 @@ from benchmarks.experiments.multi_pattern.experiment import (
     WORKLOAD,
     Sizes,
 )
-from benchmarks.experiments.multi_pattern.figures import by_contender, number
+from benchmarks.experiments.multi_pattern.figures import by_contender
 from benchmarks.experiments.multi_pattern.parts import COMPARED_BY_GAINS
 from benchmarks.experiments.multi_pattern.runs import ALL, COMPARED, TRIVIAL, SearchLimit, measure_workload
 from benchmarks.experiments.multi_pattern.streams import (

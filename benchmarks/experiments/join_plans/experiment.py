@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from benchmarks.experiments.cells import Cell, Figure, Row
+from benchmarks.experiments.cells import Cell, Figure, Row, taken_apart
 from benchmarks.experiments.experiment import Experiment, Request, Work
 from benchmarks.experiments.join_plans.patterns import (
     SEQUENCE,
@@ -241,11 +241,8 @@ def by_planner(rows: Sequence[Row]) -> list[Row]:
     """The rows of cells, taken apart: one for each planner, and for what stands beside them."""
     apart: list[Row] = []
     for row in rows:
-        key = {name: figure for name, figure in row.items() if "." not in name}
-        for planner in (*PLANNERS, FUSED, NFAB):
-            own = {n.partition(".")[2]: figure for n, figure in row.items() if n.startswith(f"{planner}.")}
-            if own:
-                apart.append({**key, "planner": planner, **own})
+        key, own = taken_apart(row)
+        apart += [{**key, "planner": planner, **own[planner]} for planner in (*PLANNERS, FUSED, NFAB) if planner in own]
     return apart
 
 

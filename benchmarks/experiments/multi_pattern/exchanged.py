@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from benchmarks.charts import Axis, line_chart
-from benchmarks.experiments.cells import Row
+from benchmarks.experiments.cells import Row, number, rows_of
 from benchmarks.experiments.findings import Measured, Verdict, finding, ratio_range, verdict_at_least
 from benchmarks.experiments.multi_pattern.adaptive import (
     ANEW,
@@ -18,7 +18,7 @@ from benchmarks.experiments.multi_pattern.adaptive import (
     PHASES,
     STATIC,
 )
-from benchmarks.experiments.multi_pattern.figures import mean_of, number, rows_of, values_of
+from benchmarks.experiments.multi_pattern.figures import mean_of, values_of
 from benchmarks.experiments.multi_pattern.streams import STREAMS
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast

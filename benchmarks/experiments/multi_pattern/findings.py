@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from statistics import geometric_mean
 
-from benchmarks.experiments.cells import Row
+from benchmarks.experiments.cells import Row, number, rows_of
 from benchmarks.experiments.findings import (
     Finding,
     Measured,
@@ -24,10 +24,8 @@ from benchmarks.experiments.multi_pattern.figures import (
     averaged,
     by_contender,
     mean_of,
-    number,
     over_best,
     ratios,
-    rows_of,
     values_of,
 )
 from benchmarks.experiments.multi_pattern.runs import BASELINES, RE, SA_EDGE, SH, TS_EDGE

@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 
 from benchmarks.charts import Axis, Style, line_chart
-from benchmarks.experiments.cells import Row
+from benchmarks.experiments.cells import Row, number, rows_of
 from benchmarks.experiments.experiment import Request
 from benchmarks.experiments.multi_pattern import parts as part_names
 from benchmarks.experiments.multi_pattern.adaptive import EXCHANGES
 from benchmarks.experiments.multi_pattern.costs import KINDS
 from benchmarks.experiments.multi_pattern.exchanged import exchanged_chart, exchanged_table
 from benchmarks.experiments.multi_pattern.experiment import Sizes
-from benchmarks.experiments.multi_pattern.figures import averaged, by_contender, mean_of, number, rows_of, values_of
+from benchmarks.experiments.multi_pattern.figures import averaged, by_contender, mean_of, values_of
 from benchmarks.experiments.multi_pattern.findings import all_findings, noise_of
 from benchmarks.experiments.multi_pattern.runs import ALL, ENOUGH_S, MOST_RUNS, SA_EDGE, SEARCHES, TRIVIAL
 from benchmarks.experiments.multi_pattern.streams import GREATEST_STEP, LEAST_STEP, STREAMS

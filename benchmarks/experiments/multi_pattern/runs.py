@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -370,11 +370,3 @@ def _fused(patterns: Sequence[Pattern], events: pa.Table, plan: Plan) -> tuple[f
             seconds = time.process_time() - begun
         counts = {name: int(table.column("count")[0].as_py()) for name, table in tables.items()}
     return seconds, counts
-
-
-def rows_by_contender(row: Mapping[str, Figure], names: Sequence[str]) -> Iterator[tuple[str, dict[str, Figure]]]:
-    """The figures of each contender that a row has."""
-    for name in names:
-        own = {key.removeprefix(f"{name}:"): value for key, value in row.items() if key.startswith(f"{name}:")}
-        if own:
-            yield name, own

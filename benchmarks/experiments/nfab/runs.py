@@ -12,7 +12,7 @@ from typing import cast
 import pyarrow as pa
 
 import cep_pipeline as cep
-from benchmarks.experiments.cells import Figure, Row
+from benchmarks.experiments.cells import Figure, Row, taken_apart
 from benchmarks.experiments.nfab.queries import ALL, NON_OVERLAP, Query, pattern_of
 from benchmarks.sase_stream import generate_sase_stream
 from cep_pipeline.detection import MECHANISMS
@@ -203,12 +203,7 @@ def by_algorithm(rows: Sequence[Row]) -> list[Row]:
     """The rows of cells, taken apart: one for each algorithm, and for each window where several were measured."""
     apart: list[Row] = []
     for row in rows:
-        key = {name: figure for name, figure in row.items() if "." not in name}
-        own: dict[str, dict[str, Figure]] = {}
-        for name, figure in row.items():
-            if "." in name:
-                measured, _, what = name.partition(".")
-                own.setdefault(measured, {})[what] = figure
+        key, own = taken_apart(row)
         for measured, figures in own.items():
             algorithm, _, window = measured.partition(WINDOW)
             apart.append({**key, **({"window": int(window)} if window else {}), "algorithm": algorithm, **figures})
