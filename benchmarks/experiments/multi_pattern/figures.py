@@ -27,8 +27,6 @@ def by_contender(rows: Iterable[Row]) -> list[Row]:
                 "gain": number(trivial, "seconds") / number(figures, "seconds"),
                 "less_tried": number(trivial, "candidates") / max(number(figures, "candidates"), 1.0),
             }
-            if "fused" in figures and "fused" in trivial:
-                derived["fused_gain"] = number(trivial, "fused") / number(figures, "fused")
             apart.append({**key, "contender": contender.name, **figures, **derived})
     return apart
 

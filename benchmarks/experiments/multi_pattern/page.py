@@ -10,7 +10,6 @@ from benchmarks.experiments.cells import Row, number, rows_of
 from benchmarks.experiments.experiment import Request
 from benchmarks.experiments.multi_pattern import parts as part_names
 from benchmarks.experiments.multi_pattern.adaptive import EXCHANGES
-from benchmarks.experiments.multi_pattern.costs import KINDS
 from benchmarks.experiments.multi_pattern.exchanged import exchanged_chart, exchanged_table
 from benchmarks.experiments.multi_pattern.experiment import Sizes
 from benchmarks.experiments.multi_pattern.figures import averaged, by_contender, mean_of, values_of
@@ -28,7 +27,6 @@ from benchmarks.experiments.page import Page, Picture, findings_page
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.match_chart import PALETTE
-from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS
 
 STYLES = {
     "SA-EDGE": Style(PALETTE[1]),
@@ -85,11 +83,9 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
         gains=lambda part, value: _gains(rows_of(means, part=part), value),
         plans=_plans(rows_of(means, part=part_names.WORKLOAD)),
         prefixes=_prefixes(workloads),
-        fused=_fused(workloads),
         searched=_searched(rows_of(apart, part=part_names.SEARCH)),
         densities=_densities(apart),
         exchanged=exchanged_table(exchanged),
-        costs=_costs(rows_of(rows, part=part_names.COSTS)),
         recomputed=_recomputed(rows_of(rows, part=part_names.RECOMPUTED)),
         sizes=sizes,
         descriptions=descriptions,
@@ -176,36 +172,6 @@ def _searched(rows: Sequence[Row]) -> str:
     return markdown_table(["stream", "search", *(f"{at:g} s" for at in seconds)], lines)
 
 
-def _fused(rows: Sequence[Row]) -> str:
-    lines = []
-    own = [row for row in rows if "fused" in row]
-    for stream in STREAMS:
-        for patterns in values_of(rows_of(own, stream=stream)):
-            of = rows_of(own, stream=stream, value=patterns)
-            trivial, best = (rows_of(of, contender=contender.name) for contender in (TRIVIAL, SA_EDGE))
-            lines.append(
-                [
-                    stream,
-                    f"{patterns:g}",
-                    format_seconds(mean_of(trivial, "fused")),
-                    format_seconds(mean_of(best, "fused")),
-                    times_as_fast(mean_of(best, "fused_gain")),
-                    format_seconds(mean_of(trivial, "seconds")),
-                    format_seconds(mean_of(best, "seconds")),
-                ]
-            )
-    header = [
-        "stream",
-        "patterns",
-        "fused, trivial",
-        "fused, SA-EDGE",
-        "gain",
-        "multitree, trivial",
-        "multitree, SA-EDGE",
-    ]
-    return markdown_table(header, lines)
-
-
 def _densities(rows: Sequence[Row]) -> str:
     lines = []
     own = rows_of(rows, part=part_names.DENSITY, contender=SA_EDGE.name)
@@ -238,16 +204,6 @@ def _recomputed(rows: Sequence[Row]) -> str:
                 ]
             )
     return markdown_table(["stream", "patterns", "costs by", "search", "steps", "steps/s", "cost"], lines)
-
-
-def _costs(rows: Sequence[Row]) -> str:
-    lines = []
-    for row in rows:
-        for kind in (*KINDS, "both"):
-            seconds = format_seconds(number(row, f"{kind}:seconds")) if kind in KINDS else ""
-            ranks = [f"{number(row, f'{name}:{kind}'):.3f}" for name in reversed(SHARED_COSTS)]
-            lines.append([str(row["stream"]), kind, *ranks, seconds])
-    return markdown_table(["stream", "plans", *reversed(SHARED_COSTS), "in the median"], lines)
 
 
 def _charts(means: Sequence[Row], exchanged: Sequence[Row]) -> dict[str, tuple[str, str]]:

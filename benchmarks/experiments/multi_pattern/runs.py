@@ -16,7 +16,6 @@ from benchmarks.experiments.cells import Figure
 from benchmarks.experiments.multi_pattern.streams import WorkloadStream
 from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload
 from benchmarks.measure import one_core
-from cep_pipeline.detection.detect import detect
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.network.run import NetworkRun
 from cep_pipeline.errors import CepError
@@ -112,8 +111,6 @@ SH, RE, SH_RR, SH_MDT = (
 BASELINES = (SH, RE, SH_RR, SH_MDT)
 ALL = (TRIVIAL, TRIVIAL_NFA, *SEARCHES, *BY_PARTIAL_MATCHES, *BASELINES)
 COMPARED = (TRIVIAL, SA_EDGE, TS_EDGE, *BASELINES)
-FUSED = (TRIVIAL, SA_EDGE)
-"""The contenders whose plans `fused` runs too, where all contenders are measured."""
 
 
 @dataclass(frozen=True)
@@ -227,10 +224,6 @@ def measure_workload(
         run = _planned_and_run(stream, shape, number, contender, search if contender.searches else None, seed)
         expected = same_matches(contender.name, run.ran.matches, expected)
         figures |= {f"{contender.name}:{name}": figure for name, figure in _figures(run).items()}
-        if contender in FUSED and contenders == ALL:
-            seconds, found = _fused(given.patterns, stream.events, run.plan)
-            same_matches(f"fused by the plan of {contender.name}", found, expected)
-            figures[f"{contender.name}:fused"] = seconds
     figures["matches"] = sum((expected or {}).values())
     return figures
 
@@ -357,16 +350,3 @@ def _figures(run: _PlannedAndRun) -> dict[str, Figure]:
         "created": run.ran.created,
         "peak": counters.peak_instances,
     }
-
-
-def _fused(patterns: Sequence[Pattern], events: pa.Table, plan: Plan) -> tuple[float, dict[str, int]]:
-    """Processor seconds in which `fused` counts the matches by a plan, the second time, and how many there are."""
-    counts: dict[str, int] = {}
-    seconds = 0.0
-    for _ in range(2):
-        with one_core():
-            begun = time.process_time()
-            tables = detect(patterns, events, plan, mechanism="fused", output="count")
-            seconds = time.process_time() - begun
-        counts = {name: int(table.column("count")[0].as_py()) for name, table in tables.items()}
-    return seconds, counts
