@@ -19,7 +19,7 @@ import pyarrow as pa
 from scipy.optimize import nnls
 
 from benchmarks.measure import Progress, list_matches, one_core
-from benchmarks.report import machine, markdown_table
+from benchmarks.report import machine
 from benchmarks.stock_stream import TICKERS
 from benchmarks.workloads import WORKLOADS, stock_schema
 from cep_pipeline.detection.mechanisms import Counters
@@ -198,25 +198,6 @@ def calibrated(
     at = f"{datetime.now(UTC):%Y-%m-%d}"
     return KernelCosts(
         **constants, conditions=dict(conditions), tests=dict(tests), measured_on=machine(), measured_at=at
-    )
-
-
-def constants_table(costs: KernelCosts) -> str:
-    """The constants in Markdown: of units of work, and of conditions by their kind."""
-    conditions = [
-        [kind, f"{cost:g}", f"{costs.tests[kind]:g}" if kind in costs.tests else ""]
-        for kind, cost in costs.conditions.items()
-    ]
-    return "\n\n".join(
-        [
-            f"Measured on {costs.measured_on}, {costs.measured_at}.",
-            markdown_table(
-                ["a unit of work", "ns"], [[name.replace("_", " "), f"{getattr(costs, name):g}"] for name in UNITS]
-            ),
-            "A test of a condition by its kind, in ns. Where candidates are tested one by one (`lazy_chain_nfa`), "
-            "conditions are put in order by it. On `fused` it is part of what a plan costs:",
-            markdown_table(["kind", "one by one", "on fused"], conditions),
-        ]
     )
 
 

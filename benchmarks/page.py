@@ -12,7 +12,9 @@ from benchmarks.measure import Progress
 from benchmarks.published import machine_gain, peers_of, reference_of
 from benchmarks.report import Comparison, machine, markdown_table
 from benchmarks.streams import TWIN_LOOKS, Streams
+from benchmarks.words import filled
 from cep_pipeline.cli.terminal import count_per_s, times_as_fast
+from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_to_json
 
 if TYPE_CHECKING:
     from benchmarks.workload_projects import Request
@@ -62,12 +64,19 @@ class _Run:
 def make_page(settings: Settings, progress: Progress, report: Callable[[str], None] = lambda _: None) -> str:
     """Measure what is asked for, and write the page."""
     run = _Run(settings, progress, Streams(settings.data, settings.looks), report)
-    sections = [_head(settings)]
+    measured = {}
     for name in _SECTIONS:
         if name in settings.names:
             report(f"measuring {name}")
-            sections += _SECTIONS[name](run)
-    return "\n\n".join(sections) + "\n"
+            measured[name] = _SECTIONS[name](run)
+    return filled(
+        "page.jinja",
+        measured=measured,
+        machine=machine(),
+        repetitions=settings.repetitions,
+        master=settings.master,
+        units=UNITS,
+    )
 
 
 def with_other_sections(page: str, made: str) -> str:
@@ -79,20 +88,7 @@ def with_other_sections(page: str, made: str) -> str:
     return "\n## ".join(section.rstrip("\n") + "\n" for section in (head, *kept, *headings.values()))
 
 
-def _head(settings: Settings) -> str:
-    if tuple(settings.names) == (WORKLOAD,):
-        return f"# Many patterns in one job\n\nMade by `cep bench workload` on {machine()}."
-    if tuple(settings.names) == (SCALE,):
-        return f"# Scale\n\nMade by `cep bench scale` on {machine()}."
-    return (
-        f"# Benchmarks\n\nMade by `cep bench` on {machine()}. n runs of each engine in turn, each after one that is "
-        f"not counted (n is {settings.repetitions}, or 1 where a run takes seconds); spread = (max - min) / median; "
-        "ratios are medians of the ratios of runs that followed each other. Every engine must find the same number of "
-        "matches before a time is kept. The machine is shared: the ratios count, not the seconds."
-    )
-
-
-def _detection(run: _Run) -> list[str]:
+def _detection(run: _Run) -> dict[str, str]:
     from benchmarks.detection import (
         calls_table,
         compare_detection,
@@ -107,47 +103,16 @@ def _detection(run: _Run) -> list[str]:
     # The peers that take seconds come last, so that the others find the machine as it was.
     comparisons = compare_detection(settings.lengths, settings.repetitions, run.streams, run.progress)
     slower = compare_slow_peers(settings.lengths, settings.repetitions, run.streams, run.progress)
-    sections = [
-        "## Detection: the columnar kernel on one core\n\n"
-        "Each engine, ours and peers alike, has a process of its own and one core. In each round every engine runs "
-        "twice, one after the other, and the second run is counted: caches and memory are those of the same engine. "
-        "Seconds are those of the processor, of all threads; of Spark and Flink those of the JVM. Preparation of the "
-        "events (columns, split by type) is part of the time, making the plan is not; peers find the events in their "
-        "own tables or memory. `fused` lists "
-        "all matches, `fused, counting` counts lists without making them. W6 is a hundred patterns, one after "
-        "another over events that are split, sorted and ranged once for all. C++ adds the matches up, SQL "
-        f"engines count them. {missing_peers()} {run.streams.traffic.description}\n\n{detection_table(comparisons)}",
-    ]
-    if slower:
-        flink = f" Flink CEP {version()} runs its Pattern API on event time." if version() else ""
-        sections.append(
-            "## Detection beside engines that take seconds, over shorter streams\n\n"
-            "These engines are run over no longer streams, and the kernel beside them over the same ones: what counts "
-            "is compared with our counting; Flink CEP, which builds the matches, with our listing. The seconds of a "
-            f"job of Flink begin with its first event, those of Spark with the query.{flink}\n\n"
-            f"{detection_table(slower)}"
-        )
-    sections.append(
-        "## Detection: what a user's call takes, on one core\n\n"
-        "The calls run in turn with the kernel and the peers of the first table, in processes of their own. Statistics "
-        "and plan are part of the time: each call makes them anew. The events are an Arrow table; or a "
-        "Parquet file in memory, from which the columns that the patterns need are read, and the matches written to "
-        "Parquet files in memory. Beside it what pyarrow takes to read these columns, and to write these matches. "
-        "Nobody goes from file to file faster than both together: `of reading and writing` is the share of that speed. "
-        "Where at most one match comes of a hundred events, 0.8 of it is wanted, else 0.5, as the matches have to be "
-        "made. C++ and DuckDB count, or add the matches up, and write nothing.\n\n" + calls_table(comparisons)
-    )
     duckdb_per_s = duckdb_rates([*comparisons, *slower])
-    if duckdb_per_s:
-        sections.append(
-            "## Detection beside engines that are not installed here\n\n"
-            "Esper is published for Maven alone, OpenCEP and UMass SASE are repositories without packages: they cannot "
-            "be installed from PyPI, Debian or npm, and do not run beside us. "
-            "Their speeds were measured once on another machine, beside DuckDB (`benchmarks/"
-            "published.py`); each is given what DuckDB gained since. Where DuckDB does not run a workload, its gain on "
-            "W1 stands for the machine's. All of them build the matches.\n\n" + _others_table(comparisons, duckdb_per_s)
-        )
-    return sections
+    return {
+        "missing": missing_peers(),
+        "traffic": run.streams.traffic.description,
+        "kernel": detection_table(comparisons),
+        "slower": detection_table(slower) if slower else "",
+        "flink": version() or "",
+        "calls": calls_table(comparisons),
+        "others": _others_table(comparisons, duckdb_per_s) if duckdb_per_s else "",
+    }
 
 
 def _others_table(comparisons: Sequence[Comparison], duckdb_per_s: Mapping[str, float]) -> str:
@@ -175,63 +140,51 @@ def _others_table(comparisons: Sequence[Comparison], duckdb_per_s: Mapping[str, 
     return markdown_table([*header, "our listing, events/s", "we are x as fast"], rows)
 
 
-def _mechanisms(run: _Run) -> list[str]:
+def _mechanisms(run: _Run) -> dict[str, str]:
     from benchmarks.mechanisms import Lengths, measure_mechanisms, mechanisms_table
 
     length = run.settings.mechanism_length
     lengths = Lengths() if length is None else Lengths(length, length, length, length, length)
     measured = measure_mechanisms(run.settings.repetitions, run.streams, run.progress, lengths)
-    return [
-        "## The mechanisms that read event by event, on one core\n\n"
-        "Each lists all matches; preparation of the events is part of the time, making the plan is not. Seconds are "
-        "those of the processor. Beside each the fastest engine for complex event processing that gives the same "
-        "matches among those that cannot be installed (the last section of detection), through its ratio to DuckDB: "
-        "how many times as many events a second each takes in as DuckDB's "
-        "bucketed join of the workload (of W1 for W4b, W5 and W5n), which runs in turn with the mechanisms. "
-        f"{run.streams.traffic.description}\n\n{mechanisms_table(measured)}"
-    ]
+    return {"traffic": run.streams.traffic.description, "table": mechanisms_table(measured)}
 
 
-def _ingestion(run: _Run) -> list[str]:
+def _ingestion(run: _Run) -> str:
     from benchmarks.ingestion import ingestion_table, measure_ingestion
 
-    measured = measure_ingestion(run.settings.master, run.settings.repetitions, run.progress)
-    return ["## Ingestion: raw files to published events\n\n" + ingestion_table(measured)]
+    return ingestion_table(measure_ingestion(run.settings.master, run.settings.repetitions, run.progress))
 
 
-def _kernel_costs(run: _Run) -> list[str]:
-    from benchmarks.kernel_costs import EVENTS, calibrated, condition_costs, constants_table, measured_runs
-    from cep_pipeline.planning.costs.kernel import costs_to_json
+def _kernel_costs(run: _Run) -> KernelCosts:
+    from benchmarks.kernel_costs import EVENTS, calibrated, condition_costs, measured_runs
 
     found = measured_runs(run.streams.stock(EVENTS).table(), run.settings.repetitions, run.progress)
     by_kind = [condition_costs(name, run.settings.repetitions, run.progress) for name in ("lazy_chain_nfa", "fused")]
     costs = calibrated(found, *by_kind)
     if run.settings.constants is not None:
         run.settings.constants.write_text(json.dumps(costs_to_json(costs), indent=1) + "\n", encoding="utf-8")
-    return [
-        "## What a unit of the kernel's work costs\n\n"
-        "One core, seconds of the processor, preparation of the events included.\n\n" + constants_table(costs)
-    ]
+    return costs
 
 
-def _workload(run: _Run) -> list[str]:
-    from benchmarks.workload_page import measure_workloads, workload_sections
+def _workload(run: _Run) -> dict[str, str]:
+    from benchmarks.workload_page import measure_workloads, workload_tables
 
     settings = run.settings
-    measured = measure_workloads(settings.workloads, settings.projects, settings.master, run.progress, run.report)
-    return workload_sections(measured, settings.master)
+    return workload_tables(
+        measure_workloads(settings.workloads, settings.projects, settings.master, run.progress, run.report)
+    )
 
 
-def _scale(run: _Run) -> list[str]:
+def _scale(run: _Run) -> str:
     from benchmarks.scale import measure_scale, sizes_of
     from benchmarks.scale_page import scale_sections
 
     settings = run.settings
     measured = measure_scale(settings.scale_folder, sizes_of(settings.scale), settings.master, run.progress)
-    return scale_sections(measured, settings.master)
+    return "\n\n".join(scale_sections(measured, settings.master))
 
 
-_SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
+_SECTIONS: Mapping[str, Callable[[_Run], object]] = {
     "detection": _detection,
     "mechanisms": _mechanisms,
     "ingestion": _ingestion,

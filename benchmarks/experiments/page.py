@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from benchmarks.experiments.cells import Figure, Row, rows_of
 from benchmarks.experiments.findings import Finding, findings_table, reasons
 from benchmarks.report import machine, markdown_table
-from cep_pipeline.cli.terminal import format_seconds, times_as_fast
+from benchmarks.words import filled
 
 if TYPE_CHECKING:
     from benchmarks.experiments.experiment import Request
@@ -73,12 +70,6 @@ class Picture:
     svg: str
 
 
-FRAME = Environment(
-    loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-)
-FRAME.filters |= {"times": times_as_fast, "seconds": format_seconds}
-
-
 def findings_page(
     name: str,
     request: Request,
@@ -98,7 +89,8 @@ def findings_page(
         The figures and tables that the words ask for.
     """
     shown = [part for picture in pictures for part in (f"{{chart:{picture.name}}}", f"*{picture.caption}*")]
-    text = FRAME.get_template(f"{name}/page.jinja").render(
+    text = filled(
+        f"experiments/{name}/page.jinja",
         name=name,
         full=request.full,
         seed=request.seed,
@@ -108,8 +100,7 @@ def findings_page(
         reasons="\n\n".join(reasons(findings)),
         **figures,
     )
-    text = re.sub(r"\n{3,}", "\n\n", text).strip()
-    return Page(f"{text}\n", {one.name: (one.shows, one.svg) for one in pictures})
+    return Page(text, {one.name: (one.shows, one.svg) for one in pictures})
 
 
 def table_across(rows: Sequence[Row], down: str, across: str, corner: str, cell: Callable[[Sequence[Row]], str]) -> str:

@@ -6,17 +6,18 @@ import random
 
 import pytest
 
+from benchmarks import kernel_costs
 from benchmarks.kernel_costs import (
     BoundBy,
     PlanRun,
     calibrated,
     condition_costs,
-    constants_table,
     measured_runs,
 )
 from benchmarks.measure import Progress
+from benchmarks.page import Settings, make_page
 from benchmarks.stock_stream import generate_stock_stream
-from cep_pipeline.planning.costs.kernel import CONDITION_KINDS, UNITS, costs_from_json, costs_to_json
+from cep_pipeline.planning.costs.kernel import CONDITION_KINDS, NUMBER, UNITS, costs_from_json, costs_to_json
 
 TRUE = (0.5, 4.0, 2.0, 3.0, 60.0)
 
@@ -57,5 +58,10 @@ def test_plans_of_every_form_are_measured() -> None:
         assert (run.work[UNITS.index("materialized")] > 0) == (not run.plan.is_order)
     costs = calibrated(found)
     assert all(getattr(costs, name) > 0 for name in UNITS)
-    table = constants_table(costs)
-    assert all(f"| {name.replace('_', ' ')} " in table for name in UNITS)
+
+
+def test_the_page_has_every_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_costs, "measured_runs", lambda *_: made_up())
+    monkeypatch.setattr(kernel_costs, "condition_costs", lambda name, *_: {NUMBER: 1.5 if name == "fused" else 2.5})
+    page = make_page(Settings(names=("kernel-costs",)), Progress())
+    assert all(f"| {name.replace('_', ' ')} | " in page for name in UNITS) and "| number | 2.5 | 1.5 |" in page
