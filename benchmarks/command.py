@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 COLUMNS = (SpinnerColumn(), Description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 BENCHMARKS = ("detection", "mechanisms", "ingestion")
+"""The benchmarks that run by default, in the order of the page."""
 KERNEL_COSTS, WORKLOAD, SCALE = "kernel-costs", "workload", "scale"
-ON_DEMAND = KERNEL_COSTS, WORKLOAD, SCALE
+"""The benchmarks that run only when they are asked for."""
 WORKLOADS = ("trades", "traffic")
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, *ON_DEMAND)))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, WORKLOAD, SCALE)))
 @click.option(
     "--events",
     multiple=True,
@@ -163,14 +164,7 @@ def bench(
         scale_folder=folder or Path("var/scale"),
     )
     console = Terminal(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        Description(),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as shown:
+    with Progress(*COLUMNS, console=console, transient=True) as shown:
         task = shown.add_task("starting", total=None)
 
         def begin(what: str, steps: int) -> None:

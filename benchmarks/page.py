@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.command import BENCHMARKS, KERNEL_COSTS, SCALE, WORKLOAD
 from benchmarks.measure import Progress
 from benchmarks.published import machine_gain, peers_of, reference_of
 from benchmarks.report import Comparison, machine, markdown_table
@@ -18,11 +19,6 @@ from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_to_json
 
 if TYPE_CHECKING:
     from benchmarks.workload_projects import Request
-
-BENCHMARKS = ("detection", "mechanisms", "ingestion")
-"""The benchmarks that run by default, in the order of the page."""
-KERNEL_COSTS, WORKLOAD, SCALE = "kernel-costs", "workload", "scale"
-"""The benchmarks that run only when they are asked for."""
 
 
 @dataclass(frozen=True)
