@@ -115,23 +115,21 @@ COMPARED = (TRIVIAL, SA_EDGE, TS_EDGE, *BASELINES)
 
 @dataclass(frozen=True)
 class Ran:
-    """One run: processor seconds from the first event to the last match, matches of each pattern, and what happened."""
+    """One run of one network: seconds of the processor from the first event to the last match, and what happened.
+
+    Attributes
+    ----------
+    matches
+        Of each pattern.
+    counters
+        They have the events of leaves among them.
+    candidates, created
+        Candidates that joins and lists tested, and partial matches that they made.
+    """
 
     seconds: float
     matches: Mapping[str, int]
     counters: Counters
-
-
-@dataclass(frozen=True)
-class NetworkRan(Ran):
-    """A run of one network: beside the counters, which have the events of leaves among them, what joins and lists did.
-
-    Attributes
-    ----------
-    candidates, created
-        Candidates that they tested, and partial matches that they made.
-    """
-
     candidates: int
     created: int
 
@@ -148,30 +146,18 @@ def prepared_events(stream: WorkloadStream, events: pa.Table) -> PreparedEvents:
 
 def run_plan(
     patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents, owned: Owned = EVERYTHING
-) -> NetworkRan:
-    """Run a plan on one of the patent's mechanisms, which shares what the plan says: nothing in a trivial one."""
+) -> Ran:
+    """Run a plan on one of the patent's mechanisms, which shares what the plan says: nothing in a trivial one.
+
+    All patterns are in one network, where each type's events are read once whatever the plan. Its making is not in the
+    time.
+    """
     orders: list[OrderOrTree] = [
         clause.order_or_tree for pattern in patterns for clause in plan.for_pattern(pattern.name).clauses
     ]
     if mechanism == MULTITREE:
         orders = [as_tree(order) for order in orders]
-    return run_orders(patterns, orders, plan.sharing, mechanism, events, owned)
-
-
-def run_orders(
-    patterns: Sequence[Pattern],
-    orders: Sequence[OrderOrTree],
-    sharing: Sharing,
-    mechanism: str,
-    events: PreparedEvents,
-    owned: Owned = EVERYTHING,
-) -> NetworkRan:
-    """Run the order or tree of each clause on one of the patent's mechanisms.
-
-    All patterns are in one network, where each type's events are read once whatever the plan. Its making is not in the
-    time.
-    """
-    run = NetworkRun(members_of(patterns), orders, sharing, events, owned, with_negated=mechanism == MULTITREE)
+    run = NetworkRun(members_of(patterns), orders, plan.sharing, events, owned, with_negated=mechanism == MULTITREE)
     run.prepare()
     found = {pattern.name: 0 for pattern in patterns}
     gc.disable()  # what planning left behind is not to be swept up in a run of a millisecond
@@ -186,10 +172,10 @@ def run_orders(
     counters = Counters()
     run.count(counters)
     run.held.count(counters)
-    return NetworkRan(seconds, found, counters, *run.work)
+    return Ran(seconds, found, counters, *run.work)
 
 
-def repeated_runs(patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents) -> list[NetworkRan]:
+def repeated_runs(patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents) -> list[Ran]:
     """The runs of a plan, from the quickest to the slowest."""
     runs = [run_plan(patterns, plan, mechanism, events)]
     while sum(ran.seconds for ran in runs) < ENOUGH_S and len(runs) < MOST_RUNS:
@@ -248,11 +234,11 @@ class _PlannedAndRun:
 
     plan: Plan
     planning: float
-    runs: Sequence[NetworkRan]
+    runs: Sequence[Ran]
     ln_joins: float
 
     @property
-    def ran(self) -> NetworkRan:
+    def ran(self) -> Ran:
         """The quickest run."""
         return self.runs[0]
 
