@@ -5,21 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
+from benchmarks.command import shown_progress
 from benchmarks.experiments import EXPERIMENTS
 from cep_pipeline.cli.options import check_folder, counted
-from cep_pipeline.cli.progress import Description
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
-
-COLUMNS = (
-    Description(),
-    BarColumn(),
-    MofNCompleteColumn(),
-    TimeElapsedColumn(),
-    TimeRemainingColumn(),
-)
 
 
 @click.command()
@@ -78,7 +69,6 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
       cep experiment multi_pattern --out multi_pattern.md
       cep experiment lazy_nfa --seed 2 --data nowhere       over generated trades
     """
-    from benchmarks import measure
     from benchmarks.experiments import experiment_named
     from benchmarks.experiments.experiment import Request, run_experiment, store_beside
 
@@ -93,13 +83,8 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
     console = Terminal(stderr=True)
     if len(store):
         console.print(f"{counted(len(store), 'measurement')} of an earlier run in {store.path} (--fresh: anew)")
-    with Progress(*COLUMNS, console=console, transient=True) as shown:
-        task = shown.add_task(name, total=None)
-
-        def begin(what: str, steps: int) -> None:
-            shown.reset(task, total=steps, description=what)
-
-        made = run_experiment(chosen, request, store, measure.Progress(begin, lambda: shown.advance(task)))
+    with shown_progress(console, name) as progress:
+        made = run_experiment(chosen, request, store, progress)
     made.write(page)
     for line in made.text.split("## Pictures")[0].split("\n"):
         cells = [cell.strip() for cell in line.split("|")]
