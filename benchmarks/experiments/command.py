@@ -14,7 +14,7 @@ from cep_pipeline.errors import InputError
 
 
 @click.command()
-@click.argument("name", type=click.Choice(tuple(EXPERIMENTS)))
+@click.argument("name", type=click.Choice(EXPERIMENTS))
 @click.option("--full", is_flag=True, help="The paper's extent, in an hour or more, instead of one of minutes.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of all draws.")
 @click.option(
