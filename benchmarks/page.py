@@ -173,11 +173,11 @@ def _workload(run: _Run) -> dict[str, str]:
 
 def _scale(run: _Run) -> str:
     from benchmarks.scale import measure_scale, sizes_of
-    from benchmarks.scale_page import scale_sections
+    from benchmarks.scale_page import scale_text
 
     settings = run.settings
     measured = measure_scale(settings.scale_folder, sizes_of(settings.scale), settings.master, run.progress)
-    return "\n\n".join(scale_sections(measured, settings.master))
+    return scale_text(measured, settings.master)
 
 
 _SECTIONS: Mapping[str, Callable[[_Run], object]] = {
