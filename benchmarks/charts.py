@@ -61,77 +61,65 @@ def line_chart(
     """
     import altair as alt
 
+    chart, color = _chart(rows, x, y, series, styles, facet, width, height, symbolType="stroke")
+    names = color["sort"]
+    dashed = {name for name, style in (styles or {}).items() if style.dashed}
+    dashes = alt.Scale(domain=names, range=[[5, 3] if name in dashed else [1, 0] for name in names])
+    dash = alt.StrokeDash(f"{series}:N", sort=names, legend=color["legend"], scale=dashes)
+    line = chart.mark_line(point=alt.OverlayMarkDef(size=28) if points else False, strokeWidth=2)
+    return _rendered(line.encode(strokeDash=dash))
+
+
+def scatter_chart(
+    rows: Sequence[Row], x: Axis, y: Axis, series: str, *, facet: str | None = None, width: int = 300, height: int = 240
+) -> str:
+    """Points that belong to no line; otherwise as `line_chart`."""
+    chart, _ = _chart(rows, x, y, series, None, facet, width, height)
+    return _rendered(chart.mark_circle(size=18, opacity=0.6))
+
+
+def _chart(
+    rows: Sequence[Row],
+    x: Axis,
+    y: Axis,
+    series: str,
+    styles: Mapping[str, Style] | None,
+    facet: str | None,
+    width: int,
+    height: int,
+    **legend: Any,
+) -> tuple[Any, Any]:
+    """A chart of two quantities without marks, and the channel of its colours."""
+    import altair as alt
+
     shown = [row for row in rows if all(_can_be_drawn(row.get(axis.field), axis) for axis in (x, y))]
-    names = [str(name) for name in dict.fromkeys(row[series] for row in shown)]
-    given = styles if styles is not None else {}
-    names = [name for name in given if name in names] + [name for name in names if name not in given]
-    looks = [given.get(name, Style(PALETTE[place % len(PALETTE)])) for place, name in enumerate(names)]
-    legend = alt.Legend(title=None, orient="bottom", columns=4, symbolType="stroke")
-    chart: Any = (
-        alt.Chart(alt.Data(values=[dict(row) for row in shown]), width=width, height=height)
-        .mark_line(point=alt.OverlayMarkDef(size=28) if points else False, strokeWidth=2)
-        .encode(
-            x=x.encoded(alt.X, _values(shown, x)),
-            y=y.encoded(alt.Y, _values(shown, y)),
-            color=alt.Color(
-                f"{series}:N", sort=names, legend=legend, scale=alt.Scale(domain=names, range=[k.color for k in looks])
-            ),
-            strokeDash=alt.StrokeDash(
-                f"{series}:N",
-                sort=names,
-                legend=legend,
-                scale=alt.Scale(domain=names, range=[[5, 3] if k.dashed else [1, 0] for k in looks]),
-            ),
-        )
+    color = _colors(shown, series, styles, **legend)
+    fields = {x.field, y.field, series, *([facet] if facet else [])}
+    data = alt.Data(values=[{name: row[name] for name in fields} for row in shown])
+    chart: Any = alt.Chart(data, width=width, height=height).encode(
+        x=x.encoded(alt.X, _values(shown, x)), y=y.encoded(alt.Y, _values(shown, y)), color=color
     )
     if facet is not None:
         panels = [str(value) for value in dict.fromkeys(row[facet] for row in shown)]
         header = alt.Header(title=None, labelColor=INK, labelFontSize=13)
         chart = chart.encode(facet=alt.Facet(f"{facet}:N", sort=panels, columns=3, header=header))
-    return _rendered(chart)
+    return chart, color
 
 
-def scatter_chart(
-    rows: Sequence[Row],
-    x: Axis,
-    y: Axis,
-    series: str,
-    *,
-    styles: Mapping[str, Style] | None = None,
-    facet: str | None = None,
-    width: int = 300,
-    height: int = 240,
-) -> str:
-    """Points that belong to no line; otherwise as `line_chart`."""
+def _colors(rows: Sequence[Row], series: str, styles: Mapping[str, Style] | None, **legend: Any) -> Any:
+    """The colour of each series, those with a style first, and the legend below the chart."""
     import altair as alt
 
-    shown = [row for row in rows if all(_can_be_drawn(row.get(axis.field), axis) for axis in (x, y))]
-    color = _colors(shown, series, styles)
-    fields = {x.field, y.field, series, *([facet] if facet else [])}
-    chart: Any = (
-        alt.Chart(alt.Data(values=[{name: row[name] for name in fields} for row in shown]), width=width, height=height)
-        .mark_circle(size=18, opacity=0.6)
-        .encode(
-            x=x.encoded(alt.X, _values(shown, x)),
-            y=y.encoded(alt.Y, _values(shown, y)),
-            color=color,
-        )
-    )
-    if facet is not None:
-        header = alt.Header(title=None, labelColor=INK, labelFontSize=13)
-        chart = chart.encode(facet=alt.Facet(f"{facet}:N", columns=3, header=header))
-    return _rendered(chart)
-
-
-def _colors(rows: Sequence[Row], series: str, styles: Mapping[str, Style] | None) -> Any:
-    """The colour of each series, with the legend below the chart."""
-    import altair as alt
-
-    names = [str(name) for name in dict.fromkeys(row[series] for row in rows)]
     given = styles if styles is not None else {}
+    names = [str(name) for name in dict.fromkeys(row[series] for row in rows)]
+    names = [name for name in given if name in names] + [name for name in names if name not in given]
     colors = [given.get(name, Style(PALETTE[place % len(PALETTE)])).color for place, name in enumerate(names)]
-    legend = alt.Legend(title=None, orient="bottom", columns=4)
-    return alt.Color(f"{series}:N", sort=names, legend=legend, scale=alt.Scale(domain=names, range=colors))
+    return alt.Color(
+        f"{series}:N",
+        sort=names,
+        legend=alt.Legend(title=None, orient="bottom", columns=4, **legend),
+        scale=alt.Scale(domain=names, range=colors),
+    )
 
 
 def _values(rows: Sequence[Row], axis: Axis) -> list[float]:

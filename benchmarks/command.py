@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from cep_pipeline.cli.options import check_folder
 from cep_pipeline.cli.progress import Description
@@ -14,18 +16,26 @@ from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
+    from benchmarks import measure
     from benchmarks.workload_projects import Request
 
-COLUMNS = (SpinnerColumn(), Description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
-KERNEL_COSTS, PROMISES = "kernel-costs", "promises"
-WORKLOAD, SWITCHES, SCALE = "workload", "switches", "scale"
-ON_DEMAND = KERNEL_COSTS, PROMISES, WORKLOAD, SWITCHES, SCALE
+COLUMNS = (
+    SpinnerColumn(),
+    Description(),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TimeElapsedColumn(),
+    TimeRemainingColumn(),
+)
+BENCHMARKS = ("detection", "mechanisms", "ingestion")
+"""The benchmarks that run by default, in the order of the page."""
+KERNEL_COSTS, PROMISES, WORKLOAD, SCALE = "kernel-costs", "promises", "workload", "scale"
+"""The benchmarks that run only when they are asked for."""
 WORKLOADS = ("trades", "traffic")
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, *ON_DEMAND)))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, PROMISES, WORKLOAD, SCALE)))
 @click.option(
     "--events",
     multiple=True,
@@ -66,15 +76,7 @@ WORKLOADS = ("trades", "traffic")
 @click.option(
     "--patterns", type=click.IntRange(min=1), default=1000, show_default=True, help="Of workload: so many are drawn."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of workload: draws by it.")
 @click.option("--days", type=click.IntRange(min=1), help="Of workload: the first so many days.  [default: all]")
-@click.option(
-    "--search-s",
-    type=click.FloatRange(min=0, min_open=True),
-    default=30.0,
-    show_default=True,
-    help="Of workload: the search for a plan ends after so many seconds.",
-)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
@@ -102,9 +104,7 @@ def bench(
     constants: Path | None,
     streams: tuple[str, ...],
     patterns: int,
-    seed: int,
     days: int | None,
-    search_s: float,
     folder: Path | None,
     share: float,
     out: Path | None,
@@ -118,18 +118,14 @@ def bench(
                   jars and a JDK is; the page says how to have them); and what a user's call takes, from a file to
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
-      strategies  skip_till_next_match and both contiguities without Kleene variables, beside reading the columns
       ingestion   generated raw days to published events, start-up and imports aside
-      statistics  estimates of sliding windows beside exact numbers, their state, their time beside ingesting
       kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
-                  `kernel`), and how well cost models rank orders and trees by time
+                  `kernel`)
       promises    only when asked for: what the page on mechanisms says is fast, beside a database or a short program
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
                   is a project in a folder, on which the other commands work with --config
-      switches    only when asked for, in some minutes: the work of adaptive detection by its default rule for switches,
-                  beside a plan that stays and a switch for any gain, in tries, which are the same on any machine
       scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000
                   patterns and 1 to 100 streams, each from raw files to matches, with time and memory, and what a day
                   of 10^12 events would take. Stopped, it goes on where it was
@@ -146,7 +142,6 @@ def bench(
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
     """
-    from benchmarks import measure
     from benchmarks.page import Settings, make_page, with_other_sections
 
     if constants is not None and KERNEL_COSTS not in names:
@@ -163,26 +158,13 @@ def bench(
         data=data,
         master=master,
         constants=constants,
-        workloads=_workloads(names, streams, patterns, seed, days, search_s, data),
+        workloads=_workloads(names, streams, patterns, days, data),
         projects=folder or Path("var/workload"),
         scale=share,
         scale_folder=folder or Path("var/scale"),
     )
     console = Terminal(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        Description(),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as shown:
-        task = shown.add_task("starting", total=None)
-
-        def begin(what: str, steps: int) -> None:
-            shown.reset(task, total=max(steps, 1), description=what)
-
-        progress = measure.Progress(begin, lambda: shown.advance(task))
+    with shown_progress(console, "starting") as progress:
         text = make_page(settings, progress, console.print)
     say(text, nl=False)
     if out is not None:
@@ -191,14 +173,22 @@ def bench(
         out.write_text(with_other_sections(before, text) if same else text, encoding="utf-8")
 
 
+@contextmanager
+def shown_progress(console: Terminal, what: str) -> Iterator[measure.Progress]:
+    """A bar in the terminal that shows how far a piece of work is."""
+    from benchmarks import measure
+
+    with Progress(*COLUMNS, console=console, transient=True) as shown:
+        task = shown.add_task(what, total=None)
+
+        def begin(what: str, steps: int) -> None:
+            shown.reset(task, total=max(steps, 1), description=what)
+
+        yield measure.Progress(begin, lambda: shown.advance(task))
+
+
 def _workloads(
-    names: tuple[str, ...],
-    streams: tuple[str, ...],
-    patterns: int,
-    seed: int,
-    days: int | None,
-    search_s: float,
-    data: Path,
+    names: tuple[str, ...], streams: tuple[str, ...], patterns: int, days: int | None, data: Path
 ) -> list[Request]:
     """Return the requests to the benchmark `workload`; none where it is not asked for."""
     if WORKLOAD not in names:
@@ -207,4 +197,4 @@ def _workloads(
         return []
     from benchmarks.workload_projects import WORKLOADS, Request
 
-    return [Request(WORKLOADS[name], patterns, seed, days, search_s, data) for name in streams or WORKLOADS]
+    return [Request(WORKLOADS[name], patterns, days=days, data=data) for name in streams or WORKLOADS]

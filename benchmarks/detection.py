@@ -17,7 +17,6 @@ from benchmarks.measure import Measurement, Progress, measure_in_turn, mechanism
 from benchmarks.peers import BUILDERS, CPP, PEERS, Peer
 from benchmarks.published import DUCKDB
 from benchmarks.report import Comparison, Timing, markdown_table
-from benchmarks.strategies import READING
 from benchmarks.streams import Streams
 from benchmarks.workloads import STOCK, WORKLOADS
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
@@ -34,6 +33,7 @@ BARS: dict[tuple[str, str], float] = {
 FILE_TO_FILE, LISTED, COUNTED_BY_CALL = "file to matches, written", "cep.detect", "cep.detect, output count"
 WRITING = "writing the matches"
 BESIDE_CALLS = (CPP, DUCKDB)
+READING = "reading the columns"
 CALLS = (FILE_TO_FILE, LISTED, COUNTED_BY_CALL, READING, WRITING)
 FEW = 100
 """Matches are few where there is at most one in so many events."""

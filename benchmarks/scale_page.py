@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.report import markdown_table
 from benchmarks.scale import DAYS, EVENTS, MIDDLE_DAY, PATTERNS, SMALL_DAY, STREAMS, Measured
+from benchmarks.words import filled
 from cep_pipeline.cli.terminal import format_seconds
 from cep_pipeline.events.columns import SEQ_PER_DAY
 
@@ -15,14 +16,6 @@ HOURS = 4
 """The very large day is to be done in so many hours."""
 USD_OF_A_CORE_HOUR = 0.05
 """Approximate price of a core with its memory, where machines are rented by the hour."""
-_TEXT: Mapping[str, str] = {
-    EVENTS: "One day, from its raw Parquet file to published matches, by one set of two patterns. A larger day has "
-    "more stocks, so that matches grow with the events. Memory is the most that one process of each kind held.",
-    DAYS: f"Days of {SMALL_DAY:,} events in one warehouse. Each row is a run of its own over the days that the row "
-    "above it does not have. Files and metadata are those of all days so far.",
-    PATTERNS: f"One day of {MIDDLE_DAY:,} events, and one set of so many patterns that are drawn at random.",
-    STREAMS: f"One day of {SMALL_DAY:,} events of each stream, one stream after another in one process.",
-}
 _COLUMNS: Mapping[str, Callable[[Measured], str]] = {
     "events": lambda one: f"{one.events:,}",
     "matches": lambda one: f"{one.matches:,}",
@@ -39,32 +32,36 @@ _COLUMNS: Mapping[str, Callable[[Measured], str]] = {
     "files": lambda one: f"{one.files:,}",
     "metadata": lambda one: _bytes(one.metadata_bytes),
 }
-_TABLES: Mapping[str, tuple[str, Sequence[str]]] = {
-    EVENTS: (
-        "Events of a day",
-        ("events", "matches", "slices", "wall", "processors", "driver", "JVM", "largest worker", "files"),
-    ),
-    DAYS: ("Days", ("wall", "wall a day", "driver", "largest worker", "files", "metadata")),
-    PATTERNS: ("Patterns", ("matches", "wall", "plan", "detection", "driver", "largest worker")),
-    STREAMS: ("Streams", ("wall", "wall a stream", "driver", "largest worker", "files", "metadata")),
+_TABLES: Mapping[str, Sequence[str]] = {
+    EVENTS: ("events", "matches", "slices", "wall", "processors", "driver", "JVM", "largest worker", "files"),
+    DAYS: ("wall", "wall a day", "driver", "largest worker", "files", "metadata"),
+    PATTERNS: ("matches", "wall", "plan", "detection", "driver", "largest worker"),
+    STREAMS: ("wall", "wall a stream", "driver", "largest worker", "files", "metadata"),
 }
 
 
-def scale_sections(measured: Sequence[Measured], master: str) -> list[str]:
-    """Return the sections of a page."""
-    sections = [
-        f"Each row is one run of `cep run` on Spark {master}, in a process of its own that starts Spark and the "
-        "workers. The machine is shared, so times are rough; memory is not."
-    ]
-    for axis, (title, columns) in _TABLES.items():
-        rows = [one for one in measured if one.axis == axis]
+def scale_text(measured: Sequence[Measured], master: str) -> str:
+    """Return what a page says."""
+    tables = {}
+    for axis, columns in _TABLES.items():
         head = ("days so far" if axis == DAYS else axis, *(name for name in columns if name != axis))
-        cells = [[f"{one.size:,}", *(_COLUMNS[name](one) for name in head[1:])] for one in rows]
-        sections.append(f"## {title}\n\n{_TEXT[axis]}\n\n{markdown_table(head, cells)}")
-    return sections + _very_large([one for one in measured if one.axis == EVENTS])
+        rows = [one for one in measured if one.axis == axis]
+        tables[axis] = markdown_table(
+            head, [[f"{one.size:,}", *(_COLUMNS[name](one) for name in head[1:])] for one in rows]
+        )
+    return filled(
+        "scale.jinja",
+        master=master,
+        small_day=SMALL_DAY,
+        middle_day=MIDDLE_DAY,
+        very_large=VERY_LARGE,
+        seq_per_day=SEQ_PER_DAY,
+        reckoned=_very_large([one for one in measured if one.axis == EVENTS]),
+        **tables,
+    )
 
 
-def _very_large(days: Sequence[Measured]) -> list[str]:
+def _very_large(days: Sequence[Measured]) -> dict[str, object]:
     """Reckon with a day of `VERY_LARGE` events from the smallest and the largest day that were measured."""
     small, large = days[0], days[-1]
     more = large.events - small.events
@@ -100,23 +97,17 @@ def _very_large(days: Sequence[Measured]) -> list[str]:
         ],
         ["cost", f"USD {USD_OF_A_CORE_HOUR} a core-hour, assumed", f"USD {core_s / 3600 * USD_OF_A_CORE_HOUR:,.0f}"],
     ]
-    return [
-        f"## A day of {VERY_LARGE:,} events on a cluster\n\n"
-        "This day was not run. The figures follow from the smallest and the largest day above: what an event more "
-        f"adds, times {VERY_LARGE:,}.\n\n" + markdown_table(["what", "by", "for the day"], rows),
-        "## The first three things that would break\n\n"
-        f"1. **The commit.** One process publishes the day: it reads the footer of each of {files:,.0f} files and "
-        f"writes their entries into one snapshot. That alone would take {_time(publish_s)}. Tasks would have to make "
-        "the entries, and the day would have to be published in parts, an hour at a time.\n"
-        f"2. **The driver.** It keeps a description of each file, row group and slice, and hands out {slices:,.0f} "
-        f"tasks. It held {_bytes(large.driver_kb * 1000)} at {large.events:,} events and "
-        f"{_bytes(small.driver_kb * 1000)} at {small.events:,}, so that it would need some "
-        f"{_bytes(max(each(lambda one: one.driver_kb), 0.0) * 1000 * VERY_LARGE)}. The day would have to be cut by "
-        "hours before it is cut into slices.\n"
-        f"3. **The numbers of events.** The `seq` of an event leaves room for {SEQ_PER_DAY:,} events a day, of which "
-        f"{VERY_LARGE / SEQ_PER_DAY:.0%} would be taken, and the positions within a day are made from counts that the "
-        "driver adds up run by run. The next factor of ten needs another numbering.",
-    ]
+    return {
+        "table": markdown_table(["what", "by", "for the day"], rows),
+        "files": f"{files:,.0f}",
+        "publishing": _time(publish_s),
+        "slices": f"{slices:,.0f}",
+        "small": small.events,
+        "large": large.events,
+        "driver_small": _bytes(small.driver_kb * 1000),
+        "driver_large": _bytes(large.driver_kb * 1000),
+        "driver": _bytes(max(each(lambda one: one.driver_kb), 0.0) * 1000 * VERY_LARGE),
+    }
 
 
 def _time(seconds: float) -> str:

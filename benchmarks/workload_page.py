@@ -39,24 +39,14 @@ def measure_workloads(
     return results
 
 
-def workload_sections(results: Sequence[WorkloadResult], master: str) -> list[str]:
-    """The sections of a page."""
-    patterns = " and ".join(sorted({f"{result.project.request.patterns:,}" for result in results}))
-    return [
-        f"## {patterns} patterns in one job\n\n"
-        "Patterns are drawn by a seed (`benchmarks/drawn_patterns.py`): SEQ and AND of rare events, about "
-        "half of them compared by pairs, a fifth with NOT or KL. One process does what `cep run` does: ingests the "
-        "days, keeps statistics, plans all patterns together on the first day (simulated annealing, shared "
-        f"subexpressions) and detects day after day, on Spark {master}. Memory is that of this process, the JVM and "
-        "the workers together at the moment when it is largest, what they share counted once; time is on the wall, "
-        "and of all processors. Matches do not depend on the plan: some patterns, run alone by plans of their own over "
-        "the last day, must have as many.\n\n" + jobs_table(results),
-        "Seconds on the wall of each step of a day. Days are ingested up to eight at a time, which counts for the "
-        "first of them; the first day has the search for the plan and starts the workers.\n\n" + days_table(results),
-        "The plan, and what becomes of it: its size in the table `plans` (JSON, and the text for people); the check "
-        "that the DAG `invariant_check` makes of it, and the record that this leaves in the table `decisions`; and "
-        "what of it is planned anew where the next day has one pattern more.\n\n" + plans_table(results),
-    ]
+def workload_tables(results: Sequence[WorkloadResult]) -> dict[str, str]:
+    """The number of patterns and the tables of a page."""
+    return {
+        "patterns": " and ".join(sorted({f"{result.project.request.patterns:,}" for result in results})),
+        "jobs": jobs_table(results),
+        "days": days_table(results),
+        "plans": plans_table(results),
+    }
 
 
 def jobs_table(results: Sequence[WorkloadResult]) -> str:

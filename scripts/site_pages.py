@@ -26,8 +26,6 @@ MEASUREMENTS = (
     "benchmarks.md",
     "workload.md",
     "scale.md",
-    "backfill.md",
-    "kernel_costs.md",
     "promises.md",
 )
 """Beginnings of the names of pages that report measurements."""

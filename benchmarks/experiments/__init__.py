@@ -1,7 +1,8 @@
 """The papers' experiments on our own data, a folder each: what is measured, the page, and what it should show.
 
-`cep experiment NAME` runs one. An experiment is a list of cells (one measurement each, kept on disk as it is finished)
-and a function that makes a page with tables, charts and findings of the cells' figures.
+`cep experiment NAME` runs one. An experiment is a list of cells, one measurement each, kept on disk as it is finished
+(`experiment.py`); findings, functions that give a verdict by the figures of the cells, with their words in
+`findings.yaml`; and a page, whose words are in `page.jinja`, with tables and charts.
 """
 
 from __future__ import annotations
@@ -14,19 +15,12 @@ from cep_pipeline.errors import InputError
 if TYPE_CHECKING:
     from benchmarks.experiments.experiment import Experiment
 
-EXPERIMENTS = {
-    "lazy_nfa": "benchmarks.experiments.lazy_nfa.experiment",
-    "nfab": "benchmarks.experiments.nfab.experiment",
-    "join_plans": "benchmarks.experiments.join_plans.experiment",
-    "adaptation": "benchmarks.experiments.adaptation.experiment",
-    "multi_pattern": "benchmarks.experiments.multi_pattern.experiment",
-}
-"""Name -> module; its `EXPERIMENT` is the experiment."""
+EXPERIMENTS = ("lazy_nfa", "nfab", "join_plans", "adaptation", "multi_pattern")
 
 
 def experiment_named(name: str) -> Experiment:
     """The experiment of this name; InputError lists the known ones otherwise."""
     if name not in EXPERIMENTS:
         raise InputError(f"there is no experiment {name!r}; there are: {', '.join(EXPERIMENTS)}")
-    experiment: Experiment = import_module(EXPERIMENTS[name]).EXPERIMENT
+    experiment: Experiment = import_module(f"{__name__}.{name}.experiment").EXPERIMENT
     return experiment

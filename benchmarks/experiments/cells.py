@@ -30,6 +30,25 @@ def number(row: Row, name: str) -> float:
     return cast(float, row[name])
 
 
+def taken_apart(row: Row, mark: str = ".") -> tuple[Row, dict[str, dict[str, Figure]]]:
+    """What identifies a cell; and its figures by what was measured, where they are named `WHAT.FIGURE`.
+
+    Examples
+    --------
+    >>> taken_apart({"n": 1, "one.cost": 5, "other.cost": 7})
+    ({'n': 1}, {'one': {'cost': 5}, 'other': {'cost': 7}})
+    """
+    key: dict[str, Figure] = {}
+    measured: dict[str, dict[str, Figure]] = {}
+    for name, figure in row.items():
+        what, found, of = name.partition(mark)
+        if found:
+            measured.setdefault(what, {})[of] = figure
+        else:
+            key[name] = figure
+    return key, measured
+
+
 @dataclass(frozen=True)
 class Cell:
     """One measurement.

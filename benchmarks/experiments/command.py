@@ -5,25 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
+from benchmarks.command import shown_progress
 from benchmarks.experiments import EXPERIMENTS
 from cep_pipeline.cli.options import check_folder, counted
-from cep_pipeline.cli.progress import Description
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 
-COLUMNS = (
-    Description(),
-    BarColumn(),
-    MofNCompleteColumn(),
-    TimeElapsedColumn(),
-    TimeRemainingColumn(),
-)
-
 
 @click.command()
-@click.argument("name", type=click.Choice(tuple(EXPERIMENTS)))
+@click.argument("name", type=click.Choice(EXPERIMENTS))
 @click.option("--full", is_flag=True, help="The paper's extent, in an hour or more, instead of one of minutes.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of all draws.")
 @click.option(
@@ -63,8 +54,7 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
                 the MCEP patent, section 6: throughput gain of shared plans over plans of each pattern by itself,
                 against the number of patterns (300; 1,000 with --full), their size, search time, windows, density
                 and rate difference; simulated annealing and tabu search, their neighbourhoods, prefixes and
-                subexpressions, against SH, RE, SPASS and MOTTO; types that are exchanged; costs by differences, and
-                how costs and the clock rank plans
+                subexpressions, against SH, RE, SPASS and MOTTO; types that are exchanged; costs by differences
 
     Every finished measurement is kept in NAME.cells.jsonl beside the page: a run that was stopped goes on where it
     was, and one that asks for the same again only writes the page. Measurements of other seeds, data or code are not
@@ -79,7 +69,6 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
       cep experiment multi_pattern --out multi_pattern.md
       cep experiment lazy_nfa --seed 2 --data nowhere       over generated trades
     """
-    from benchmarks import measure
     from benchmarks.experiments import experiment_named
     from benchmarks.experiments.experiment import Request, run_experiment, store_beside
 
@@ -94,13 +83,8 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
     console = Terminal(stderr=True)
     if len(store):
         console.print(f"{counted(len(store), 'measurement')} of an earlier run in {store.path} (--fresh: anew)")
-    with Progress(*COLUMNS, console=console, transient=True) as shown:
-        task = shown.add_task(name, total=None)
-
-        def begin(what: str, steps: int) -> None:
-            shown.reset(task, total=steps, description=what)
-
-        made = run_experiment(chosen, request, store, measure.Progress(begin, lambda: shown.advance(task)))
+    with shown_progress(console, name) as progress:
+        made = run_experiment(chosen, request, store, progress)
     made.write(page)
     for line in made.text.split("## Pictures")[0].split("\n"):
         cells = [cell.strip() for cell in line.split("|")]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.experiments.cells import Cell, CellStore, Figure, Row, code_digest
+from benchmarks.experiments.cells import Cell, CellStore, Row, code_digest
 from benchmarks.experiments.page import Page
 from benchmarks.measure import Progress
-from benchmarks.report import cores
-from cep_pipeline.errors import CepError
 
 
 @dataclass(frozen=True)
@@ -49,18 +44,10 @@ class Work:
         The measurements, in order.
     page
         Makes the page of the cells' rows, which come in the order of the cells.
-    processes
-        How many cells are measured at a time, each in a process of its own; there are no more than the machine has
-        processors.
-    weight
-        How much work a cell is, about: where several are measured at a time those of most work are begun first, so
-        that none of them is left to the end alone.
     """
 
     cells: Sequence[Cell]
     page: Callable[[Sequence[Row]], Page]
-    processes: int = 1
-    weight: Callable[[Cell], float] = lambda cell: 0.0
 
 
 @dataclass(frozen=True)
@@ -71,15 +58,11 @@ class Experiment:
     ----------
     name
         As it is asked for.
-    title, paper
-        Heading of its page, and the paper with its section.
     plan
         What is to be measured for a request.
     """
 
     name: str
-    title: str
-    paper: str
     plan: Callable[[Request], Work]
 
 
@@ -102,60 +85,16 @@ def run_experiment(experiment: Experiment, request: Request, store: CellStore | 
     """
     work = experiment.plan(request)
     progress.begin(f"{experiment.name}: {len(work.cells)} measurements", len(work.cells))
-    rows: dict[int, Row] = {}
-    left = []
-    for place, cell in enumerate(work.cells):
+    rows: list[Row] = []
+    for cell in work.cells:
         row = None if store is None else store.finished(cell)
         if row is None:
-            left.append(place)
-        else:
-            rows[place] = row
-            progress.advance()
-    for place, figures in _measured(experiment, request, work, left):
-        cell = work.cells[place]
-        rows[place] = {**cell.key, **figures}
-        if store is not None:
-            store.keep(cell, rows[place])
+            row = {**cell.key, **cell.run()}
+            if store is not None:
+                store.keep(cell, row)
+        rows.append(row)
         progress.advance()
-    return work.page([rows[place] for place in range(len(work.cells))])
-
-
-def _measured(
-    experiment: Experiment, request: Request, work: Work, places: Sequence[int]
-) -> Iterator[tuple[int, Mapping[str, Figure]]]:
-    """The figures of cells, by their places among all, as they are finished."""
-    processes = min(work.processes, len(places), cores())
-    if processes <= 1:
-        for place in places:
-            yield place, work.cells[place].run()
-        return
-    with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_plan, initargs=(experiment.plan, request)
-    ) as pool:
-        heaviest_first = sorted(places, key=lambda place: -work.weight(work.cells[place]))
-        running = {pool.submit(_run, place): place for place in heaviest_first}
-        try:
-            for done in as_completed(running):
-                yield running[done], done.result()
-        except BrokenProcessPool as error:
-            raise CepError(
-                f"{experiment.name}: a process that measured was ended from outside, most likely for want of memory; "
-                "what was measured is kept: run the same command again, and it goes on from there"
-            ) from error
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-_PLANNED: list[Work] = []
-"""The experiment whose cells this process measures."""
-
-
-def _plan(plan: Callable[[Request], Work], request: Request) -> None:
-    _PLANNED[:] = [plan(request)]
-
-
-def _run(place: int) -> Mapping[str, Figure]:
-    return _PLANNED[0].cells[place].run()
+    return work.page(rows)
 
 
 def store_beside(page: Path, experiment: Experiment, request: Request) -> CellStore:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from benchmarks.experiments.cells import Row
+from benchmarks.experiments.cells import Figure, Row, rows_of
 from benchmarks.experiments.findings import Finding, findings_table, reasons
-from benchmarks.report import machine
+from benchmarks.report import machine, markdown_table
+from benchmarks.words import filled
+
+if TYPE_CHECKING:
+    from benchmarks.experiments.experiment import Request
 
 
 @dataclass(frozen=True)
@@ -66,36 +71,67 @@ class Picture:
 
 
 def findings_page(
-    title: str,
-    made_by: str,
-    ran: str,
+    name: str,
+    request: Request,
     findings: Sequence[Finding],
     pictures: Sequence[Picture],
-    tables: Iterable[str],
-    measured: Iterable[str],
+    **figures: object,
 ) -> Page:
     """A page in the order in which it is read: findings, pictures, reasons, tables, and how all was measured.
 
     Parameters
     ----------
-    title, made_by, ran
-        The heading, the line of the command, and a paragraph that says what was run.
+    name, request
+        The experiment, whose folder has the words of the page in `page.jinja`, and how it was asked for.
     findings, pictures
         The findings, by their figures, and the charts.
-    tables
-        Headings, sentences and tables of the figures.
-    measured
-        Paragraphs that say how it was measured.
+    figures
+        The figures and tables that the words ask for.
     """
     shown = [part for picture in pictures for part in (f"{{chart:{picture.name}}}", f"*{picture.caption}*")]
-    parts = [f"# {title}", made_by, ran, "## Findings", findings_table(findings), "## Pictures", *shown]
-    parts += ["## Why", *reasons(findings), *tables, "## How it was measured", *measured]
-    return Page("\n\n".join(parts) + "\n", {one.name: (one.shows, one.svg) for one in pictures})
+    text = filled(
+        f"experiments/{name}/page.jinja",
+        name=name,
+        full=request.full,
+        seed=request.seed,
+        machine=machine(),
+        findings=findings_table(findings),
+        pictures="\n\n".join(shown),
+        reasons="\n\n".join(reasons(findings)),
+        **figures,
+    )
+    return Page(text, {one.name: (one.shows, one.svg) for one in pictures})
 
 
-def made_by(name: str, full: bool, seed: int) -> str:
-    """The line that says which command made a page, and on which machine."""
-    return f"Made by `cep experiment {name}{' --full' if full else ''} --seed {seed}` on {machine()}."
+def table_across(rows: Sequence[Row], down: str, across: str, corner: str, cell: Callable[[Sequence[Row]], str]) -> str:
+    """A table with the values of one figure down, those of another one across, and a text of the rows of both.
+
+    Examples
+    --------
+    >>> rows = [{"n": n, "x": x, "cost": n * x} for n in (1, 2) for x in (0.1, 10.0)]
+    >>> print(table_across(rows, "n", "x", "n by x", lambda own: f"{own[0]['cost']:g}"))
+    | n by x | 0.1 | 10 |
+    | ------ | --- | -- |
+    | 1      | 0.1 | 10 |
+    | 2      | 0.2 | 20 |
+    """
+    columns = dict.fromkeys(row[across] for row in rows)
+    lines = []
+    for name in dict.fromkeys(row[down] for row in rows):
+        cells = [rows_of(rows, **{down: name, across: column}) for column in columns]
+        lines.append([as_text(name), *(cell(own) if own else "" for own in cells)])
+    return markdown_table([corner, *map(as_text, columns)], lines)
+
+
+def as_text(figure: Figure) -> str:
+    r"""A figure that identifies rows, as a page shows it: a star is not the beginning of emphasis.
+
+    Examples
+    --------
+    >>> as_text("p3*s3"), as_text(0.5), as_text(20)
+    ('p3\\*s3', '0.5', '20')
+    """
+    return f"{figure:g}" if isinstance(figure, float) else str(figure).replace("*", r"\*")
 
 
 def zeros_not_drawn(rows: Iterable[Row], figure: str, series: str) -> str:

@@ -14,6 +14,7 @@ from benchmarks.detection import (
     COUNTING,
     FILE_TO_FILE,
     LISTING,
+    READING,
     WRITING,
     calls_table,
     compare_detection,
@@ -42,7 +43,6 @@ from benchmarks.published import (
     reference_of,
 )
 from benchmarks.report import Comparison, Timing
-from benchmarks.strategies import READING, SLOWEST, measure_strategies, strategies_table
 from benchmarks.streams import Streams
 from benchmarks.workloads import WORKLOADS
 from cep_pipeline.detection import MECHANISMS
@@ -239,28 +239,21 @@ def test_every_mechanism_that_reads_event_by_event_is_in_the_table_or_named() ->
     assert all((result.times_duckdb is not None) == compared for result in measured.results)
 
 
-def test_strategies_are_beside_reading() -> None:
-    compared = measure_strategies(10_000, 1, Streams(None), Progress())
-    assert len(compared) == 4 and all(comparison.matches for comparison in compared)
-    slow = Comparison("s", 10, 1, Timing("nfab", (4.0,)), (Timing("reading the columns", (1.0,)),))
-    assert [row["bar"] for row in cells(strategies_table([slow]))] == [f"{SLOWEST:g}: MISSED"]
-
-
 def test_the_command_writes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mechanisms, "measure_mechanisms", partial(measure_mechanisms, workloads=("W1", "W5")))
-    arguments = ("bench", "strategies", "mechanisms", "--events", "10000", "--mechanism-events", "10000")
+    arguments = ("bench", "mechanisms", "--mechanism-events", "10000")
     done = cep(*arguments, "--repetitions", "1", "--data", "nowhere", "--out", "page.md", folder=tmp_path)
     assert done.code == 0, done.errors
     page = (tmp_path / "page.md").read_text()
     assert done.output == page
     assert page.startswith("# Benchmarks\n\nMade by `cep bench` on ")
-    assert page.index("## The mechanisms that read event by event") < page.index("## Other selection strategies")
+    assert "## The mechanisms that read event by event" in page
     assert "## Ingestion" not in page
 
 
 @pytest.mark.parametrize(("name", "words"), [("page.txt", "name it .md"), ("none/page.md", "there is no folder none")])
 def test_a_page_that_cannot_be_written_is_refused_at_once(name: str, words: str, tmp_path: Path) -> None:
-    done = cep("bench", "strategies", "--out", name, folder=tmp_path)
+    done = cep("bench", "mechanisms", "--out", name, folder=tmp_path)
     assert done.code == 2
     assert words in done.errors
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.measure import Progress
 from benchmarks.processes import told_here
 from benchmarks.scale import DAYS, EVENTS, MEASURED, Measured, measure_scale, sizes_of
-from benchmarks.scale_page import scale_sections
+from benchmarks.scale_page import scale_text
 
 LARGE = Measured(
     EVENTS, 80_000_000, 1, 1, 80_000_000, 4_000_000, 80, 800.0, 1_300.0, 900_000, 500_000, 1_500_000, 240,
@@ -39,8 +39,8 @@ def test_days_are_run_once_and_further_days_go_on_in_their_warehouse(tmp_path: P
 
 
 def test_the_page_reckons_with_what_an_event_more_adds() -> None:
-    sections = scale_sections([SMALL, LARGE], "local[2]")
-    page = "\n".join(sections)
+    page = scale_text([SMALL, LARGE], "local[2]")
+    sections = page.split("\n## ")
     assert "| 80,000,000 | 80,000,000 |" not in page and "| 80,000,000 | 4,000,000 |" in page
     cells = {row.split("|")[1].strip(): row.split("|")[3].strip() for row in sections[-2].splitlines() if "|" in row}
     assert cells["slices"] == "1,000,000"

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.measure import Progress
 from benchmarks.processes import Watched, told_here
 from benchmarks.workload_jobs import CHECK, DAYS, ONE_MORE, PARTS, JobPart, parts_of, run_jobs
-from benchmarks.workload_page import measure_workloads, workload_sections
+from benchmarks.workload_page import days_table, jobs_table, measure_workloads, plans_table, workload_tables
 from benchmarks.workload_projects import (
     TRADES,
     TRAFFIC,
@@ -53,7 +53,7 @@ def test_a_day_of_trades_is_run_checked_and_told_once(tmp_path: Path) -> None:
     again: list[str] = []
     (known,) = measure_workloads([request], tmp_path, "local[1]", told(again), lambda _: None)
     assert known == result and not any("detect" in step for step in again)
-    page = "\n\n".join(workload_sections([result], "local[1]"))
+    page = "\n\n".join(workload_tables([result]).values())
     assert f"| {result.days[0].matches:,} " in page and "generated trades of four US stocks, 2013-10-07" in page
 
 
@@ -75,7 +75,7 @@ def test_the_page_adds_up_parts_and_tells_what_one_pattern_more_reaches(tmp_path
     ]
     check = CheckSize("keep", 300, 45_600)
     result = WorkloadResult(project, tuple(parts), days[:2], days[2:], plans, check, 20, 456)
-    jobs, seconds, plan = (section.rsplit("\n\n", 1)[1] for section in workload_sections([result], "local[4]"))
+    jobs, seconds, plan = (table([result]) for table in (jobs_table, days_table, plans_table))
     (row,) = jobs.splitlines()[2:]
     assert [cell.strip() for cell in row.strip("|").split("|")] == [
         "real trades",

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import cast
 from xml.etree import ElementTree
 
 import pytest
@@ -23,14 +19,13 @@ from benchmarks.experiments.findings import (
     findings_table,
     log_slope,
     noise_of_runs,
-    not_measured,
     reasons,
     verdict_at_least,
     verdict_at_most,
 )
 from benchmarks.experiments.page import Page
 from benchmarks.measure import Progress
-from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.errors import InputError
 
 ROWS: list[Row] = [
     {"x": x, "cost": cost * x, "kind": kind, "panel": panel}
@@ -53,7 +48,7 @@ def experiment_of(measured: list[int], cells: int = 3, fails_at: int | None = No
     def page(rows: Sequence[Row]) -> Page:
         return Page(f"{[row['figure'] for row in rows]}\n")
 
-    return Experiment("e", "E", "P", lambda _: Work([cell(number) for number in range(cells)], page))
+    return Experiment("e", lambda _: Work([cell(number) for number in range(cells)], page))
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -135,7 +130,7 @@ def test_findings_stand_in_a_table_and_their_reasons_below_it() -> None:
     held = Finding("x falls", "by half", "by half", Verdict.HOLDS)
     failed = Finding("y falls", "by half", "it grows", Verdict.DIFFERS, "Our y is another.")
     better = Finding("z is small", "10", "2", Verdict.SURPASSED, "It is compiled.")
-    missing = not_measured("u falls", "by half")
+    missing = Finding("u falls", "by half", "", Verdict.UNDECIDED, "It was not in the run.")
     text = findings_table([held, failed, better, missing, missing])
     first = "Of 5 findings of the paper 1 holds, 1 is surpassed, 1 differs and 2 are not decidable here.\n"
     assert text.startswith(first)
@@ -185,77 +180,3 @@ def test_experiments_are_found_by_name() -> None:
         assert experiment_named(name).name == name
     with pytest.raises(InputError, match="there is no experiment 'lazy'; there are: lazy_nfa, nfab"):
         experiment_named("lazy")
-
-
-def in_turn(path: Path, request: Request) -> Work:
-    """Four cells of growing work, two processes; a cell notes when it is measured."""
-    return Work(
-        [Cell({"number": number}, partial(_noted, path, number)) for number in range(4)],
-        lambda rows: Page(f"{[row['number'] for row in rows]}\n"),
-        processes=2,
-        weight=lambda cell: cast(int, cell.key["number"]),
-    )
-
-
-def _noted(path: Path, number: int) -> Row:
-    with path.open("a") as file:
-        file.write(f"{number}\n")
-    return {}
-
-
-def test_heavy_cells_are_measured_first_where_several_are_at_a_time(tmp_path: Path) -> None:
-    path = tmp_path / "measured"
-    experiment = Experiment("e", "E", "P", partial(in_turn, path))
-    page = run_experiment(experiment, Request(), None, Progress())
-    assert page.text == "[0, 1, 2, 3]\n"
-    measured = [int(line) for line in path.read_text().split()]
-    # Of the three that are taken before it one at most is not done.
-    assert sorted(measured) == [0, 1, 2, 3] and measured.index(0) >= 2
-
-
-def measured_apart(request: Request) -> Work:
-    """Cells that say which process measured them."""
-    return Work(
-        [Cell({"number": number}, partial(_process, number, request.seed)) for number in range(4)],
-        lambda rows: Page(
-            f"{[row['figure'] for row in rows]} {len({row['process'] for row in rows} - {os.getpid()})}\n"
-        ),
-        processes=2,
-    )
-
-
-def _process(number: int, seed: int) -> Row:
-    return {"figure": number * seed, "process": os.getpid()}
-
-
-def test_cells_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
-    request, experiment = Request(seed=7), Experiment("e", "E", "P", measured_apart)
-    store = store_beside(tmp_path / "e.md", experiment, request)
-    advanced: list[int] = []
-    page = run_experiment(experiment, request, store, Progress(advance=lambda: advanced.append(1)))
-    assert page.text in ("[0, 7, 14, 21] 1\n", "[0, 7, 14, 21] 2\n")
-    assert len(store) == len(advanced) == 4
-
-
-def ended_from_outside(request: Request) -> Work:
-    """A cell that is measured, and one whose process ends without a word."""
-    cells = [Cell({"number": number}, partial(_ending, number)) for number in range(3)]
-    return Work(cells, lambda rows: Page(f"{len(rows)}\n"), processes=2)
-
-
-def _ending(number: int) -> Row:
-    if number == 2 and "CEP_TEST_ENDS" in os.environ:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return {}
-
-
-def test_a_process_that_is_ended_from_outside_is_an_error_and_the_next_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    request, experiment = Request(), Experiment("e", "E", "P", ended_from_outside)
-    monkeypatch.setenv("CEP_TEST_ENDS", "1")
-    with pytest.raises(CepError, match=r"e: a process that measured was ended .* run the same command again"):
-        run_experiment(experiment, request, store_beside(tmp_path / "e.md", experiment, request), Progress())
-    monkeypatch.delenv("CEP_TEST_ENDS")
-    page = run_experiment(experiment, request, store_beside(tmp_path / "e.md", experiment, request), Progress())
-    assert page.text == "3\n"

@@ -118,7 +118,7 @@ def test_a_stream_counts_its_events_and_tells_each_from_the_one_before(stream: C
 
 
 def test_differences_are_those_of_prices() -> None:
-    from benchmarks.experiments.join_plans.streams import differences_by_type
+    from benchmarks.experiments.events import differences_by_type
 
     codes, values = np.array([0, 1, 0, 0, 1]), np.array([5.0, 7.0, 6.0, 4.0, 7.5])
     assert differences_by_type(codes, values).tolist() == [0.0, 0.0, 1.0, -2.0, 0.5]

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.experiments.cells import Figure, Row
+from benchmarks.experiments.cells import Figure, Row, number
 from benchmarks.experiments.experiment import Request, store_beside
 from benchmarks.experiments.findings import Verdict
 from benchmarks.experiments.multi_pattern import experiment as multi_pattern
@@ -21,7 +21,6 @@ from benchmarks.experiments.multi_pattern import runs as multi_pattern_runs
 from benchmarks.experiments.multi_pattern.adaptive import ANEW, ON_TOP, AdaptiveSizes, measure_adaptive
 from benchmarks.experiments.multi_pattern.experiment import (
     ADAPTIVE,
-    COSTS,
     COUNT,
     DENSITY,
     EXPERIMENT,
@@ -35,7 +34,7 @@ from benchmarks.experiments.multi_pattern.experiment import (
     WORKLOAD,
     Sizes,
 )
-from benchmarks.experiments.multi_pattern.figures import by_contender, number
+from benchmarks.experiments.multi_pattern.figures import by_contender
 from benchmarks.experiments.multi_pattern.parts import COMPARED_BY_GAINS
 from benchmarks.experiments.multi_pattern.runs import ALL, COMPARED, TRIVIAL, SearchLimit, measure_workload
 from benchmarks.experiments.multi_pattern.streams import (
@@ -87,7 +86,6 @@ TINY = Sizes(
     adaptive=EXCHANGED,
     recomputed=4,
     ours_s=0.01,
-    costed=3,
     ratio=2.0,
 )
 
@@ -180,7 +178,7 @@ def test_rates_of_a_pattern_differ_by_no_more_than_wanted(trades: WorkloadStream
 
 
 def test_every_part_is_measured_for_every_contender(rows: list[Row]) -> None:
-    parts = {WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES, ADAPTIVE, RECOMPUTED, COSTS}
+    parts = {WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES, ADAPTIVE, RECOMPUTED}
     assert {(row["part"], row["stream"]) for row in rows} == set(product(parts, STREAMS))
     apart = by_contender(row for row in rows if row["part"] in COMPARED_BY_GAINS)
     by_part = {part: {row["contender"] for row in apart if row["part"] == part} for part in parts}

@@ -202,9 +202,4 @@ class Later(DecisionFunction):
         return self.decided_by.replanned(state, *others, **settings)
 
 
-EXPERIMENT = Experiment(
-    "adaptation",
-    "The plan follows the data: decisions to plan again, where a plan is dear",
-    "Kolchinsky, Schuster: Efficient Adaptive Detection of Complex Event Patterns (patent), Experimental Evaluation",
-    plan_work,
-)
+EXPERIMENT = Experiment("adaptation", plan_work)

@@ -17,7 +17,7 @@ from benchmarks.experiments.adaptation.figures import (
 )
 from benchmarks.experiments.adaptation.sizes import AVERAGE, FREQUENCY, STATIC, UNCONDITIONAL, distance_name
 from benchmarks.experiments.adaptation.streams import TRAFFIC
-from benchmarks.experiments.findings import Finding, Verdict, geometric_mean, not_measured, ratio_range
+from benchmarks.experiments.findings import Finding, Measured, Verdict, finding, geometric_mean, ratio_range
 from cep_pipeline.cli.terminal import times_as_fast
 
 OVER_ZERO, OF_TRAFFIC, OF_STOCKS = 2.0, 6.0, 1.3
@@ -45,72 +45,49 @@ def all_findings(tuned: Sequence[Tuned], distances: Sequence[float]) -> list[Fin
     ]
 
 
-def some_distance_is_best(tuned: Sequence[Tuned], distances: Sequence[float]) -> Finding:
+@finding
+def some_distance_is_best(tuned: Sequence[Tuned], distances: Sequence[float]) -> Measured:
     """Figure 6."""
     names = [distance_name(distance) for distance in distances if distance > 0]
-    claim, paper = "a distance d above 0 is the best one everywhere", "2 to 25 times the throughput of d = 0"
     found = []
     for of in tuned:
         there = [name for name in names if name in of.case.names]
         if there:
             found.append(max((_over(of.case, distance_name(0.0), name) for name in there), key=lambda one: one.middle))
     if not found:
-        return not_measured(claim, paper)
-    ahead = sum(one.place is Place.AHEAD for one in found)
+        return None
     verdict = Verdict.HOLDS if min(one.low for one in found) >= OVER_ZERO else Verdict.UNDECIDED
     if any(one.high < OVER_ZERO for one in found):
         verdict = Verdict.DIFFERS
-    return Finding(
-        claim,
-        paper,
-        f"{ratio_range(one.middle for one in found)} times; ahead of d = 0 in {ahead} of {len(found)} cases",
-        verdict,
-        "A distance saves planning and switches that bring little. With d = 0 deciding and planning take "
-        f"{_overhead_range(tuned, distance_name(0.0))} of the time, and no more than that, switches and worse plans "
-        "can be saved.",
-    )
+    return verdict, {**_ahead_in(found), "overhead": _overhead_range(tuned, distance_name(0.0))}
 
 
-def ahead_everywhere(tuned: Sequence[Tuned]) -> Finding:
+@finding
+def ahead_everywhere(tuned: Sequence[Tuned]) -> Measured:
     """Figures 7 and 8: throughput."""
     found = [of.ahead_of(INVARIANT, THRESHOLD).place for of in tuned]
     fewer = sum(of.mean(INVARIANT, "alarms") < of.mean(THRESHOLD, "alarms") for of in tuned)
     ahead, level, behind = (found.count(place) for place in Place)
     verdict = Verdict.DIFFERS if behind or 2 * level >= len(found) else Verdict.UNDECIDED
-    return Finding(
-        "invariants are ahead of the best constant threshold everywhere",
-        "ahead for every pattern",
-        f"ahead in {ahead}, level in {level}, behind in {behind} of {len(found)} cases",
-        Verdict.HOLDS if ahead == len(found) else verdict,
-        "Both have parameters that were chosen on other data. A new plan is used only where it costs less on the "
-        "latest statistics, whoever asked for it. What is left to differ in is how often they plan and switch: "
-        f"invariants ask for fewer plans than the threshold in {fewer} of the cases (*Who is ahead*).",
-    )
+    figures = {"ahead": ahead, "level": level, "behind": behind, "cases": len(found), "fewer": fewer}
+    return Verdict.HOLDS if ahead == len(found) else verdict, figures
 
 
-def far_ahead_in_traffic(tuned: Sequence[Tuned]) -> Finding:
+@finding
+def far_ahead_in_traffic(tuned: Sequence[Tuned]) -> Measured:
     """Figure 7, the greatest lead."""
-    claim, paper = "in the traffic, invariants are far ahead of the best constant threshold", "up to 6 times"
     if not tuned:
-        return not_measured(claim, paper)
-    found = [of.ahead_of(INVARIANT, THRESHOLD) for of in tuned]
-    best = max(found, key=lambda one: one.middle)
+        return None
+    best = max((of.ahead_of(INVARIANT, THRESHOLD) for of in tuned), key=lambda one: one.middle)
     lost = [sum(of.seconds(THRESHOLD, lost_seconds)) / sum(of.seconds(THRESHOLD, all_seconds)) for of in tuned]
-    return Finding(
-        claim,
-        paper,
-        f"up to {times_as_fast(best.middle)} times",
-        _at_least(best, OF_TRAFFIC),
-        "A lead is bounded by what there is to lose. Deciding, planning and the time lost by worse plans, with a "
-        f"threshold, take {share_range(lost)} of all time in these cases (*Days*).",
-    )
+    return _at_least(best, OF_TRAFFIC), {"times": times_as_fast(best.middle), "lost": share_range(lost)}
 
 
-def ahead_in_stocks(tuned: Sequence[Tuned]) -> Finding:
+@finding
+def ahead_in_stocks(tuned: Sequence[Tuned]) -> Measured:
     """Figure 8."""
-    claim, paper = "in the stocks, invariants are ahead of the best constant threshold", "1.3 to 1.6 times"
     if not tuned:
-        return not_measured(claim, paper)
+        return None
     found = [of.ahead_of(INVARIANT, THRESHOLD) for of in tuned]
     # Of each repetition the mean over the cases, so that the interval is that of repetitions.
     own, other = ([of.seconds(name, all_seconds) for of in tuned] for name in (INVARIANT, THRESHOLD))
@@ -119,76 +96,50 @@ def ahead_in_stocks(tuned: Sequence[Tuned]) -> Finding:
         for place in range(min(map(len, own)))
     ]
     middle = interval_of(means)
-    return Finding(
-        claim,
-        paper,
-        f"{times_as_fast(middle.middle)} times in the mean ({ratio_range(one.middle for one in found)})",
-        _at_least(middle, OF_STOCKS),
-        "The generated streams in place of the patent's stocks are bars by days, trades that drift, and events of "
-        "which one type flaps.",
-    )
+    figures = {"times": times_as_fast(middle.middle), "all": ratio_range(one.middle for one in found)}
+    return _at_least(middle, OF_STOCKS), figures
 
 
-def fewer_alarms(tuned: Sequence[Tuned]) -> Finding:
+@finding
+def fewer_alarms(tuned: Sequence[Tuned]) -> Measured:
     """Figures 7C, 7G, 8C, 8G."""
     alarms = [[of.mean(name, "alarms") for name in (INVARIANT, THRESHOLD, UNCONDITIONAL)] for of in tuned]
     fewer = sum(invariants < threshold < always for invariants, threshold, always in alarms)
     silent = sum(threshold == 0 for _, threshold, _ in alarms)
     never = sum(invariants < always and threshold < always for invariants, threshold, always in alarms)
-    return Finding(
-        "invariants plan anew less often than the best threshold, and that less than always",
-        "few in both streams",
-        f"so in {fewer} of {len(alarms)} cases; both less than always in {never}",
-        Verdict.HOLDS if fewer == len(alarms) else Verdict.DIFFERS,
-        f"The t that was the best one elsewhere asks for no plan at all in {silent} of the cases: it saves planning, "
-        "and misses changes. The time that is lost by worse plans is in the tables of the parts.",
-    )
+    verdict = Verdict.HOLDS if fewer == len(alarms) else Verdict.DIFFERS
+    return verdict, {"fewer": fewer, "cases": len(alarms), "never": never, "silent": silent}
 
 
-def little_overhead(tuned: Sequence[Tuned]) -> Finding:
+@finding
+def little_overhead(tuned: Sequence[Tuned]) -> Measured:
     """Figures 7D, 7H, 8D, 8H."""
-    shares = [
-        (of.mean(INVARIANT, "deciding") + of.mean(INVARIANT, "planning"))
-        / sum(of.mean(INVARIANT, name) for name in ("deciding", "planning", "detecting"))
-        for of in tuned
-    ]
+    shares = [_overhead(of, INVARIANT) for of in tuned]
     first = sum(
         of.mean(STATIC, "planning") > OVERHEAD * (of.mean(STATIC, "planning") + of.mean(STATIC, "detecting"))
         for of in tuned
     )
-    return Finding(
-        "with invariants, deciding and planning take little of the time",
-        "below 1 %",
-        share_range(shares),
-        Verdict.HOLDS if max(shares) < OVERHEAD else Verdict.DIFFERS,
-        "These cases were chosen because a plan is dear in them. The first plan alone, which every decision function "
-        f"makes, is more than 1 % of the static plan's time in {first} of {len(tuned)}.",
-    )
+    verdict = Verdict.HOLDS if max(shares) < OVERHEAD else Verdict.DIFFERS
+    return verdict, {"shares": share_range(shares), "first": first, "cases": len(tuned)}
 
 
-def static_is_ahead_in_stocks(tuned: Sequence[Tuned]) -> Finding:
+@finding
+def static_is_ahead_in_stocks(tuned: Sequence[Tuned]) -> Measured:
     """Figure 8, on the static plan."""
-    claim, paper = "in the stocks, the static plan is decidedly ahead of always planning anew", "decidedly ahead"
     if not tuned:
-        return not_measured(claim, paper)
+        return None
     found = [of.ahead_of(STATIC, UNCONDITIONAL) for of in tuned]
-    ahead = sum(one.place is Place.AHEAD for one in found)
-    verdict = Verdict.HOLDS if ahead == len(found) else Verdict.DIFFERS
-    if verdict is Verdict.DIFFERS and all(one.place is not Place.BEHIND for one in found):
-        verdict = Verdict.UNDECIDED
-    return Finding(
-        claim,
-        paper,
-        f"{ratio_range(one.middle for one in found)} times; ahead in {ahead} of {len(found)} cases",
-        verdict,
-        "Always planning anew pays for a plan at each decision, whatever it brings: planning takes "
-        f"{_overhead_range(tuned, UNCONDITIONAL)} of its time.",
-    )
+    verdict = Verdict.UNDECIDED
+    if all(one.place is Place.AHEAD for one in found):
+        verdict = Verdict.HOLDS
+    elif any(one.place is Place.BEHIND for one in found):
+        verdict = Verdict.DIFFERS
+    return verdict, {**_ahead_in(found), "overhead": _overhead_range(tuned, UNCONDITIONAL)}
 
 
-def more_for_trees(tuned: Sequence[Tuned]) -> Finding:
+@finding
+def more_for_trees(tuned: Sequence[Tuned]) -> Measured:
     """The last observation."""
-    claim, paper = "invariants gain more with zstream than with greedy", "considerably more in all experiments"
     pairs = [
         (one, other)
         for one in tuned
@@ -197,56 +148,48 @@ def more_for_trees(tuned: Sequence[Tuned]) -> Finding:
         and (one.case.part, one.case.often) == (other.case.part, other.case.often)
     ]
     if not pairs:
-        return not_measured(claim, paper)
+        return None
     found = []
-    for one, other in pairs:
+    for pair in pairs:
         of_trees, of_orders = (
             [
                 static / own
                 for static, own in zip(of.seconds(STATIC, all_seconds), of.seconds(INVARIANT, all_seconds), strict=True)
             ]
-            for of in (one, other)
+            for of in pair
         )
         found.append(interval_of([tree / order for tree, order in zip(of_trees, of_orders, strict=True)]))
-    ahead = sum(one.place is Place.AHEAD for one in found)
-    verdict = Verdict.HOLDS if ahead == len(found) else Verdict.UNDECIDED
+    verdict = Verdict.HOLDS if all(one.place is Place.AHEAD for one in found) else Verdict.UNDECIDED
     if any(one.place is Place.BEHIND for one in found):
         verdict = Verdict.DIFFERS
-    return Finding(
-        claim,
-        paper,
-        f"gains over the static plan are {ratio_range(one.middle for one in found)} times those of greedy",
-        verdict,
-        f"Both planners run over the same streams; zstream is ahead in {ahead} of {len(found)} comparisons of their "
-        "gains.",
-    )
+    return verdict, _ahead_in(found)
 
 
-def average_is_near_the_best(tuned: Sequence[Tuned]) -> Finding:
+@finding
+def average_is_near_the_best(tuned: Sequence[Tuned]) -> Measured:
     """The validation of the average relative difference, judged by the throughput that it has."""
-    claim, paper = "the average relative difference is near the best d", "87 % to 92 % alike"
     own = [of for of in tuned if AVERAGE in of.case.names and of.case.part != FREQUENCY]
     if not own:
-        return not_measured(claim, paper)
-    found = [of.ahead_of(AVERAGE, INVARIANT) for of in own]
-    least = min(found, key=lambda one: one.middle)
-    return Finding(
-        claim,
-        paper,
-        f"{min(one.middle for one in found):.0%} to {max(one.middle for one in found):.0%} of the throughput",
-        _at_least(least, WITHIN),
-        "The patent compares the two values of d; here the throughput is compared that they lead to.",
-    )
+        return None
+    found = sorted((of.ahead_of(AVERAGE, INVARIANT) for of in own), key=lambda one: one.middle)
+    return _at_least(found[0], WITHIN), {"least": found[0].middle, "most": found[-1].middle}
+
+
+def _ahead_in(found: Sequence[Interval]) -> dict[str, object]:
+    """The figures of quotients: their range, and how many of them are ahead."""
+    ahead = sum(one.place is Place.AHEAD for one in found)
+    return {"times": ratio_range(one.middle for one in found), "ahead": ahead, "cases": len(found)}
+
+
+def _overhead(of: Tuned, name: str) -> float:
+    """The share of all time that deciding and planning take by a decision function."""
+    deciding, planning, detecting = (of.mean(name, figure) for figure in ("deciding", "planning", "detecting"))
+    return (deciding + planning) / (deciding + planning + detecting)
 
 
 def _overhead_range(tuned: Sequence[Tuned], name: str) -> str:
     """The least and the greatest share of all time that deciding and planning take by a decision function."""
-    there = [of for of in tuned if name in (INVARIANT, THRESHOLD, *of.case.names)]
-    return share_range(
-        (of.mean(name, "deciding") + of.mean(name, "planning"))
-        / sum(of.mean(name, figure) for figure in ("deciding", "planning", "detecting"))
-        for of in there
-    )
+    return share_range(_overhead(of, name) for of in tuned if name in (INVARIANT, THRESHOLD, *of.case.names))
 
 
 def share_range(shares: Iterable[float]) -> str:

@@ -13,7 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.traffic_stream import MONTH, traffic_schema
+from benchmarks.experiments.events import (
+    differences_by_type,
+    event_table,
+    events_schema,
+    month_of_readings,
+    named_types,
+)
 from cep_pipeline.events.schema import StreamSchema
 
 TRAFFIC, BARS, TRADES, DISCREPANCY = "traffic", "bars", "trades", "discrepancy"
@@ -59,10 +65,7 @@ class JobStream:
 
     @cached_property
     def schema(self) -> StreamSchema:
-        attributes = {"kind": "string", **dict.fromkeys(COMPARED, "float64")}
-        return StreamSchema.from_dict(
-            {"base_type": "Event", "type_attribute": "kind", "attributes": attributes}, name=self.name
-        )
+        return events_schema(self.name, "Event", "kind", kind="string", **dict.fromkeys(COMPARED, "float64"))
 
     @cached_property
     def types(self) -> tuple[str, ...]:
@@ -81,21 +84,16 @@ def days_of_traffic(data: Path | None, days: int, seed: int) -> JobStream:
 
     Where the month is not there, days of a generated twin: few events on the second and the third day.
     """
-    if data is None or not (data / MONTH).is_file():
+    readings = month_of_readings(data)
+    if readings is None:
         events = _generated_days(CLASSES, 8, 288, days, 0.5, seed, weekend=WEEKEND)
         return JobStream(TRAFFIC, "generated days of traffic (the real month was not there)", events)
-    from cep_pipeline.events.event_files import load_events
-
-    readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
     time_us = readings.column("timestamp").cast(pa.int64()).to_numpy()
     readings = readings.slice(0, int(np.searchsorted(time_us, time_us[0] + days * DAY_US)))
     time_us = time_us[: readings.num_rows]
     roads, road = np.unique(readings.column("report_id").to_numpy(), return_inverse=True)
     speed, vehicles = (readings.column(name).to_numpy().astype(float) for name in ("avg_speed", "vehicle_count"))
-    by_road = np.argsort(road, kind="stable")
-    x, y = np.zeros(len(road)), np.zeros(len(road))
-    for change, value in ((x, speed), (y, vehicles)):
-        change[by_road[1:]] = np.where(np.diff(road[by_road]) == 0, np.diff(value[by_road]), 0.0)
+    x, y = (differences_by_type(road, of) for of in (speed, vehicles))
     place = np.argsort(np.argsort(np.bincount(road[vehicles > 0], minlength=len(roads)), kind="stable"), kind="stable")
     rows = np.flatnonzero((vehicles > 0) & (place % ONE_OF == 0)[road])
     codes = (place * CLASSES // len(roads))[road[rows]]
@@ -183,16 +181,8 @@ def _drawn_types(random: np.random.Generator, rates: Floats) -> Ints:
 
 def _table(time_us: Ints, codes: Ints, x: Floats, y: Floats, names: Sequence[str] | None = None) -> pa.Table:
     names = names or [f"T{code:02d}" for code in range(int(codes.max(initial=0)) + 1)]
-    kinds = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names))
-    return pa.table(
-        {
-            "timestamp": pa.array(time_us).cast(pa.timestamp("us", tz="UTC")),
-            "seq": pa.array(np.arange(len(codes), dtype=np.int64)),
-            "kind": kinds.cast(pa.string()),
-            "x": pa.array(np.round(x, 4)),
-            "y": pa.array(np.round(y, 4)),
-        }
-    )
+    kinds = named_types(codes, names).cast(pa.string())
+    return event_table(time_us, kind=kinds, x=np.round(x, 4), y=np.round(y, 4))
 
 
 def _numbered(tables: Sequence[pa.Table]) -> tuple[pa.Table, ...]:

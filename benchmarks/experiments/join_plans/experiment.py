@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import product
+from typing import Any
 
-from benchmarks.experiments.cells import Cell, Figure, Row
+from benchmarks.experiments.cells import Cell, Figure, Row, taken_apart
 from benchmarks.experiments.experiment import Experiment, Request, Work
 from benchmarks.experiments.join_plans.patterns import (
     SEQUENCE,
@@ -20,6 +22,7 @@ from benchmarks.experiments.join_plans.runs import measure_within
 from benchmarks.experiments.join_plans.streams import STOCKS, TRAFFIC, JoinStream, stock_stream, traffic_join_stream
 from benchmarks.experiments.page import Page
 from cep_pipeline.errors import CepError
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners
@@ -130,29 +133,28 @@ class _Streams:
         return {name: self.named(name).description for name in (STOCKS, TRAFFIC)}
 
 
-def mechanism_of(planned: PlannerResult) -> str:
-    """Return the mechanism that runs a planner's plans."""
-    return TREE if planned.planner in TREES else CHAIN
+def _planned_and_run(
+    pattern: Pattern, planned: Mapping[str, PlannerResult], stream: JoinStream, repetitions: int, limit_s: float
+) -> tuple[dict[str, Figure], Mapping[str, MeasuredRun | None]]:
+    """Run plans, orders and trees each on their mechanism; the figures, each named `NAME.FIGURE`, and the runs."""
+    runs = {}
+    for name, one in planned.items():
+        mechanism = FUSED if name == FUSED else TREE if one.planner in TREES else CHAIN
+        runs[name] = PlanRun(mechanism, one.orders)
+    measured = measure_within(pattern, runs, stream.events, repetitions, limit_s)
+    figures: dict[str, Figure] = {}
+    for name, one in planned.items():
+        own = {**_planned_figures(one), **_run_figures(runs[name], measured[name], stream, limit_s)}
+        figures |= _named(name, own)
+    return figures, measured
 
 
 def measure_planners(drawn: Drawn, stream: JoinStream, repetitions: int, limit_s: float) -> dict[str, Figure]:
-    """Plan a pattern by every planner and run all plans, orders and trees each on their mechanism; `fused` beside.
-
-    Returns
-    -------
-    dict of str to figure
-        Each named `PLANNER.FIGURE`, with those of the pattern.
-    """
-    planned = compare_planners(drawn.pattern, drawn.snapshot, cost="throughput")
-    (on_kernel,) = compare_planners(drawn.pattern, drawn.snapshot, [FUSED_PLANNER], FUSED_COST)
-    runs = {one.planner: PlanRun(mechanism_of(one), one.orders) for one in planned}
-    runs[FUSED] = PlanRun(FUSED, on_kernel.orders)
-    measured = measure_within(drawn.pattern, runs, stream.events, repetitions, limit_s)
-    figures: dict[str, Figure] = {"pattern": drawn.text}
-    for one in (*planned, on_kernel):
-        name = FUSED if one is on_kernel else one.planner
-        figures |= _named(name, {**_planned_figures(one), **_run_figures(runs[name], measured[name], stream, limit_s)})
-    return figures
+    """Plan a pattern by every planner and run all plans; `fused` beside."""
+    planned = {one.planner: one for one in compare_planners(drawn.pattern, drawn.snapshot, cost="throughput")}
+    (planned[FUSED],) = compare_planners(drawn.pattern, drawn.snapshot, [FUSED_PLANNER], FUSED_COST)
+    figures, _ = _planned_and_run(drawn.pattern, planned, stream, repetitions, limit_s)
+    return {"pattern": drawn.text, **figures}
 
 
 def plan_only(drawn: Drawn) -> dict[str, Figure]:
@@ -167,18 +169,15 @@ def measure_alpha(
     drawn: Drawn, stream: JoinStream, alpha: float, repetitions: int, limit_s: float
 ) -> dict[str, Figure]:
     """The planners that follow a cost, with latency weighed by alpha."""
-    planned = compare_planners(drawn.pattern, drawn.snapshot, WEIGHED, "throughput", alpha)
-    runs = {one.planner: PlanRun(mechanism_of(one), one.orders) for one in planned}
-    measured = measure_within(drawn.pattern, runs, stream.events, repetitions, limit_s)
-    last = drawn.pattern.clauses[0].positive[-1].name
-    last_type = drawn.pattern.clauses[0].positive[-1].event_type
-    last_events = sum(map(stream.events_of, types_of(last_type)))
-    figures: dict[str, Figure] = {}
-    for one in planned:
-        name, run = one.planner, measured[one.planner]
-        figures |= _named(name, {**_planned_figures(one), **_run_figures(runs[name], run, stream, limit_s)})
+    planned = {
+        one.planner: one for one in compare_planners(drawn.pattern, drawn.snapshot, WEIGHED, "throughput", alpha)
+    }
+    figures, measured = _planned_and_run(drawn.pattern, planned, stream, repetitions, limit_s)
+    last = drawn.pattern.clauses[0].positive[-1]
+    last_events = sum(map(stream.events_of, types_of(last.event_type)))
+    for name, run in measured.items():
         if run is not None:
-            after = sum(node.candidates for node in run.nodes if last in node.node)
+            after = sum(node.candidates for node in run.nodes if last.name in node.node)
             figures[f"{name}.after_last"] = after / max(last_events, 1)
     return figures
 
@@ -191,13 +190,11 @@ def measure_strategy(
     snapshot = estimate_statistics([pattern], stream.events)
     # JQPG section 6.2 plans contiguity by the cost model of events that are bound once.
     cost = "consume_matched" if strategy == CONTIGUOUS else "throughput"
-    planned = compare_planners(pattern, snapshot, cost=cost)
-    runs = {one.planner: PlanRun(mechanism_of(one), one.orders) for one in planned}
+    planned = {one.planner: one for one in compare_planners(pattern, snapshot, cost=cost)}
+    figures, measured = _planned_and_run(pattern, planned, stream, repetitions, limit_s)
     own = {ANY: "skip_till_any_match", CONTIGUOUS: "strict_contiguity"}[strategy]
     by_nfab = with_strategy(drawn, stream, own)
-    in_order = [tuple(variable.name for variable in clause.positive) for clause in by_nfab.clauses]
-    measured = measure_within(pattern, runs, stream.events, repetitions, limit_s)
-    automaton = PlanRun(NFAB, in_order)
+    automaton = PlanRun(NFAB, [tuple(variable.name for variable in clause.positive) for clause in by_nfab.clauses])
     beside = measure_within(by_nfab, {NFAB: automaton}, stream.events, repetitions, limit_s)[NFAB]
     found = {run.matches for run in (*measured.values(), beside) if run is not None}
     if len(found) > 1:
@@ -205,10 +202,6 @@ def measure_strategy(
             f"join_plans: under {strategy}, {NFAB} and the plans find different numbers of matches of {drawn.text}: "
             f"{', '.join(f'{number:,}' for number in sorted(found))}"
         )
-    figures: dict[str, Figure] = {}
-    for one in planned:
-        name = one.planner
-        figures |= _named(name, {**_planned_figures(one), **_run_figures(runs[name], measured[name], stream, limit_s)})
     return figures | _named(NFAB, _run_figures(automaton, beside, stream, limit_s))
 
 
@@ -241,11 +234,8 @@ def by_planner(rows: Sequence[Row]) -> list[Row]:
     """The rows of cells, taken apart: one for each planner, and for what stands beside them."""
     apart: list[Row] = []
     for row in rows:
-        key = {name: figure for name, figure in row.items() if "." not in name}
-        for planner in (*PLANNERS, FUSED, NFAB):
-            own = {n.partition(".")[2]: figure for n, figure in row.items() if n.startswith(f"{planner}.")}
-            if own:
-                apart.append({**key, "planner": planner, **own})
+        key, own = taken_apart(row)
+        apart += [{**key, "planner": planner, **own[planner]} for planner in (*PLANNERS, FUSED, NFAB) if planner in own]
     return apart
 
 
@@ -253,85 +243,44 @@ def plan_work(request: Request) -> Work:
     """The measurements, and their page."""
     sizes: Sizes = request.sizes or (FULL if request.full else SMALL)
     streams = _Streams(request, sizes)
-    cells = [*_pattern_cells(sizes, streams, request), *_large_cells(sizes, streams, request)]
-    cells += [*_alpha_cells(sizes, streams, request), *_strategy_cells(sizes, streams, request)]
 
     def page(rows: Sequence[Row]) -> Page:
         from benchmarks.experiments.join_plans.page import write_page
 
         return write_page(rows, sizes, request, streams.descriptions)
 
-    return Work(cells, page)
+    return Work([*_cells(sizes, streams, request.seed)], page)
 
 
 Measure = Callable[[Drawn, JoinStream], Mapping[str, Figure]]
 
 
-def _cell(key: Mapping[str, Figure], streams: _Streams, drawn: Callable[[JoinStream], Drawn], how: Measure) -> Cell:
-    def run() -> Mapping[str, Figure]:
-        stream = streams.named(str(key["stream"]))
-        return how(drawn(stream), stream)
+def _cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
+    def cell(
+        part: str, stream: str, size: int, number: int, how: Measure, kind: str = SEQUENCE, **more: Figure
+    ) -> Cell:
+        extent = {STOCKS: sizes.stock_windows, TRAFFIC: sizes.traffic_windows}[stream]
+        key: dict[str, Figure] = {"part": part, "stream": stream, "windows": extent}
+        key |= {"stocks": sizes.stocks} if stream == STOCKS else {}
+        key |= {"limit_s": sizes.limit_s, "size": size, "number": number, **more}
 
-    return Cell(key, run)
+        def run() -> Mapping[str, Figure]:
+            events = streams.named(stream)
+            return how(draw_pattern(events, kind, size, number, seed), events)
 
+        return Cell(key, run)
 
-def _key(part: str, sizes: Sizes, stream: str, size: int, number: int) -> dict[str, Figure]:
-    extent = {STOCKS: sizes.stock_windows, TRAFFIC: sizes.traffic_windows}[stream]
-    key: dict[str, Figure] = {"part": part, "stream": stream, "windows": extent}
-    key |= {"stocks": sizes.stocks} if stream == STOCKS else {}
-    return {**key, "limit_s": sizes.limit_s, "size": size, "number": number}
-
-
-def _drawing(kind: str, size: int, number: int, request: Request) -> Callable[[JoinStream], Drawn]:
-    return lambda stream: draw_pattern(stream, kind, size, number, request.seed)
-
-
-def _pattern_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
+    limits: dict[str, Any] = {"repetitions": sizes.repetitions, "limit_s": sizes.limit_s}
     for stream, patterns in sizes.patterns.items():
-        for kind in SETS:
-            for size in sizes.sizes:
-                for number in range(patterns):
-                    key = {**_key(PATTERNS, sizes, stream, size, number), "set": kind}
-                    drawing = _drawing(kind, size, number, request)
-                    yield _cell(
-                        key, streams, drawing, lambda d, s: measure_planners(d, s, sizes.repetitions, sizes.limit_s)
-                    )
+        for kind, size, number in product(SETS, sizes.sizes, range(patterns)):
+            yield cell(PATTERNS, stream, size, number, partial(measure_planners, **limits), kind, set=kind)
+    for size, number in product(sizes.large, range(sizes.large_patterns)):
+        yield cell(LARGE, STOCKS, size, number, lambda drawn, _: plan_only(drawn))
+    for size, number, alpha in product(sizes.sizes, range(sizes.alpha_patterns), sizes.alphas):
+        yield cell(ALPHA, STOCKS, size, number, partial(measure_alpha, alpha=alpha, **limits), alpha=alpha)
+    for size, number, strategy in product(sizes.sizes, range(sizes.strategy_patterns), STRATEGIES):
+        how = partial(measure_strategy, strategy=strategy, **limits)
+        yield cell(STRATEGY, STOCKS, size, number, how, strategy=strategy)
 
 
-def _large_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
-    for size in sizes.large:
-        for number in range(sizes.large_patterns):
-            key = _key(LARGE, sizes, STOCKS, size, number)
-            drawing = _drawing(SEQUENCE, size, number, request)
-            yield _cell(key, streams, drawing, lambda drawn, _: plan_only(drawn))
-
-
-def _alpha_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
-    def how(alpha: float) -> Measure:
-        return lambda drawn, stream: measure_alpha(drawn, stream, alpha, sizes.repetitions, sizes.limit_s)
-
-    for size in sizes.sizes:
-        for number in range(sizes.alpha_patterns):
-            for alpha in sizes.alphas:
-                key = {**_key(ALPHA, sizes, STOCKS, size, number), "alpha": alpha}
-                yield _cell(key, streams, _drawing(SEQUENCE, size, number, request), how(alpha))
-
-
-def _strategy_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
-    def how(strategy: str) -> Measure:
-        return lambda drawn, stream: measure_strategy(drawn, stream, strategy, sizes.repetitions, sizes.limit_s)
-
-    for size in sizes.sizes:
-        for number in range(sizes.strategy_patterns):
-            for strategy in STRATEGIES:
-                key = {**_key(STRATEGY, sizes, STOCKS, size, number), "strategy": strategy}
-                yield _cell(key, streams, _drawing(SEQUENCE, size, number, request), how(strategy))
-
-
-EXPERIMENT = Experiment(
-    "join_plans",
-    "Plans as join query plans",
-    "Kolchinsky, Schuster: Join Query Optimization Techniques for Complex Event Processing Applications, PVLDB 2018, "
-    "section 7",
-    plan_work,
-)
+EXPERIMENT = Experiment("join_plans", plan_work)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from statistics import mean
 from typing import cast
 
 from benchmarks.experiments.cells import Row, number, rows_of
 from benchmarks.experiments.findings import (
     Finding,
+    Measured,
     Verdict,
-    not_measured,
+    finding,
     rank_correlation,
     said_of_noise,
     verdict_at_least,
@@ -58,8 +59,7 @@ from benchmarks.experiments.join_plans.streams import STOCKS
 from cep_pipeline.cli.terminal import format_seconds, times_as_fast
 
 TRIVIAL = "trivial"
-LEAST_GAIN, MOST_GAIN = 1.7, 2.7
-MOST_TREE_GAIN = 7.6
+LEAST_GAIN, MOST_GAIN, MOST_TREE_GAIN = 1.7, 2.75, 7.6
 CLOSE = 0.9
 """A throughput of so much of another's is close to it."""
 PREDICTS = 0.8
@@ -69,7 +69,7 @@ LEAST_MEMORY, MOST_MEMORY = 0.645, 0.855
 TREES_FASTER = 1.2
 CHEAPER = 2.0
 MUCH_LOWER = 0.9
-QUICK_S, PAPERS_HOURS = 1.0, 50
+QUICK_S, PAPERS_S = 1.0, 50 * 3600
 LIMIT_DECIDES = "Runs that reached the time limit leave it open."
 FAR = 1e9
 """A ratio beyond all that are measured, in the place of an infinite one."""
@@ -84,8 +84,8 @@ def all_findings(rows: Sequence[Row]) -> list[Finding]:
         orders_gain(stocks, noise),
         trees_gain(stocks, noise),
         local_search_is_close(stocks, noise),
-        cost_predicts(stocks, CHAIN, "orders"),
-        cost_predicts(stocks, TREE, "trees"),
+        cost_of_orders_predicts(stocks),
+        cost_of_trees_predicts(stocks),
         cost_predicts_memory(stocks),
         orders_need_less_memory(stocks),
         trees_beat_orders(stocks, noise),
@@ -96,52 +96,37 @@ def all_findings(rows: Sequence[Row]) -> list[Finding]:
         alpha_lowers_throughput(alpha, noise),
         pattern_order_wins(strategy, noise),
     ]
-    of_limit = {place for place, one in enumerate(found) if one.reason.startswith(LIMIT_DECIDES)}
     of_noise = said_of_noise(found)
-    return [one if place in of_limit else of_noise[place] for place, one in enumerate(found)]
+    return [one if one.reason.startswith(LIMIT_DECIDES) else other for one, other in zip(found, of_noise, strict=True)]
 
 
-def found_between(
-    claim: str, paper: str, ours: str, figure: Bounds, verdict: Callable[[float], Verdict], reason: str
-) -> Finding:
-    """A finding on a figure that is known between bounds: undecided where they have different verdicts."""
+def between(figure: Bounds, verdict: Callable[[float], Verdict], **figures: object) -> Measured:
+    """What is measured of a figure that is known between bounds: undecided where they have different verdicts."""
     low, high = (verdict(min(max(bound, 1 / FAR), FAR)) for bound in (figure.low, figure.high))
     if {low, high} == {Verdict.HOLDS, Verdict.SURPASSED}:
-        return Finding(claim, paper, ours, Verdict.HOLDS, reason)
-    if low is not high:
-        return Finding(claim, paper, ours, Verdict.UNDECIDED, f"{LIMIT_DECIDES} {reason}")
-    return Finding(claim, paper, ours, low, reason)
+        low = high = Verdict.HOLDS
+    if low is high:
+        return low, {"limit": "", **figures}
+    return Verdict.UNDECIDED, {"limit": f"{LIMIT_DECIDES} ", **figures}
 
 
-def orders_gain(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def orders_gain(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 4a."""
-    claim, paper = "DP-LD's orders run faster than EFREQ's in every set of patterns", "1.7 to 2.7 times"
     gains = list(gains_by(rows, "set", DP_LD, EFREQ).values())
     if not gains:
-        return not_measured(claim, paper)
-    reason = (
-        "An average throughput is that of the cheap patterns, and on some of them even the worse plan does little "
-        "but read the stream. The tables of gains show it without those, and for the time of all patterns together. "
-        "The paper's system spends its time on partial matches throughout."
-    )
-    return found_between(
-        claim,
-        paper,
-        f"{range_of(gains)} times",
-        least_of(gains),
-        lambda gain: verdict_at_least(gain, LEAST_GAIN, noise=noise, surpassed=MOST_GAIN + 0.05),
-        reason,
-    )
+        return None
+    verdict = partial(verdict_at_least, bound=LEAST_GAIN, noise=noise, surpassed=MOST_GAIN)
+    return between(least_of(gains), verdict, gains=range_of(gains))
 
 
-def trees_gain(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def trees_gain(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 6b."""
-    claim = "the gain of DP-B's trees over ZSTREAM's on sequences grows with their size"
-    paper = f"1.2 times for 3 events, {MOST_TREE_GAIN} for 7"
     by_size = gains_by(rows_of(rows, set=SEQUENCE), "size", DP_B, ZSTREAM)
     gains = {cast(float, size): gain for size, gain in by_size.items()}
     if len(gains) < 2:
-        return not_measured(claim, paper)
+        return None
     least, most = min(gains), max(gains)
     grows = rank_correlation([*gains], [gain.low for gain in gains.values()]) >= PREDICTS
 
@@ -149,45 +134,37 @@ def trees_gain(rows: Sequence[Row], noise: float) -> Finding:
         found = verdict_at_least(gain, MOST_TREE_GAIN / 2, noise=noise, surpassed=MOST_TREE_GAIN + 0.05)
         return found if grows or found is Verdict.DIFFERS else Verdict.DIFFERS
 
-    reason = (
-        "ZSTREAM keeps the order of a sequence, which here also bounds what its joins look at. The gain is greater "
-        "where patterns have no order (conjunctions in the tables of gains). And an average is that of the cheap "
-        "patterns, as above."
-    )
-    ours = f"{gains[least].text()} times for {least:g} events, {gains[most].text()} for {most:g}"
-    return found_between(claim, paper, ours, gains[most], verdict, reason)
+    figures = {"of_least": gains[least].text(), "of_most": gains[most].text()}
+    return between(gains[most], verdict, least=least, most=most, **figures)
 
 
-def local_search_is_close(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def local_search_is_close(rows: Sequence[Row], noise: float) -> Measured:
     """Section 7.3 on figures 4 and 5."""
-    claim, paper = "iterative improvement comes close to DP-LD", "comparable throughput"
     ratios = [gain for name in II for gain in gains_by(rows, "set", name, DP_LD).values()]
     if not ratios:
-        return not_measured(claim, paper)
-    ours = f"{range_of(ratios)} times; {share_of_optimal(rows):.0%} of orders cost least"
-    reason = "There are few enough orders of these sizes for a local search to find the best one nearly always."
-    return found_between(
-        claim, paper, ours, least_of(ratios), lambda ratio: verdict_at_least(ratio, CLOSE, noise=noise), reason
-    )
+        return None
+    verdict = partial(verdict_at_least, bound=CLOSE, noise=noise)
+    return between(least_of(ratios), verdict, ratios=range_of(ratios), optimal=share_of_optimal(rows))
 
 
-def cost_predicts(rows: Sequence[Row], mechanism: str, kind: str) -> Finding:
+@finding
+def cost_of_orders_predicts(rows: Sequence[Row]) -> Measured:
     """Figure 16a."""
-    claim, paper = f"the cost of {kind} predicts their throughput", "inversely proportional"
-    plans = distinct_plans(rows, mechanism)
+    return _predicts(distinct_plans(rows, CHAIN))
+
+
+@finding
+def cost_of_trees_predicts(rows: Sequence[Row]) -> Measured:
+    """Figure 16a."""
+    return _predicts(distinct_plans(rows, TREE))
+
+
+def _predicts(plans: Sequence[Row]) -> Measured:
     if len(plans) < 4:
-        return not_measured(claim, paper)
+        return None
     found = correlation_of(plans, "ln_cost")
-    reason = (
-        f"A rank correlation of -{PREDICTS} or beyond counts as predicting. The cost counts the partial matches that "
-        "are alive. A plan also tests candidates and reads the stream, which throughput pays for. Plans that reached "
-        "the time limit share the last rank. The table of predictions has candidates beside the cost, and says how "
-        "often the cheaper of two plans of a pattern is the faster one."
-        if mechanism == CHAIN
-        else "As with the cost of orders."
-    )
-    ours = f"rank correlation {found:.2f} over {len(plans)} plans"
-    return Finding(claim, paper, ours, verdict_of_correlation(-found, len(plans)), reason)
+    return verdict_of_correlation(-found, len(plans)), {"found": found, "plans": len(plans)}
 
 
 def verdict_of_correlation(found: float, plans: int) -> Verdict:
@@ -202,119 +179,90 @@ def verdict_of_correlation(found: float, plans: int) -> Verdict:
     return verdict_at_least(ours, bound, noise=math.exp(1.06 / math.sqrt(plans - 3)))
 
 
-def cost_predicts_memory(rows: Sequence[Row]) -> Finding:
+@finding
+def cost_predicts_memory(rows: Sequence[Row]) -> Measured:
     """Figure 16b."""
-    claim, paper = "what is held in memory grows with the cost", "about linearly"
     plans = {
         kind: [row for row in distinct_plans(rows, mechanism) if "held" in row]
         for kind, mechanism in (("orders", CHAIN), ("trees", TREE))
     }
     found = {kind: correlation_of(own, "ln_cost", False) for kind, own in plans.items() if len(own) > 3}
     if not found:
-        return not_measured(claim, paper)
+        return None
     least = min(found, key=lambda kind: found[kind])
-    reason = (
-        "The most held at a time is that of the busiest moment; the cost is that of the average window. And the lazy "
-        "chain buffers the events of types that it binds late, which the cost does not count, as the paper says. What "
-        "plans hold that reached the time limit is not known, and they are left out."
-    )
-    ours = f"rank correlation {', '.join(f'{value:.2f} ({kind})' for kind, value in found.items())}"
-    return Finding(claim, paper, ours, verdict_of_correlation(found[least], len(plans[least])), reason)
+    correlations = ", ".join(f"{value:.2f} ({kind})" for kind, value in found.items())
+    return verdict_of_correlation(found[least], len(plans[least])), {"correlations": correlations}
 
 
-def orders_need_less_memory(rows: Sequence[Row]) -> Finding:
+@finding
+def orders_need_less_memory(rows: Sequence[Row]) -> Measured:
     """Figure 5a."""
-    claim, paper = "DP-LD's orders hold less in memory than EFREQ's in every set", "65 to 85%"
     shares = [held_share(pairs) for pairs in pairs_by(rows, "set", DP_LD, EFREQ).values()]
     if not shares:
-        return not_measured(claim, paper)
-    reason = (
-        "Averages are those of the few patterns that hold much, among those of which both runs ended within the time "
-        "limit. The paper measured the bytes of a whole Java system, "
-        "of which partial matches are a part; here partial matches and buffered events are counted."
-    )
+        return None
     known = [share.low for share in shares if not math.isinf(share.high)]
-    ours = f"{min(known):.0%} to {max(known):.0%}" if known else "open"
-    return found_between(
-        claim,
-        paper,
-        ours,
-        greatest_of(shares),
-        lambda share: verdict_at_most(share, MOST_MEMORY, surpassed=LEAST_MEMORY),
-        reason,
-    )
+    verdict = partial(verdict_at_most, bound=MOST_MEMORY, surpassed=LEAST_MEMORY)
+    return between(greatest_of(shares), verdict, shares=f"{min(known):.0%} to {max(known):.0%}" if known else "open")
 
 
-def trees_beat_orders(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def trees_beat_orders(rows: Sequence[Row], noise: float) -> Measured:
     """Section 7.3 on figures 4 and 5."""
-    claim, paper = "trees greatly outperform orders", "greatly"
     ratios = list(gains_by(rows, "set", DP_B, DP_LD).values())
     if not ratios:
-        return not_measured(claim, paper)
-    reason = (
-        f"{share_of_linear(rows):.0%} of DP-B's trees are left-deep here. They do the same work as an order, so that "
-        "the two mechanisms are compared more than the plans. Under KL a leaf of a tree stores every list, where the "
-        "chain makes lists once the other events are there; so these trees hold far more (tables of gains)."
-    )
-    ours = f"DP-B over DP-LD: {range_of(ratios)} times"
-    return found_between(
-        claim, paper, ours, least_of(ratios), lambda ratio: verdict_at_least(ratio, TREES_FASTER, noise=noise), reason
-    )
+        return None
+    verdict = partial(verdict_at_least, bound=TREES_FASTER, noise=noise)
+    return between(least_of(ratios), verdict, ratios=range_of(ratios), linear=share_of_linear(rows))
 
 
-def exact_plans_are_cheaper(rows: Sequence[Row]) -> Finding:
+@finding
+def exact_plans_are_cheaper(rows: Sequence[Row]) -> Measured:
     """Figure 17a."""
-    claim, paper = "exact plans of large patterns are cheaper than heuristic ones", "up to 57 times"
     if not rows:
-        return not_measured(claim, paper)
+        return None
     ratios = most_dear(rows)
     worst = max(ratios, key=lambda name: ratios[name])
-    reason = "A type that is bound too early multiplies the cost of all that follows; in a large pattern much follows."
-    ours = f"up to {times_as_fast(ratios[worst])} times ({worst})"
-    return Finding(claim, paper, ours, verdict_at_least(ratios[worst], CHEAPER), reason)
+    return verdict_at_least(ratios[worst], CHEAPER), {"times": times_as_fast(ratios[worst]), "worst": worst}
 
 
-def heuristics_are_quick(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def heuristics_are_quick(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 17b: all but dynamic programming."""
-    claim, paper = "all but the exact algorithms plan the largest patterns quickly", "under 1 s for 22 events"
     if not rows:
-        return not_measured(claim, paper)
-    largest = max(number(row, "size") for row in rows)
-    slowest = {
-        name: max(number(row, "planning_s") for row in rows_of(rows, size=largest, planner=name))
-        for name in (*ORDERS, *TREES)
-        if name not in (DP_LD, DP_B)
-    }
-    name = max(slowest, key=lambda key: slowest[key])
-    ours = f"{format_seconds(slowest[name])} for {largest:g} events ({name}, the slowest)"
-    reason = "The number of plans that they look at grows with a power of the size only."
-    return Finding(claim, paper, ours, verdict_at_most(slowest[name], QUICK_S, noise=noise), reason)
+        return None
+    largest, seconds = _planning_of_largest(rows)
+    slowest = max((name for name in seconds if name not in (DP_LD, DP_B)), key=lambda name: seconds[name])
+    figures = {"seconds": format_seconds(seconds[slowest]), "largest": largest, "slowest": slowest}
+    return verdict_at_most(seconds[slowest], QUICK_S, noise=noise), figures
 
 
-def exact_search_takes_long(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def exact_search_takes_long(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 17b: DP-B."""
-    claim = "the exact search for trees takes so long that it is for small patterns only"
-    paper = f"over {PAPERS_HOURS} hours for 22 events"
     if not rows:
-        return not_measured(claim, paper)
-    largest = max(number(row, "size") for row in rows)
-    seconds = max(number(row, "planning_s") for row in rows_of(rows, size=largest, planner=DP_B))
-    verdict = verdict_at_least(seconds, PAPERS_HOURS * 3600, noise=noise)
-    reason = (
-        "The search is compiled, runs on all cores, and gives up sets of which no tree can be cheaper than the best "
-        "tree over a heuristic's order. Its result is the optimum all the same."
-    )
+        return None
+    largest, seconds = _planning_of_largest(rows)
+    verdict = verdict_at_least(seconds[DP_B], PAPERS_S, noise=noise)
     # A search that takes less time than the paper's is the better one.
     verdict = Verdict.SURPASSED if verdict is Verdict.DIFFERS else verdict
-    return Finding(claim, paper, f"{format_seconds(seconds)} for {largest:g} events", verdict, reason)
+    return verdict, {"seconds": format_seconds(seconds[DP_B]), "largest": largest}
 
 
-def alpha_lowers_latency(rows: Sequence[Row]) -> Finding:
+def _planning_of_largest(rows: Sequence[Row]) -> tuple[float, dict[str, float]]:
+    """Events of the largest patterns, and the most seconds that each planner takes for one of them."""
+    largest = max(number(row, "size") for row in rows)
+    own = rows_of(rows, size=largest)
+    return largest, {
+        name: max(number(row, "planning_s") for row in rows_of(own, planner=name)) for name in (*ORDERS, *TREES)
+    }
+
+
+@finding
+def alpha_lowers_latency(rows: Sequence[Row]) -> Measured:
     """Figure 18: latency."""
-    claim, paper = "a greater alpha lowers latency", "significantly"
     changes = changes_by_alpha(rows)
     if not changes:
-        return not_measured(claim, paper)
+        return None
     latencies = [latency for latency, _, _ in changes.values()]
     much_lower = any(latency.high < MUCH_LOWER for latency in latencies)
 
@@ -323,42 +271,27 @@ def alpha_lowers_latency(rows: Sequence[Row]) -> Finding:
         return found if much_lower or found is not Verdict.HOLDS else Verdict.DIFFERS
 
     changed = mean(share for _, _, share in changes.values())
-    reason = (
-        f"{changed:.0%} of the plans change between the least and the greatest alpha. The table of "
-        "changes has each planner. GREEDY adds the cheapest step at a time, and may end with more of "
-        "both. Where partial matches are many, latency weighs little, and alpha decides among nearly equal plans only."
-    )
-    ours = f"{range_of(latencies)} times the candidates after the last event"
-    return found_between(claim, paper, ours, greatest_of(latencies), verdict, reason)
+    return between(greatest_of(latencies), verdict, latencies=range_of(latencies), changed=changed)
 
 
-def alpha_lowers_throughput(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def alpha_lowers_throughput(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 18: throughput."""
-    claim, paper = "a greater alpha lowers the throughput of most algorithms", "a considerable drop"
     changes = changes_by_alpha(rows)
     if not changes:
-        return not_measured(claim, paper)
+        return None
     rates = [rate for _, rate, _ in changes.values()]
-    reason = "The plans that alpha exchanges are nearly equal in cost, and so is their throughput."
     middle = middle_of(rates)
-    ours = f"{range_of(rates)} times, {middle.text()} in the middle"
-    found = found_between(claim, paper, ours, middle, lambda rate: verdict_at_most(rate, 1.0, noise=noise), reason)
-    return replace(found, reason="") if found.verdict is Verdict.HOLDS else found
+    verdict = partial(verdict_at_most, bound=1.0, noise=noise)
+    return between(middle, verdict, rates=range_of(rates), middle=middle.text())
 
 
-def pattern_order_wins(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def pattern_order_wins(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 19: contiguity."""
-    claim, paper = "under contiguity the pattern's own order is best", "best"
     own = rows_of(rows, strategy=CONTIGUOUS)
     if not own:
-        return not_measured(claim, paper)
+        return None
     means = {name: average_rate(rows_of(own, planner=name)) for name in ORDERS}
     ratio = quotient(means.pop(TRIVIAL), greatest_of(means.values()))
-    reason = (
-        "The chain finds the next event through conditions on the events' numbers, in whatever order, and does not end "
-        "a run at the first gap. So a rare type first saves it instances here, too. NFA^b does end a run at the first "
-        "gap (table of strategies)."
-    )
-    ours = f"{ratio.text()} times the best other order"
-    found = found_between(claim, paper, ours, ratio, lambda rate: verdict_at_least(rate, 1.0, noise=noise), reason)
-    return replace(found, reason="") if found.verdict is Verdict.HOLDS else found
+    return between(ratio, partial(verdict_at_least, bound=1.0, noise=noise), ratio=ratio.text())

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.traffic_stream import MONTH, generate_traffic, traffic_schema
+from benchmarks.experiments.events import differences_by_type, event_table, events_schema, month_of_readings
+from benchmarks.traffic_stream import generate_traffic
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.generate.market import Market
 
@@ -104,11 +105,8 @@ def stock_stream(stocks: int, windows: int, seed: int) -> JoinStream:
     cents = np.rint(trades.column("price").to_numpy() * 100)
     symbol = trades.column("symbol").combine_chunks().dictionary_encode()
     difference = differences_by_type(symbol.indices.to_numpy(), cents) / 100
-    schema = StreamSchema.from_dict(
-        {"base_type": "Trade", "type_attribute": "symbol", "attributes": {"symbol": "string", "diff": "float64"}},
-        name=STOCKS,
-    )
-    events = _table(timestamp, "symbol", symbol, difference, inside)
+    schema = events_schema(STOCKS, "Trade", "symbol", symbol="string", diff="float64")
+    events = event_table(timestamp[inside], symbol=symbol.filter(pa.array(inside)), diff=difference[inside])
     description = (
         f"{events.num_rows:,} generated trades of {stocks:,} stocks in {windows} windows, each stock with {SLOWEST:g} "
         f"to {FASTEST:g} trades a window"
@@ -123,11 +121,9 @@ def traffic_join_stream(data: Path | None, windows: int, seed: int) -> JoinStrea
     the month of readings is not there, generated readings are thinned to such rates.
     """
     looks = 4 * windows
-    if data is not None and (data / MONTH).is_file():
-        from cep_pipeline.events.event_files import load_events
-
-        readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
-        readings = readings.filter(pc.greater(readings.column("vehicle_count"), 0))
+    month = month_of_readings(data)
+    if month is not None:
+        readings = month.filter(pc.greater(month.column("vehicle_count"), 0))
         source = "readings with vehicles of the sensors of Aarhus in August 2014"
     else:
         readings = generate_traffic(_SKIPPED_LOOKS + looks, seed=seed)
@@ -142,43 +138,7 @@ def traffic_join_stream(data: Path | None, windows: int, seed: int) -> JoinStrea
     sensor = readings.column("report_id").combine_chunks()
     codes = sensor.dictionary_encode().indices.to_numpy()
     difference = differences_by_type(codes, readings.column("avg_speed").to_numpy().astype(np.float64))
-    schema = StreamSchema.from_dict(
-        {
-            "base_type": "Reading",
-            "type_attribute": "report_id",
-            "attributes": {"report_id": "int64", "diff": "float64"},
-        },
-        name=TRAFFIC,
-    )
-    events = _table(timestamp, "report_id", sensor, difference, inside)
+    schema = events_schema(TRAFFIC, "Reading", "report_id", report_id="int64", diff="float64")
+    events = event_table(timestamp[inside], report_id=sensor.filter(pa.array(inside)), diff=difference[inside])
     description = f"{events.num_rows:,} {source} in {windows} windows, each sensor with up to 4 a window"
     return JoinStream(TRAFFIC, description, schema, events, windows)
-
-
-def differences_by_type(codes: npt.NDArray[np.integer], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The difference of each value to the one before of its type; 0 for the first."""
-    order = np.argsort(codes, kind="stable")
-    sorted_codes, sorted_values = codes[order], values[order]
-    steps = np.zeros(len(values))
-    steps[1:] = np.where(sorted_codes[1:] == sorted_codes[:-1], np.diff(sorted_values), 0.0)
-    differences = np.empty(len(values))
-    differences[order] = steps
-    return differences
-
-
-def _table(
-    timestamp: npt.NDArray[np.int64],
-    type_attribute: str,
-    types: pa.Array,
-    difference: npt.NDArray[np.float64],
-    inside: npt.NDArray[np.bool_],
-) -> pa.Table:
-    kept = np.flatnonzero(inside)
-    return pa.table(
-        {
-            "timestamp": pa.array(timestamp[kept]).cast(pa.timestamp("us", tz="UTC")),
-            "seq": pa.array(np.arange(len(kept), dtype=np.int64)),
-            type_attribute: types.take(pa.array(kept)),
-            "diff": pa.array(difference[kept]),
-        }
-    )

@@ -16,7 +16,6 @@ from benchmarks.experiments.correlated_trades import FREQUENT, RARE, Trades, rea
 from benchmarks.experiments.experiment import Experiment, Request, Work
 from benchmarks.experiments.page import Page
 from benchmarks.measure import list_matches
-from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import Counters, Orders
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
@@ -80,10 +79,6 @@ class Contender:
     mechanism: str
     order: str = ""
     options: tuple[str, ...] = ()
-
-    @property
-    def is_there(self) -> bool:
-        return self.mechanism in MECHANISMS
 
 
 EAGER = Contender("eager NFA", "eager_nfa")
@@ -205,7 +200,7 @@ class _TradesByShare:
 
 
 def plan_work(request: Request) -> Work:
-    """The measurements of all contenders that are there, and their page."""
+    """The measurements of all contenders, and their page."""
     sizes: Sizes = request.sizes or (FULL if request.full else SMALL)
     streams = _TradesByShare(request, sizes)
     changing = _ChangingStream(sizes, request.seed)
@@ -239,15 +234,11 @@ def summed(rows: Sequence[Row]) -> list[Row]:
     return [*together.values()]
 
 
-def _contenders() -> list[Contender]:
-    return [contender for contender in CONTENDERS if contender.is_there]
-
-
 def _frequency_cells(sizes: Sizes, streams: _TradesByShare) -> Iterator[Cell]:
     def run(contender: Contender, sequence: str, share: float, draw: int) -> Row:
         return measure(contender, sequence, streams.at(share, draw))
 
-    for share, draw, sequence, contender in product(sizes.shares, range(sizes.draws), SEQUENCES, _contenders()):
+    for share, draw, sequence, contender in product(sizes.shares, range(sizes.draws), SEQUENCES, CONTENDERS):
         key = {**_key(FREQUENCY, sizes), "share": share, "draw": draw, "sequence": sequence}
         yield Cell({**key, "contender": contender.name}, partial(run, contender, sequence, share, draw))
 
@@ -258,7 +249,7 @@ def _input_cells(sizes: Sizes, streams: _TradesByShare) -> Iterator[Cell]:
         return measure(contender, "abc", events.slice(0, round(part * events.num_rows)))
 
     for part in sizes.inputs:
-        for contender in _contenders():
+        for contender in CONTENDERS:
             key = {**_key(INPUT, sizes), "share": sizes.input_share, "part_of_input": part, "contender": contender.name}
             yield Cell(key, partial(run, contender, part))
 
@@ -267,7 +258,7 @@ def _changing_cells(sizes: Sizes, stream: _ChangingStream) -> Iterator[Cell]:
     def run(contender: Contender, last: int) -> Row:
         return measure(contender, "abc", stream.events.slice(0, last))
 
-    for last, contender in product(range(sizes.step, sizes.changing + 1, sizes.step), _contenders()):
+    for last, contender in product(range(sizes.step, sizes.changing + 1, sizes.step), CONTENDERS):
         key: dict[str, Figure] = {"part": CHANGING, "phase": sizes.phase, "share": sizes.changing_share}
         key |= {"of_events": sizes.changing, "up_to": last, "contender": contender.name}
         yield Cell(key, partial(run, contender, last))
@@ -277,9 +268,4 @@ def _key(part: str, sizes: Sizes) -> dict[str, Figure]:
     return {"part": part, "days": sizes.days, "most": sizes.most}
 
 
-EXPERIMENT = Experiment(
-    "lazy_nfa",
-    "Lazy evaluation: eager, chain and tree NFA",
-    "Kolchinsky, Sharfman, Schuster: Lazy Evaluation Methods for Detecting Complex Events, DEBS 2015, section 7",
-    plan_work,
-)
+EXPERIMENT = Experiment("lazy_nfa", plan_work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from benchmarks.experiments.cells import Row, number, rows_of
-from benchmarks.experiments.findings import Finding, not_measured, ratio_range, verdict_at_least, verdict_at_most
+from benchmarks.experiments.findings import Finding, Measured, finding, ratio_range, verdict_at_least, verdict_at_most
 from benchmarks.experiments.lazy_nfa.experiment import (
     CHAINS,
     CHANGING,
@@ -36,68 +36,59 @@ Figures = dict[str, float]
 def all_findings(rows: Sequence[Row]) -> list[Finding]:
     """The findings of section 7, in its order."""
     return [
-        chains_beat_eager(rows),
-        other_chains_are_like_eager(rows),
-        tree_is_as_good_as_the_best_chain(rows),
-        tree_is_as_good_for_every_sequence(rows),
-        sequences_do_not_matter_to_lazy(rows),
-        sequences_matter_to_eager(rows),
-        lazy_needs_fewer_instances(rows),
-        tree_needs_as_few_instances(rows),
-        tree_is_flat(rows),
-        chains_are_not_flat(rows),
+        find(rows)
+        for find in (
+            chains_beat_eager,
+            other_chains_are_like_eager,
+            tree_is_as_good_as_the_best_chain,
+            tree_is_as_good_for_every_sequence,
+            sequences_do_not_matter_to_lazy,
+            sequences_matter_to_eager,
+            lazy_needs_fewer_instances,
+            tree_needs_as_few_instances,
+            tree_is_flat,
+            chains_are_not_flat,
+        )
     ]
 
 
-def chains_beat_eager(rows: Sequence[Row]) -> Finding:
+@finding
+def chains_beat_eager(rows: Sequence[Row]) -> Measured:
     """Observation 3 on figure 7."""
-    claim, paper = "chain NFAs that start with c compute far less than the eager NFA", "10 to 1,000 times less"
     complete = _complete(_by_share(rows, "abc"), EAGER.name, *RARE_FIRST)
     if not complete:
-        return not_measured(claim, paper)
+        return None
     lowest = min(complete)
     ratios = [complete[lowest][EAGER.name] / complete[lowest][name] for name in RARE_FIRST]
     verdict = verdict_at_least(min(ratios), ORDER_OF_MAGNITUDE, surpassed=THREE_ORDERS)
-    reason = "Until c comes these automata buffer events and have no instances. The rarer c is, the more they save."
-    return Finding(claim, paper, f"{ratio_range(ratios)} times less for f_c = {lowest:g}", verdict, reason)
+    return verdict, {"ratios": ratio_range(ratios), "lowest": lowest}
 
 
-def other_chains_are_like_eager(rows: Sequence[Row]) -> Finding:
+@finding
+def other_chains_are_like_eager(rows: Sequence[Row]) -> Measured:
     """Observation 2 on figure 7."""
-    claim, paper = "chain NFAs that take c second or third gain no such factor", "as many computations as the eager NFA"
     complete = _complete(_by_share(rows, "abc"), EAGER.name, *ALL_CHAINS)
     if not complete:
-        return not_measured(claim, paper)
-    figures = complete[min(complete)]
-    ratios = [figures[name] / min(figures[best] for best in RARE_FIRST) for name in RARE_LATER]
-    ours = f"{ratio_range(ratios)} times the best chain's for f_c = {min(complete):g}"
-    reason = "They make an instance of each a, or of each b, as the eager NFA does, and most instances never meet a c."
-    return Finding(claim, paper, ours, verdict_at_least(min(ratios), ORDER_OF_MAGNITUDE), reason)
+        return None
+    lowest = min(complete)
+    best = min(complete[lowest][name] for name in RARE_FIRST)
+    ratios = [complete[lowest][name] / best for name in RARE_LATER]
+    return verdict_at_least(min(ratios), ORDER_OF_MAGNITUDE), {"ratios": ratio_range(ratios), "lowest": lowest}
 
 
-def tree_is_as_good_as_the_best_chain(rows: Sequence[Row]) -> Finding:
+@finding
+def tree_is_as_good_as_the_best_chain(rows: Sequence[Row]) -> Measured:
     """Observation 4 on figure 7."""
-    claim = "the tree NFA computes no more than the best chain NFA for a, b, c, whatever f_c is"
-    reason = (
-        "The tree NFA takes the type with the fewest events in the buffer, where a chain always takes the same one. It "
-        "does not ask how many of them pass the conditions: the one by expected tests does, and computes less. Up to "
-        "1.26 times, a line's width in the paper's figures, counts as no more."
-    )
-    return _tree_against_chains(rows, ("abc",), claim, reason)
+    return _tree_against_chains(rows, "abc")
 
 
-def tree_is_as_good_for_every_sequence(rows: Sequence[Row]) -> Finding:
+@finding
+def tree_is_as_good_for_every_sequence(rows: Sequence[Row]) -> Measured:
     """Figure 8."""
-    claim = "the tree NFA computes no more than the best chain NFA for c, b, a and a, c, b either"
-    reason = (
-        "The tree NFA chooses by what the buffer holds. The events between two others of the sequence are fewer than "
-        "those before or behind them, and the number in the buffer does not tell."
-    )
-    return _tree_against_chains(rows, tuple(one for one in SEQUENCES if one != "abc"), claim, reason)
+    return _tree_against_chains(rows, *(one for one in SEQUENCES if one != "abc"))
 
 
-def _tree_against_chains(rows: Sequence[Row], sequences: Sequence[str], claim: str, reason: str) -> Finding:
-    paper = "slightly fewer"
+def _tree_against_chains(rows: Sequence[Row], *sequences: str) -> Measured:
     ratios, own = (
         [
             figures[tree] / min(figures[name] for name in ALL_CHAINS)
@@ -107,9 +98,9 @@ def _tree_against_chains(rows: Sequence[Row], sequences: Sequence[str], claim: s
         for tree in (TREE.name, OWN_TREE.name)
     )
     if not ratios:
-        return not_measured(claim, paper)
-    reason += _by_tests(f"{ratio_range(own)} times" if own else "")
-    return Finding(claim, paper, f"{ratio_range(ratios)} times", verdict_at_most(max(ratios), NOT_WORSE), reason)
+        return None
+    by_tests = _by_tests(f"{ratio_range(own)} times" if own else "")
+    return verdict_at_most(max(ratios), NOT_WORSE), {"ratios": ratio_range(ratios), "by_tests": by_tests}
 
 
 def _by_tests(figures: str) -> str:
@@ -117,9 +108,9 @@ def _by_tests(figures: str) -> str:
     return f" The tree NFA by expected tests has {figures}." if figures else ""
 
 
-def sequences_do_not_matter_to_lazy(rows: Sequence[Row]) -> Finding:
+@finding
+def sequences_do_not_matter_to_lazy(rows: Sequence[Row]) -> Measured:
     """Figure 8, first observation."""
-    claim, paper = "the cost of a lazy NFA does not depend on the order of the sequence", "the same"
     per_sequence = [_by_share(rows, sequence) for sequence in SEQUENCES]
     ratios = []
     for share in per_sequence[0]:
@@ -128,76 +119,60 @@ def sequences_do_not_matter_to_lazy(rows: Sequence[Row]) -> Finding:
             if len(costs) == len(SEQUENCES):
                 ratios.append(max(costs) / min(costs))
     if not ratios:
-        return not_measured(claim, paper)
-    ours = f"sequences differ by a factor of {ratio_range(ratios)}"
-    reason = (
-        "A chain takes events in an order of its own. The sequence only decides on which side of an event it looks for "
-        "the next one, and so how many candidates there are. Less than 3.16 times, half a decade, counts as the same."
-    )
-    return Finding(claim, paper, ours, verdict_at_most(max(ratios), NEARLY_EQUAL), reason)
+        return None
+    return verdict_at_most(max(ratios), NEARLY_EQUAL), {"ratios": ratio_range(ratios)}
 
 
-def sequences_matter_to_eager(rows: Sequence[Row]) -> Finding:
+@finding
+def sequences_matter_to_eager(rows: Sequence[Row]) -> Measured:
     """Figure 8, second observation."""
-    claim, paper = "the eager NFA gains much where the sequence itself starts with c", "a significant gain"
     begins, ends = (_complete(_by_share(rows, sequence), EAGER.name) for sequence in ("cba", "abc"))
     ratios = {share: ends[share][EAGER.name] / begins[share][EAGER.name] for share in ends if share in begins}
     if not ratios:
-        return not_measured(claim, paper)
+        return None
     lowest = min(ratios)
-    ours = f"{times_as_fast(ratios[lowest])} times fewer than for a, b, c (f_c = {lowest:g})"
-    reason = "For c, b, a the order of the events is the order from rare to frequent."
-    return Finding(claim, paper, ours, verdict_at_least(ratios[lowest], ORDER_OF_MAGNITUDE), reason)
+    figures = {"ratio": times_as_fast(ratios[lowest]), "lowest": lowest}
+    return verdict_at_least(ratios[lowest], ORDER_OF_MAGNITUDE), figures
 
 
-def lazy_needs_fewer_instances(rows: Sequence[Row]) -> Finding:
+@finding
+def lazy_needs_fewer_instances(rows: Sequence[Row]) -> Measured:
     """Observation 1 on figure 9."""
-    claim, paper = "chain NFAs that start with c hold far fewer instances than the eager NFA", "far fewer"
     complete = _complete(_by_input(rows), EAGER.name, *RARE_FIRST).values()
     if not complete:
-        return not_measured(claim, paper)
+        return None
     chains = [max(figures[name] for name in RARE_FIRST) for figures in complete]
     eager = [figures[EAGER.name] for figures in complete]
     ratios = [one / max(other, 1) for one, other in zip(eager, chains, strict=True)]
-    reason = "An instance of theirs begins with a c and ends almost at once: all it waits for is already in the buffer."
-    ours = f"{_counts(chains)}, and the eager NFA {_counts(eager)}"
-    return Finding(claim, paper, ours, verdict_at_least(min(ratios), ORDER_OF_MAGNITUDE), reason)
+    verdict = verdict_at_least(min(ratios), ORDER_OF_MAGNITUDE)
+    return verdict, {"chains": _counts(chains), "eager": _counts(eager)}
 
 
-def tree_needs_as_few_instances(rows: Sequence[Row]) -> Finding:
+@finding
+def tree_needs_as_few_instances(rows: Sequence[Row]) -> Measured:
     """Observation 4 on figure 9."""
-    claim, paper = "the tree NFA holds as few instances as the most frugal chain NFA", "comparable"
     complete = _complete(_by_input(rows), TREE.name, *ALL_CHAINS).values()
     if not complete:
-        return not_measured(claim, paper)
+        return None
     own = [figures[OWN_TREE.name] for figures in _complete(_by_input(rows), OWN_TREE.name).values()]
     tree, chain = [one[TREE.name] for one in complete], [min(one[name] for name in ALL_CHAINS) for one in complete]
     ratios = [one / max(other, 1) for one, other in zip(tree, chain, strict=True)]
-    reason = (
-        "A chain that starts with c holds next to no instances at a time. The tree NFA holds more, most likely because "
-        "it starts with another type for moments in which that one looks rarer."
-    )
-    ours = f"{_counts(tree)}, and the chain {_counts(chain)}"
-    reason += _by_tests(_counts(own) if own else "")
-    return Finding(claim, paper, ours, verdict_at_most(max(ratios), NEARLY_EQUAL), reason)
+    by_tests = _by_tests(_counts(own) if own else "")
+    figures = {"tree": _counts(tree), "chain": _counts(chain), "by_tests": by_tests}
+    return verdict_at_most(max(ratios), NEARLY_EQUAL), figures
 
 
-def tree_is_flat(rows: Sequence[Row]) -> Finding:
+@finding
+def tree_is_flat(rows: Sequence[Row]) -> Measured:
     """Figure 10: the tree NFA."""
-    claim, paper = "on changing input the tree NFA stays flat, below every chain NFA", "flat, and lowest throughout"
     complete = [*_complete(_by_step(rows), TREE.name, *ALL_CHAINS).values()]
     if not complete:
-        return not_measured(claim, paper)
+        return None
     step, worst = _peaks_of_steps(complete, TREE.name)
-    ours = f"at most {times_as_fast(step)} times its median step, {times_as_fast(worst)} times a chain"
-    verdict = verdict_at_most(max(step / NEARLY_EQUAL, worst / NOT_WORSE), 1.0)
-    reason = (
-        "The tree NFA chooses its order anew for each instance. A change of the rare type costs it nothing. Up to 1.26 "
-        "times the cheapest chain counts as below it."
-    )
-    if own := [*_complete(_by_step(rows), OWN_TREE.name, *ALL_CHAINS).values()]:
-        reason += _by_tests(" and ".join(map(times_as_fast, _peaks_of_steps(own, OWN_TREE.name))))
-    return Finding(claim, paper, ours, verdict, reason)
+    own = [*_complete(_by_step(rows), OWN_TREE.name, *ALL_CHAINS).values()]
+    by_tests = _by_tests(" and ".join(map(times_as_fast, _peaks_of_steps(own, OWN_TREE.name))) if own else "")
+    figures = {"step": times_as_fast(step), "worst": times_as_fast(worst), "by_tests": by_tests}
+    return verdict_at_most(max(step / NEARLY_EQUAL, worst / NOT_WORSE), 1.0), figures
 
 
 def _peaks_of_steps(steps: Sequence[Figures], tree: str) -> tuple[float, float]:
@@ -207,18 +182,15 @@ def _peaks_of_steps(steps: Sequence[Figures], tree: str) -> tuple[float, float]:
     return costs[-1] / costs[len(costs) // 2], beside
 
 
-def chains_are_not_flat(rows: Sequence[Row]) -> Finding:
+@finding
+def chains_are_not_flat(rows: Sequence[Row]) -> Measured:
     """Figure 10: the chain NFAs."""
-    claim = "each chain NFA is best for a while, and far worse once another type is rare"
-    paper = "up to two orders of magnitude"
     steps = _by_step(rows)
     costs = [[figures[name] for figures in steps.values() if name in figures] for name in ALL_CHAINS]
     ratios = [max(own) / min(own) for own in costs if own]
     if not ratios:
-        return not_measured(claim, paper)
-    ours = f"the dearest step costs {ratio_range(ratios)} times the cheapest"
-    reason = "The order of a chain is fixed. In two of three phases it starts with a frequent type."
-    return Finding(claim, paper, ours, verdict_at_least(min(ratios), ORDER_OF_MAGNITUDE), reason)
+        return None
+    return verdict_at_least(min(ratios), ORDER_OF_MAGNITUDE), {"ratios": ratio_range(ratios)}
 
 
 def _complete(by: dict[float, Figures], *names: str) -> dict[float, Figures]:

@@ -12,7 +12,6 @@ from benchmarks.experiments.experiment import Request
 from benchmarks.experiments.lazy_nfa.experiment import (
     CHAINS,
     CHANGING,
-    CONTENDERS,
     EAGER,
     FREQUENCY,
     INPUT,
@@ -27,7 +26,7 @@ from benchmarks.experiments.lazy_nfa.experiment import (
     summed,
 )
 from benchmarks.experiments.lazy_nfa.findings import all_findings
-from benchmarks.experiments.page import Page, Picture, findings_page, made_by, zeros_not_drawn
+from benchmarks.experiments.page import Page, Picture, findings_page, table_across, zeros_not_drawn
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.terminal import count_per_s
 from cep_pipeline.errors import CepError
@@ -55,45 +54,27 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, description:
     refuse_different_matches(rows)
     rows = summed(rows)
     changing = steps_of(rows_of(rows, part=CHANGING))
+    frequency = rows_of(rows, part=FREQUENCY)
+    by_frequency = rows_of(frequency, sequence="abc")
     return findings_page(
-        "Lazy evaluation: eager, chain and tree NFA",
-        made_by("lazy_nfa", request.full, request.seed),
-        _RAN,
+        "lazy_nfa",
+        request,
         all_findings(rows),
         [*_pictures(rows, changing, sizes)],
-        _sections(rows, changing, sizes),
-        _measured(sizes, description),
+        sizes=sizes,
+        description=description,
+        window_s=WINDOW_S,
+        threshold=THRESHOLD,
+        computations=_tables(frequency, _figure("computations")),
+        evaluations=_tables(frequency, _figure("evaluations")),
+        throughput=_tables(frequency, lambda row: count_per_s(number(row, "events") / number(row, "seconds"))),
+        peaks_by_input=_table(
+            rows_of(rows, part=INPUT), "part_of_input", "share of the input", _figure("peak_instances")
+        ),
+        peaks_by_frequency=_table(by_frequency, "share", "f_c", _figure("peak_instances")),
+        buffered=_table(by_frequency, "share", "f_c", _figure("events_buffered")),
+        phases=_phase_table(changing, sizes),
     )
-
-
-_RAN = """\
-An eager NFA, chain NFAs in all six orders and two tree NFAs find the same sequences of three stocks. The stock c is \
-rare: f_c says how often it trades, relative to each of the others."""
-
-
-def _measured(sizes: Sizes, description: str) -> Iterator[str]:
-    draws = "" if sizes.draws == 1 else f", in {sizes.draws} draws; figures are sums over the draws, peaks the highest"
-    yield (
-        f"- Pattern: one trade of each of three stocks, in a given order, within {WINDOW_S} s. The price histories "
-        f"of a and b, and of b and c, are correlated by more than {THRESHOLD:g}. Stocks are event types.\n"
-        f"- Events: {description}. Trades of c are left out at random{draws}. The changing stream is generated.\n"
-        "- Eager NFA: binds events as they come.\n"
-        "- Chain NFA: waits for events in a fixed order of its own, and takes what came before from its buffer.\n"
-        "- Tree NFA: chooses that order anew for each instance. The one of the paper takes the type with the fewest "
-        "events in the buffer (option `smallest_counter`); findings are judged by it. The one by expected tests, which "
-        "runs without that option, also weighs how many events passed their conditions lately."
-    )
-    yield (
-        "Computations are the paper's measure: how many times the condition on an edge of the automaton is evaluated, "
-        "that is, how many times an event in order and window is tried on an instance."
-    )
-    yield (
-        "All findings are about counts, which are the same in every run, so that any difference counts. A count of 0 "
-        "enters a ratio as 1. That all contenders find the same matches is checked."
-    )
-    missing = [f"`{contender.mechanism}`" for contender in CONTENDERS if not contender.is_there]
-    if missing:
-        yield f"Not among the mechanisms, and left out: {', '.join(missing)}."
 
 
 def _pictures(rows: Sequence[Row], changing: Sequence[Row], sizes: Sizes) -> Iterator[Picture]:
@@ -147,57 +128,20 @@ Text = Callable[[Row], str]
 """The text of a table's cell."""
 
 
-def _sections(rows: Sequence[Row], changing: Sequence[Row], sizes: Sizes) -> Iterator[str]:
-    frequency = rows_of(rows, part=FREQUENCY)
-    by_frequency = rows_of(frequency, sequence="abc")
-    yield "## Computations (figures 7 and 8)"
-    yield "How many times an event is tried on an instance, for each f_c and each of the three sequences."
-    yield from _tables(frequency, _figure("computations"))
-    yield "## Condition evaluations"
-    yield (
-        "How many times a correlation of two histories is tested. Type, order and window decide without such a test, "
-        "and an edge between a and c has none."
-    )
-    yield from _tables(frequency, _figure("evaluations"))
-    yield "## Throughput"
-    yield (
-        "Events a second of processor time, preparation of the events included. Each was run once: no finding rests on "
-        "these figures."
-    )
-    yield from _tables(frequency, lambda row: count_per_s(number(row, "events") / number(row, "seconds")))
-    yield "## Instances (figure 9)"
-    yield f"The most instances alive at a time, over growing parts of the input, with f_c = {sizes.input_share:g}."
-    yield _table(rows_of(rows, part=INPUT), "part_of_input", "share of the input", _figure("peak_instances"))
-    yield "The most instances alive at a time, over the whole input, for the sequence a, b, c."
-    yield _table(by_frequency, "share", "f_c", _figure("peak_instances"))
-    yield "The most events that wait outside instances, for the same."
-    yield _table(by_frequency, "share", "f_c", _figure("events_buffered"))
-    yield "## A rare type that changes (figure 10)"
-    yield (
-        f"Computations at every {sizes.step:,} events, the mean of a phase. In {sizes.changing:,} generated trades the "
-        f"rare one comes {sizes.changing_share:g} times as often as each of the others."
-    )
-    yield _phase_table(changing, sizes)
-
-
 def _figure(name: str) -> Text:
     return lambda row: f"{row[name]:,}"
 
 
-def _tables(rows: Sequence[Row], text: Text) -> Iterator[str]:
-    for sequence in SEQUENCES:
-        yield f"Sequence {_spaced(sequence)}:"
-        yield _table(rows_of(rows, sequence=sequence), "share", "f_c", text)
+def _tables(rows: Sequence[Row], text: Text) -> str:
+    """A table for each sequence, under its letters."""
+    return "\n\n".join(
+        f"Sequence {_spaced(sequence)}:\n\n{_table(rows_of(rows, sequence=sequence), 'share', 'f_c', text)}"
+        for sequence in SEQUENCES
+    )
 
 
 def _table(rows: Sequence[Row], across: str, header: str, text: Text) -> str:
-    """Contenders down, the values of `across` from left to right."""
-    values = list(dict.fromkeys(row[across] for row in rows))
-    lines = []
-    for name in dict.fromkeys(str(row["contender"]) for row in rows):
-        own = {row[across]: row for row in rows_of(rows, contender=name)}
-        lines.append([name, *(text(own[value]) if value in own else "" for value in values)])
-    return markdown_table([header, *(f"{value:g}" for value in values)], lines)
+    return table_across(rows, "contender", across, header, lambda own: text(own[0]))
 
 
 def _phase_table(rows: Sequence[Row], sizes: Sizes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,10 +10,9 @@ from functools import partial
 import pyarrow as pa
 
 from benchmarks.experiments.cells import Figure
-from benchmarks.experiments.multi_pattern.loop import LoopSettings, run_loop
 from benchmarks.experiments.multi_pattern.runs import (
+    MAX_PAIRS,
     MULTITREE,
-    Ran,
     prepared_events,
     run_plan,
     same_matches,
@@ -20,7 +20,9 @@ from benchmarks.experiments.multi_pattern.runs import (
 )
 from benchmarks.experiments.multi_pattern.streams import STOCKS, TRAFFIC, WorkloadStream, permuted
 from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload_for, pool_of
-from cep_pipeline.adaptation.decisions import ConstantThreshold
+from cep_pipeline.adaptation import AdaptiveDetection
+from cep_pipeline.adaptation.decisions import ConstantThreshold, Static
+from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection.mechanisms import Counters, Owned
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
@@ -154,21 +156,43 @@ def measure_adaptive(
         ],
     }
     ran = {name: _run(exchanged, patterns, own) for name, own in spans.items()}
-    matches = {name: one.matches for name, one in ran.items()}
-    settings = LoopSettings(every, reach, sizes.steps, sizes.minimum_gain, seed)
-    loops = {}
-    for name, decision in ((LOOP_STATIC, None), (LOOP, ConstantThreshold(sizes.threshold))):
-        loops[name] = run_loop(exchanged, patterns, static, known, settings, decision)
-        matches[name] = loops[name].matches
+    matches = {name: found for name, (_, _, found) in ran.items()}
+    reports = {}
+    for name, decision in ((LOOP_STATIC, Static()), (LOOP, ConstantThreshold(sizes.threshold))):
+        loop = AdaptiveDetection(
+            mechanism=MULTITREE,
+            decision=decision,
+            every_events=every,
+            window=reach,
+            seed=seed,
+            max_pairs=MAX_PAIRS,
+            minimum_gain=sizes.minimum_gain,
+            clock=time.process_time,
+            search={"steps": sizes.steps, "seed": seed},
+        )
+        tables, reports[name] = loop.detect(patterns, events, static, known, output="count")
+        matches[name] = {of: int(table.column("count")[0].as_py()) for of, table in tables.items()}
     for name, found in matches.items():
         same_matches(name, found, matches[STATIC])
     figures: dict[str, Figure] = {"events": events.num_rows, "window": window, "matches": sum(matches[STATIC].values())}
-    for name, one in ran.items():
-        figures |= {f"{name}:seconds": one.seconds, f"{name}:plans": len(spans[name])}
-        figures[f"{name}:candidates"] = sum(node.candidates for node in one.counters.nodes.values())
-    for name, loop in loops.items():
-        figures |= loop.figures(name)
+    for name, (seconds, candidates, _) in ran.items():
+        figures |= {f"{name}:seconds": seconds, f"{name}:plans": len(spans[name]), f"{name}:candidates": candidates}
+    for name, report in reports.items():
+        figures |= {f"{name}:{figure}": value for figure, value in _of_loop(report).items()}
     return figures
+
+
+def _of_loop(report: AdaptationReport) -> dict[str, Figure]:
+    """The figures of a run of the loop; `seconds` are those of detection, with the networks made for each stretch."""
+    return {
+        "seconds": report.total.detecting,
+        "deciding": report.total.deciding,
+        "planning": report.total.planning,
+        "candidates": sum(node.candidates for node in report.metrics.nodes),
+        "checks": len(report.checks),
+        "planned": report.replannings,
+        "switches": len(report.switches),
+    }
 
 
 def _searched(patterns: Sequence[Pattern], snapshot: StatisticsSnapshot, steps: int, seed: int) -> Plan:
@@ -179,8 +203,13 @@ def _parts(events: pa.Table, size: int) -> list[tuple[int, pa.Table]]:
     return [(row, events.slice(row, size)) for row in range(0, events.num_rows, size)]
 
 
-def _run(stream: WorkloadStream, patterns: Sequence[Pattern], spans: Sequence[_Span]) -> Ran:
-    """Run plans one after another, each from a window before its first event on, so that no match is lost."""
+def _run(
+    stream: WorkloadStream, patterns: Sequence[Pattern], spans: Sequence[_Span]
+) -> tuple[float, int, dict[str, int]]:
+    """Run plans one after another, each from a window before its first event on, so that no match is lost.
+
+    Returned are the seconds, the candidates that were tested, and the matches of each pattern.
+    """
     seconds, counters = 0.0, Counters()
     found = {pattern.name: 0 for pattern in patterns}
     time_us = look_back(patterns).time_us
@@ -194,7 +223,7 @@ def _run(stream: WorkloadStream, patterns: Sequence[Pattern], spans: Sequence[_S
         counters.add(ran.counters)
         for name, count in ran.matches.items():
             found[name] += count
-    return Ran(seconds, found, counters)
+    return seconds, sum(node.candidates for node in counters.nodes.values()), found
 
 
 def _point(events: pa.Table, row: int) -> Boundary | None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import product
 
 from benchmarks.charts import Axis, line_chart
-from benchmarks.experiments.cells import Row
-from benchmarks.experiments.findings import Finding, Verdict, ratio_range, verdict_at_least
+from benchmarks.experiments.cells import Row, number, rows_of
+from benchmarks.experiments.findings import Measured, Verdict, finding, ratio_range, verdict_at_least
 from benchmarks.experiments.multi_pattern.adaptive import (
     ANEW,
     EXCHANGES,
@@ -17,10 +17,9 @@ from benchmarks.experiments.multi_pattern.adaptive import (
     LOOP_STATIC,
     PHASES,
     STATIC,
-    AdaptiveSizes,
 )
-from benchmarks.experiments.multi_pattern.figures import mean_of, number, rows_of, values_of
-from benchmarks.experiments.multi_pattern.streams import GREATEST_STEP, LEAST_STEP, STREAMS
+from benchmarks.experiments.multi_pattern.figures import mean_of, values_of
+from benchmarks.experiments.multi_pattern.streams import STREAMS
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 
@@ -30,48 +29,9 @@ LONGEST = 1_000
 _BASE = {LOOP: LOOP_STATIC}
 """The run that candidates are compared with, where that is not the static plan over all events."""
 
-_HOW = """\
-In every x events, 5 of the workload's 12 types are put in random order. An event of one of them becomes one of the \
-type that follows its own ([0150]). The text leaves some things open:
 
-- How exchanges follow each other: *{anew}* changes the stream as it was each time ("randomly and independently \
-transforms every x incoming events"). The finding is judged by this, for x up to 1,000. *{on_top}* changes what the \
-exchange before has left, so that soon all types have changed.
-- The static plan is made from statistics of the stream as it was, which were "calculated in advance" ([0131]).
-- Events keep their attributes, so exchanges change selectivities only where types have other values. The trades of \
-the other parts are alike in that. Here the differences of each stock have their own size, {least:g} to {greatest:g} \
-cents as in minute bars of NASDAQ. *{alike}* shows the input without.
-- Workloads have {patterns} patterns without KL. A pattern is drawn anew where it has too many matches in the \
-exchanged input, too.
-- A window has {windows} events. The patent's windows have ten thousands of events, and many exchanges.
-
-The adaptive version is the product's own loop with a `constant_threshold`. Every {every} windows it looks at the \
-statistics of the last {reach}. Where a rate or selectivity has grown by {threshold:.0%}, the search goes on from the \
-plan in use for {steps:,} steps. A plan that saves {gain:.0%} of the cost is put in use. Throughput is that of \
-detection in the loop, with the making of networks; each loop ran once."""
-
-
-def exchanged_how(rows: Sequence[Row], sizes: AdaptiveSizes) -> str:
-    """A text on how the part with exchanged types was measured."""
-    windows = ", ".join(f"{mean_of(rows_of(rows, stream=name), 'window'):,.0f} ({name})" for name in STREAMS)
-    anew, on_top, alike = EXCHANGES
-    return _HOW.format(
-        anew=anew,
-        on_top=on_top,
-        alike=alike,
-        every=sizes.every_windows,
-        reach=sizes.reach_windows,
-        least=LEAST_STEP,
-        greatest=GREATEST_STEP,
-        patterns=sizes.patterns,
-        windows=windows,
-        threshold=sizes.threshold,
-        gain=sizes.minimum_gain,
-        steps=sizes.steps,
-    )
-
-
-def adaptive_over_static(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def adaptive_over_static(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 13; by the means over workloads ([0135])."""
     judged = [row for row in rows_of(rows, exchange=ANEW.name) if number(row, "value") <= LONGEST]
     found = [_gain(rows_of(judged, stream=stream, value=x)) for stream, x in product(STREAMS, values_of(judged))]
@@ -80,17 +40,7 @@ def adaptive_over_static(rows: Sequence[Row], noise: float) -> Finding:
     most = max(_fewer(row, name) for row in judged for name in (HINDSIGHT, PHASES))
     if verdict is Verdict.DIFFERS and most < DYNAMIC:
         verdict = Verdict.UNDECIDED
-    return Finding(
-        "where types are exchanged, adapting the plan gains much over the static one",
-        "at least 10 times",
-        f"{ratio_range(found)} times",
-        verdict,
-        "Nobody can save more than plans do that are made from the statistics of what is to come, or of each phase by "
-        "itself. Where these do not save ten times the candidates of the static plan, the input cannot show the "
-        "patent's gain (*Types that are exchanged*). While exchanges are drawn anew, seven of the twelve types are "
-        "what they were at any time. In windows of so few events there is also little work beside making a network "
-        "for each stretch of a plan.",
-    )
+    return verdict, {"times": ratio_range(found)}
 
 
 def exchanged_table(rows: Sequence[Row]) -> str:

@@ -12,10 +12,8 @@ from itertools import product
 from benchmarks.experiments.cells import Cell, Figure, Row
 from benchmarks.experiments.experiment import Experiment, Request, Work
 from benchmarks.experiments.multi_pattern.adaptive import AdaptiveSizes, Exchange, measure_adaptive
-from benchmarks.experiments.multi_pattern.costs import measure_costs
 from benchmarks.experiments.multi_pattern.parts import (
     ADAPTIVE,
-    COSTS,
     COUNT,
     DENSITY,
     RATES,
@@ -78,8 +76,6 @@ class Sizes:
         Of the part with types exchanged.
     recomputed
         Patterns of the part that computes costs anew.
-    costed
-        Random orders, and as many trees, whose costs and times are compared.
     ours_s, ratio
         Seconds of the search with differences, and how many times as long the one that recomputes has.
     """
@@ -98,7 +94,6 @@ class Sizes:
     adaptive: AdaptiveSizes
     recomputed: int
     ours_s: float
-    costed: int
     ratio: float = 36.0
 
 
@@ -129,7 +124,6 @@ SMALL = Sizes(
     ),
     recomputed=50,
     ours_s=0.75,
-    costed=28,
 )
 FULL = replace(
     SMALL,
@@ -138,7 +132,6 @@ FULL = replace(
     adaptive=replace(SMALL.adaptive, phases=(10, 30, 100, 300, 1_000), longer=(10_000, 100_000), workloads=10),
     recomputed=100,
     ours_s=5.0,
-    costed=70,
 )
 
 
@@ -169,7 +162,6 @@ def plan_work(request: Request) -> Work:
     streams = _Streams(request, sizes)
     cells = [
         *_workload_cells(sizes, streams, request.seed),
-        *_cost_cells(sizes, streams, request.seed),
         *_adaptive_cells(sizes, streams, request.seed),
         *_recomputed_cells(sizes, streams, request.seed),
     ]
@@ -253,15 +245,6 @@ def _adaptive_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell
         yield Cell(key, partial(run, stream, exchange, phase, number))
 
 
-def _cost_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
-    def run(stream: str) -> Row:
-        return measure_costs(streams.named(stream), Shape(sizes.base), sizes.costed, seed)
-
-    for stream in STREAMS:
-        key: dict[str, Figure] = {"part": COSTS, "stream": stream, "value": sizes.base, "plans": sizes.costed}
-        yield Cell({**key, "windows": sizes.windows}, partial(run, stream))
-
-
 def _recomputed_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
     def run(stream: str, patterns: int) -> Row:
         return _recomputed(streams.named(stream), patterns, sizes.ours_s, sizes.ratio, seed)
@@ -292,9 +275,4 @@ def _recomputed(stream: WorkloadStream, patterns: int, ours_s: float, ratio: flo
     return row
 
 
-EXPERIMENT = Experiment(
-    "multi_pattern",
-    "Hundreds of patterns at once: shared plans by local search",
-    "Kolchinsky, Schuster: Multi-pattern complex event processing (patent), sections 6.1 and 6.2",
-    plan_work,
-)
+EXPERIMENT = Experiment("multi_pattern", plan_work)

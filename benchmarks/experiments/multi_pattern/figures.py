@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean, geometric_mean
-from typing import cast
 
-from benchmarks.experiments.cells import Figure, Row
-from benchmarks.experiments.multi_pattern.runs import ALL, TRIVIAL, TRIVIAL_NFA, rows_by_contender
-
-
-def number(row: Row, name: str) -> float:
-    """A figure of a row that is a number."""
-    return cast(float, row[name])
-
-
-def rows_of(rows: Iterable[Row], **wanted: Figure) -> list[Row]:
-    """The rows with these values."""
-    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+from benchmarks.experiments.cells import Figure, Row, number, taken_apart
+from benchmarks.experiments.multi_pattern.runs import ALL, TRIVIAL, TRIVIAL_NFA
 
 
 def by_contender(rows: Iterable[Row]) -> list[Row]:
@@ -27,8 +16,7 @@ def by_contender(rows: Iterable[Row]) -> list[Row]:
     """
     apart: list[Row] = []
     for row in rows:
-        key = {name: figure for name, figure in row.items() if ":" not in name}
-        own = dict(rows_by_contender(row, [contender.name for contender in ALL]))
+        key, own = taken_apart(row, ":")
         for contender in ALL:
             if contender.name not in own:
                 continue
@@ -39,8 +27,6 @@ def by_contender(rows: Iterable[Row]) -> list[Row]:
                 "gain": number(trivial, "seconds") / number(figures, "seconds"),
                 "less_tried": number(trivial, "candidates") / max(number(figures, "candidates"), 1.0),
             }
-            if "fused" in figures and "fused" in trivial:
-                derived["fused_gain"] = number(trivial, "fused") / number(figures, "fused")
             apart.append({**key, "contender": contender.name, **figures, **derived})
     return apart
 

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from statistics import geometric_mean
 
-from benchmarks.experiments.cells import Row
+from benchmarks.experiments.cells import Row, number, rows_of
 from benchmarks.experiments.findings import (
     Finding,
+    Measured,
     Verdict,
+    finding,
     noise_of_runs,
     rank_correlation,
     ratio_range,
@@ -22,10 +24,8 @@ from benchmarks.experiments.multi_pattern.figures import (
     averaged,
     by_contender,
     mean_of,
-    number,
     over_best,
     ratios,
-    rows_of,
     values_of,
 )
 from benchmarks.experiments.multi_pattern.runs import BASELINES, RE, SA_EDGE, SH, TS_EDGE
@@ -81,105 +81,72 @@ def noise_of(rows: Iterable[Row]) -> float:
     return noise_of_runs(times) if times else math.inf
 
 
-def gains_grow(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def gains_grow(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 10."""
-    largest = [max(number(row, "gain") for row in own) for own in _means_by_stream(rows, SA_EDGE.name)]
+    largest = min(max(number(row, "gain") for row in own) for own in _means_by_stream(rows, SA_EDGE.name))
     least, most = GAINS
-    verdict = _worst([_growth(rows, SA_EDGE.name, noise), verdict_at_least(min(largest), least, noise=noise)])
-    if verdict is Verdict.HOLDS and min(largest) >= most * noise:
+    verdict = _worst([_growth(rows, SA_EDGE.name, noise), verdict_at_least(largest, least, noise=noise)])
+    if verdict is Verdict.HOLDS and largest >= most * noise:
         verdict = Verdict.SURPASSED
-    return Finding(
-        "gains over the trivial plan are large, and larger for larger workloads",
-        "21 to 72 times",
-        f"{_range_of_means(rows, SA_EDGE.name)} times (SA-EDGE)",
-        verdict,
-        "A gain is over plans of each pattern by itself. The dearest few patterns rule what a workload gains, and the "
-        "more patterns there are, the more of them are dear. So RE, which shares nothing, gains as well; sharing comes "
-        "on top of its orders.",
-    )
+    return verdict, _range_of_means(rows, SA_EDGE.name)
 
 
-def edge_is_best(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def edge_is_best(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 10, the neighbourhoods; in the workloads that all of them were measured in."""
     pairs = [(f"{short}-EDGE", f"{short}-{place}") for short, place in product(("SA", "TS"), PLACES[1:])]
     means, tried = (
         [geometric_mean(ratios([{**row, "gain": row[name]} for row in rows], *pair)) for pair in pairs]
         for name in ("gain", "less_tried")
     )
-    return Finding(
-        "of the neighbourhoods, edge is the best",
-        "best of the three",
-        f"{ratio_range(means)} times the gain of the others",
-        # Where plans test as many candidates, the clock has nothing to tell them apart by.
-        _agreed(verdict_at_least(min(of), 1.0, noise=noise) for of in (means, tried)),
-        "The patent's reason is that time is too short for the many neighbours of a vertex. Here a search makes some "
-        "hundred thousand steps in a second, and by then all neighbourhoods have come to plans that cost about the "
-        "same and test about as many candidates (*Plans of the largest workloads*).",
-    )
+    # Where plans test as many candidates, the clock has nothing to tell them apart by.
+    verdict = _agreed(verdict_at_least(min(of), 1.0, noise=noise) for of in (means, tried))
+    return verdict, {"gains": ratio_range(means)}
 
 
-def subexpressions_over_prefixes(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def subexpressions_over_prefixes(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 10, EDGE and EDGE-PREFIX."""
+    # Throughputs are compared: on two mechanisms gains are over different plans.
+    by_throughput = [{**row, "gain": row["throughput"]} for row in rows]
     found = [
-        ratio for short in ("SA", "TS") for ratio in _throughput_ratios(rows, f"{short}-EDGE", f"{short}-EDGE-PREFIX")
+        ratio for short in ("SA", "TS") for ratio in ratios(by_throughput, f"{short}-EDGE", f"{short}-EDGE-PREFIX")
     ]
-    return Finding(
-        "plans that share any subexpression are faster than those that share prefixes",
-        "up to 5 times",
-        f"{ratio_range(found)} times",
-        verdict_at_least(max(found), OVER_PREFIXES, noise=noise, surpassed=OVER_PREFIXES * BEYOND),
-        "The patent's reason is that an order shares only one part with other patterns. Here most of the work is in "
-        "joins of two events (*Work of subexpressions and of prefixes*). Orders that begin with them share these as "
-        "well. What is joined behind them is rare, and leaves little for a second part to save.",
-    )
+    verdict = verdict_at_least(max(found), OVER_PREFIXES, noise=noise, surpassed=OVER_PREFIXES * BEYOND)
+    return verdict, {"times": ratio_range(found)}
 
 
-def longer_patterns(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def longer_patterns(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 11A."""
     verdict = _growth(rows, SA_EDGE.name, noise)
     if verdict is Verdict.HOLDS and max(_gains_of_means(rows, SA_EDGE.name)) >= LONGER * BEYOND * noise:
         verdict = Verdict.SURPASSED
-    return Finding(
-        "longer patterns gain more",
-        "up to two orders of magnitude",
-        f"{_range_of_means(rows, SA_EDGE.name)} times",
-        verdict,
-        "The work of the trivial plan grows fast with the length of patterns, and a few dear patterns rule it. A good "
-        "plan keeps to the rare events first.",
-    )
+    return verdict, _range_of_means(rows, SA_EDGE.name)
 
 
-def longer_search(rows: Sequence[Row]) -> Finding:
+@finding
+def longer_search(rows: Sequence[Row]) -> Measured:
     """Figure 11B; by cost, which is what is searched for."""
     kept = []
     for stream, name in product(STREAMS, BEST):
         own = rows_of(rows, stream=stream, contender=name)
-        first, last = (mean_of(rows_of(own, value=value), "cost") for value in _ends(own))
+        values = values_of(own)
+        first, last = (mean_of(rows_of(own, value=value), "cost") for value in (values[0], values[-1]))
         kept.append(last / first)
-    return Finding(
-        "plans are the better the longer they are searched for",
-        "gains grow with the time limit",
-        f"costs fall by {1 - max(kept):.1%} to {1 - min(kept):.1%}",
-        Verdict.HOLDS if max(kept) <= 1 else Verdict.DIFFERS,
-        "Costs are counted, so this has no noise. They fall by little: the shortest limit is already enough for most "
-        "of what a search finds (*Cost by time of search*).",
-    )
+    verdict = Verdict.HOLDS if max(kept) <= 1 else Verdict.DIFFERS
+    return verdict, {"least": 1 - max(kept), "most": 1 - min(kept)}
 
 
-def larger_windows(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def larger_windows(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 11C."""
-    return Finding(
-        "larger time windows gain more",
-        "gains grow with the window",
-        f"{_range_of_means(rows, SA_EDGE.name)} times",
-        _growth(rows, SA_EDGE.name, noise),
-        "All windows have the same workloads, so each workload by itself has to gain more in larger windows. The work "
-        "of the trivial plan grows with the window; so does that of a good plan, though, and what remains is matches, "
-        "which cost the same by any plan.",
-    )
+    return _growth(rows, SA_EDGE.name, noise), _range_of_means(rows, SA_EDGE.name)
 
 
-def count_windows(time_rows: Sequence[Row], count_rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def count_windows(time_rows: Sequence[Row], count_rows: Sequence[Row], noise: float) -> Measured:
     """Figure 11D, in the largest windows."""
     largest = max(values_of(count_rows))
     found = {}
@@ -190,103 +157,60 @@ def count_windows(time_rows: Sequence[Row], count_rows: Sequence[Row], noise: fl
         found[stream] = [
             number(one, "gain") / number(other, "gain") for one, other in zip(by_count, by_time, strict=True)
         ]
-    means = {stream: geometric_mean(of) for stream, of in found.items()}
+    stocks, traffic = (geometric_mean(found[stream]) for stream in (STOCKS, TRAFFIC))
     more = _agreed(verdict_at_least(ratio, 1.0, noise=noise) for ratio in found[STOCKS])
-    apart = max(means[TRAFFIC], 1 / means[TRAFFIC])
-    as_much = verdict_at_least(AS_MUCH / apart, 1.0, noise=noise)
-    return Finding(
-        "beside time windows, count windows gain still more in the stocks, as much in the traffic",
-        "more in the stocks, as much in the traffic",
-        f"{times_as_fast(means[STOCKS])} times in the stocks, {times_as_fast(means[TRAFFIC])} in the traffic",
-        _worst([more, as_much]),
-        "The patent's stocks come in bursts, in which a window of time is full for a moment only. The generated trades "
-        "come at constant rates, so both kinds of windows hold as many events at all times. In the traffic here it is "
-        "the other way round: the readings come at once, every five minutes.",
-    )
+    as_much = verdict_at_least(AS_MUCH / max(traffic, 1 / traffic), 1.0, noise=noise)
+    return _worst([more, as_much]), {"stocks": times_as_fast(stocks), "traffic": times_as_fast(traffic)}
 
 
-def ahead_of_all(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def ahead_of_all(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 12; by the means over workloads, as the patent has them ([0135])."""
     found = _over_baselines(rows)
-    return Finding(
-        "SA-EDGE is ahead of every baseline",
-        "by 25 % and more",
-        f"{ratio_range(found)} times the best of them",
-        verdict_at_least(min(found), AHEAD, noise=noise),
-        "RE or SH-MDT is the best baseline nearly everywhere. A search begins with the orders of RE and shares what is "
-        "worth it. It gains the more over RE the more patterns there are, for small workloads have little in common.",
-    )
+    return verdict_at_least(min(found), AHEAD, noise=noise), {"times": ratio_range(found)}
 
 
-def up_to_three_times(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def up_to_three_times(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 12, the largest lead."""
     largest = max(_over_baselines(rows))
-    return Finding(
-        "the lead of SA-EDGE over the second best is large",
-        "up to 3 times",
-        f"up to {times_as_fast(largest)} times",
-        verdict_at_least(largest, UP_TO, noise=noise, surpassed=UP_TO * BEYOND),
-        "All contenders run on one mechanism here, so a lead is one of plans alone. The cost that the search goes by "
-        "ranks plans nearly as the clock does (*Costs of plans, and the clock*).",
-    )
+    verdict = verdict_at_least(largest, UP_TO, noise=noise, surpassed=UP_TO * BEYOND)
+    return verdict, {"largest": times_as_fast(largest)}
 
 
-def never_below_either(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def never_below_either(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 14."""
     found = [ratio for name in BEST for ratio in over_best(rows, name, (SH.name, RE.name)).values()]
-    return Finding(
-        "for every density and rate difference, local search is above SH and RE",
-        "above the better of the two",
-        f"{ratio_range(found)} times the better one",
-        verdict_at_least(min(found), 1.0, noise=noise),
-        "A search begins with the cheapest plan of each pattern, which is that of RE, and keeps what costs less. It is "
-        "behind only where the clock does not rank two plans as their costs do.",
-    )
+    return verdict_at_least(min(found), 1.0, noise=noise), {"times": ratio_range(found)}
 
 
-def reordering_and_rates(rates: Sequence[Row], noise: float) -> Finding:
+@finding
+def reordering_and_rates(rates: Sequence[Row], noise: float) -> Measured:
     """Figure 14, RE."""
-    return Finding(
-        "reordering (RE) gains with the difference of rates",
-        "gains grow",
-        f"{_range_of_means(rates, RE.name)} times",
-        _growth(rates, RE.name, noise),
-        "Each difference of rates has other patterns: few patterns differ little but those of the slow types. Which "
-        "dear patterns a workload has is chance, and moves its gain as well.",
-    )
+    return _growth(rates, RE.name, noise), _range_of_means(rates, RE.name)
 
 
-def sharing_and_density(rows: Sequence[Row], noise: float) -> Finding:
+@finding
+def sharing_and_density(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 14, SH; the density of a value is the mean over its workloads."""
     density = {
         (row["stream"], row["value"]): number(row, "density of pairs") for row in averaged(rows, ("density of pairs",))
     }
-    return Finding(
-        "sharing (SH) gains with the density of the graph",
-        "gains grow",
-        f"{_range_of_means(rows, SH.name)} times",
-        _growth([{**row, "value": density[row["stream"], row["value"]]} for row in rows], SH.name, noise),
-        "SH shares as many nodes as it can, whatever they cost, and joins blocks that no condition compares. So its "
-        "plans may even do more work than the trivial ones, and which patterns have the dear blocks is chance.",
-    )
+    by_density = [{**row, "value": density[row["stream"], row["value"]]} for row in rows]
+    return _growth(by_density, SH.name, noise), _range_of_means(rows, SH.name)
 
 
 AS_FAR = 1.001
 """A search gets as far as another one if its plan costs at most so many times as much."""
 
 
-def in_less_time(rows: Sequence[Row]) -> Finding:
+@finding
+def in_less_time(rows: Sequence[Row]) -> Measured:
     """The worth of costs by differences; costs are counted."""
     found = [number(row, "ours:cost") / number(row, "recomputed:cost") for row in rows]
-    return Finding(
-        f"a search gets as far as one that computes all costs anew in {number(rows[0], 'ratio'):g} times the time",
-        "180 s for a search",
-        f"{min(found):.4f} to {max(found):.4f} times its cost",
-        Verdict.HOLDS if max(found) <= AS_FAR else Verdict.DIFFERS,
-        "Both searches make the same moves. The one that updates costs by differences makes more of them in a second "
-        "(*Costs by differences*). Costs that differ by a thousandth count as alike: the number of moves in a second "
-        "depends on what else the machine does.",
-    )
+    verdict = Verdict.HOLDS if max(found) <= AS_FAR else Verdict.DIFFERS
+    return verdict, {"ratio": rows[0]["ratio"], "least": min(found), "most": max(found)}
 
 
 def _over_baselines(rows: Sequence[Row]) -> list[float]:
@@ -343,16 +267,6 @@ def _gains_of_means(rows: Sequence[Row], contender: str) -> list[float]:
     return [number(row, "gain") for own in _means_by_stream(rows, contender) for row in own]
 
 
-def _range_of_means(rows: Sequence[Row], contender: str) -> str:
-    """The least and the greatest mean gain of a contender over the values of a part."""
-    return ratio_range(_gains_of_means(rows, contender))
-
-
-def _ends(rows: Sequence[Row]) -> tuple[float, float]:
-    values = values_of(rows)
-    return values[0], values[-1]
-
-
-def _throughput_ratios(rows: Sequence[Row], one: str, other: str) -> list[float]:
-    """The quotients of two contenders' throughputs: on two mechanisms gains are over different plans."""
-    return ratios([{**row, "gain": number(row, "throughput")} for row in rows], one, other)
+def _range_of_means(rows: Sequence[Row], contender: str) -> dict[str, str]:
+    """The least and the greatest mean gain of a contender over the values of a part, as a figure of a finding."""
+    return {"gains": ratio_range(_gains_of_means(rows, contender))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -16,7 +16,6 @@ from benchmarks.experiments.cells import Figure
 from benchmarks.experiments.multi_pattern.streams import WorkloadStream
 from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload
 from benchmarks.measure import one_core
-from cep_pipeline.detection.detect import detect
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.network.run import NetworkRun
 from cep_pipeline.errors import CepError
@@ -112,29 +111,25 @@ SH, RE, SH_RR, SH_MDT = (
 BASELINES = (SH, RE, SH_RR, SH_MDT)
 ALL = (TRIVIAL, TRIVIAL_NFA, *SEARCHES, *BY_PARTIAL_MATCHES, *BASELINES)
 COMPARED = (TRIVIAL, SA_EDGE, TS_EDGE, *BASELINES)
-FUSED = (TRIVIAL, SA_EDGE)
-"""The contenders whose plans `fused` runs too, where all contenders are measured."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """One run: processor seconds from the first event to the last match, matches of each pattern, and what happened."""
+    """One run of one network: seconds of the processor from the first event to the last match, and what happened.
+
+    Attributes
+    ----------
+    matches
+        Of each pattern.
+    counters
+        They have the events of leaves among them.
+    candidates, created
+        Candidates that joins and lists tested, and partial matches that they made.
+    """
 
     seconds: float
     matches: Mapping[str, int]
     counters: Counters
-
-
-@dataclass(frozen=True)
-class NetworkRan(Ran):
-    """A run of one network: beside the counters, which have the events of leaves among them, what joins and lists did.
-
-    Attributes
-    ----------
-    candidates, created
-        Candidates that they tested, and partial matches that they made.
-    """
-
     candidates: int
     created: int
 
@@ -151,30 +146,18 @@ def prepared_events(stream: WorkloadStream, events: pa.Table) -> PreparedEvents:
 
 def run_plan(
     patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents, owned: Owned = EVERYTHING
-) -> NetworkRan:
-    """Run a plan on one of the patent's mechanisms, which shares what the plan says: nothing in a trivial one."""
+) -> Ran:
+    """Run a plan on one of the patent's mechanisms, which shares what the plan says: nothing in a trivial one.
+
+    All patterns are in one network, where each type's events are read once whatever the plan. Its making is not in the
+    time.
+    """
     orders: list[OrderOrTree] = [
         clause.order_or_tree for pattern in patterns for clause in plan.for_pattern(pattern.name).clauses
     ]
     if mechanism == MULTITREE:
         orders = [as_tree(order) for order in orders]
-    return run_orders(patterns, orders, plan.sharing, mechanism, events, owned)
-
-
-def run_orders(
-    patterns: Sequence[Pattern],
-    orders: Sequence[OrderOrTree],
-    sharing: Sharing,
-    mechanism: str,
-    events: PreparedEvents,
-    owned: Owned = EVERYTHING,
-) -> NetworkRan:
-    """Run the order or tree of each clause on one of the patent's mechanisms.
-
-    All patterns are in one network, where each type's events are read once whatever the plan. Its making is not in the
-    time.
-    """
-    run = NetworkRun(members_of(patterns), orders, sharing, events, owned, with_negated=mechanism == MULTITREE)
+    run = NetworkRun(members_of(patterns), orders, plan.sharing, events, owned, with_negated=mechanism == MULTITREE)
     run.prepare()
     found = {pattern.name: 0 for pattern in patterns}
     gc.disable()  # what planning left behind is not to be swept up in a run of a millisecond
@@ -189,10 +172,10 @@ def run_orders(
     counters = Counters()
     run.count(counters)
     run.held.count(counters)
-    return NetworkRan(seconds, found, counters, *run.work)
+    return Ran(seconds, found, counters, *run.work)
 
 
-def repeated_runs(patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents) -> list[NetworkRan]:
+def repeated_runs(patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents) -> list[Ran]:
     """The runs of a plan, from the quickest to the slowest."""
     runs = [run_plan(patterns, plan, mechanism, events)]
     while sum(ran.seconds for ran in runs) < ENOUGH_S and len(runs) < MOST_RUNS:
@@ -227,10 +210,6 @@ def measure_workload(
         run = _planned_and_run(stream, shape, number, contender, search if contender.searches else None, seed)
         expected = same_matches(contender.name, run.ran.matches, expected)
         figures |= {f"{contender.name}:{name}": figure for name, figure in _figures(run).items()}
-        if contender in FUSED and contenders == ALL:
-            seconds, found = _fused(given.patterns, stream.events, run.plan)
-            same_matches(f"fused by the plan of {contender.name}", found, expected)
-            figures[f"{contender.name}:fused"] = seconds
     figures["matches"] = sum((expected or {}).values())
     return figures
 
@@ -255,11 +234,11 @@ class _PlannedAndRun:
 
     plan: Plan
     planning: float
-    runs: Sequence[NetworkRan]
+    runs: Sequence[Ran]
     ln_joins: float
 
     @property
-    def ran(self) -> NetworkRan:
+    def ran(self) -> Ran:
         """The quickest run."""
         return self.runs[0]
 
@@ -357,24 +336,3 @@ def _figures(run: _PlannedAndRun) -> dict[str, Figure]:
         "created": run.ran.created,
         "peak": counters.peak_instances,
     }
-
-
-def _fused(patterns: Sequence[Pattern], events: pa.Table, plan: Plan) -> tuple[float, dict[str, int]]:
-    """Processor seconds in which `fused` counts the matches by a plan, the second time, and how many there are."""
-    counts: dict[str, int] = {}
-    seconds = 0.0
-    for _ in range(2):
-        with one_core():
-            begun = time.process_time()
-            tables = detect(patterns, events, plan, mechanism="fused", output="count")
-            seconds = time.process_time() - begun
-        counts = {name: int(table.column("count")[0].as_py()) for name, table in tables.items()}
-    return seconds, counts
-
-
-def rows_by_contender(row: Mapping[str, Figure], names: Sequence[str]) -> Iterator[tuple[str, dict[str, Figure]]]:
-    """The figures of each contender that a row has."""
-    for name in names:
-        own = {key.removeprefix(f"{name}:"): value for key, value in row.items() if key.startswith(f"{name}:")}
-        if own:
-            yield name, own

@@ -16,8 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchmarks.experiments.join_plans.streams import differences_by_type
-from benchmarks.traffic_stream import EVERY_S, MONTH, SENSORS, generate_traffic, traffic_schema
+from benchmarks.experiments.events import (
+    differences_by_type,
+    event_table,
+    events_schema,
+    month_of_readings,
+    named_types,
+)
+from benchmarks.traffic_stream import EVERY_S, SENSORS, generate_traffic
 from cep_pipeline.events.schema import StreamSchema
 
 WINDOW_S = 900
@@ -118,18 +124,8 @@ def stocks(windows: int, *, own_steps: bool = False) -> WorkloadStream:
         steps = np.random.default_rng(_STEPS_SEED).permutation(evenly)
     differences = np.rint(random.normal(0.0, 1.0, trades) * steps[codes]) / 100
     names = [f"S{code:02d}" for code in range(TYPES)]
-    events = pa.table(
-        {
-            "timestamp": pa.array(times_us).cast(pa.timestamp("us", tz="UTC")),
-            "seq": pa.array(np.arange(trades, dtype=np.int64)),
-            "ticker": pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names)),
-            "diff": pa.array(differences),
-        }
-    )
-    schema = StreamSchema.from_dict(
-        {"base_type": "Trade", "type_attribute": "ticker", "attributes": {"ticker": "string", "diff": "float64"}},
-        name=STOCKS,
-    )
+    events = event_table(times_us, ticker=named_types(codes, names), diff=differences)
+    schema = events_schema(STOCKS, "Trade", "ticker", ticker="string", diff="float64")
     kind = Kind("all", None, _by_type(codes, differences, np.ones(trades, np.bool_)))
     description = f"{trades:,} generated trades of {TYPES} stocks in {windows} windows"
     return WorkloadStream(STOCKS, description, schema, events, tuple(names), float(windows), (kind,))
@@ -141,10 +137,9 @@ def traffic(data: Path | None, windows: int) -> WorkloadStream:
     Every sensor reads every five minutes; its differences are to its own reading before.
     """
     looks = windows * WINDOW_S // EVERY_S + 1
-    if data is not None and (data / MONTH).is_file():
-        from cep_pipeline.events.event_files import load_events
-
-        readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
+    month = month_of_readings(data)
+    if month is not None:
+        readings = month
         source = "readings of the road sensors of Aarhus in August 2014"
         begins = _BEGINS.timestamp() * 1e6
     else:
@@ -163,19 +158,9 @@ def traffic(data: Path | None, windows: int) -> WorkloadStream:
     ]
     codes = zones[sensors.indices.to_numpy()][inside]
     names = [f"Z{zone:02d}" for zone in range(TYPES)]
-    events = pa.table(
-        {
-            "timestamp": pa.array(timestamps[inside]).cast(pa.timestamp("us", tz="UTC")),
-            "seq": pa.array(np.arange(len(codes), dtype=np.int64)),
-            "zone": pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names)),
-            "diff": pa.array(numbers[0].astype(np.int64)),
-            "more": pa.array(numbers[1].astype(np.int64)),
-        }
-    )
-    attributes = {"zone": "string", "diff": "int64", "more": "int64"}
-    schema = StreamSchema.from_dict(
-        {"base_type": "Reading", "type_attribute": "zone", "attributes": attributes}, name=TRAFFIC
-    )
+    diff, more = (of.astype(np.int64) for of in numbers)
+    events = event_table(timestamps[inside], zone=named_types(codes, names), diff=diff, more=more)
+    schema = events_schema(TRAFFIC, "Reading", "zone", zone="string", diff="int64", more="int64")
     kinds = tuple(
         Kind(name, f"{{0}}.diff {sign} 0 AND {{0}}.more {sign} 0", _by_type(codes, numbers[0], fits))
         for name, sign, fits in (

@@ -15,7 +15,6 @@ from benchmarks.experiments.nfab.runs import (
     BACKTRACK,
     BASIC,
     MERGE,
-    is_there,
     measure,
     measure_matching,
     measure_non_overlap,
@@ -84,7 +83,7 @@ class _Streams:
 
 
 def plan_work(request: Request) -> Work:
-    """The measurements of the algorithms that are there, and their page."""
+    """The measurements of all algorithms, and their page."""
     sizes: Sizes = request.sizes or (FULL if request.full else SMALL)
     streams = _Streams(request.seed)
     cells = [cell for rising in sizes.rising for cell in _cells_of(sizes, streams, rising)]
@@ -99,8 +98,6 @@ def plan_work(request: Request) -> Work:
 
 def _cells_of(sizes: Sizes, streams: _Streams, rising: float) -> Iterator[Cell]:
     """The cells of the streams in which prices rise with a probability."""
-    if not is_there(BASIC):
-        return
     names = [(predicate, strategy) for predicate in sizes.predicates for strategy in STRATEGIES]
 
     def cell(part: str, query: Query, how: Measure, algorithms: Sequence[str]) -> Cell:
@@ -112,8 +109,7 @@ def _cells_of(sizes: Sizes, streams: _Streams, rising: float) -> Iterator[Cell]:
             "window": query.window,
             "query": query.name,
         }
-        chosen = tuple(filter(is_there, algorithms))
-        return Cell(key, lambda: how(query, chosen, streams.of(events, rising)))
+        return Cell(key, lambda: how(query, algorithms, streams.of(events, rising)))
 
     def growing(queries: Sequence[Query]) -> Cell:
         key: dict[str, Figure] = {"part": GROWING, "rising": rising, "query": queries[0].name}
@@ -126,8 +122,6 @@ def _cells_of(sizes: Sizes, streams: _Streams, rising: float) -> Iterator[Cell]:
             yield cell(MERGING, query, measure, (BASIC, MERGE))
             if query.strategy == "s3" or query.predicate == "p2":
                 yield cell(MATCHING, query, measure_matching, (BASIC, MERGE))
-    if not is_there(BACKTRACK):
-        return
     for query in (Query(*name, sizes.windows[0]) for name in names):
         yield cell(BACKTRACKING, query, measure, (BASIC, BACKTRACK))
         yield cell(MATCHING_BACK, query, measure_matching, (BASIC, BACKTRACK))
@@ -138,9 +132,4 @@ def _cells_of(sizes: Sizes, streams: _Streams, rising: float) -> Iterator[Cell]:
             yield cell(MATCHING_APART, query, partial(measure_matching, output=NON_OVERLAP), (BASIC, BACKTRACK))
 
 
-EXPERIMENT = Experiment(
-    "nfab",
-    "NFA^b: Kleene closure, strategies and sharing",
-    "Agrawal, Diao, Gyllstrom, Immerman: Efficient Pattern Matching over Event Streams, SIGMOD 2008, section 6",
-    plan_work,
-)
+EXPERIMENT = Experiment("nfab", plan_work)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from benchmarks.experiments.cells import Row, number, rows_of
 from benchmarks.experiments.findings import (
     Finding,
+    Measured,
     Verdict,
     explained_by_a_line,
+    finding,
     log_slope,
     noise_of_runs,
-    not_measured,
     ratio_range,
     said_of_noise,
     verdict_at_least,
@@ -52,18 +53,20 @@ def all_findings(rows: Sequence[Row]) -> list[Finding]:
     rising = rows[0]["rising"] if rows else None
     own = by_algorithm(rows_of(rows, rising=rising))
     noise = Noise.of(own)
-    found = [
-        skipping_costs_with_a_selective_predicate(own, noise),
-        cost_an_event_grows_with_the_window(own, noise),
-        window_matters_little_to_selective_queries(own, noise),
-        cost_is_linear_in_output_complexity(own, noise),
-        basic_beats_backtrack(own, noise),
-        backtrack_is_comparable_on_short_runs(own, noise),
-        basic_beats_backtrack_on_longer_patterns(own, noise),
-        merging_gains(own, noise),
-        merging_gains_in_matching(own, noise),
-    ]
-    return said_of_noise(found)
+    return said_of_noise(
+        find(own, noise)
+        for find in (
+            skipping_costs_with_a_selective_predicate,
+            cost_an_event_grows_with_the_window,
+            window_matters_little_to_selective_queries,
+            cost_is_linear_in_output_complexity,
+            basic_beats_backtrack,
+            backtrack_is_comparable_on_short_runs,
+            basic_beats_backtrack_on_longer_patterns,
+            merging_gains,
+            merging_gains_in_matching,
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,9 @@ def _between_halves(rows: Sequence[Row], figure: str) -> float:
     return noise_of_runs([(number(row, early), number(row, late)) for row in rows if early in row])
 
 
-def skipping_costs_with_a_selective_predicate(rows: Sequence[Row], noise: Noise) -> Finding:
+@finding
+def skipping_costs_with_a_selective_predicate(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 1."""
-    claim, paper = "with the selective p2, s2 is an order of magnitude faster than s3", "about 10 times"
     ratios = [
         per_event(skipping) / per_event(contiguous)
         for part in (GROWING, MATCHING)
@@ -103,19 +106,15 @@ def skipping_costs_with_a_selective_predicate(rows: Sequence[Row], noise: Noise)
         for skipping in rows_of(rows, query="p2s3", part=part, algorithm=BASIC, window=contiguous["window"])
     ]
     if not ratios:
-        return not_measured(claim, paper)
+        return None
     alone = f"; {times_as_fast(ratios[1])} times in matching alone" if len(ratios) > 1 else ""
     verdict = verdict_at_least(ratios[0], ONE_ORDER, noise=noise.seconds)
-    reason = (
-        "Under s2 hardly any event is in a run. The rest of the work is the same for both: the conditions on one event "
-        "are computed for all events at once, as columns."
-    )
-    return Finding(claim, paper, f"{times_as_fast(ratios[0])} times{alone}", verdict, reason)
+    return verdict, {"ratio": times_as_fast(ratios[0]), "alone": alone}
 
 
-def cost_an_event_grows_with_the_window(rows: Sequence[Row], noise: Noise) -> Finding:
+@finding
+def cost_an_event_grows_with_the_window(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 2: throughput falls quadratically."""
-    claim = "the throughput of p1 and p3 under s3 falls quadratically with the window"
     growths, wider = [], 1.0
     for query in UNSELECTIVE:
         own = {number(row, "window"): per_event(row) for row in _growing(rows, query)}
@@ -123,31 +122,24 @@ def cost_an_event_grows_with_the_window(rows: Sequence[Row], noise: Noise) -> Fi
             wider = max(own) / min(own)
             growths.append(own[max(own)] / own[min(own)])
     if not growths:
-        return not_measured(claim, "quadratically")
-    paper = f"{wider**2:g} times the cost of an event for {wider:g} times the window"
+        return None
     verdict = verdict_at_least(min(growths), wider**BETWEEN_LINE_AND_SQUARE, noise=noise.seconds)
     # A cost that grows more slowly than the paper's is the better one; one that grows like the cube is worse.
     if verdict is Verdict.DIFFERS:
         verdict = Verdict.SURPASSED
     elif verdict is Verdict.HOLDS:
         verdict = verdict_at_most(max(growths), wider ** (1 + BETWEEN_LINE_AND_SQUARE), noise=noise.seconds)
-    reason = (
-        "What matches have in common is copied, at little cost. Beside it count the work for every event, and what "
-        "grows with the number of runs alone. So seconds grow more slowly than the square of the window."
-    )
-    return Finding(claim, paper, f"{ratio_range(growths)} times the cost", verdict, reason)
+    return verdict, {"growths": ratio_range(growths), "wider": wider, "square": wider**2}
 
 
-def window_matters_little_to_selective_queries(rows: Sequence[Row], noise: Noise) -> Finding:
+@finding
+def window_matters_little_to_selective_queries(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 2: p2s2."""
-    claim, paper = "the window has little effect on p2 under s2", "little effect"
     costs = [per_event(row) for row in _growing(rows, SELECTIVE)]
     if len(costs) < 2:
-        return not_measured(claim, paper)
+        return None
     ratio = max(costs) / min(costs)
-    reason = "Matches have about four events, whatever the window is."
-    ours = f"{times_as_fast(ratio)} times between all windows"
-    return Finding(claim, paper, ours, verdict_at_most(ratio, SMALL_EFFECT, noise=noise.seconds), reason)
+    return verdict_at_most(ratio, SMALL_EFFECT, noise=noise.seconds), {"ratio": times_as_fast(ratio)}
 
 
 @dataclass(frozen=True)
@@ -179,120 +171,76 @@ def growth_of(rows: Sequence[Row], query: str) -> Growth | None:
     return Growth(explained_by_a_line(sizes, seconds), log_slope(sizes, seconds), sizes, seconds)
 
 
-def cost_is_linear_in_output_complexity(rows: Sequence[Row], noise: Noise) -> Finding:
+@finding
+def cost_is_linear_in_output_complexity(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 2, figure 8(c)."""
-    claim, paper = "the cost of a query is linear in its output complexity", "linear"
     growths = [growth for query in EXPENSIVE if (growth := growth_of(rows, query)) is not None]
     if not growths:
-        return not_measured(claim, paper)
+        return None
     # A power p is a factor of range**p over the range of output complexities, in which noise is a factor, too.
-    bent = max(_range(growth.sizes) ** (growth.power - LINEAR) for growth in growths)
+    bent = max((max(growth.sizes) / min(growth.sizes)) ** (growth.power - LINEAR) for growth in growths)
     verdict = verdict_at_most(bent, 1.0, noise=noise.seconds)
     explained = min(growth.explained for growth in growths)
     if verdict is Verdict.HOLDS and explained < EXPLAINED:
         verdict = Verdict.DIFFERS
-    ours = f"a line explains {explained:.1%}; power of {ratio_range(growth.power for growth in growths)}"
-    reason = (
-        f"A power of up to {LINEAR} counts as linear. Seconds also hold the work for every event, which is the same in "
-        "any window, so that they may grow more slowly than output complexity."
-    )
-    return Finding(claim, paper, ours, verdict, reason)
+    powers = ratio_range(growth.power for growth in growths)
+    return verdict, {"explained": explained, "powers": powers, "linear": LINEAR}
 
 
-def _range(values: Sequence[float]) -> float:
-    return max(values) / min(values)
-
-
-def basic_beats_backtrack(rows: Sequence[Row], noise: Noise) -> Finding:
+@finding
+def basic_beats_backtrack(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 3."""
-    claim, paper = "the basic algorithm is far faster than backtracking on p1 and p3", "200 to 300 times"
     ratios = _slower(rows, ("p1s2", "p1s3", "p3s2", "p3s3"))
     if not ratios:
-        return not_measured(claim, paper)
-    verdict = verdict_at_least(min(ratios), TWO_ORDERS, noise=noise.ratio)
-    reason = (
-        "The paper explains its factor by the events that backtracking reads again: 0.6 times each event under s3. "
-        "They are about as many here (experiment 3 below). But to read an event less than twice cannot cost a factor "
-        "of hundreds. So most of the factor is the cost of going back in the paper's implementation, which the paper "
-        "does not describe. Here a run that was postponed keeps its state, and goes on from the event at which it was "
-        "postponed, as section 5.2.3 says; that event is a place in a column."
-    )
-    return Finding(claim, paper, f"{ratio_range(ratios)} times", verdict, reason)
+        return None
+    return verdict_at_least(min(ratios), TWO_ORDERS, noise=noise.ratio), {"ratios": ratio_range(ratios)}
 
 
-def backtrack_is_comparable_on_short_runs(rows: Sequence[Row], noise: Noise) -> Finding:
+@finding
+def backtrack_is_comparable_on_short_runs(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 3: p2s2."""
-    claim, paper = "on p2 under s2 both are comparable", "1.3 times"
     ratios = _slower(rows, (SELECTIVE,))
     if not ratios:
-        return not_measured(claim, paper)
+        return None
     (ratio,) = ratios
-    verdict = verdict_at_most(max(ratio, 1 / ratio), COMPARABLE, noise=noise.ratio)
-    reason = "Runs are short, so that there is hardly an event to read again."
-    return Finding(claim, paper, f"{times_as_fast(ratio)} times", verdict, reason)
+    return verdict_at_most(max(ratio, 1 / ratio), COMPARABLE, noise=noise.ratio), {"ratio": times_as_fast(ratio)}
 
 
-def basic_beats_backtrack_on_longer_patterns(rows: Sequence[Row], noise: Noise) -> Finding:
+@finding
+def basic_beats_backtrack_on_longer_patterns(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 4, of which the paper does not tell the window: with the largest."""
     longer = f"p3{LONGER}s3"
-    claim = f"for non-overlapping results the basic algorithm is far faster on {shown(longer)} alone"
-    paper = f"10 times on {shown(longer)}, alike on the others"
     own = rows_of(rows, part=NON_OVERLAPPING, algorithm=BACKTRACK)
     ratios = [1 / number(row, "ratio") for row in own if row["query"] == longer]
     others = [1 / number(row, "ratio") for row in own if row["query"] != longer]
     if not ratios:
-        return not_measured(claim, paper)
+        return None
     verdict = verdict_at_least(ratios[-1], ONE_ORDER, noise=noise.ratio)
     if verdict is Verdict.HOLDS and others:
         verdict = verdict_at_most(max(others), ONE_ORDER, noise=noise.ratio)
-    reason = (
-        "With backtracking a run that finds no c reads to the end of the window before the next run is tried. By then "
-        "the basic algorithm has met the match that ends all of them. So the factor grows with the window; the finding "
-        "is about the largest."
-    )
-    ours = f"{times_as_fast(ratios[-1])} times" + (f"; {ratio_range(others)} on the others" if others else "")
-    return Finding(claim, paper, ours, verdict, reason)
+    on_others = f"; {ratio_range(others)} on the others" if others else ""
+    return verdict, {"ratio": times_as_fast(ratios[-1]), "others": on_others}
 
 
-def merging_gains(rows: Sequence[Row], noise: Noise) -> Finding:
+@finding
+def merging_gains(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 5, which is that of experiment 1: with the first window."""
-    claim, paper = "merging gains under s3 in the smallest window, matches included", "1.4 to 1.5 times"
     own = rows_of(rows, part=MERGING, algorithm=MERGE, window=_first_window(rows))
-    reason = (
-        "Merging saves in matching alone, which is more than 60% of the time in the paper and less here (the table of "
-        "experiments 5 and 6). The rest is the same with and without it: the conditions, and the copying of matches."
-    )
-    return _merging(own, claim, paper, reason, noise, MOST_MERGING_GAIN)
+    return _merging(own, noise, MOST_MERGING_GAIN)
 
 
-def merging_gains_in_matching(rows: Sequence[Row], noise: Noise) -> Finding:
+@finding
+def merging_gains_in_matching(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 6."""
-    claim, paper = "merging gains in matching alone under s3, in every window", "1.4 to 2.1 times"
-    own = rows_of(rows, part=MATCHING, algorithm=MERGE)
-    reason = (
-        "The gain is bounded by how much less often events are shown to runs. Few runs live at a time in a small "
-        "window, and runs of p3 are equal only if their least price so far is, too."
-    )
-    return _merging(own, claim, paper, reason, noise, MOST_MATCHING_GAIN)
+    return _merging(rows_of(rows, part=MATCHING, algorithm=MERGE), noise, MOST_MATCHING_GAIN)
 
 
-def _merging(rows: Sequence[Row], claim: str, paper: str, reason: str, noise: Noise, most: float) -> Finding:
+def _merging(rows: Sequence[Row], noise: Noise, most: float) -> Measured:
     gains = [number(row, "ratio") for row in rows if row["query"] in EXPENSIVE]
     if not gains:
-        return not_measured(claim, paper)
+        return None
     verdict = verdict_at_least(min(gains), LEAST_MERGING_GAIN, noise=noise.ratio, surpassed=most)
-    return Finding(claim, paper, f"{ratio_range(gains)} times", verdict, reason)
-
-
-def shown(query: str) -> str:
-    r"""The name of a query as a page shows it: a star is not the beginning of emphasis.
-
-    Examples
-    --------
-    >>> shown("p3*s3")
-    'p3\\*s3'
-    """
-    return query.replace("*", r"\*")
+    return verdict, {"gains": ratio_range(gains)}
 
 
 def per_event(row: Row) -> float:

@@ -18,9 +18,9 @@ from benchmarks.experiments.nfab.experiment import (
     NON_OVERLAPPING,
     Sizes,
 )
-from benchmarks.experiments.nfab.findings import EXPENSIVE, Noise, all_findings, growth_of, shown
-from benchmarks.experiments.nfab.runs import ALGORITHMS, BACKTRACK, BASIC, MERGE, by_algorithm, is_there
-from benchmarks.experiments.page import Page, Picture, findings_page, made_by, zeros_not_drawn
+from benchmarks.experiments.nfab.findings import EXPENSIVE, Noise, all_findings, growth_of
+from benchmarks.experiments.nfab.runs import BACKTRACK, BASIC, MERGE, by_algorithm
+from benchmarks.experiments.page import Page, Picture, as_text, findings_page, table_across, zeros_not_drawn
 from benchmarks.report import markdown_table
 from benchmarks.sase_stream import SYMBOLS
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
@@ -44,56 +44,18 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
     apart = [_with_rates(row) for row in by_algorithm(rows)]
     by_rising = {rising: rows_of(apart, rising=rising) for rising in sizes.rising}
     pictures: list[Picture] = []
-    tables: list[str] = []
-    for rising, own in by_rising.items():
-        several = len(by_rising) > 1
-        suffix = "" if own is by_rising[sizes.rising[0]] else f"-{rising:g}".replace(".", "_")
-        pictures += _pictures(own, suffix, f" Prices rise with probability {rising:g}." if several else "")
-        tables += [f"## Prices rise with probability {rising:g}"] if several else []
-        tables += _sections(own, sizes, "###" if several else "##")
+    for place, (rising, own) in enumerate(by_rising.items()):
+        suffix = f"-{rising:g}".replace(".", "_") if place else ""
+        pictures += _pictures(own, suffix, f" Prices rise with probability {rising:g}." if len(by_rising) > 1 else "")
     return findings_page(
-        "NFA^b: Kleene closure, strategies and sharing",
-        made_by("nfab", request.full, request.seed),
-        _RAN,
+        "nfab",
+        request,
         all_findings(rows),
         pictures,
-        tables,
-        _measured(sizes, Noise.of(apart)),
+        streams=[{"rising": rising, **_tables(own, sizes)} for rising, own in by_rising.items()],
+        sizes=sizes,
+        noise=Noise.of(apart),
     )
-
-
-_RAN = """\
-Queries with Kleene closure follow the prices of a stock: without a predicate (p1), with rising prices (p2), with \
-prices above the least so far (p3); each under partition contiguity (s2) or skip till next match (s3). The algorithm \
-*basic* follows all runs at once, *merge* also merges equivalent runs, *backtrack* follows one run at a time."""
-
-
-def _measured(sizes: Sizes, noise: Noise) -> Iterator[str]:
-    star = shown("p3*")
-    yield (
-        "- Query: `SEQ(Stock+ a[], Stock b)` with `[symbol]`, `a[1].price % 500 = 0` and `b.volume < 150`, within "
-        "a window of so many events of the symbol.\n"
-        "- p2: `a[i].price > a[i-1].price`.\n"
-        "- p3: `a[i].price > min(a[..i-1].price)`; max and avg with `--full`.\n"
-        f"- {star}: p3, and then a third event whose price lies between those of a.\n"
-        f"- Events: two symbols, whose prices change by 1; for each of them {sizes.length:,} windows of events, in "
-        "memory.\n"
-        "- Output complexity: the sum of the lengths of all matches.\n"
-        "- Matching alone: events are prepared, and no match is made."
-    )
-    yield (
-        "Algorithms run on one core in turn, several times. Seconds are those of the processor, and medians. Ratios "
-        "are medians of the ratios of runs that followed each other. That all algorithms find the same number of "
-        "matches is checked."
-    )
-    yield (
-        "The noise is the factor by which a figure differs between the earlier and the later half of its runs, the "
-        f"median over all measurements: {noise.seconds:.3f} for seconds and {noise.ratio:.3f} for ratios. A figure "
-        "that is nearer than this to the bound of a finding decides nothing."
-    )
-    missing = [f"`{algorithm}`" for algorithm in ALGORITHMS if not is_there(algorithm)]
-    if missing:
-        yield f"Not run by the mechanism, and left out: {', '.join(missing)}."
 
 
 def refuse_different_matches(rows: Sequence[Row]) -> None:
@@ -140,54 +102,26 @@ def _pictures(rows: Sequence[Row], suffix: str, where: str) -> Iterator[Picture]
     )
 
 
-def _sections(rows: Sequence[Row], sizes: Sizes, mark: str) -> Iterator[str]:
-    first = sizes.windows[0]
-    growing, merging = rows_of(rows, part=GROWING), rows_of(rows, part=MERGING)
-    yield f"{mark} Predicates and strategies (experiment 1, figure 8a)"
-    yield (
-        f"The basic algorithm with a window of {first} events, beside table 2 of the paper. Runs a time step: those of "
-        "all symbols that live while an event is read."
-    )
-    yield _profile_table(rows_of(growing, window=first))
-    yield f"{mark} Growing windows (experiment 2, figure 8b)"
-    yield "Events a second of the basic algorithm, for each window."
-    yield _by_window(growing, lambda row: count_per_s(number(row, "per_s")))
-    yield f"{mark} Cost against output complexity (experiment 2, figure 8c)"
-    yield (
-        "How well a straight line through the windows explains the seconds, the power of output complexity by which "
-        "they grow, and the slope of the line."
-    )
-    yield _growth_table(growing)
-    yield f"{mark} Basic against backtrack, all results (experiment 3, figure 8d)"
-    yield (
-        "How many times as fast basic is. Shown: events shown to runs, for each event of the stream. Read again: those "
-        "of them that had been shown to a run before."
-    )
-    yield _backtrack_table(rows_of(rows, part=BACKTRACKING), rows_of(rows, part=MATCHING_BACK))
-    yield (
-        "Events that p1s3 shows to runs, for each event of the stream; and how many they would be if each run was read "
-        "anew from its first event, as in matching over strings without a stack."
-    )
-    yield _anew_table(rows_of(merging, algorithm=BASIC, query="p1s3"))
-    yield f"{mark} Non-overlapping results (experiment 4, figure 8e)"
-    yield (
-        "How many times as fast basic is where the match that ends first is kept. The basic algorithm ends runs that "
-        "overlap a match when it meets the match. Backtracking may find a later one first, and reads no event behind "
-        "those that it has found. Seconds include preparing the events and writing the matches."
-    )
-    yield _non_overlap_table(rows_of(rows, part=NON_OVERLAPPING), rows_of(rows, part=MATCHING_APART))
-    yield f"{mark} Merging equivalent runs (experiments 5 and 6, figures 8f and 8g)"
-    yield "Throughput of merging over that of the basic algorithm, matches included."
-    yield _by_window(rows_of(merging, algorithm=MERGE), _gain)
-    yield "The same in matching alone."
-    yield _by_window(rows_of(rows, part=MATCHING, algorithm=MERGE), _gain)
-    yield "Share of runs that were merged."
-    yield _by_window(rows_of(merging, algorithm=MERGE), _merged)
-    yield "How many times less often events are shown to runs with merging."
-    yield _by_window(rows_of(merging, algorithm=MERGE), lambda row: _times(_basic_of(merging, row), row, "events_read"))
-    yield "Share of the basic algorithm's time that matching takes."
-    matching = rows_of(rows, part=MATCHING, algorithm=BASIC)
-    yield _by_window(matching, lambda row: f"{number(row, 'seconds') / _basic_seconds(merging, row):.0%}")
+def _tables(rows: Sequence[Row], sizes: Sizes) -> dict[str, str]:
+    growing, merging, matching = (rows_of(rows, part=part) for part in (GROWING, MERGING, MATCHING))
+    merged = rows_of(merging, algorithm=MERGE)
+
+    def matching_share(row: Row) -> str:
+        return f"{number(row, 'seconds') / number(_basic_of(merging, row), 'seconds'):.0%}"
+
+    return {
+        "profile": _profile_table(rows_of(growing, window=sizes.windows[0])),
+        "growing": _by_window(growing, lambda row: count_per_s(number(row, "per_s"))),
+        "growth": _growth_table(growing),
+        "backtrack": _backtrack_table(rows_of(rows, part=BACKTRACKING), rows_of(rows, part=MATCHING_BACK)),
+        "anew": _anew_table(rows_of(merging, algorithm=BASIC, query="p1s3")),
+        "non_overlap": _non_overlap_table(rows_of(rows, part=NON_OVERLAPPING), rows_of(rows, part=MATCHING_APART)),
+        "gain": _by_window(merged, _gain),
+        "gain_in_matching": _by_window(rows_of(matching, algorithm=MERGE), _gain),
+        "merged": _by_window(merged, _merged),
+        "shown_less": _by_window(merged, lambda row: _times(_basic_of(merging, row), row, "events_read")),
+        "matching_share": _by_window(rows_of(matching, algorithm=BASIC), matching_share),
+    }
 
 
 def _gain(row: Row) -> str:
@@ -203,10 +137,6 @@ def _basic_of(rows: Sequence[Row], row: Row) -> Row:
     return basic
 
 
-def _basic_seconds(rows: Sequence[Row], row: Row) -> float:
-    return number(_basic_of(rows, row), "seconds")
-
-
 def _times(one: Row, other: Row, figure: str) -> str:
     return times_as_fast(number(one, figure) / number(other, figure)) if other[figure] else ""
 
@@ -216,7 +146,7 @@ def _profile_table(rows: Sequence[Row]) -> str:
     header += ["mean length", "in the paper", "runs a time step", "in the paper"]
     lines = [
         [
-            shown(str(row["query"])),
+            as_text(row["query"]),
             count_per_s(number(row, "per_s")),
             f"{row['matches']:,}",
             f"{row['output_complexity']:,}",
@@ -232,13 +162,7 @@ def _profile_table(rows: Sequence[Row]) -> str:
 
 
 def _by_window(rows: Sequence[Row], text: Callable[[Row], str]) -> str:
-    """Queries down, windows from left to right."""
-    windows = list(dict.fromkeys(row["window"] for row in rows))
-    lines = []
-    for query in dict.fromkeys(str(row["query"]) for row in rows):
-        own = {row["window"]: row for row in rows_of(rows, query=query)}
-        lines.append([shown(query), *(text(own[window]) for window in windows)])
-    return markdown_table(["window", *(f"{window}" for window in windows)], lines)
+    return table_across(rows, "query", "window", "window", lambda own: text(own[0]))
 
 
 def _growth_table(rows: Sequence[Row]) -> str:
@@ -257,7 +181,7 @@ def _backtrack_table(rows: Sequence[Row], matching: Sequence[Row]) -> str:
         (alone,) = rows_of(matching, algorithm=BACKTRACK, query=basic["query"])
         lines.append(
             [
-                shown(str(basic["query"])),
+                as_text(basic["query"]),
                 *(count_per_s(number(row, "per_s")) for row in (basic, backtrack)),
                 *(times_as_fast(1 / number(row, "ratio")) for row in (backtrack, alone)),
                 *(_an_event(row, "events_read") for row in (basic, backtrack)),
@@ -287,7 +211,7 @@ def _non_overlap_table(rows: Sequence[Row], matching: Sequence[Row]) -> str:
         (alone,) = rows_of(matching, algorithm=BACKTRACK, query=basic["query"], window=basic["window"])
         lines.append(
             [
-                shown(str(basic["query"])),
+                as_text(basic["query"]),
                 f"{basic['window']}",
                 f"{basic['matches']:,}",
                 *(format_seconds(number(row, "seconds")) for row in (basic, backtrack)),

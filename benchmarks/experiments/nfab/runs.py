@@ -12,7 +12,7 @@ from typing import cast
 import pyarrow as pa
 
 import cep_pipeline as cep
-from benchmarks.experiments.cells import Figure, Row
+from benchmarks.experiments.cells import Figure, Row, taken_apart
 from benchmarks.experiments.nfab.queries import ALL, NON_OVERLAP, Query, pattern_of
 from benchmarks.sase_stream import generate_sase_stream
 from cep_pipeline.detection import MECHANISMS
@@ -21,27 +21,15 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, PRUNE, Counters
 from cep_pipeline.detection.nfab import words
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
 from cep_pipeline.detection.outputs import Detection
-from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.prepared import PreparedEvents
 
 MECHANISM = "nfab"
 BASIC, BACKTRACK, MERGE = "basic", "backtrack", "merge"
-ALGORITHMS = (BASIC, MERGE, BACKTRACK)
 LEAST_ROUNDS, MOST_ROUNDS, LEAST_S, SLOW_S = 5, 15, 1.5, 4.0
 """Algorithms run in turn so often, and on until so many seconds were measured; one that takes long runs once."""
 WINDOW = "@"
 """Separator of algorithm and window in the names of figures that were measured for several windows in turn."""
-
-
-def is_there(algorithm: str) -> bool:
-    """Return whether the mechanism runs the queries by an algorithm."""
-    mechanism = MECHANISMS[MECHANISM]
-    try:
-        mechanism.check(pattern_of(Query("p3", "s3", 500)))
-    except UnsupportedPattern:
-        return False
-    return algorithm == BASIC or algorithm in mechanism.options
 
 
 def measure(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[str, Figure]:
@@ -215,12 +203,7 @@ def by_algorithm(rows: Sequence[Row]) -> list[Row]:
     """The rows of cells, taken apart: one for each algorithm, and for each window where several were measured."""
     apart: list[Row] = []
     for row in rows:
-        key = {name: figure for name, figure in row.items() if "." not in name}
-        own: dict[str, dict[str, Figure]] = {}
-        for name, figure in row.items():
-            if "." in name:
-                measured, _, what = name.partition(".")
-                own.setdefault(measured, {})[what] = figure
+        key, own = taken_apart(row)
         for measured, figures in own.items():
             algorithm, _, window = measured.partition(WINDOW)
             apart.append({**key, **({"window": int(window)} if window else {}), "algorithm": algorithm, **figures})
