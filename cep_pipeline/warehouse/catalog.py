@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import uuid
@@ -10,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import sqlalchemy as sql
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.io import FileIO, InputFile, InputStream
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
@@ -54,27 +53,7 @@ class CheckedFiles(PyArrowFileIO):
 
     def new_input(self, location: str) -> Any:
         """Return a file for reading."""
-        file = super().new_input(location)
-        return _CheckedFile(file, self._named) if "/metadata/" in location else file
-
-
-class _CheckedFile(InputFile):
-    """A file that is read whole and compared with its record when it is opened."""
-
-    def __init__(self, file: InputFile, named: NamedFiles) -> None:
-        super().__init__(file.location)
-        self._file, self._named = file, named
-
-    def __len__(self) -> int:
-        return len(self._file)
-
-    def exists(self) -> bool:
-        return self._file.exists()
-
-    def open(self, seekable: bool = True) -> InputStream:
-        with self._file.open(seekable) as stream:
-            content = stream.read()
-        return cast(InputStream, io.BytesIO(self._named.checked(self.location, content)))
+        return self._named.new_input(location) if "/metadata/" in location else super().new_input(location)
 
 
 class WarehouseCatalog(SqlCatalog):

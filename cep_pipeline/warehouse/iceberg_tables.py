@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -125,14 +124,8 @@ def _update_schema(table: Table, change: Callable[[PublishedTable, UpdateSchema]
 def as_published(table: Table) -> PublishedTable:
     """Return a table as readers see it; DamagedError where its metadata file lacks what every table has."""
     stream, name = table.name()[-2:]
-
-    def read(path: str) -> bytes:
-        with table.io.new_input(path).open() as content:
-            return bytes(content.read())
-
     with damage_errors(table.metadata_location):
-        metadata = json.loads(table.metadata.model_dump_json())
-        return PublishedTable(stream, name, table.metadata_location, metadata, read)
+        return PublishedTable(stream, name, table.metadata_location, table.metadata, table.io)
 
 
 def files_of_snapshots(table: Table) -> dict[str, int | None]:

@@ -36,7 +36,7 @@ from cep_pipeline.warehouse.layout import (
     statistics_record,
 )
 from cep_pipeline.warehouse.leases import day_unit
-from cep_pipeline.warehouse.published_table import PublishedFile, PublishedTable, Unit, day_of
+from cep_pipeline.warehouse.published_table import PublishedTable, Unit, day_of
 from cep_pipeline.warehouse.records import (
     Decision,
     EventsFile,
@@ -67,6 +67,7 @@ from cep_pipeline.warehouse.units import (
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from sqlalchemy.engine import Row
 
@@ -675,7 +676,7 @@ class StreamReader:
 
     def _files(
         self, name: str, first: date | None = None, last: date | None = None, pattern_set: str | None = None
-    ) -> list[PublishedFile]:
+    ) -> list[DataFile]:
         """The files of a table (of some days, of a pattern set).
 
         A unit with another number of rows than its record says is a DamagedError.

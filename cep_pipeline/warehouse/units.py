@@ -33,10 +33,12 @@ from cep_pipeline.warehouse.database import (
 )
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.named_files import NamedFiles
-from cep_pipeline.warehouse.published_table import PublishedFile, PublishedTable, Unit
+from cep_pipeline.warehouse.published_table import PublishedTable, Unit
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+
     from cep_pipeline.detection.limits import LimitedPattern
 
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
@@ -164,7 +166,7 @@ def opened_tables(
         pointers, records = one_moment(database, stream, tables)
         try:
             return {
-                name: PublishedTable.read(stream, name, at, NamedFiles(database, stream, name).read)
+                name: PublishedTable.read(stream, name, at, NamedFiles(database, stream, name))
                 for name, at in pointers.items()
             }, records
         except DamagedError as error:
@@ -188,7 +190,7 @@ _OPEN_ATTEMPTS = 5
 # -- rows and what records say of them ---------------------------------------------------------------------------------
 
 
-def rows_by_unit(table: PublishedTable, files: Iterable[PublishedFile]) -> Counter[Unit]:
+def rows_by_unit(table: PublishedTable, files: Iterable[DataFile]) -> Counter[Unit]:
     """Return the rows of each unit that has files."""
     rows: Counter[Unit] = Counter()
     for file in files:
