@@ -189,16 +189,16 @@ def test_only_the_streams_and_days_that_are_asked_for_are_looked_at(place: Path)
 
 RECORD = sql.update(PUBLISHED).where(PUBLISHED.c.table_name == "events")
 CHANGES: dict[str, tuple[Any, str]] = {
-    "rows": (RECORD.values(row_count=99), "its record says 99 rows, and the table has"),
+    "rows": (RECORD.values(row_count=99), "its record is not what its digest says"),
     "carry": (RECORD.values(carry_out='{"last":5}'), "is not what its digest says"),
-    "mangled carry": (RECORD.values(carry_out='{"last":'), "hands on to the next day cannot be read"),
-    "fingerprint": (RECORD.values(fingerprint="{}"), "its record cannot be read"),
-    "snapshot": (RECORD.values(snapshot_id=1, published_at=4e9), "which is newer than the table"),
+    "mangled carry": (RECORD.values(carry_out='{"last":'), "hands on to the next day is not what its digest says"),
+    "fingerprint": (RECORD.values(fingerprint="{}"), "its record is not what its digest says"),
+    "snapshot": (RECORD.values(snapshot_id=1, published_at=4e9), "its record is not what its digest says"),
     "no day": (
         RECORD.where(PUBLISHED.c.day == "2013-10-08").values(day="2013-13-08"),
-        "is of the day '2013-13-08'|no record says",
+        "is of the day '2013-13-08'|its record says 0 rows",
     ),
-    "no record": (sql.delete(PUBLISHED).where(PUBLISHED.c.day == "2013-10-08"), "no record says"),
+    "no record": (sql.delete(PUBLISHED).where(PUBLISHED.c.day == "2013-10-08"), "its record says 0 rows"),
     "plan": (sql.update(CURRENT_PLANS).values(version=7), "version 7 is the current plan of demo"),
     "no table": (sql.text("DELETE FROM iceberg_tables WHERE table_name = 'matches'"), "does not name the table"),
     "no plans": (sql.text("DELETE FROM iceberg_tables WHERE table_name = 'plans'"), "does not name the table"),
