@@ -212,12 +212,6 @@ class PublishedTable:
                     return False
         return True
 
-    def bounds(self, file: DataFile, column: str) -> tuple[int, int]:
-        """Return the least and the greatest value of a column of numbers or timestamps, as a manifest says them."""
-        number = self._ids[column]
-        with damage_errors(file.file_path):
-            return bound(file.lower_bounds[number]), bound(file.upper_bounds[number])
-
     def may_have(self, file: DataFile, column: str) -> bool:
         """Return False if the manifest says that no row of a file has a value of a column, or the table has none."""
         number = self._ids.get(column)

@@ -15,7 +15,6 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.storage import canonical_json
 from cep_pipeline.version import IDS_VERSION
-from cep_pipeline.warehouse.changes import EventsChange
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 
 if TYPE_CHECKING:
@@ -35,8 +34,6 @@ class PublishedDay:
     - `snapshot_id`: Iceberg snapshot of the `events` table that the run made.
     - `same_events_as`: digest of earlier inputs from which exactly the same events followed; empty where there are
       none.
-    - `changes`: events digest of an earlier version of the day -> how the events differ from it, for the latest
-      versions.
     - `note`: what a person should know of it, such as that it was rolled back; mostly empty.
     """
 
@@ -50,7 +47,6 @@ class PublishedDay:
     published_at: datetime
     snapshot_id: int
     same_events_as: str = ""
-    changes: Mapping[str, EventsChange] = field(default_factory=dict)
     note: str = ""
 
     @property

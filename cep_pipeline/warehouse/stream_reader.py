@@ -7,7 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from functools import cache, cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -19,10 +19,8 @@ import sqlalchemy as sql
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.raw_files import RawFile
-from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.lazy_names import late_module
 from cep_pipeline.storage import id_texts, open_parquet, read_data_file, read_group, rows_of
-from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS, checked_record
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.layout import (
@@ -511,7 +509,6 @@ class StreamReader:
         schema: str | None = None,
         pattern_sets: Mapping[str, str] | None = None,
         patterns: Mapping[str, Sequence[Pattern]] = MappingProxyType({}),
-        timezone: str = "UTC",
     ) -> list[StaleDay]:
         """Return the days whose fingerprint would now differ, in order of time.
 
@@ -519,9 +516,7 @@ class StreamReader:
         - `schema`: digest of the stream schema now; None: unchanged.
         - `pattern_sets`: pattern set -> its version now. Only these are checked; a published day without matches of one
           of them is stale for it.
-        - `patterns`, `timezone`: pattern set -> its patterns, and the stream's time zone. Where an earlier day was
-          redone, matches are stale only if these patterns read what has changed in it; of a set without patterns, any
-          change makes them stale. The reasons name the patterns that have changed.
+        - `patterns`: pattern set -> its patterns: the reasons name those that have changed.
 
         It is only what follows from what is published now: redoing a day may change its carry-out and so make the next
         day stale, or leave it and stop the cascade. Redo the earliest, then ask again.
@@ -533,24 +528,12 @@ class StreamReader:
 
             return {pattern.name: pattern_version(pattern) for pattern in patterns.get(pattern_set, ())}
 
-        def read_before(pattern_set: str, day: date, before: date, earlier: date) -> ReadBefore | None:
-            chosen = patterns.get(pattern_set)
-            if chosen is None:
-                return None
-            from cep_pipeline.slices.ownership import waits_for_later_events
-
-            # As `pipeline.detection.pin_events`: days that are not published belong to the next one that is.
-            begun = before + timedelta(days=1) if any(map(waits_for_later_events, chosen)) else day
-            starts, ends = day_bounds(begun, timezone)[0], day_bounds(earlier, timezone)[1]
-            return ReadBefore(chosen, starts, ends, lambda: self._first_event_us(pattern_set, day))
-
         reader = self.pinned(UNIT_TABLES)
         return find_stale_units(
             reader._records,
             raw_files=raw_files,
             schema=schema,
             pattern_sets=pattern_sets,
-            read_before=read_before,
             pattern_versions=pattern_versions,
             damaged=reader._damaged_units(),
         )
@@ -572,12 +555,6 @@ class StreamReader:
     def is_damaged(self, pattern_set: str, day: date) -> bool:
         """Return True if the matches of (pattern set, day) are damaged: a file of them, or their number of rows."""
         return (day.isoformat(), pattern_set) in self.pinned(UNIT_TABLES)._damaged_units(day)
-
-    def _first_event_us(self, pattern_set: str, day: date) -> int | None:
-        """Return the timestamp of the first event of the matches of (pattern set, day), None without any."""
-        table = self._published("matches")
-        files = self._files("matches", day, day, pattern_set)
-        return min((table.bounds(file, "start_ts")[0] for file in files), default=None)
 
     def runs(self, limit: int | None = None) -> list[RunRecord]:
         """Return the latest record of each (run, day), the latest started first.
