@@ -126,23 +126,3 @@ def as_published(table: Table) -> PublishedTable:
     stream, name = table.name()[-2:]
     with damage_errors(table.metadata_location):
         return PublishedTable(stream, name, table.metadata_location, table.metadata, table.io)
-
-
-def files_of_snapshots(table: Table) -> dict[str, int | None]:
-    """Return all files that the snapshots of a table name, with their sizes where they are known.
-
-    One that is damaged, or not there, is a DamagedError.
-    """
-    named: dict[str, int | None] = {}
-    for snapshot in table.snapshots():
-        with damage_errors(snapshot.manifest_list):
-            manifests = snapshot.manifests(table.io)
-        named[snapshot.manifest_list] = None
-        for manifest in manifests:
-            if manifest.manifest_path in named:
-                continue
-            named[manifest.manifest_path] = manifest.manifest_length
-            with damage_errors(manifest.manifest_path):
-                for entry in manifest.fetch_manifest_entry(table.io):
-                    named[entry.data_file.file_path] = entry.data_file.file_size_in_bytes
-    return named

@@ -12,7 +12,7 @@ import hashlib
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, cast
+from typing import cast
 
 import pyarrow.fs as pafs
 import sqlalchemy as sql
@@ -20,7 +20,7 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from sqlalchemy.engine import Connection
 
 from cep_pipeline.errors import DamagedError
-from cep_pipeline.storage import damage_errors, open_filesystem, read_whole
+from cep_pipeline.storage import damage_errors, object_store_io, open_filesystem, read_whole
 from cep_pipeline.warehouse.database import DAMAGES, FILES, Database
 
 _PATHS_A_STATEMENT = 500
@@ -30,7 +30,7 @@ Recorded = tuple[int, str]
 
 
 class NamedFiles(FileIO):
-    """The metadata files, manifest lists and manifests of the table `stream`.`table`, to be read.
+    """The files of the table `stream`.`table`, of which those that tell of others are read only as they were recorded.
 
     Without a database, which could not be read either, they are taken as they are.
     """
@@ -42,15 +42,15 @@ class NamedFiles(FileIO):
 
     def new_input(self, location: str) -> InputFile:
         """Return a file for reading."""
-        return _NamedFile(location, self)
+        return _NamedFile(location, self) if "/metadata/" in location else object_store_io().new_input(location)
 
     def new_output(self, location: str) -> OutputFile:
-        """Refuse to write."""
-        raise PermissionError(f"{location}: it is only read here")
+        """Return a file for writing."""
+        return object_store_io().new_output(location)
 
-    def delete(self, location: Any) -> None:
-        """Refuse to write."""
-        raise PermissionError(f"{location}: it is only read here")
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Remove a file."""
+        object_store_io().delete(location)
 
     def read(self, path: str) -> bytes:
         """Return what is in a file; a DamagedError says that it is not there, or not what was written.

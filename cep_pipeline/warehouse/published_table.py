@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.conversions import from_bytes
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile, read_manifest_list
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile, read_manifest_list
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, PrimitiveType, StructType
@@ -162,7 +162,7 @@ class PublishedTable:
         for manifest in self.manifests(snapshot_id):
             spec = self.metadata.specs()[manifest.partition_spec_id]
             ranges = [wanted.get(one.name, (None, None)) for one in spec.fields]
-            if self._may_hold(spec, manifest, ranges):
+            if manifest.content == ManifestContent.DATA and self._may_hold(spec, manifest, ranges):
                 files = self.files_in(manifest)
                 found += [one for one in files if all(map(_is_in, _values(one), ranges))]
         return found
@@ -180,24 +180,32 @@ class PublishedTable:
             return []
         with damage_errors(snapshot.manifest_list):
             manifests = list(read_manifest_list(self._files.new_input(snapshot.manifest_list)))
-            manifests = [one for one in manifests if one.content == ManifestContent.DATA]
             said = {} if snapshot.summary is None else snapshot.summary.additional_properties
-            numbers = [_numbers_of(one) for one in manifests]
+            numbers = [_numbers_of(one) for one in manifests if one.content == ManifestContent.DATA]
             if "total-data-files" in said and "total-records" in said and None not in numbers:
                 found = tuple(sum(one[at] for one in numbers if one is not None) for at in (0, 1))
                 _check_numbers("the snapshot", found, (int(said["total-data-files"]), int(said["total-records"])))
         return manifests
 
     def files_in(self, manifest: ManifestFile) -> list[DataFile]:
-        """Return the data files that a manifest names, as many as the list of manifests says; it is read once."""
+        """Return the files that a manifest names, as many as the list of manifests says; it is read once."""
         path = manifest.manifest_path
         if path not in self._lists:
             with damage_errors(path):
                 files = [entry.data_file for entry in manifest.fetch_manifest_entry(self._files)]
                 counted = len(files), sum(one.record_count for one in files)
                 _check_numbers("the manifest list", counted, _numbers_of(manifest))
-            self._lists[path] = [one for one in files if one.content == DataFileContent.DATA and one.record_count]
+            self._lists[path] = files
         return self._lists[path]
+
+    def named_files(self) -> set[str]:
+        """Return all files that the metadata or any of its snapshots names; one that is damaged is a DamagedError."""
+        named = {self.metadata_location, *(one.metadata_file for one in self.metadata.metadata_log)}
+        for snapshot in self.metadata.snapshots:
+            named.add(snapshot.manifest_list)
+            for manifest in self.manifests(snapshot.snapshot_id):
+                named |= {manifest.manifest_path, *(one.file_path for one in self.files_in(manifest))}
+        return named
 
     def _may_hold(self, spec: PartitionSpec, manifest: ManifestFile, ranges: Iterable[tuple[Any, Any]]) -> bool:
         """Return False if the bounds of a manifest's partitions say that it has no file of these ranges."""

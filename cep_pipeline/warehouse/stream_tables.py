@@ -19,8 +19,9 @@ from cep_pipeline.storage import (
     DataDirectory,
     digest_of,
     folder_name,
+    read_digest,
     remove_file,
-    same_contents,
+    size_and_digest,
     stored_files,
     write_data_file,
 )
@@ -220,7 +221,7 @@ class StreamTables(StreamReader):
 
         `known` are the statistics up to the day, pinned under the same lease; None: they are listed here.
         """
-        known = known or self.pin_statistics(day, day)
+        known = known or self.pin_statistics(day)
         records = []
         for pattern_set, own in made.items():
             before = _readable(known, pattern_set, day)
@@ -233,7 +234,7 @@ class StreamTables(StreamReader):
         self, pattern_set: str, day: date, observed: Mapping[str, Any] | None, *, run_id: str
     ) -> StatisticsRecord:
         """Make a draft of what detection counted for (pattern set, day); the statistics stay as they are."""
-        before = _readable(self.pin_statistics(day, day), pattern_set, day)
+        before = _readable(self.pin_statistics(day), pattern_set, day)
         kept = before or StatisticsRecord(pattern_set, day, run_id, self._now())
         return replace(kept, observed=observed)
 
@@ -375,7 +376,9 @@ class StreamTables(StreamReader):
         if before.fingerprint == fingerprint:  # what is there may be damaged: the same inputs give the same events
             return before.same_events_as
         try:
-            same = same_contents(files, [file.path for file in self.events_files(day, day)])
+            made, published = sorted(map(size_and_digest, files)), self.events_files(day, day)
+            same = [size for size, _ in made] == sorted(file.size_bytes for file in published)
+            same = same and made == sorted(read_digest(file.path) for file in published)
         except CepError as error:  # a damaged day is redone all the same
             logger.warning("%s: whether its events have changed cannot be told: %s", day, error)
             return ""

@@ -66,14 +66,6 @@ def forget_replaced(database: Database, stream: str, table: str, snapshots: Coll
         connection.execute(sql.delete(REPLACED).where(*of_table, REPLACED.c.snapshot_id.not_in(list(snapshots))))
 
 
-def published_records(database: Database, stream: str, table: str) -> Sequence[Row[Any]]:
-    """Return the records of the published units of a table, by pattern set and day, without what they carry out."""
-    query = sql.select(*_LISTED).where(PUBLISHED.c.stream == stream, PUBLISHED.c.table_name == table)
-    with database.begin() as connection:
-        rows = connection.execute(query.order_by(PUBLISHED.c.pattern_set, PUBLISHED.c.day)).all()
-    return [checked_record(database.name, PUBLISHED, row) for row in rows]
-
-
 def one_moment(
     database: Database, stream: str, tables: Collection[str]
 ) -> tuple[dict[str, str], dict[str, list[Row[Any]]]]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -87,7 +88,7 @@ class _Listing:
     damages: list[Damage] = field(default_factory=list)
     recorded: Mapping[str, Recorded] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def files(self) -> dict[str, DataFile]:
         return self.past | self.current
 

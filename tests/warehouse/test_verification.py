@@ -17,7 +17,7 @@ from pyiceberg.manifest import clear_manifest_cache
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.warehouse.database import CURRENT_PLANS, PUBLISHED
-from cep_pipeline.warehouse.maintenance import named_files
+from cep_pipeline.warehouse.iceberg_tables import as_published
 from cep_pipeline.warehouse.verification import BACKUP, LET_GO, Damage
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.thoroughness import examples, part_of
@@ -46,7 +46,7 @@ def files_in_use(warehouse: Warehouse) -> list[Path]:
     named: set[str] = set()
     for identifier in catalog.list_tables("trades"):
         table = catalog.load_table(identifier)
-        named |= named_files(table) - {entry.metadata_file for entry in table.metadata.metadata_log}
+        named |= as_published(table).named_files() - {entry.metadata_file for entry in table.metadata.metadata_log}
     return sorted(map(Path, named))
 
 
