@@ -90,7 +90,7 @@ $(BIN)/python:
 
 # What nearly all commands import. uv leaves the compiling of modules to their first import, which in a process that may
 # not write bytecode (PYTHONDONTWRITEBYTECODE) is each: `cep matches` would take 2.5 s instead of 1 s.
-IMPORTED := annotated_types click fastavro great_expectations llvmlite marshmallow numpy pandas py4j pyarrow pydantic \
+IMPORTED := annotated_types click great_expectations llvmlite marshmallow numpy pandas py4j pyarrow pydantic \
     pydantic_core pyiceberg pyspark rich sqlalchemy typing_extensions.py typing_inspection yaml
 
 # uv installs the lock in a fifth of pip's time. Where PATH has none, pip fetches the one that the lock names, by its hash.

@@ -33,7 +33,7 @@ class Settings:
     - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
     - `constants`: file to which the constants of the kernel's costs are written.
     - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
-    - `scale`, `scale_folder`: the share of each size that `SCALE` and `PROMISES` measure, and the folder of the projects.
+    - `scale`, `scale_folder`: the share of each size that `SCALE` and `PROMISES` measure, and the folder of projects.
     """
 
     names: Sequence[str] = BENCHMARKS

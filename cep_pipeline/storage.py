@@ -678,33 +678,6 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
 
 
-def same_contents(paths: Sequence[str], others: Sequence[str]) -> bool:
-    """Return whether some files have the same contents as others, in whatever order; one that is not there has none."""
-    return _sizes(paths) == _sizes(others) and _digests(paths) == _digests(others)
-
-
-def _sizes(paths: Sequence[str]) -> list[int]:
-    found: list[int] = []
-    for path in paths:
-        filesystem, inner = open_filesystem(path)
-        with storage_errors(f"looking for {path}"):
-            size = filesystem.get_file_info(inner).size
-        found.append(-1 if size is None else size)
-    return sorted(found)
-
-
-def _digests(paths: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for path in paths:
-        filesystem, inner = open_filesystem(path)
-        digest = hashlib.sha256()
-        with storage_errors(f"reading {path}"), filesystem.open_input_stream(inner) as stream:
-            while chunk := stream.read(_CHUNK):
-                digest.update(chunk)
-        found.append(digest.hexdigest())
-    return sorted(found)
-
-
 _CHUNK = 4 * 1024 * 1024
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 

@@ -700,7 +700,6 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
             schema=loaded.schema.digest,
             pattern_sets={one.name: one.version for one in loaded.pattern_sets},
             patterns={one.name: one.patterns for one in loaded.pattern_sets},
-            timezone=loaded.schema.timezone,
         )
         stale = {one.day: "; ".join(one.reasons) for one in found}
     except CepError as error:

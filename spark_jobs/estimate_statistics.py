@@ -52,7 +52,7 @@ def estimate_day(
     patterns = patterns_of(pattern_sets)
     with work.timed("statistics") as counts:
         events = PublishedEvents.pin(work.tables, work.stream.schema.timezone)
-        known = work.tables.pin_statistics(work.day, day_before(work.day, events.snapshot) or work.day)
+        known = work.tables.pin_statistics(work.day)
         carried = carried_state(work, pattern_sets, events.snapshot, known)
         start = work.start
         if carried.state is None and day_before(work.day, events.snapshot) is not None:

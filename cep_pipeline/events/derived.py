@@ -85,32 +85,6 @@ class Carry:
             }
         return Carry(joined)
 
-    def types_unlike(self, other: Carry) -> frozenset[str]:
-        """The event types of which the two have other values."""
-        attributes = {*self.values, *other.values}
-        return frozenset(
-            name
-            for attribute in attributes
-            for name in {*self.of(attribute), *other.of(attribute)}
-            if self.of(attribute).get(name, ()) != other.of(attribute).get(name, ())
-        )
-
-    def with_types_of(self, other: Carry, types: frozenset[str]) -> Carry:
-        """Take the values of some event types from another carry, and keep all others.
-
-        Examples
-        --------
-        >>> day, before = Carry({"price": {"IBM": (7.0,), "SPY": (3.0,)}}), Carry({"price": {"IBM": (8.0,)}})
-        >>> day.with_types_of(before, frozenset(["IBM"])).values
-        {'price': {'IBM': (8.0,), 'SPY': (3.0,)}}
-        """
-        joined = {}
-        for attribute in sorted({*self.values, *other.values}):
-            own = {name: last for name, last in self.of(attribute).items() if name not in types}
-            taken = {name: last for name, last in other.of(attribute).items() if name in types}
-            joined[attribute] = dict(sorted({**own, **taken}.items()))
-        return Carry(joined)
-
     def to_json(self) -> dict[str, Any]:
         """The JSON form: {} where nothing is carried; numbers that JSON cannot say are text."""
         values = {

@@ -268,7 +268,7 @@ def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result:
 def observed_before(work: DayWork, pattern_set: PatternSet, kept: frozenset[str]) -> Observed:
     """The part of what is recorded of a day's detection that is about patterns that are kept."""
     try:
-        record = work.tables.pin_statistics(work.day, work.day).of(pattern_set.name, work.day)
+        record = work.tables.pin_statistics(work.day).of(pattern_set.name, work.day)
         if record is None or record.observed is None:
             return Observed()
         observed = Observed.from_json(record.observed)

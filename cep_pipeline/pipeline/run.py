@@ -250,7 +250,6 @@ class PipelineRun:
             schema=self.stream.schema.digest,
             pattern_sets={pattern_set.name: pattern_set.version for pattern_set in self.pattern_sets},
             patterns={pattern_set.name: pattern_set.statements for pattern_set in self.pattern_sets},
-            timezone=self.stream.schema.timezone,
         ):
             if stale.day in days and stale.step in self.steps:
                 found.setdefault(stale.day, []).append(stale)

@@ -113,7 +113,6 @@ def find_stale_days(stream: Stream, tables: StreamTables) -> list[StaleDay]:
         schema=stream.schema.digest,
         pattern_sets={pattern_set.name: pattern_set.version for pattern_set in stream.pattern_sets},
         patterns={pattern_set.name: pattern_set.statements for pattern_set in stream.pattern_sets},
-        timezone=stream.schema.timezone,
     )
 
 

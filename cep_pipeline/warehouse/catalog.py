@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import sqlalchemy as sql
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.io import FileIO, InputFile, InputStream
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
@@ -43,40 +42,6 @@ logger = logging.getLogger(__name__)
 logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
 
 
-class CheckedFiles(PyArrowFileIO):
-    """The files of one table, of which those that tell of others are read only as they were recorded (`NamedFiles`)."""
-
-    def __init__(self, named: NamedFiles, properties: Properties) -> None:
-        super().__init__(properties)
-        self._named = named
-        if "://" in properties["warehouse"]:  # each bucket has one client
-            self.fs_by_scheme = object_store_io().fs_by_scheme
-
-    def new_input(self, location: str) -> Any:
-        """Return a file for reading."""
-        file = super().new_input(location)
-        return _CheckedFile(file, self._named) if "/metadata/" in location else file
-
-
-class _CheckedFile(InputFile):
-    """A file that is read whole and compared with its record when it is opened."""
-
-    def __init__(self, file: InputFile, named: NamedFiles) -> None:
-        super().__init__(file.location)
-        self._file, self._named = file, named
-
-    def __len__(self) -> int:
-        return len(self._file)
-
-    def exists(self) -> bool:
-        return self._file.exists()
-
-    def open(self, seekable: bool = True) -> InputStream:
-        with self._file.open(seekable) as stream:
-            content = stream.read()
-        return cast(InputStream, io.BytesIO(self._named.checked(self.location, content)))
-
-
 class WarehouseCatalog(SqlCatalog):
     """A SQL catalog on the warehouse's own engine.
 
@@ -93,13 +58,13 @@ class WarehouseCatalog(SqlCatalog):
         self.engine = database.engine
         create_together(self._init_catalog)
 
-    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> CheckedFiles:
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> NamedFiles:
         """Return the files of the table of which one is at `location`, as the catalog recorded them."""
         inner = str(location).removeprefix(f"{self.properties['warehouse']}/")
         return self._files_of(*(inner.split("/")[:2]))
 
-    def _files_of(self, stream: str, table: str) -> CheckedFiles:
-        return CheckedFiles(NamedFiles(self.database, stream, table), self.properties)
+    def _files_of(self, stream: str, table: str) -> NamedFiles:
+        return NamedFiles(self.database, stream, table)
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         """Read the metadata of a table by its files, where pyiceberg takes new ones."""
@@ -132,22 +97,13 @@ class WarehouseCatalog(SqlCatalog):
 
         Metadata that is lost or damaged is a DamagedError.
         """
-        fault: Exception | None = None
-        for _ in range(_LOAD_ATTEMPTS):
+        for attempt in count(1):
             try:
                 return super().load_table(identifier)
             except DamagedError as error:
-                if not isinstance(error.__cause__, FileNotFoundError):
+                if attempt == _LOAD_ATTEMPTS or not isinstance(error.__cause__, FileNotFoundError):
                     raise
-                fault = error
-            except (NoSuchTableError, sql.exc.SQLAlchemyError):
-                raise
-            except Exception as error:  # noqa: BLE001 - mangled metadata may raise anything; it is explained below
-                fault = error
-                break
-        assert fault is not None
-        with damage_errors(str(self.metadata_location(identifier))):
-            raise fault
+        raise AssertionError("the last attempt either returns or raises")
 
     def metadata_location(self, identifier: str | Identifier) -> str | None:
         """Return where the present metadata of a table is, without reading it; None: there is no such table."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
@@ -127,18 +126,10 @@ def merge_small_files(files: Sequence[str], table_name: str, columns: pa.Schema)
     return [rewrite_files(sorted(files), table_name, columns)]
 
 
-def rewrite_files(
-    paths: Sequence[str],
-    table_name: str,
-    columns: pa.Schema,
-    *,
-    keep: pc.Expression | None = None,
-    change: Callable[[pa.Table], pa.Table] = lambda rows: rows,
-) -> str:
+def rewrite_files(paths: Sequence[str], table_name: str, columns: pa.Schema) -> str:
     """Write the rows of some files, in their order, as one file beside the first; returns its path.
 
-    Only rows for which `keep` is true are written, and of these what `change` returns. Files of a unit are read in the
-    order of their paths: the new name has the place of the first one's.
+    Files of a unit are read in the order of their paths: the new name has the place of the first one's.
     """
     first = paths[0].removesuffix(".parquet").split(_PACKED)[0]
     target = f"{first}{_PACKED}{uuid.uuid4().hex[:8]}.parquet"
@@ -146,11 +137,10 @@ def rewrite_files(
     type_attribute = _summarised_by(paths, columns) if table_name == "events" else None
     summarised: list[pa.Table] = []
     with open_data_file(target, columns, dictionaries=dictionaries) as writer:
-        for rows in _row_groups(read_pieces(paths, columns, keep)):
-            changed = change(rows)
-            writer.write_table(changed, row_group_size=ROW_GROUP_ROWS)
+        for rows in _row_groups(_pieces(paths, columns)):
+            writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
             if type_attribute is not None:
-                summarised.append(changed)
+                summarised.append(rows)
         if type_attribute is not None and summarised:
             writer.add_key_value_metadata(footer_of(pa.concat_tables(summarised), type_attribute))
     return written(target)
@@ -166,14 +156,13 @@ def _summarised_by(paths: Sequence[str], columns: pa.Schema) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def read_pieces(paths: Sequence[str], columns: pa.Schema, keep: pc.Expression | None = None) -> Iterator[pa.Table]:
+def _pieces(paths: Sequence[str], columns: pa.Schema) -> Iterator[pa.Table]:
     """Read files row group by row group, as these columns; a column that a file lacks is null."""
     for path in paths:
         with open_parquet(path) as file:
             names = names_in_file(columns, file.schema_arrow.names)
             for batch in file.iter_batches(ROW_GROUP_ROWS, columns=list(names.values())):
-                piece = conform(pa.Table.from_batches([batch]), columns)
-                yield piece if keep is None else piece.filter(keep)
+                yield conform(pa.Table.from_batches([batch]), columns)
 
 
 def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -195,7 +195,6 @@ class Database:
         if file is not None and not file.exists():
             with suppress(OSError):  # SQLite says why it cannot be made
                 file.touch(PRIVATE_FILE)
-        self.clocks_differ = False
         self._check_settings(location)
 
     @contextmanager

@@ -8,12 +8,11 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.storage import canonical_json, digest_of, files_from_json, files_to_json
-from cep_pipeline.warehouse.changes import EventsChange
 from cep_pipeline.warehouse.database import PUBLISHED, insert_record
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import OF_PATTERN_SETS, day_column
 from cep_pipeline.warehouse.records import EventsFile, PublishedDay, StatisticsRecord
-from cep_pipeline.warehouse.units import CHANGES, SAME_EVENTS, replace_record
+from cep_pipeline.warehouse.units import SAME_EVENTS, replace_record
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -25,7 +24,7 @@ class Draft:
     """Rows that are to be all of a unit: the events, the rejected rows, the matches or the summaries of a day.
 
     No table names the files yet. `pattern_set` is empty but for matches and summaries. `fingerprint`, `carry_out`,
-    `counts`, `same_events_as` and `changes` are recorded of the unit. `merged` are the files that some of these were
+    `counts` and `same_events_as` are recorded of the unit. `merged` are the files that some of these were
     made of, which nothing needs once the draft is published. `entries` are the files as a manifest names them, where
     this process has looked at them already.
     """
@@ -38,7 +37,6 @@ class Draft:
     counts: Mapping[str, Any] = field(default_factory=dict)
     pattern_set: str = ""
     same_events_as: str = ""
-    changes: Mapping[str, EventsChange] = field(default_factory=dict)
     merged: tuple[str, ...] = field(default=(), compare=False, repr=False)
     entries: tuple[DataFile, ...] | None = field(default=None, compare=False, repr=False)
 
@@ -54,8 +52,6 @@ class Draft:
         """Replace the record of the unit, in the transaction that publishes its rows."""
         key = {"stream": stream, "table_name": self.table, "pattern_set": self.pattern_set, "day": str(self.day)}
         known: dict[str, Any] = {SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
-        if self.changes:
-            known[CHANGES] = {digest: change.to_json() for digest, change in self.changes.items()}
         replace_record(connection, key)
         made = {
             **key,
@@ -72,12 +68,10 @@ class Draft:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`: what one task hands to the next."""
-        changes = {digest: change.to_json() for digest, change in self.changes.items()}
         plain = {
             "day": self.day.isoformat(),
             "files": files_to_json(self.files),
             "fingerprint": self.fingerprint.to_json(),
-            "changes": changes,
             "merged": list(map(str, self.merged)),
         }
         return {name: value for name, value in {**vars(self), **plain}.items() if name != "entries"}
@@ -90,7 +84,6 @@ class Draft:
             "day": date.fromisoformat(content["day"]),
             "files": files_from_json(content["files"]),
             "fingerprint": known.from_json(content["fingerprint"]),
-            "changes": {digest: EventsChange.from_json(change) for digest, change in content["changes"].items()},
             "merged": tuple(content["merged"]),
         }
         return cls(**{**content, **read})

@@ -128,15 +128,12 @@ class MatchesFingerprint:
             document.get("ids", 1),
         )
 
-    def differences(self, now: MatchesFingerprint, why: Mapping[date, str] = MappingProxyType({})) -> tuple[str, ...]:
-        """Say for a person what differs between this recorded fingerprint and the one that holds now.
-
-        `why` says of a day whose events have changed how that touches these matches.
-        """
+    def differences(self, now: MatchesFingerprint) -> tuple[str, ...]:
+        """Say for a person what differs between this recorded fingerprint and the one that holds now."""
         changed = sorted(day for day in {*self.events, *now.events} if self.events.get(day) != now.events.get(day))
         return (
             *(_pattern_differences(self, now) if self.pattern_set_version != now.pattern_set_version else ()),
-            *(f"the events of {day.isoformat()} have changed{why.get(day, '')}" for day in changed),
+            *(f"the events of {day.isoformat()} have changed" for day in changed),
             *(("the carry state from the day before has changed",) if self.carry_in != now.carry_in else ()),
             *(_END_OF_STREAM[now.end_of_stream] if self.end_of_stream != now.end_of_stream else ()),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -125,31 +124,5 @@ def _update_schema(table: Table, change: Callable[[PublishedTable, UpdateSchema]
 def as_published(table: Table) -> PublishedTable:
     """Return a table as readers see it; DamagedError where its metadata file lacks what every table has."""
     stream, name = table.name()[-2:]
-
-    def read(path: str) -> bytes:
-        with table.io.new_input(path).open() as content:
-            return bytes(content.read())
-
     with damage_errors(table.metadata_location):
-        metadata = json.loads(table.metadata.model_dump_json())
-        return PublishedTable(stream, name, table.metadata_location, metadata, read)
-
-
-def files_of_snapshots(table: Table) -> dict[str, int | None]:
-    """Return all files that the snapshots of a table name, with their sizes where they are known.
-
-    One that is damaged, or not there, is a DamagedError.
-    """
-    named: dict[str, int | None] = {}
-    for snapshot in table.snapshots():
-        with damage_errors(snapshot.manifest_list):
-            manifests = snapshot.manifests(table.io)
-        named[snapshot.manifest_list] = None
-        for manifest in manifests:
-            if manifest.manifest_path in named:
-                continue
-            named[manifest.manifest_path] = manifest.manifest_length
-            with damage_errors(manifest.manifest_path):
-                for entry in manifest.fetch_manifest_entry(table.io):
-                    named[entry.data_file.file_path] = entry.data_file.file_size_in_bytes
-    return named
+        return PublishedTable(stream, name, table.metadata_location, table.metadata, table.io)

@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 LEASE_TIMEOUT_S = 120.0
 """A lease lives so long without a heartbeat, where nothing else is said."""
 _BEATS_PER_TIMEOUT = 6
-CLOCKS_DIFFER_S = 5.0
-"""Clocks that differ by more than this are told of."""
 
 
 def day_unit(day: date, part: str = "") -> str:
@@ -179,30 +177,11 @@ class Lease:
         with self._database.engine.begin() as connection:
             before = connection.execute(sql.delete(LEASES).where(*mine, over).returning(LEASES)).one_or_none()
             connection.execute(sql.insert(LEASES).values(row))
-            now = connection.execute(sql.select(self._now)).scalar_one()
         logger.debug("run %s: holds the lease of %s %s", self.run_id, self.stream, self.unit)
-        self._compare_clocks(now - self._clock(), f"that of the catalog's database {self._database.name}")
         return holder_of(before, expired=True) if before else None
-
-    def _compare_clocks(self, ahead_s: float, whose: str) -> None:
-        """Tell once of a clock that is so many seconds ahead of this machine's."""
-        if abs(ahead_s) > CLOCKS_DIFFER_S and not self._database.clocks_differ:
-            self._database.clocks_differ = True
-            logger.warning(
-                "the clock of this machine is %.0f s %s %s: set both by NTP. Recorded times go by the clock of this "
-                "machine; leases by that of the database, and with SQLite by that of each machine",
-                abs(ahead_s),
-                "behind" if ahead_s > 0 else "ahead of",
-                whose,
-            )
 
     def _busy(self, holder: Row[Any] | None) -> BusyError:
         who = _describe(holder) if holder else "another run held it a moment ago"
-        if holder:
-            # Nobody is heard of in the future, but by another clock.
-            with self._database.begin() as connection:
-                now = connection.execute(sql.select(self._now)).scalar_one()
-            self._compare_clocks(max(0.0, holder.heartbeat_at - now), f"that of {holder.host}")
         free = f" at {_clock_time(holder.heartbeat_at + self._timeout_s)}" if holder else ""
         return BusyError(
             f"stream {self.stream}, {self.unit}: {who}. Wait until it ends and run again; if it is dead, the lease is "

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pyarrow.fs as pafs
 import sqlalchemy as sql
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import Table
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from cep_pipeline.errors import DamagedError, InputError
@@ -131,7 +130,7 @@ def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_tha
     table = warehouse.catalog.load_table((stream, table_name))
     # It is older than the metadata where a writer was killed, or the disk was full.
     write_version_hint(table.metadata_location)
-    named = {*named_files(table), f"{location}/metadata/{VERSION_HINT}"}
+    named = {*iceberg_tables.as_published(table).named_files(), f"{location}/metadata/{VERSION_HINT}"}
     orphans = [
         path for path in candidates.keys() - named if not (running and path.rsplit("/", 1)[-1].startswith(running))
     ]
@@ -163,7 +162,10 @@ def _forget_files(warehouse: Store, stream: str, table_name: str) -> None:
     table = warehouse.catalog.load_table((stream, table_name))
     there = stored_files(warehouse.table_location(stream, table_name)).keys()
     read = {task.file.file_path for task in table.scan().plan_files()} if damaged else set()
-    for records, paths, kept in ((FILES, digests, there | named_files(table)), (DAMAGES, damaged, read)):
+    for records, paths, kept in (
+        (FILES, digests, there | iceberg_tables.as_published(table).named_files()),
+        (DAMAGES, damaged, read),
+    ):
         gone = paths - {path[start:] for path in kept}
         unit = (records.c.stream == stream, records.c.table_name == table_name)
         if gone:
@@ -188,9 +190,3 @@ def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
                     filesystem.delete_file(f"{path}/{folder}")
             removed += files
     return _removed(removed)
-
-
-def named_files(table: Table) -> set[str]:
-    """Return the locations of all files that the table's metadata or any of its snapshots names."""
-    logged = (entry.metadata_file for entry in table.metadata.metadata_log)
-    return {table.metadata_location, *logged, *iceberg_tables.files_of_snapshots(table)}

@@ -9,14 +9,18 @@ files have checksums of their own (`storage.read_data_file`); `cep verify --deep
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import cast
 
+import pyarrow.fs as pafs
 import sqlalchemy as sql
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from sqlalchemy.engine import Connection
 
 from cep_pipeline.errors import DamagedError
-from cep_pipeline.storage import damage_errors, read_whole
+from cep_pipeline.storage import damage_errors, object_store_io, open_filesystem, read_whole
 from cep_pipeline.warehouse.database import DAMAGES, FILES, Database
 
 _PATHS_A_STATEMENT = 500
@@ -25,12 +29,28 @@ Recorded = tuple[int, str]
 """Size in bytes and SHA-256 of a file."""
 
 
-class NamedFiles:
-    """The metadata files, manifest lists and manifests of the table `stream`.`table`."""
+class NamedFiles(FileIO):
+    """The files of the table `stream`.`table`, of which those that tell of others are read only as they were recorded.
 
-    def __init__(self, database: Database, stream: str, table: str) -> None:
+    Without a database, which could not be read either, they are taken as they are.
+    """
+
+    def __init__(self, database: Database | None, stream: str, table: str) -> None:
+        super().__init__()
         self._database = database
         self._stream, self._table = stream, table
+
+    def new_input(self, location: str) -> InputFile:
+        """Return a file for reading."""
+        return _NamedFile(location, self) if "/metadata/" in location else object_store_io().new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        """Return a file for writing."""
+        return object_store_io().new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Remove a file."""
+        object_store_io().delete(location)
 
     def read(self, path: str) -> bytes:
         """Return what is in a file; a DamagedError says that it is not there, or not what was written.
@@ -39,14 +59,12 @@ class NamedFiles:
         """
         with damage_errors(path):
             content = read_whole(path)
-        return self.checked(path, content)
-
-    def checked(self, path: str, content: bytes) -> bytes:
-        """Return the content of a file if it is what was recorded; else raise a DamagedError."""
         check_recorded(path, digest_of_bytes(content), self._recorded(path))
         return content
 
     def _recorded(self, path: str) -> Recorded | None:
+        if self._database is None:
+            return None
         inner = path.rpartition(f"/{self._stream}/{self._table}/")[2]
         query = sql.select(FILES.c.size, FILES.c.sha256).where(
             *_of_table(FILES, self._stream, self._table), FILES.c.path == inner
@@ -54,6 +72,24 @@ class NamedFiles:
         with self._database.begin() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else (row.size, row.sha256)
+
+
+class _NamedFile(InputFile):
+    """A file that is read whole and compared with its record when it is opened."""
+
+    def __init__(self, location: str, files: NamedFiles) -> None:
+        super().__init__(location)
+        self._files = files
+
+    def __len__(self) -> int:
+        return len(self._files.read(self.location))
+
+    def exists(self) -> bool:
+        filesystem, path = open_filesystem(self.location)
+        return bool(filesystem.get_file_info(path).type == pafs.FileType.File)
+
+    def open(self, seekable: bool = True) -> InputStream:
+        return cast(InputStream, io.BytesIO(self._files.read(self.location)))
 
 
 def digest_of_bytes(content: bytes) -> Recorded:

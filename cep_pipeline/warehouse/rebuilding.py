@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import sqlalchemy as sql
 from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables, SqlCatalogBaseTable
+from pyiceberg.manifest import DataFile
 from sqlalchemy.engine import URL, make_url
 
 from cep_pipeline.errors import BusyError, DamagedError, InputError
@@ -31,7 +32,6 @@ from cep_pipeline.storage import (
     make_durable,
     read_data_file,
     read_digest,
-    read_whole,
     storage_errors,
     stored_files,
 )
@@ -61,7 +61,7 @@ from cep_pipeline.warehouse.layout import (
 )
 from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, is_dead
 from cep_pipeline.warehouse.named_files import NamedFiles
-from cep_pipeline.warehouse.published_table import PublishedFile, PublishedTable, ReadFile, Unit
+from cep_pipeline.warehouse.published_table import PublishedTable, Unit
 from cep_pipeline.warehouse.units import NOTE
 
 logger = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ def rebuild(location: str, catalog: str | URL, *, replace: bool, told: Callable[
         {"name": "location", "value": location},
     ]
     for number, ((stream, name), paths) in enumerate(sorted(found.items()), 1):
-        table = _newest(stream, name, paths, report, _reader(known, stream, name))
+        table = _newest(stream, name, paths, report, NamedFiles(known, stream, name))
         if table is None:
             raise DamagedError(paths[0], f"no metadata of {stream}.{name} can be read")
         old, _, _ = table.location.rpartition(f"/{stream}/{name}")
@@ -126,7 +126,7 @@ def rebuild(location: str, catalog: str | URL, *, replace: bool, told: Callable[
         )
         rows[FILES.name] += _named_files(stream, name, table)
         if name in UNIT_TABLES:
-            rows[PUBLISHED.name] += _records(stream, name, table, table.updated_at)
+            rows[PUBLISHED.name] += _records(stream, name, table, table.metadata.last_updated_ms / 1000)
         elif name == "plans":
             rows[CURRENT_PLANS.name] += _current_plans(stream, table)
         told(number, len(found))
@@ -232,16 +232,13 @@ def _metadata_files(location: str) -> dict[tuple[str, str], list[str]]:
     return {table: [path for _, path in sorted(paths, reverse=True)] for table, paths in found.items()}
 
 
-def _reader(known: Database | None, stream: str, table: str) -> ReadFile:
-    """Read files as the catalog that is there recorded them; where it cannot be read either, as they are."""
-    return read_whole if known is None else NamedFiles(known, stream, table).read
-
-
-def _newest(stream: str, name: str, paths: list[str], report: RebuildReport, read: ReadFile) -> PublishedTable | None:
+def _newest(
+    stream: str, name: str, paths: list[str], report: RebuildReport, files: NamedFiles
+) -> PublishedTable | None:
     """The table by its newest metadata that can be read down to the names of the files."""
     for path in paths:
         try:
-            table = PublishedTable.read(stream, name, path, read)
+            table = PublishedTable.read(stream, name, path, files)
             table.files(DAY)
         except DamagedError as error:
             logger.warning("%s", error)
@@ -304,7 +301,7 @@ def remake_records(database: Database, stream: str, at: float) -> None:
 def _opened(database: Database, stream: str) -> dict[str, PublishedTable]:
     """The tables of a stream; records are not looked at."""
     return {
-        one.table: PublishedTable.read(stream, one.table, one.metadata, NamedFiles(database, stream, one.table).read)
+        one.table: PublishedTable.read(stream, one.table, one.metadata, NamedFiles(database, stream, one.table))
         for one in pointers_of(database)
         if one.namespace == stream
     }
@@ -312,7 +309,7 @@ def _opened(database: Database, stream: str) -> dict[str, PublishedTable]:
 
 def _records(stream: str, name: str, table: PublishedTable, at: float) -> Iterator[dict[str, Any]]:
     """The records of the units that a table has rows of: they can be read, and are stale."""
-    units: dict[Unit, list[PublishedFile]] = defaultdict(list)
+    units: dict[Unit, list[DataFile]] = defaultdict(list)
     for file in table.files(day_column(name)):
         units[table.unit_of(file)].append(file)
     for (pattern_set, day), files in sorted(units.items()):
@@ -338,7 +335,7 @@ def _records(stream: str, name: str, table: PublishedTable, at: float) -> Iterat
         )
 
 
-def _matches_by_pattern(files: list[PublishedFile]) -> Mapping[str, int]:
+def _matches_by_pattern(files: list[DataFile]) -> Mapping[str, int]:
     counted: Counter[str] = Counter()
     for file in files:
         column = read_data_file(file.file_path, pa.schema([("pattern", pa.string())])).column("pattern")

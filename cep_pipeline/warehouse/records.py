@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -12,10 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import without_collecting
 from cep_pipeline.storage import canonical_json
 from cep_pipeline.version import IDS_VERSION
-from cep_pipeline.warehouse.changes import EventsChange
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 
 if TYPE_CHECKING:
@@ -35,8 +32,6 @@ class PublishedDay:
     - `snapshot_id`: Iceberg snapshot of the `events` table that the run made.
     - `same_events_as`: digest of earlier inputs from which exactly the same events followed; empty where there are
       none.
-    - `changes`: events digest of an earlier version of the day -> how the events differ from it, for the latest
-      versions.
     - `note`: what a person should know of it, such as that it was rolled back; mostly empty.
     """
 
@@ -50,7 +45,6 @@ class PublishedDay:
     published_at: datetime
     snapshot_id: int
     same_events_as: str = ""
-    changes: Mapping[str, EventsChange] = field(default_factory=dict)
     note: str = ""
 
     @property
@@ -266,51 +260,6 @@ class PlanRecord:
         summary = self.plan.get("statistics")
         digest = summary.get("digest") if isinstance(summary, Mapping) else None
         return digest if isinstance(digest, str) else None
-
-
-class WrittenPlanRecord(PlanRecord):
-    """A record whose JSON texts are read when somebody asks for what they say: that of a thousand patterns is large."""
-
-    texts: Mapping[str, str | None]
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> WrittenPlanRecord:
-        """The record of a row of the table `plans`."""
-        names = ("plan", "statistics", "statements")
-        record = object.__new__(cls)
-        record.__dict__.update({key: value for key, value in row.items() if key not in names})
-        record.__dict__["texts"] = {name: row[name] for name in names}
-        return record
-
-    @cached_property
-    def digest(self) -> str:
-        return sha256((self.texts["plan"] or "").encode()).hexdigest()
-
-    @cached_property
-    def plan(self) -> Mapping[str, Any]:
-        plan: Mapping[str, Any] = self._read("plan")
-        return plan
-
-    @cached_property
-    def statistics(self) -> Mapping[str, Any] | None:
-        statistics: Mapping[str, Any] | None = self._read("statistics")
-        return statistics
-
-    @cached_property
-    def statements(self) -> Mapping[str, Any]:
-        return self._read("statements") or {}
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PlanRecord):
-            return NotImplemented
-        return all(getattr(self, one.name) == getattr(other, one.name) for one in fields(PlanRecord))
-
-    __hash__ = PlanRecord.__hash__
-
-    def _read(self, name: str) -> Any:
-        text = self.texts[name]
-        with without_collecting():  # a plan of a thousand patterns is some hundred thousand values
-            return None if text is None else json.loads(text)
 
 
 @dataclass(frozen=True)

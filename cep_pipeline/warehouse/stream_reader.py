@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from functools import cache, cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -19,10 +19,8 @@ import sqlalchemy as sql
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.raw_files import RawFile
-from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.lazy_names import late_module
 from cep_pipeline.storage import id_texts, open_parquet, read_data_file, read_group, rows_of
-from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS, checked_record
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.layout import (
@@ -36,7 +34,7 @@ from cep_pipeline.warehouse.layout import (
     statistics_record,
 )
 from cep_pipeline.warehouse.leases import day_unit
-from cep_pipeline.warehouse.published_table import PublishedFile, PublishedTable, Unit, day_of
+from cep_pipeline.warehouse.published_table import PublishedTable, Unit, day_of
 from cep_pipeline.warehouse.records import (
     Decision,
     EventsFile,
@@ -47,7 +45,6 @@ from cep_pipeline.warehouse.records import (
     RunRecord,
     StaleDay,
     StatisticsRecord,
-    WrittenPlanRecord,
 )
 from cep_pipeline.warehouse.units import (
     carry_before,
@@ -56,17 +53,18 @@ from cep_pipeline.warehouse.units import (
     differing_units,
     find_stale_units,
     is_within,
+    one_moment,
     open_table,
     opened_tables,
     published_days,
     published_matches,
-    published_records,
     recorded_rows,
     rows_by_unit,
 )
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from sqlalchemy.engine import Row
 
@@ -89,21 +87,19 @@ class StatisticsFile:
 class PinnedStatistics:
     """The statistics of a stream at one moment.
 
-    `listed` returns the files of the rows from a day on (None: all) by (pattern set, day), of one snapshot of the
-    table; `read` the row in a file. Rows from the day `first` on are listed before others are needed. `drafted` are
-    those that a run has made and not published yet; they are read in place of the published ones.
+    `listed` has the files of the rows by (pattern set, day), `read` reads the row in a file. `drafted` are those that a
+    run has made and not published yet; they are read in place of the published ones.
     """
 
-    listed: Callable[[date | None], Mapping[tuple[str, date], StatisticsFile]]
+    listed: Mapping[tuple[str, date], StatisticsFile]
     read: Callable[[str], Mapping[str, Any]]
-    first: date | None = None
     drafted: Mapping[tuple[str, date], StatisticsRecord] = field(default_factory=dict)
 
     def of(self, pattern_set: str, day: date) -> StatisticsRecord | None:
         """The statistics of a day, None where there are none; a row that is not what it should be is an InputError."""
         if (pattern_set, day) in self.drafted:
             return self.drafted[pattern_set, day]
-        file = self._file(pattern_set, day)
+        file = self.listed.get((pattern_set, day))
         return None if file is None else statistics_record(self.read(file.path))
 
     def before(self, pattern_set: str, day: date) -> StatisticsRecord | None:
@@ -116,7 +112,7 @@ class PinnedStatistics:
         Rows of days on which it counted nothing are not read.
         """
         for earlier in self._days_before(pattern_set, day):
-            file = None if (pattern_set, earlier) in self.drafted else self._file(pattern_set, earlier)
+            file = None if (pattern_set, earlier) in self.drafted else self.listed.get((pattern_set, earlier))
             if file is not None and not file.counted:
                 continue
             record = self.of(pattern_set, earlier)
@@ -126,31 +122,12 @@ class PinnedStatistics:
 
     def _days_before(self, pattern_set: str, day: date) -> Iterator[date]:
         """The earlier days that have a row, the latest first."""
-
-        def earlier(known: Iterable[tuple[str, date]]) -> set[date]:
-            return {other for name, other in known if name == pattern_set and other < day}
-
-        recent = earlier(self._recent) | earlier(self.drafted)
-        yield from sorted(recent, reverse=True)
-        yield from sorted(earlier(self._all) - recent, reverse=True)
-
-    def _file(self, pattern_set: str, day: date) -> StatisticsFile | None:
-        files = self._recent if self.first is None or day >= self.first else self._all
-        return files.get((pattern_set, day))
-
-    @cached_property
-    def _recent(self) -> Mapping[tuple[str, date], StatisticsFile]:
-        return self.listed(self.first)
-
-    @cached_property
-    def _all(self) -> Mapping[tuple[str, date], StatisticsFile]:
-        return self._recent if self.first is None else self.listed(None)
+        known = {*self.listed, *self.drafted}
+        yield from sorted((other for name, other in known if name == pattern_set and other < day), reverse=True)
 
 
 TABLES_OF_A_DAY = ("events", "quarantine", "matches", SUMMARIES, "statistics")
 """The tables whose rows a day is published with."""
-MOST_PLANS = 8
-"""Recorded plans that are remembered; those not asked for longest go first."""
 
 
 class StreamReader:
@@ -164,7 +141,7 @@ class StreamReader:
         self.name = name
         self._layouts = dict(layouts)
         self._complete: set[str] = set()
-        self._plans: OrderedDict[tuple[str, str, int], PlanRecord] = OrderedDict()
+        self._plans: dict[tuple[str, str, int], PlanRecord] = {}
         self.drafts = Drafts()
         self._pinned: Mapping[str, PublishedTable] = {}
         self._pinned_records: Mapping[str, Sequence[Row[Any]]] = {}
@@ -467,12 +444,8 @@ class StreamReader:
         table = self._read_days("statistics", first, last, pattern_set, columns=columns)
         return [statistics_record({**dict.fromkeys(without), **row}) for row in rows_of(table)]
 
-    def pin_statistics(self, last: date, first: date | None = None) -> PinnedStatistics:
-        """Return the statistics of all pattern sets up to a day (in) as they are now.
-
-        Those from `first` on are listed at once, earlier ones where they are asked for: the list of a day is as long
-        as the table is old.
-        """
+    def pin_statistics(self, last: date) -> PinnedStatistics:
+        """Return the statistics of all pattern sets up to a day (in) as they are now."""
         partitions = self._layouts["statistics"].partitions
         name, day = partitions.index("pattern_set"), partitions.index(DAY)
 
@@ -481,16 +454,13 @@ class StreamReader:
             return rows_of(self._read("statistics", path))[0]
 
         table = self._published("statistics")
-
-        def listed(since: date | None) -> Mapping[tuple[str, date], StatisticsFile]:
-            return {
-                (file.partition[name], day_of(file.partition[day])): StatisticsFile(
-                    file.file_path, table.may_have(file, "observed")
-                )
-                for file in table.files(DAY, since, last)
-            }
-
-        return PinnedStatistics(listed, read, first, dict(self.drafts.statistics))
+        listed = {
+            (file.partition[name], day_of(file.partition[day])): StatisticsFile(
+                file.file_path, table.may_have(file, "observed")
+            )
+            for file in table.files(DAY, None, last)
+        }
+        return PinnedStatistics(listed, read, dict(self.drafts.statistics))
 
     def carry_in(self, day: date) -> dict[str, Any]:
         """Return the carry-out of the latest published earlier day, over gaps; {} where there is none."""
@@ -510,7 +480,6 @@ class StreamReader:
         schema: str | None = None,
         pattern_sets: Mapping[str, str] | None = None,
         patterns: Mapping[str, Sequence[Pattern]] = MappingProxyType({}),
-        timezone: str = "UTC",
     ) -> list[StaleDay]:
         """Return the days whose fingerprint would now differ, in order of time.
 
@@ -518,9 +487,7 @@ class StreamReader:
         - `schema`: digest of the stream schema now; None: unchanged.
         - `pattern_sets`: pattern set -> its version now. Only these are checked; a published day without matches of one
           of them is stale for it.
-        - `patterns`, `timezone`: pattern set -> its patterns, and the stream's time zone. Where an earlier day was
-          redone, matches are stale only if these patterns read what has changed in it; of a set without patterns, any
-          change makes them stale. The reasons name the patterns that have changed.
+        - `patterns`: pattern set -> its patterns: the reasons name those that have changed.
 
         It is only what follows from what is published now: redoing a day may change its carry-out and so make the next
         day stale, or leave it and stop the cascade. Redo the earliest, then ask again.
@@ -532,24 +499,12 @@ class StreamReader:
 
             return {pattern.name: pattern_version(pattern) for pattern in patterns.get(pattern_set, ())}
 
-        def read_before(pattern_set: str, day: date, before: date, earlier: date) -> ReadBefore | None:
-            chosen = patterns.get(pattern_set)
-            if chosen is None:
-                return None
-            from cep_pipeline.slices.ownership import waits_for_later_events
-
-            # As `pipeline.detection.pin_events`: days that are not published belong to the next one that is.
-            begun = before + timedelta(days=1) if any(map(waits_for_later_events, chosen)) else day
-            starts, ends = day_bounds(begun, timezone)[0], day_bounds(earlier, timezone)[1]
-            return ReadBefore(chosen, starts, ends, lambda: self._first_event_us(pattern_set, day))
-
         reader = self.pinned(UNIT_TABLES)
         return find_stale_units(
             reader._records,
             raw_files=raw_files,
             schema=schema,
             pattern_sets=pattern_sets,
-            read_before=read_before,
             pattern_versions=pattern_versions,
             damaged=reader._damaged_units(),
         )
@@ -571,12 +526,6 @@ class StreamReader:
     def is_damaged(self, pattern_set: str, day: date) -> bool:
         """Return True if the matches of (pattern set, day) are damaged: a file of them, or their number of rows."""
         return (day.isoformat(), pattern_set) in self.pinned(UNIT_TABLES)._damaged_units(day)
-
-    def _first_event_us(self, pattern_set: str, day: date) -> int | None:
-        """Return the timestamp of the first event of the matches of (pattern set, day), None without any."""
-        table = self._published("matches")
-        files = self._files("matches", day, day, pattern_set)
-        return min((table.bounds(file, "start_ts")[0] for file in files), default=None)
 
     def runs(self, limit: int | None = None) -> list[RunRecord]:
         """Return the latest record of each (run, day), the latest started first.
@@ -617,7 +566,6 @@ class StreamReader:
         for path in paths:
             known = self._plans.get((path, pattern_set, version))
             if known is not None:
-                self._plans.move_to_end((path, pattern_set, version))
                 return known
         for path in paths:
             rows = self._read("plans", path)
@@ -627,9 +575,7 @@ class StreamReader:
                 break
         else:
             raise CepError(f"stream {self.name}: version {version} of the plan of {pattern_set} is not among the plans")
-        record = self._plans[path, pattern_set, version] = WrittenPlanRecord.of(row)
-        while len(self._plans) > MOST_PLANS:
-            self._plans.popitem(last=False)
+        record = self._plans[path, pattern_set, version] = plan_record(row)
         return record
 
     def plans(self, pattern_set: str | None = None) -> list[PlanRecord]:
@@ -648,7 +594,7 @@ class StreamReader:
         """The records of the units of a table, by pattern set and day."""
         if table in self._pinned_records:
             return self._pinned_records[table]
-        return published_records(self.warehouse.database, self.name, table)
+        return one_moment(self.warehouse.database, self.name, (table,))[1][table]
 
     def _published(self, name: str) -> PublishedTable:
         """A table for reading: the pinned one, or as it is now."""
@@ -675,7 +621,7 @@ class StreamReader:
 
     def _files(
         self, name: str, first: date | None = None, last: date | None = None, pattern_set: str | None = None
-    ) -> list[PublishedFile]:
+    ) -> list[DataFile]:
         """The files of a table (of some days, of a pattern set).
 
         A unit with another number of rows than its record says is a DamagedError.

@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +15,18 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, CepError, DamagedError, InputError
 from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
-from cep_pipeline.events.derived import Carry
 from cep_pipeline.storage import (
     DataDirectory,
     digest_of,
     folder_name,
+    read_digest,
     remove_file,
-    same_contents,
+    size_and_digest,
     stored_files,
     write_data_file,
 )
-from cep_pipeline.warehouse.changes import EventsChange, find_change, may_have
 from cep_pipeline.warehouse.database import CURRENT_PLANS, change_records, insert_record
-from cep_pipeline.warehouse.drafts import Draft, DraftedDay, Drafts
+from cep_pipeline.warehouse.drafts import Draft, DraftedDay
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import COMPRESSED, SUMMARIES, row_of
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
@@ -41,7 +40,7 @@ from cep_pipeline.warehouse.records import (
     StatisticsRecord,
 )
 from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
-from cep_pipeline.warehouse.units import CarryUpdate, counted_of
+from cep_pipeline.warehouse.units import counted_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -50,9 +49,6 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.summaries.partial import PartialSummary
 
 logger = logging.getLogger(__name__)
-
-VERSIONS_COMPARED = 8
-"""Number of earlier versions of a day for which it is recorded how its events differ from them."""
 
 
 class StreamTables(StreamReader):
@@ -125,8 +121,8 @@ class StreamTables(StreamReader):
         its carry-in on. `counts` are kept with the day. A file that is missing, does not fit the table or has rows of
         another day is a CepError.
         """
-        same, changes = self._compared(day, files, fingerprint)
-        events = Draft("events", day, tuple(files), fingerprint, carry_out, counts or {}, "", same, changes)
+        same = self._same_events_as(day, files, fingerprint)
+        events = Draft("events", day, tuple(files), fingerprint, carry_out, counts or {}, "", same)
         return self.drafted(events, Draft("quarantine", day, tuple(rejected), fingerprint), run_id=run_id)
 
     def drafted(self, events: Draft, quarantine: Draft, *, run_id: str) -> DraftedDay:
@@ -150,7 +146,6 @@ class StreamTables(StreamReader):
             self._now(),
             0,
             events.same_events_as,
-            events.changes,
         )
         return DraftedDay(
             replace(events, entries=tuple(found)),
@@ -226,7 +221,7 @@ class StreamTables(StreamReader):
 
         `known` are the statistics up to the day, pinned under the same lease; None: they are listed here.
         """
-        known = known or self.pin_statistics(day, day)
+        known = known or self.pin_statistics(day)
         records = []
         for pattern_set, own in made.items():
             before = _readable(known, pattern_set, day)
@@ -239,7 +234,7 @@ class StreamTables(StreamReader):
         self, pattern_set: str, day: date, observed: Mapping[str, Any] | None, *, run_id: str
     ) -> StatisticsRecord:
         """Make a draft of what detection counted for (pattern set, day); the statistics stay as they are."""
-        before = _readable(self.pin_statistics(day, day), pattern_set, day)
+        before = _readable(self.pin_statistics(day), pattern_set, day)
         kept = before or StatisticsRecord(pattern_set, day, run_id, self._now())
         return replace(kept, observed=observed)
 
@@ -269,7 +264,6 @@ class StreamTables(StreamReader):
         for name in names:
             self._add_columns(name)
         at = self.warehouse.clock()
-        passed_on = [update for one in drafts if one.table == "events" for update in self._passed_on(one)]
         published: list[int] = []
 
         def beside(snapshots: Mapping[str, int], rows: Sequence[int]) -> list[Callable[[Connection], None]]:
@@ -287,10 +281,6 @@ class StreamTables(StreamReader):
                         rows=number,
                     )
                     for draft, number in zip(drafts, published, strict=True)
-                ),
-                *(
-                    partial(update.write, database=self.warehouse.database.name, stream=self.name)
-                    for update in passed_on
                 ),
             ]
 
@@ -374,68 +364,25 @@ class StreamTables(StreamReader):
             beside.append(lambda connection: self._replace_current(connection, name, makes_current, in_place_of))
         self._append("decisions", row_of(decision), beside)
 
-    def _compared(
-        self, day: date, files: Sequence[str], fingerprint: EventsFingerprint
-    ) -> tuple[str, dict[str, EventsChange]]:
-        """Compare the events of a day that is redone with the published ones.
+    def _same_events_as(self, day: date, files: Sequence[str], fingerprint: EventsFingerprint) -> str:
+        """Return the digest that stands for the published events of a day, where the files hold exactly these.
 
-        It returns the digest that stands for the published events, where the files hold exactly these ("": they do not,
-        or it is the fingerprint's); and the changes from earlier versions, as `PublishedDay` has them. Other raw files,
-        or another carry-in, often give the same events: then nothing that was made of them is stale.
+        It is "" where they do not, or where it is the fingerprint's. Other raw files, or another carry-in, often give
+        the same events: then nothing that was made of them is stale.
         """
-        days = self.days()
-        before = next((entry for entry in days if entry.day == day), None)
+        before = next((entry for entry in self.days() if entry.day == day), None)
         if before is None:
-            return "", {}
+            return ""
         if before.fingerprint == fingerprint:  # what is there may be damaged: the same inputs give the same events
-            return before.same_events_as, dict(before.changes)
+            return before.same_events_as
         try:
-            published = [file.path for file in self.events_files(day, day)]
-            same = same_contents(files, published)
-            was_read = any(entry.day > day for entry in days)
-            change = find_change(published, files, self.events_schema) if was_read and not same else None
-        except (CepError, pa.ArrowException) as error:  # a damaged day is redone all the same
-            logger.warning("%s: how its events have changed cannot be told: %s", day, error)
-            return "", {}
-        if not same:
-            if change is None:
-                return "", {}
-            if change.last_us() is not None:
-                known = {digest: earlier.then(change) for digest, earlier in before.changes.items()}
-                known = {before.events_digest: change, **known}
-                known.pop(fingerprint.digest, None)
-                return "", dict(list(known.items())[:VERSIONS_COMPARED])
-        digest = "" if before.events_digest == fingerprint.digest else before.events_digest
-        return digest, dict(before.changes)
-
-    def _passed_on(self, events: Draft) -> list[CarryUpdate]:
-        """Hand a changed carry-out of a day on, over the later days that have no event of the types in question."""
-        published = self.with_drafts(Drafts()).pinned(("events", "quarantine"))
-        later = [entry for entry in published.days() if entry.day > events.day]
-        updates: list[CarryUpdate] = []
-        before: Mapping[str, Any] = published.carry_in(later[0].day) if later else {}
-        now = events.carry_out
-        for entry in later:
-            inputs = entry.fingerprint
-            same_schema = (
-                isinstance(events.fingerprint, EventsFingerprint) and inputs.schema == events.fingerprint.schema
-            )
-            followed = inputs.carry_in == digest_of(before) and same_schema
-            if not followed or digest_of(before) == digest_of(now):
-                break
-            own = published.carry_in(entry.day + timedelta(days=1))
-            try:
-                carried = Carry.from_json(now)
-                types = Carry.from_json(before).types_unlike(carried)
-                if may_have([file.path for file in published.events_files(entry.day, entry.day)], types):
-                    break
-                after = Carry.from_json(own).with_types_of(carried, types).to_json()
-            except (CepError, pa.ArrowException) as error:
-                logger.info("%s: its carry-in has changed, and it is done again: %s", entry.day, error)
-                break
-            updates.append(CarryUpdate(entry, now, after))
-            before, now = own, after
-        return updates
+            made, published = sorted(map(size_and_digest, files)), self.events_files(day, day)
+            same = [size for size, _ in made] == sorted(file.size_bytes for file in published)
+            same = same and made == sorted(read_digest(file.path) for file in published)
+        except CepError as error:  # a damaged day is redone all the same
+            logger.warning("%s: whether its events have changed cannot be told: %s", day, error)
+            return ""
+        return before.events_digest if same and before.events_digest != fingerprint.digest else ""
 
     def _merged(self, table: str, files: Sequence[str]) -> Sequence[str]:
         """One file in place of many small ones: a slice of a small day leaves some kilobytes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import count
 from types import MappingProxyType
@@ -20,7 +20,6 @@ from sqlalchemy.engine import Connection, Row
 from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
-from cep_pipeline.warehouse.changes import EventsChange, ReadBefore
 from cep_pipeline.warehouse.database import (
     CATALOG_NAME,
     DAMAGES,
@@ -33,16 +32,18 @@ from cep_pipeline.warehouse.database import (
 )
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.named_files import NamedFiles
-from cep_pipeline.warehouse.published_table import PublishedFile, PublishedTable, Unit
+from cep_pipeline.warehouse.published_table import PublishedTable, Unit
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+
     from cep_pipeline.detection.limits import LimitedPattern
 
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
 
-SAME_EVENTS, CHANGES = "same_events_as", "changes"
-"""Names beside a stored fingerprint of what `PublishedDay` has of them."""
+SAME_EVENTS = "same_events_as"
+"""Name beside a stored fingerprint of what `PublishedDay` has of it."""
 NOTE = "note"
 """Name beside a stored fingerprint of what a person should know of the unit, such as that it was rolled back."""
 
@@ -63,59 +64,6 @@ def forget_replaced(database: Database, stream: str, table: str, snapshots: Coll
     of_table = (REPLACED.c.stream == stream, REPLACED.c.table_name == table)
     with database.begin() as connection:
         connection.execute(sql.delete(REPLACED).where(*of_table, REPLACED.c.snapshot_id.not_in(list(snapshots))))
-
-
-@dataclass(frozen=True)
-class CarryUpdate:
-    """A changed carry-out that passes over a later day, which has no event of the types that it is about.
-
-    `day` is the later day with its record as it was read; the events, and all that was made of them, stay as they are.
-    """
-
-    day: PublishedDay
-    carry_in: Mapping[str, Any]
-    carry_out: Mapping[str, Any]
-
-    def write(self, connection: Connection, database: str, stream: str) -> None:
-        """Write it, unless the day has been published anew meanwhile: then it shows as stale."""
-        unit = (
-            PUBLISHED.c.stream == stream,
-            PUBLISHED.c.pattern_set == "",
-            PUBLISHED.c.day == self.day.day.isoformat(),
-        )
-        events = (*unit, PUBLISHED.c.table_name == "events")
-        seen = (PUBLISHED.c.run_id == self.day.run_id, PUBLISHED.c.carry_out_digest == self.day.carry_out_digest)
-        # The rejected rows first, as a run that publishes a day: of two that lock rows crosswise, one would fail.
-        rejected = (*unit, PUBLISHED.c.table_name == "quarantine")
-        connection.execute(sql.select(PUBLISHED.c.day).where(*rejected).with_for_update())
-        if connection.execute(sql.select(PUBLISHED.c.day).where(*events, *seen).with_for_update()).first() is None:
-            return
-        carried = {"carry_in": digest_of(self.carry_in)}
-
-        def of_rejected(row: Row[Any]) -> Mapping[str, Any]:
-            stored = json.loads(row.fingerprint)
-            if EventsFingerprint.from_json(stored) != self.day.fingerprint:
-                return {}
-            return {"fingerprint": canonical_json({**stored, **carried})}
-
-        def of_events(row: Row[Any]) -> Mapping[str, Any]:
-            fingerprint = {**json.loads(row.fingerprint), **carried, SAME_EVENTS: self.day.events_digest}
-            return {
-                "fingerprint": canonical_json(fingerprint),
-                "carry_out": canonical_json(self.carry_out),
-                "carry_out_digest": digest_of(self.carry_out),
-            }
-
-        change_records(database, connection, PUBLISHED, rejected, of_rejected)
-        change_records(database, connection, PUBLISHED, events, of_events)
-
-
-def published_records(database: Database, stream: str, table: str) -> Sequence[Row[Any]]:
-    """Return the records of the published units of a table, by pattern set and day, without what they carry out."""
-    query = sql.select(*_LISTED).where(PUBLISHED.c.stream == stream, PUBLISHED.c.table_name == table)
-    with database.begin() as connection:
-        rows = connection.execute(query.order_by(PUBLISHED.c.pattern_set, PUBLISHED.c.day)).all()
-    return [checked_record(database.name, PUBLISHED, row) for row in rows]
 
 
 def one_moment(
@@ -154,7 +102,7 @@ def opened_tables(
         pointers, records = one_moment(database, stream, tables)
         try:
             return {
-                name: PublishedTable.read(stream, name, at, NamedFiles(database, stream, name).read)
+                name: PublishedTable.read(stream, name, at, NamedFiles(database, stream, name))
                 for name, at in pointers.items()
             }, records
         except DamagedError as error:
@@ -178,7 +126,7 @@ _OPEN_ATTEMPTS = 5
 # -- rows and what records say of them ---------------------------------------------------------------------------------
 
 
-def rows_by_unit(table: PublishedTable, files: Iterable[PublishedFile]) -> Counter[Unit]:
+def rows_by_unit(table: PublishedTable, files: Iterable[DataFile]) -> Counter[Unit]:
     """Return the rows of each unit that has files."""
     rows: Counter[Unit] = Counter()
     for file in files:
@@ -236,11 +184,7 @@ def published_days(records: Records) -> list[PublishedDay]:
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
             json.loads(row.fingerprint).get(SAME_EVENTS, ""),
-            {
-                digest: EventsChange.from_json(change)
-                for digest, change in json.loads(row.fingerprint).get(CHANGES, {}).items()
-            },
-            note=json.loads(row.fingerprint).get(NOTE, ""),
+            json.loads(row.fingerprint).get(NOTE, ""),
         )
         for row in records("events")
     ]
@@ -376,18 +320,12 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
     return content
 
 
-ReadEarlier = Callable[[str, date, date, date], ReadBefore | None]
-"""The part of an earlier day that the matches of (pattern set, day) have read; between the two stands the latest
-earlier day."""
-
-
 def find_stale_units(
     records: Records,
     *,
     raw_files: Mapping[date, Sequence[RawFile]] | None = None,
     schema: str | None = None,
     pattern_sets: Mapping[str, str] | None = None,
-    read_before: ReadEarlier = lambda *_: None,
     pattern_versions: Callable[[str], Mapping[str, str]] = lambda _: MappingProxyType({}),
     damaged: Mapping[tuple[str, str], Sequence[str]] = MappingProxyType({}),
 ) -> list[StaleDay]:
@@ -410,7 +348,7 @@ def find_stale_units(
         carry_in = published.carry_out_digest
     for pattern_set, version in (pattern_sets or {}).items():
         matches = published_matches(records, pattern_set)
-        stale += _stale_matches(days, matches, pattern_set, version, read_before, pattern_versions)
+        stale += _stale_matches(days, matches, pattern_set, version, pattern_versions)
     for (of_day, pattern_set), known in damaged.items():
         if pattern_set in (pattern_sets or {}):
             stale.append(StaleDay(date.fromisoformat(of_day), pattern_set, tuple(known)))
@@ -437,11 +375,9 @@ def _stale_matches(
     matches: Sequence[PublishedMatches],
     pattern_set: str,
     version: str,
-    read_before: ReadEarlier,
     pattern_versions: Callable[[str], Mapping[str, str]],
 ) -> list[StaleDay]:
     detected = {entry.final_day: entry for entry in matches}
-    changes = {published.day: published.changes for published in days}
     digests = {published.day: published.events_digest for published in days}
     stale: list[StaleDay] = []
     carry_in = NO_CARRY
@@ -454,16 +390,6 @@ def _stale_matches(
         recorded = entry.fingerprint
         first = recorded.events_from
         events = {d: digest for d, digest in digests.items() if (first is None or first <= d) and d <= day}
-        why: dict[date, str] = {}
-        before = max((other for other in digests if other < day), default=day)
-        for other, digest in recorded.events.items():
-            change = changes.get(other, {}).get(digest) if other < day else None
-            read = read_before(pattern_set, day, before, other) if change is not None else None
-            if change is not None and read is not None:
-                if touched := read.touched_by(change):
-                    why[other] = f": {touched}"
-                else:
-                    events[other] = digest
         now = replace(
             recorded,
             pattern_set_version=version,
@@ -472,7 +398,7 @@ def _stale_matches(
             carry_in=carry_in,
             end_of_stream=recorded.end_of_stream and day == last,
         )
-        if reasons := recorded.differences(now, why):
+        if reasons := recorded.differences(now):
             stale.append(StaleDay(day, pattern_set, _with_note(entry.note, reasons)))
         carry_in = entry.carry_out_digest
     return stale

@@ -81,7 +81,7 @@ def test_a_second_run_says_that_there_was_nothing_to_do(project: Project) -> Non
 
 
 HEAVY = (
-    *("pandas", "pyarrow.dataset", "pyiceberg", "sqlalchemy.orm", "pyspark", "great_expectations"),
+    *("pandas", "pyarrow.dataset", "pyiceberg.io.pyarrow", "sqlalchemy.orm", "pyspark", "great_expectations"),
     *("numba", "llvmlite", "scipy", "matplotlib", "altair", "cep_pipeline.detection.mechanisms"),
 )
 """Modules that take long to import, and of which no answer at once has need."""
@@ -117,7 +117,7 @@ for name, arguments in {ANSWERS_AT_ONCE!r}.items():
     for words in ("rising", "stream ticks", "pattern rising: skip_till_any_match", "nothing to do for 3 days"):
         assert words in done.output
     there = [name for name in HEAVY if importlib.util.find_spec(name.partition(".")[0])]
-    assert {"pandas", "pyarrow.dataset", "pyiceberg", "pyspark", "numba"} <= {*there}, "a renamed module is never heavy"
+    assert {"pandas", "pyarrow.dataset", "pyspark", "numba"} <= {*there}, "a renamed module is never heavy"
 
 
 def test_detection_over_files_imports_no_pandas_and_no_catalog(trades: Path) -> None:

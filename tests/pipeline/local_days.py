@@ -184,7 +184,7 @@ class LocalDays:
     def is_damaged(self, pattern_set: str, day: date) -> bool:
         return False
 
-    def pin_statistics(self, last: date, first: date) -> Any:
+    def pin_statistics(self, last: date) -> Any:
         return SimpleNamespace(of=lambda pattern_set, day: None)
 
     def matches_directory(self, pattern_set: str, day: date, *, run_id: str) -> DataDirectory:

@@ -79,7 +79,7 @@ class Recorded(PinnedStatistics):
 
     def __init__(self, content: object) -> None:
         super().__init__(
-            lambda _: {("all", MONDAY): StatisticsFile("file")}, lambda path: ROW | {"observed": json.dumps(content)}
+            {("all", MONDAY): StatisticsFile("file")}, lambda path: ROW | {"observed": json.dumps(content)}
         )
 
 

@@ -33,7 +33,7 @@ from cep_pipeline.warehouse import commits, database, stream_tables
 from cep_pipeline.warehouse.database import CURRENT_PLANS, DAMAGES, FILES, PUBLISHED
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.iceberg_tables import files_of_snapshots
+from cep_pipeline.warehouse.iceberg_tables import as_published
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.rebuilding import LOST
 from cep_pipeline.warehouse.records import RunRecord
@@ -156,7 +156,7 @@ def test_a_flipped_bit_of_a_file_that_tells_of_others_is_an_error(tmp_path: Path
             if number % 499 == 0:
                 clear_manifest_cache()
                 with pytest.raises(DamagedError, match=path.name):
-                    files_of_snapshots(tables.warehouse.catalog.load_table(("trades", name)))
+                    as_published(tables.warehouse.catalog.load_table(("trades", name))).named_files()
         path.write_bytes(whole)
 
 
@@ -652,9 +652,9 @@ def test_a_day_whose_files_cannot_be_compared_is_redone(tmp_path: Path, monkeypa
     publish_day(tables, MONDAY, [1.0])
     publish_day(tables, TUESDAY, [1.0])
 
-    def unreadable(*_: object) -> bool:
+    def unreadable(*_: object) -> tuple[int, str]:
         raise CepError("reading the published file: Input/output error")
 
-    monkeypatch.setattr(stream_tables, "same_contents", unreadable)
+    monkeypatch.setattr(stream_tables, "read_digest", unreadable)
     publish_day(tables, MONDAY, [2.0])
     assert tables.read_events(MONDAY, MONDAY)["price"].to_pylist() == [2.0]

@@ -297,11 +297,3 @@ def test_a_run_whose_process_is_dead_is_abandoned(tmp_path: Path) -> None:
     assert runs[MONDAY].status == "succeeded"
     assert runs[TUESDAY].status == "abandoned"
     assert re.search(rf"its process \({process.pid} on .*\) was last heard of at .*; run next has", runs[TUESDAY].error)
-
-
-def test_a_heartbeat_from_the_future_tells_of_the_clock(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    ahead = Warehouse.open(tmp_path, clock=lambda: time.time() + 60)
-    warehouse = Warehouse.open(tmp_path)
-    with ahead.lease("trades", "day", run_id="ahead"), pytest.raises(BusyError):
-        warehouse.lease("trades", "day", run_id="second")
-    assert re.search(f"clock of this machine is (59|60) s behind that of {socket.gethostname()}", caplog.text)

@@ -109,9 +109,10 @@ def test_maintenance_removes_what_nothing_names(place: Place) -> None:
 def test_all_files_of_a_bucket_are_reached_by_one_client(place: Place) -> None:
     tables = place.tables()
     publish_day(tables, MONDAY, [1.0])
-    first, _ = open_filesystem(tables.events_files()[0].path)
+    path = tables.events_files()[0].path
+    first, _ = open_filesystem(path)
     assert open_filesystem(place.location)[0] is first
-    assert tables._table("events").io.fs_by_scheme("s3", BUCKET) is first  # type: ignore[attr-defined]
+    assert tables._table("events").io.new_input(path)._filesystem is first  # type: ignore[attr-defined]
 
 
 def test_the_environment_says_what_the_properties_do_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def test_leases_and_records_on_postgresql(tmp_path: Path, catalog: str) -> None:
     assert tables.stale_days(pattern_sets={"demo": "v1"}) == []
 
 
-def test_leases_go_by_the_clock_of_the_database(tmp_path: Path, catalog: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_leases_go_by_the_clock_of_the_database(tmp_path: Path, catalog: str) -> None:
     ahead, behind = (open_tables(tmp_path / "w", catalog, ahead_s=seconds) for seconds in (3600, -3600))
     for first, second in ((ahead, behind), (behind, ahead)):
         with first.day_lease(MONDAY, run_id="first") as lease:
@@ -107,6 +107,3 @@ def test_leases_go_by_the_clock_of_the_database(tmp_path: Path, catalog: str, ca
             lease.check()
             assert abs(first.warehouse.leases()[0].heartbeat_at.timestamp() - time.time()) < 600
             assert not second.warehouse.leases()[0].expired
-    assert "the clock of this machine is 3600 s ahead of that of the catalog's database" in caplog.text
-    assert "the clock of this machine is 3600 s behind that of the catalog's database" in caplog.text
-    assert caplog.text.count("the clock of this machine is") == 2, "each is told once"

@@ -10,9 +10,8 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
-from cep_pipeline.events.derived import Carry
 from cep_pipeline.storage import open_data_file, write_data_file
-from cep_pipeline.warehouse import commits, stream_reader
+from cep_pipeline.warehouse import commits
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -385,32 +384,3 @@ def test_a_publication_that_is_stopped_before_it_has_written_its_manifests_says_
         publish_day(tables, MONDAY, [2.0])
     assert caplog.records == []
     assert prices_of(tables) == [1.0]
-
-
-def test_a_changed_carry_is_passed_on_from_one_moment_in_the_order_of_publishing(
-    tables: StreamTables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def carry(last: float) -> dict[str, Any]:
-        return Carry({"price": {"Z": (last,)}}).to_json()
-
-    for day in (MONDAY, TUESDAY, WEDNESDAY):  # no day has an event of Z
-        publish_day(tables, day, [1.0], carry_out=carry(1.0))
-    loaded: list[tuple[object, ...]] = []
-    open_table = stream_reader.open_table
-    monkeypatch.setattr(stream_reader, "open_table", lambda *of: (loaded.append(of), open_table(*of))[1])
-    written: list[str] = []
-
-    @sql.event.listens_for(tables.warehouse.database.engine, "before_cursor_execute")
-    def look(_c: Any, _k: Any, statement: str, parameters: tuple[object, ...], *_: Any) -> None:
-        if statement.startswith("UPDATE cep_published"):
-            written.append(next(name for name in ("events", "quarantine") if name in parameters))
-
-    files = write_events(tables, MONDAY, [1.0], run_id="again")
-    with tables.day_lease(MONDAY, run_id="again") as lease:
-        fingerprint = fingerprint_of(tables, MONDAY, "other files")
-        draft = tables.draft_events(MONDAY, files, run_id="again", fingerprint=fingerprint, carry_out=carry(2.0))
-        loaded.clear()
-        tables.publish(MONDAY, [draft.quarantine, draft.events], lease=lease)
-    assert tables.carry_in(WEDNESDAY) == carry(2.0) and tables.stale_days() == []
-    assert written == ["quarantine", "events"] * 2, "two runs that lock these rows crosswise would end in a deadlock"
-    assert loaded == [], "one table for all days, pinned with their records"

@@ -64,10 +64,10 @@ def test_nothing_of_a_day_is_replaced_where_the_lease_is_lost(tables: StreamTabl
     assert tables.read_statistics("second", MONDAY) is None
 
 
-def test_earlier_rows_are_found_behind_the_day_from_which_on_they_are_listed(tables: StreamTables) -> None:
+def test_pinned_statistics_are_of_one_moment(tables: StreamTables) -> None:
     publish(tables, MONDAY, 1.0)
     publish(tables, TUESDAY, 2.0)
-    known = tables.pin_statistics(WEDNESDAY, TUESDAY)
+    known = tables.pin_statistics(WEDNESDAY)
     publish(tables, MONDAY, 5.0)
     for day, rate in ((MONDAY, 1.0), (TUESDAY, 2.0)):
         found = known.of("demo", day)
@@ -146,5 +146,4 @@ def test_what_detection_counted_is_found_over_days_without_any(
         publish_observed(tables, "demo", MONDAY, None, lease=lease)
     assert tables.pin_statistics(WEDNESDAY).before("demo", WEDNESDAY) is not None
     monkeypatch.setattr(StreamTables, "_read", lambda *_: pytest.fail("a row without what was counted is read"))
-    for first in (None, TUESDAY, WEDNESDAY):
-        assert tables.pin_statistics(WEDNESDAY, first).observed_before("demo", WEDNESDAY) is None
+    assert tables.pin_statistics(WEDNESDAY).observed_before("demo", WEDNESDAY) is None

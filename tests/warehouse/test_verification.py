@@ -17,7 +17,7 @@ from pyiceberg.manifest import clear_manifest_cache
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.warehouse.database import CURRENT_PLANS, PUBLISHED
-from cep_pipeline.warehouse.maintenance import named_files
+from cep_pipeline.warehouse.iceberg_tables import as_published
 from cep_pipeline.warehouse.verification import BACKUP, LET_GO, Damage
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.thoroughness import examples, part_of
@@ -46,7 +46,7 @@ def files_in_use(warehouse: Warehouse) -> list[Path]:
     named: set[str] = set()
     for identifier in catalog.list_tables("trades"):
         table = catalog.load_table(identifier)
-        named |= named_files(table) - {entry.metadata_file for entry in table.metadata.metadata_log}
+        named |= as_published(table).named_files() - {entry.metadata_file for entry in table.metadata.metadata_log}
     return sorted(map(Path, named))
 
 
@@ -189,16 +189,16 @@ def test_only_the_streams_and_days_that_are_asked_for_are_looked_at(place: Path)
 
 RECORD = sql.update(PUBLISHED).where(PUBLISHED.c.table_name == "events")
 CHANGES: dict[str, tuple[Any, str]] = {
-    "rows": (RECORD.values(row_count=99), "its record says 99 rows, and the table has"),
+    "rows": (RECORD.values(row_count=99), "its record is not what its digest says"),
     "carry": (RECORD.values(carry_out='{"last":5}'), "is not what its digest says"),
-    "mangled carry": (RECORD.values(carry_out='{"last":'), "hands on to the next day cannot be read"),
-    "fingerprint": (RECORD.values(fingerprint="{}"), "its record cannot be read"),
-    "snapshot": (RECORD.values(snapshot_id=1, published_at=4e9), "which is newer than the table"),
+    "mangled carry": (RECORD.values(carry_out='{"last":'), "hands on to the next day is not what its digest says"),
+    "fingerprint": (RECORD.values(fingerprint="{}"), "its record is not what its digest says"),
+    "snapshot": (RECORD.values(snapshot_id=1, published_at=4e9), "its record is not what its digest says"),
     "no day": (
         RECORD.where(PUBLISHED.c.day == "2013-10-08").values(day="2013-13-08"),
-        "is of the day '2013-13-08'|no record says",
+        "is of the day '2013-13-08'|its record says 0 rows",
     ),
-    "no record": (sql.delete(PUBLISHED).where(PUBLISHED.c.day == "2013-10-08"), "no record says"),
+    "no record": (sql.delete(PUBLISHED).where(PUBLISHED.c.day == "2013-10-08"), "its record says 0 rows"),
     "plan": (sql.update(CURRENT_PLANS).values(version=7), "version 7 is the current plan of demo"),
     "no table": (sql.text("DELETE FROM iceberg_tables WHERE table_name = 'matches'"), "does not name the table"),
     "no plans": (sql.text("DELETE FROM iceberg_tables WHERE table_name = 'plans'"), "does not name the table"),
