@@ -4,10 +4,10 @@ Almost all lines are plain, and are found with a few passes of NumPy over the by
 order (an embedded newline, a stray quote) are read one by one by the standard library's strict CSV reader; an opening
 quote that is never closed costs its own line only, not the rest of the file.
 
-A large file is cut into parts that are read side by side. `survey_text` looks for places at which a row begins for
-certain, and counts lines, so that every part knows the number of its first line; a compressed file is unpacked on the
-way, by one task. A row, a line number or a reason of rejection is the same whether a file is cut or not. Where no place
-is certain, because quotes in the 1,000 lines before leave it open what they enclose, two parts stay one.
+A large file is cut into parts that are read side by side. One task, `survey_text`, goes over its text before, to see
+where rows begin and to count lines, so that every part knows the number of its first line; it hashes the file and
+unpacks a compressed one on the way. A row, a line number or a reason of rejection is the same whether a file is cut or
+not.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
@@ -39,8 +40,6 @@ PART_BYTES = 32 << 20
 """Text of one part of a file that is cut, about; a file of less than two parts is read as a whole."""
 _PACKED = 4
 """Bytes of text that are expected in a byte of a compressed file, at least."""
-_WINDOW_BYTES = 1 << 20
-_HEADER_BYTES = 1 << 16
 _LONGEST_LINE = 64 << 20
 _BOM = b"\xef\xbb\xbf"
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
@@ -62,42 +61,24 @@ class TextPart(FilePart):
 
 @dataclass(frozen=True)
 class Survey:
-    """A task that reads a range of a large CSV file so that it can be cut; a compressed file is unpacked to scratch.
+    """A task that reads a large CSV file so that it can be cut into parts of about `part_bytes` of text.
 
-    A compressed file has one range. A part is to have about `part_bytes` of text.
+    A compressed file is unpacked to scratch.
     """
 
     file: SourceFile
     source: SourceLayout
     scratch: DataDirectory
-    begin: int
-    end: int
     part_bytes: int
 
 
 @dataclass(frozen=True)
-class TextPiece:
-    """Consecutive text of a CSV file, with the number of its line ends; `certain`: a row begins where it begins."""
-
-    path: str
-    begin: int
-    end: int | None
-    lines: int
-    certain: bool
-
-
-@dataclass(frozen=True)
 class Surveyed:
-    """The result of a `Survey`: the text of the range, in order.
-
-    The names of the columns are from the range that has the header; the fingerprint of the file is there where all of
-    it was read.
-    """
+    """The result of a `Survey`: the parts of the file in order, none where nothing is in it, and its fingerprint."""
 
     file: SourceFile
-    pieces: tuple[TextPiece, ...]
-    names: tuple[str, ...] = ()
-    raw_file: RawFile | None = None
+    parts: tuple[TextPart, ...]
+    raw_file: RawFile | None
 
 
 class CsvReader:
@@ -145,34 +126,16 @@ class CsvReader:
         return RawFile(self._file.name, self._hashing.bytes_read, sha256)
 
     @staticmethod
-    def surveys(file: SourceFile, source: SourceLayout, scratch: DataDirectory, part_bytes: int) -> list[Survey]:
-        """Return the tasks that must have been run before a large file can be cut; none for a small one."""
+    def survey(file: SourceFile, source: SourceLayout, scratch: DataDirectory, part_bytes: int) -> Survey | None:
+        """Return the task that must have been run before a large file can be cut; None for a small one."""
         packed = _compression(file.path) is not None
-        count = file.size * (_PACKED if packed else 1) // part_bytes
-        if count < 2:
-            return []
-        if packed:
-            return [Survey(file, source, scratch, 0, file.size, part_bytes)]
-        bounds = [file.size * index // count for index in range(count + 1)]
-        return [Survey(file, source, scratch, begin, end, part_bytes) for begin, end in itertools.pairwise(bounds)]
+        large = file.size * (_PACKED if packed else 1) >= 2 * part_bytes
+        return Survey(file, source, scratch, part_bytes) if large else None
 
     @staticmethod
-    def parts_of(file: SourceFile, source: SourceLayout, surveyed: Sequence[Surveyed] = ()) -> list[FilePart] | None:
+    def parts_of(file: SourceFile, source: SourceLayout, surveyed: Surveyed | None = None) -> Sequence[FilePart] | None:
         """Return the parts of a file that has been surveyed; None for another, which is read as a whole."""
-        names = next((one.names for one in surveyed if one.names), ())
-        if not names:
-            return None
-        parts: list[TextPart] = []
-        line = 1
-        for piece in (piece for one in surveyed for piece in one.pieces):
-            if piece.certain or not parts:
-                named = names if parts else ()
-                place = (piece.path, piece.begin, piece.end)
-                parts.append(TextPart(len(parts), line, piece.lines, None, None, True, *place, named))
-            else:
-                parts[-1] = replace(parts[-1], rows=parts[-1].rows + piece.lines, end=piece.end)
-            line += piece.lines
-        return list(parts)
+        return (surveyed.parts or None) if surveyed is not None else None
 
     @staticmethod
     def check(source: SourceLayout) -> None:
@@ -208,27 +171,37 @@ class CsvReader:
                 if block.rows or block.rejected:
                     yield block
 
-    def header(self, within: int) -> tuple[str, ...]:
-        """Return the names of the columns, from the schema or a header that begins within so many bytes; else none."""
+    def parts(self, task: Survey, number: int, attempt: int) -> tuple[TextPart, ...]:
+        """Read the file to its end, and return its parts: each begins with a row, the first one with the header."""
         self._open(self._parts[0])
-        if self._names is not None:
-            return self._names
-        position = 0
-        for text, lines, _ in self._texts(begins=True):
-            filled = lines.starts[~lines.blank]
-            if position + (int(filled[0]) if len(filled) else 0) >= within:
-                return ()
-            self._read_header(text, lines)
-            if self._names is not None:
-                return self._names
-            position += len(text)
-        return ()
+        packed = _compression(self._path) is not None
+        parts: list[TextPart] = []
+        writer: _PieceWriter | None = None
+        begin, line, rows = 0, 1, 0
 
-    def texts(self) -> Iterator[bytes]:
-        """Yield the text of the file as it is, in blocks."""
-        self._open(self._parts[0])
-        while block := self._read():
-            yield block
+        def close(end: int | None) -> None:
+            assert self._names is not None
+            place = (self._path, begin, end) if writer is None else (writer.finish(), 0, None)
+            names = self._names if parts else ()
+            parts.append(TextPart(len(parts), line, rows, None, None, True, *place, names))
+
+        for text, lines, odd in self._texts(begins=True, careful=False):
+            if self._names is None:
+                self._read_header(text, lines or self._lines(text))
+            if packed and writer is None:
+                writer = _PieceWriter(task.scratch.file(number, attempt, ".csv.lz4"))
+                writer.write(b"" if parts else _BOM)
+            if writer is not None:
+                writer.write(text)
+            rows += text.count(b"\n")
+            # Why a row is rejected may be seen on a line after it, which no other part may have.
+            within = lines is None or all(record.seen < len(lines.starts) for record in odd)
+            if self._names is not None and within and self._position - begin >= task.part_bytes:
+                close(self._position)
+                writer, begin, line, rows = None, self._position, line + rows, 0
+        if self._names is not None and (self._position > begin or not parts):
+            close(self._position)
+        return tuple(parts)
 
     def _open(self, part: TextPart) -> None:
         if self._hashing is not None:
@@ -243,12 +216,23 @@ class CsvReader:
         if self._names:
             self._note_dropped(self._names)
 
-    def _texts(self, *, begins: bool) -> Iterator[tuple[bytes, Lines, list[OddRecord]]]:
-        """Pieces of text that end with a record's end, their lines, and the records that begin on odd lines."""
-        delimiter, quote = self._source.delimiter, self._source.quote
+    @overload
+    def _texts(self, *, begins: bool) -> Iterator[tuple[bytes, Lines, list[OddRecord]]]: ...
+
+    @overload
+    def _texts(self, *, begins: bool, careful: bool) -> Iterator[tuple[bytes, Lines | None, list[OddRecord]]]: ...
+
+    def _texts(self, *, begins: bool, careful: bool = True) -> Iterator[tuple[bytes, Any, list[OddRecord]]]:
+        """Pieces of text that end with a record's end, their lines, and the records that begin on odd lines.
+
+        Only a careful reading looks for the lines of text without quotes, in which each is a record.
+        """
+        quote = self._source.quote
         left, first = b"", begins
+        self._position = 0
         for chunk in itertools.chain(self._chunks(), [b""]):
             pending = bool(chunk)
+            self._position += len(left) + len(chunk)
             if first and chunk:
                 chunk, first = chunk.removeprefix(_BOM), False
             text = left + chunk
@@ -256,18 +240,27 @@ class CsvReader:
             if end == 0:
                 if len(text) > _LONGEST_LINE:
                     raise InputError(f"{self._path}: no line ends within {len(text)} bytes; this is no CSV text")
+                self._position -= len(text)
                 left = text
                 continue
-            lines = split_lines(text[:end], delimiter, quote)
+            lines: Lines | None = None
             odd: list[OddRecord] = []
-            if lines.odd.any():
-                # An open quote may go on in the next piece.
-                odd, complete = read_odd_records(text[:end], lines, delimiter, quote, final=not pending)
-                end = int(lines.starts[complete]) if complete < len(lines.starts) else end
-                lines = lines[:complete]
+            if careful or quote.encode() in text:
+                lines = self._lines(text[:end])
+                if lines.odd.any():
+                    # An open quote may go on in the next piece.
+                    odd, complete = read_odd_records(
+                        text[:end], lines, self._source.delimiter, quote, final=not pending
+                    )
+                    end = int(lines.starts[complete]) if complete < len(lines.starts) else end
+                    lines = lines[:complete]
             left = text[end:]
-            if len(lines.starts):
+            self._position -= len(left)
+            if end:
                 yield text[:end], lines, odd
+
+    def _lines(self, text: bytes) -> Lines:
+        return split_lines(text, self._source.delimiter, self._source.quote)
 
     def _chunks(self) -> Iterator[bytes]:
         """The text in pieces of at most `_DENSE_LINES` line ends."""
@@ -667,98 +660,20 @@ def _read_record(text: bytes, lines: Lines, first: int, delimiter: str, quote: s
     return OddRecord(first, last, last, tuple(fields))
 
 
-def sure_start(text: bytes, delimiter: str, quote: str) -> int | None:
-    """Find the first line of a text from the middle of a file at which a row begins, however the rest is read.
-
-    Its offset is returned, None where there is none. A row that begins before the text reaches over a bounded number of
-    its lines. From each of these on a row may begin, which makes at most as many ways to read the text as there are
-    lines. The ways soon meet, mostly at once.
-
-    Examples
-    --------
-    >>> text = b'1,2\\n' * 2000
-    >>> sure_start(text, ",", '"')
-    4000
-    """
-    lines = split_lines(text, delimiter, quote)
-    entered = min(_LONGEST_IN_LINES, int(np.searchsorted(lines.starts, LONGEST_RECORD)))
-    if entered >= len(lines.starts):
-        return None
-    may_begin = np.zeros(len(lines.starts) + 1, dtype=bool)
-    may_begin[: entered + 1] = True
-    open_until = entered
-    odd = lines.odd.tolist()
-    for line in range(len(lines.starts)):
-        if line >= open_until:
-            return int(lines.starts[line])
-        if not may_begin[line]:
-            continue
-        following = seen = line + 1
-        if odd[line]:
-            record = _read_record(text, lines, line, delimiter, quote)
-            if record is not None:
-                following, seen = record.last + 1, record.seen + 1
-            elif _may_go_on(text, lines, line):
-                return None
-        may_begin[following] = True
-        open_until = max(open_until, seen)
-    return None
-
-
 def survey_text(task: Survey, number: int, attempt: int) -> Surveyed:
     """Run a `Survey`.
 
     A file that is truncated or corrupt, or whose header lacks a column that the schema reads, is an InputError.
     """
-    names: tuple[str, ...] = ()
-    if task.begin == 0:
-        with CsvReader(task.file, task.source, block_bytes=_HEADER_BYTES) as beginning:
-            names = beginning.header(task.part_bytes)
-    if _compression(task.file.path) is not None:
-        return _unpack(task, names, number, attempt)
-    path, position, lines, before = task.file.path, task.begin, 0, 0
-    cut = None if task.begin else 0
-    part = TextPart(0, 0, 0, None, None, True, path, task.begin, task.end, names)
-    with CsvReader(task.file, task.source, [part], block_bytes=min(BLOCK_BYTES, task.part_bytes)) as reader:
-        for block in reader.texts():
-            if cut is None and (at := _cut_in(block, task.source)) is not None:
-                cut, before = position + at, lines + block.count(b"\n", 0, at)
-            lines += block.count(b"\n")
-            position += len(block)
-    if cut is None:
-        return Surveyed(task.file, (TextPiece(path, task.begin, task.end, lines, False),), names)
-    pieces = (TextPiece(path, task.begin, cut, before, False), TextPiece(path, cut, task.end, lines - before, True))
-    return Surveyed(task.file, pieces if cut > task.begin else pieces[1:], names)
-
-
-def _unpack(task: Survey, names: tuple[str, ...], number: int, attempt: int) -> Surveyed:
-    """Write the text of a compressed file to files of about `part_bytes`, each of whole rows."""
-    pieces: list[TextPiece] = []
-    writer: _PieceWriter | None = None
-    with CsvReader(task.file, task.source, block_bytes=min(BLOCK_BYTES, task.part_bytes)) as reader:
-        for block in reader.texts():
-            text = block
-            if writer is not None and writer.size >= task.part_bytes:
-                at = _cut_in(block, task.source)
-                if at is not None:
-                    writer.write(block[:at])
-                    pieces.append(writer.finish())
-                    writer, text = None, block[at:]
-            if writer is None:
-                writer = _PieceWriter(task.scratch.file(number, attempt, ".csv.lz4"))
-            writer.write(text)
-        if writer is not None:
-            pieces.append(writer.finish())
-        return Surveyed(task.file, tuple(pieces), names, reader.raw_file())
+    with CsvReader(task.file, task.source, block_bytes=min(BLOCK_BYTES, task.part_bytes // 4)) as reader:
+        return Surveyed(task.file, reader.parts(task, number, attempt), reader.raw_file())
 
 
 class _PieceWriter:
-    """Writes a `TextPiece` to a file of its own, packed so that reading and writing it cost little."""
+    """Writes text to a file of its own, packed so that reading and writing it cost little."""
 
     def __init__(self, path: str) -> None:
-        self.size = 0
         self._path = path
-        self._lines = 0
         filesystem, inner = open_filesystem(path)
         with self._errors():
             self._file = filesystem.open_output_stream(inner, compression="lz4")
@@ -766,29 +681,15 @@ class _PieceWriter:
     def write(self, text: bytes) -> None:
         with self._errors():
             self._file.write(text)
-        self.size += len(text)
-        self._lines += text.count(b"\n")
 
-    def finish(self) -> TextPiece:
+    def finish(self) -> str:
+        """Close the file, and return its path."""
         with self._errors():
             self._file.close()
-        return TextPiece(self._path, 0, None, self._lines, True)
+        return self._path
 
     def _errors(self) -> AbstractContextManager[None]:
         return storage_errors(f"writing {self._path}")
-
-
-def _cut_in(block: bytes, source: SourceLayout) -> int | None:
-    """Find a place in a block from the middle of a file at which a row begins for certain."""
-    first = block.find(b"\n") + 1
-    if not first:
-        return None
-    for size in (_WINDOW_BYTES, len(block)):
-        text = block[first : block.rfind(b"\n", 0, first + size) + 1]
-        at = sure_start(text, source.delimiter, source.quote)
-        if at is not None:
-            return first + at
-    return None
 
 
 def _compression(path: str) -> str | None:

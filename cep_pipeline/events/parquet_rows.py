@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,12 +54,11 @@ class ParquetReader:
         """Return None: not every byte of the file is read, so its fingerprint takes a reading of its own."""
 
     @staticmethod
-    def surveys(*_: object) -> list[Any]:
+    def survey(*_: object) -> None:
         """Return nothing: the file says its row groups."""
-        return []
 
     @staticmethod
-    def parts_of(file: SourceFile, source: SourceLayout, surveyed: Sequence[object] = ()) -> list[FilePart]:
+    def parts_of(file: SourceFile, source: SourceLayout, surveyed: object = None) -> list[FilePart]:
         """Return the row groups of a file."""
         with ParquetReader(file, source) as reader:
             return reader.parts()

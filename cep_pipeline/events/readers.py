@@ -41,14 +41,12 @@ class RowReader(Protocol):
         """Return the fingerprint of the file if reading its rows has hashed it, else None; called after the rows."""
 
     @staticmethod
-    def surveys(file: SourceFile, source: SourceLayout, scratch: DataDirectory, part_bytes: int) -> list[Survey]:
-        """Return the tasks, for `survey_text`, that must have been run before the file can be cut; maybe none."""
+    def survey(file: SourceFile, source: SourceLayout, scratch: DataDirectory, part_bytes: int) -> Survey | None:
+        """Return the task, for `survey_text`, that must have been run before the file can be cut, if there is one."""
 
     @staticmethod
-    def parts_of(
-        file: SourceFile, source: SourceLayout, surveyed: Sequence[Surveyed] = ()
-    ) -> Sequence[FilePart] | None:
-        """Return the parts of a file that can be read on their own, by the results of its surveys; None: it is one."""
+    def parts_of(file: SourceFile, source: SourceLayout, surveyed: Surveyed | None = None) -> Sequence[FilePart] | None:
+        """Return the parts of a file that can be read on their own, by the result of its survey; None: it is one."""
 
     @staticmethod
     def check(source: SourceLayout) -> None:

@@ -123,17 +123,15 @@ class RawFiles:
         source = _source(self.schema)
         reader = READERS[source.format]
         unpacked = DataDirectory(f"{self.scratch.location}/unpacked", self.scratch.run_id)
-        surveys = {file: reader.surveys(file, source, unpacked, self.part_bytes) for file in wanted}
         tasks: list[_RawTask] = []
         for file, days in wanted.items():
-            tasks += surveys[file] or self._parse_tasks(file, frozenset(days), ())
+            survey = reader.survey(file, source, unpacked, self.part_bytes)
+            tasks += [survey] if survey is not None else self._parse_tasks(file, frozenset(days), None)
         outcomes = self._run(tasks, _run_raw_task, "read", "reading raw files")
-        surveyed: dict[SourceFile, list[Surveyed]] = {file: [] for file in wanted}
-        for outcome in outcomes:
-            if isinstance(outcome, Surveyed):
-                surveyed[outcome.file].append(outcome)
-        cut = [file for file in wanted if surveyed[file]]
-        parts = [task for file in cut for task in self._parse_tasks(file, frozenset(wanted[file]), surveyed[file])]
+        surveyed = {outcome.file: outcome for outcome in outcomes if isinstance(outcome, Surveyed)}
+        parts = [
+            task for file, one in surveyed.items() for task in self._parse_tasks(file, frozenset(wanted[file]), one)
+        ]
         tasks += parts
         outcomes += self._run(parts, _run_raw_task, "read", "reading parts of raw files")
         self._take_second_hours(tasks, outcomes)
@@ -146,19 +144,19 @@ class RawFiles:
             if raw_file is not None:
                 self.fingerprints[raw_file.name] = raw_file
         for file in wanted:
-            self._take(file, parsed[file], whole=bool(surveyed[file]))
+            self._take(file, parsed[file], whole=file in surveyed)
         self._check_missing_rows()
         for state in self.days:
             needed = {TIMESTAMP: True, FINER: state.finer, FILE: state.of_files > 1, LINE: True}
             state.know(order=tuple(name for name, decides in needed.items() if decides))
 
-    def _parse_tasks(self, file: SourceFile, days: frozenset[date], surveyed: Sequence[Surveyed]) -> list[_RawTask]:
+    def _parse_tasks(self, file: SourceFile, days: frozenset[date], surveyed: Surveyed | None) -> list[_RawTask]:
         """Make one task for a file read as a whole; else some for `task_rows` rows each and one for its fingerprint."""
         source = _source(self.schema)
         parts = READERS[source.format].parts_of(file, source, surveyed)
         if parts is None:
             return [ParseTask(self.schema, file, days, self.scratch)]
-        tasks: list[_RawTask] = [] if any(one.raw_file is not None for one in surveyed) else [file]
+        tasks: list[_RawTask] = [file] if surveyed is None else []
         chunk: list[FilePart] = []
         for part in parts:
             if not part.may_hold(sorted(days), file.period):
