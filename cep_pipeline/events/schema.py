@@ -30,7 +30,8 @@ from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of, with_former_names
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.source import DerivedAttribute, Quality, Renamed, SourceLayout
+    from cep_pipeline.events.quality import Quality
+    from cep_pipeline.events.source import DerivedAttribute, Renamed, SourceLayout
 
 ON_MISSING = ("error", "empty", "skip")
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
