@@ -3,142 +3,38 @@
 Almost all lines are plain, and are found with a few passes of NumPy over the bytes. Lines whose quotes are not in
 order (an embedded newline, a stray quote) are read one by one by the standard library's strict CSV reader; an opening
 quote that is never closed costs its own line only, not the rest of the file.
-
-A large file is cut into parts that are read side by side. One task, `survey_text`, goes over its text before, to see
-where rows begin and to count lines, so that every part knows the number of its first line; it hashes the file and
-unpacks a compressed one on the way. A row, a line number or a reason of rejection is the same whether a file is cut or
-not.
 """
 
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.raw_files import HashingReader, RawFile, SourceFile, open_raw, readable
-from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow
+from cep_pipeline.events.raw_rows import RawBlock, RejectedRow
 from cep_pipeline.events.source import SourceLayout
+from cep_pipeline.events.text_rows import BOM, TextPart, TextReader
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.storage import DataDirectory, open_filesystem, storage_errors
-
-BLOCK_BYTES = 16 << 20
-"""Text that is parsed at once; a few times this much is held in memory."""
-_DENSE_LINES = 2 << 20
-"""Lines of a block from which on it is parsed in pieces: some hundred bytes are held for each, empty ones too."""
-PART_BYTES = 32 << 20
-"""Text of one part of a file that is cut, about; a file of less than two parts is read as a whole."""
-_PACKED = 4
-"""Bytes of text that are expected in a byte of a compressed file, at least."""
-_LONGEST_LINE = 64 << 20
-_BOM = b"\xef\xbb\xbf"
-_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
-@dataclass(frozen=True)
-class TextPart(FilePart):
-    """A part of a CSV file that begins and ends with whole rows; its rows are counted as lines, empty ones too.
+class CsvReader(TextReader):
+    """Reads the rows of one CSV file; one whose header lacks a column that the schema reads is an InputError."""
 
-    Its text is in these bytes (None: to the end) of the raw file, or of a file of scratch to which it was unpacked. The
-    names of the columns are empty where the part itself says them, or the schema.
-    """
+    def _open(self, part: TextPart) -> None:
+        super()._open(part)
+        self._names = part.names or (None if self._source.header else self._source.names)
+        if self._names:
+            self._note_dropped(self._names)
 
-    path: str
-    begin: int
-    end: int | None
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Survey:
-    """A task that reads a large CSV file so that it can be cut into parts of about `part_bytes` of text.
-
-    A compressed file is unpacked to scratch.
-    """
-
-    file: SourceFile
-    source: SourceLayout
-    scratch: DataDirectory
-    part_bytes: int
-
-
-@dataclass(frozen=True)
-class Surveyed:
-    """The result of a `Survey`: the parts of the file in order, none where nothing is in it, and its fingerprint."""
-
-    file: SourceFile
-    parts: tuple[TextPart, ...]
-    raw_file: RawFile | None
-
-
-class CsvReader:
-    """Reads the rows of one CSV file, or of some `TextPart`s of it, block after block (a `RowReader`).
-
-    The ending of its path says how it is compressed. `block_bytes` of text are parsed at once. While iterating, a file
-    that is truncated or corrupt, or whose header lacks a column that the schema reads, is an InputError.
-    """
-
-    def __init__(
-        self,
-        file: SourceFile,
-        source: SourceLayout,
-        parts: Sequence[FilePart] | None = None,
-        *,
-        block_bytes: int = BLOCK_BYTES,
-    ) -> None:
-        self.dropped_columns: tuple[str, ...] = ()
-        self._file = file
-        self._path = file.path
-        self._opened = ExitStack()
-        self._hashing: HashingReader | None = None
-        if parts is None:
-            self._hashing = HashingReader(self._opened.enter_context(open_raw(file.path)))
-            self._parts: tuple[TextPart, ...] = (TextPart(0, 1, 0, None, None, True, file.path, 0, None, ()),)
-        else:
-            self._parts = tuple(part for part in parts if isinstance(part, TextPart))
-        self._source = source
-        self._block_bytes = block_bytes
-        self._names: tuple[str, ...] | None = None
-        if not source.header:
-            self._note_dropped(source.names)
-
-    def __enter__(self) -> CsvReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._opened.close()
-
-    def raw_file(self) -> RawFile | None:
-        """Return the fingerprint of a file that is read as a whole; its bytes are hashed while they are read."""
-        if self._hashing is None:
-            return None
-        sha256 = self._hashing.finish()
-        return RawFile(self._file.name, self._hashing.bytes_read, sha256)
-
-    @staticmethod
-    def survey(file: SourceFile, source: SourceLayout, scratch: DataDirectory, part_bytes: int) -> Survey | None:
-        """Return the task that must have been run before a large file can be cut; None for a small one."""
-        packed = _compression(file.path) is not None
-        large = file.size * (_PACKED if packed else 1) >= 2 * part_bytes
-        return Survey(file, source, scratch, part_bytes) if large else None
-
-    @staticmethod
-    def parts_of(file: SourceFile, source: SourceLayout, surveyed: Surveyed | None = None) -> Sequence[FilePart] | None:
-        """Return the parts of a file that has been surveyed; None for another, which is read as a whole."""
-        return (surveyed.parts or None) if surveyed is not None else None
-
-    @staticmethod
-    def check(source: SourceLayout) -> None:
+    @classmethod
+    def check(cls, source: SourceLayout) -> None:
         """Refuse settings with both a header and names of columns, or with neither."""
         if source.header and source.of_types is None:
             if source.names:
@@ -156,7 +52,8 @@ class CsvReader:
         for part in self._parts:
             self._open(part)
             line = part.first_row
-            for text, lines, odd in self._texts(begins=part.first_row == 1):
+            for piece in self._pieces(begins=part.first_row == 1):
+                text, (lines, odd) = piece.text, piece.found
                 if self._names is None:
                     after = self._read_header(text, lines)
                     line += after
@@ -171,125 +68,21 @@ class CsvReader:
                 if block.rows or block.rejected:
                     yield block
 
-    def parts(self, task: Survey, number: int, attempt: int) -> tuple[TextPart, ...]:
-        """Read the file to its end, and return its parts: each begins with a row, the first one with the header."""
-        self._open(self._parts[0])
-        packed = _compression(self._path) is not None
-        parts: list[TextPart] = []
-        writer: _PieceWriter | None = None
-        begin, line, rows = 0, 1, 0
+    def _records(self, text: bytes, *, final: bool, careful: bool) -> tuple[int, bool, Any]:
+        delimiter, quote = self._source.delimiter, self._source.quote
+        if not careful and quote.encode() not in text:
+            return len(text), True, None  # each line is a row
+        lines = split_lines(text, delimiter, quote)
+        if not lines.odd.any():
+            return len(text), True, (lines, [])
+        # An open quote may go on in the next piece.
+        odd, complete = read_odd_records(text, lines, delimiter, quote, final=final)
+        end = int(lines.starts[complete]) if complete < len(lines.starts) else len(text)
+        return end, all(record.seen < complete for record in odd), (lines[:complete], odd)
 
-        def close(end: int | None) -> None:
-            assert self._names is not None
-            place = (self._path, begin, end) if writer is None else (writer.finish(), 0, None)
-            names = self._names if parts else ()
-            parts.append(TextPart(len(parts), line, rows, None, None, True, *place, names))
-
-        for text, lines, odd in self._texts(begins=True, careful=False):
-            if self._names is None:
-                self._read_header(text, lines or self._lines(text))
-            if packed and writer is None:
-                writer = _PieceWriter(task.scratch.file(number, attempt, ".csv.lz4"))
-                writer.write(b"" if parts else _BOM)
-            if writer is not None:
-                writer.write(text)
-            rows += text.count(b"\n")
-            # Why a row is rejected may be seen on a line after it, which no other part may have.
-            within = lines is None or all(record.seen < len(lines.starts) for record in odd)
-            if self._names is not None and within and self._position - begin >= task.part_bytes:
-                close(self._position)
-                writer, begin, line, rows = None, self._position, line + rows, 0
-        if self._names is not None and (self._position > begin or not parts):
-            close(self._position)
-        return tuple(parts)
-
-    def _open(self, part: TextPart) -> None:
-        if self._hashing is not None:
-            raw: pa.NativeFile = pa.PythonFile(self._hashing, mode="r")
-        else:
-            raw = self._opened.enter_context(open_raw(part.path))
-            raw.seek(part.begin)
-        codec = _compression(part.path)
-        self._stream = pa.CompressedInputStream(raw, codec) if codec else raw
-        self._left = None if part.end is None else part.end - part.begin
-        self._names = part.names or (None if self._source.header else self._source.names)
-        if self._names:
-            self._note_dropped(self._names)
-
-    @overload
-    def _texts(self, *, begins: bool) -> Iterator[tuple[bytes, Lines, list[OddRecord]]]: ...
-
-    @overload
-    def _texts(self, *, begins: bool, careful: bool) -> Iterator[tuple[bytes, Lines | None, list[OddRecord]]]: ...
-
-    def _texts(self, *, begins: bool, careful: bool = True) -> Iterator[tuple[bytes, Any, list[OddRecord]]]:
-        """Pieces of text that end with a record's end, their lines, and the records that begin on odd lines.
-
-        Only a careful reading looks for the lines of text without quotes, in which each is a record.
-        """
-        quote = self._source.quote
-        left, first = b"", begins
-        self._position = 0
-        for chunk in itertools.chain(self._chunks(), [b""]):
-            pending = bool(chunk)
-            self._position += len(left) + len(chunk)
-            if first and chunk:
-                chunk, first = chunk.removeprefix(_BOM), False
-            text = left + chunk
-            end = text.rfind(b"\n") + 1 if pending else len(text)
-            if end == 0:
-                if len(text) > _LONGEST_LINE:
-                    raise InputError(f"{self._path}: no line ends within {len(text)} bytes; this is no CSV text")
-                self._position -= len(text)
-                left = text
-                continue
-            lines: Lines | None = None
-            odd: list[OddRecord] = []
-            if careful or quote.encode() in text:
-                lines = self._lines(text[:end])
-                if lines.odd.any():
-                    # An open quote may go on in the next piece.
-                    odd, complete = read_odd_records(
-                        text[:end], lines, self._source.delimiter, quote, final=not pending
-                    )
-                    end = int(lines.starts[complete]) if complete < len(lines.starts) else end
-                    lines = lines[:complete]
-            left = text[end:]
-            self._position -= len(left)
-            if end:
-                yield text[:end], lines, odd
-
-    def _lines(self, text: bytes) -> Lines:
-        return split_lines(text, self._source.delimiter, self._source.quote)
-
-    def _chunks(self) -> Iterator[bytes]:
-        """The text in pieces of at most `_DENSE_LINES` line ends."""
-        while block := self._read():
-            size = _DENSE_LINES if block.count(b"\n") > _DENSE_LINES else len(block)
-            for at in range(0, len(block), size):
-                yield block[at : at + size]
-
-    def _read(self) -> bytes:
-        pieces, size = [], 0
-        wanted = self._block_bytes if self._left is None else min(self._block_bytes, self._left)
-        with readable(self._path):
-            # A decompressor may return less than it was asked for.
-            while size < wanted and (piece := self._stream.read(wanted - size)):
-                pieces.append(piece)
-                size += len(piece)
-        if self._left is not None:
-            self._left -= size
-        return b"".join(pieces)
-
-    def _other_delimiter(self, header: str) -> str:
-        """A hint where a header looks as if another character stood between its columns."""
-        near = max(",;\t|", key=header.count)
-        if near == self._source.delimiter or near not in header:
-            return ""
-        return f"; it looks separated by {near!r}: write `delimiter: {json.dumps(near)}` in `source` of the schema"
-
-    def _read_header(self, text: bytes, lines: Lines) -> int:
+    def _read_header(self, text: bytes, lines: Lines | None = None) -> int:
         """Read the header off the first text; returns the number of lines up to its end."""
+        lines = lines or split_lines(text, self._source.delimiter, self._source.quote)
         filled = np.flatnonzero(~lines.blank)
         if not len(filled):
             return len(lines.starts)
@@ -315,9 +108,12 @@ class CsvReader:
         self._note_dropped(names)
         return first + reader.line_num
 
-    def _note_dropped(self, names: Sequence[str]) -> None:
-        listed_columns = set(self._source.listed)
-        self.dropped_columns = tuple(name for name in names if name not in listed_columns)
+    def _other_delimiter(self, header: str) -> str:
+        """A hint where a header looks as if another character stood between its columns."""
+        near = max(",;\t|", key=header.count)
+        if near == self._source.delimiter or near not in header:
+            return ""
+        return f"; it looks separated by {near!r}: write `delimiter: {json.dumps(near)}` in `source` of the schema"
 
     def _block(self, text: bytes, lines: Lines, odd: Sequence[OddRecord], line: int) -> RawBlock:
         source, names = self._source, self._names or ()
@@ -469,9 +265,9 @@ def _parse(
 ) -> dict[str, pa.Array]:
     if not rows:
         return {name: pa.nulls(0, pa.string()) for name in listed}
-    if clean.startswith(_BOM):
+    if clean.startswith(BOM):
         # The parser would take it off, here where it is text of a row.
-        clean = _BOM + clean
+        clean = BOM + clean
     try:
         table = pacsv.read_csv(
             pa.BufferReader(clean),
@@ -658,39 +454,3 @@ def _read_record(text: bytes, lines: Lines, first: int, delimiter: str, quote: s
         return None
     last = first + reader.line_num - 1
     return OddRecord(first, last, last, tuple(fields))
-
-
-def survey_text(task: Survey, number: int, attempt: int) -> Surveyed:
-    """Run a `Survey`.
-
-    A file that is truncated or corrupt, or whose header lacks a column that the schema reads, is an InputError.
-    """
-    with CsvReader(task.file, task.source, block_bytes=min(BLOCK_BYTES, task.part_bytes // 4)) as reader:
-        return Surveyed(task.file, reader.parts(task, number, attempt), reader.raw_file())
-
-
-class _PieceWriter:
-    """Writes text to a file of its own, packed so that reading and writing it cost little."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        filesystem, inner = open_filesystem(path)
-        with self._errors():
-            self._file = filesystem.open_output_stream(inner, compression="lz4")
-
-    def write(self, text: bytes) -> None:
-        with self._errors():
-            self._file.write(text)
-
-    def finish(self) -> str:
-        """Close the file, and return its path."""
-        with self._errors():
-            self._file.close()
-        return self._path
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return storage_errors(f"writing {self._path}")
-
-
-def _compression(path: str) -> str | None:
-    return _COMPRESSIONS.get(PurePosixPath(path).suffix.lower())

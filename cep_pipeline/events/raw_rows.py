@@ -1,17 +1,22 @@
-"""Rows between the reading of a raw file and the checks: blocks of rows, parts of files, and rejected rows."""
+"""Rows from a raw file to the checks: who reads them, blocks of rows, parts of files, rejected rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.events.raw_files import Period
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.raw_files import Period, RawFile, SourceFile
+from cep_pipeline.events.source import SourceLayout
 from cep_pipeline.foreign_text import shortened, shortened_message
+from cep_pipeline.storage import DataDirectory
 
 
 def plain(value: pa.Scalar) -> Any:
@@ -89,3 +94,52 @@ class RejectedRow:
 
 MOST_KEPT = 10_000
 """Characters of the text of a rejected row, at most."""
+
+
+class RowReader(ABC):
+    """Reads the rows of one raw file, block after block; a context manager, which closes the file.
+
+    The constructor opens the file. With `parts`, only those parts of it are read. A format is a class of this kind;
+    what it does not say itself is so for a file that is read as a whole and says its columns.
+    """
+
+    dropped_columns: tuple[str, ...] = ()
+    """Columns of the file that the schema does not list; complete once all rows have been read."""
+
+    def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
+        self._file, self._path, self._source, self._given = file, file.path, source, parts
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[RawBlock]:
+        """Yield the rows in their order; a file that is truncated, corrupt, or lacks a column is an InputError."""
+
+    def raw_file(self) -> RawFile | None:
+        """Return the fingerprint of the file if reading its rows has hashed it, else None; called after the rows."""
+        return None
+
+    @classmethod
+    def survey(cls, file: SourceFile, source: SourceLayout, scratch: DataDirectory, part_bytes: int) -> Any:
+        """Return the `Survey` that must have been run before the file can be cut, None if there is none."""
+        return None
+
+    @classmethod
+    def parts_of(cls, file: SourceFile, source: SourceLayout, surveyed: Any = None) -> Sequence[FilePart] | None:
+        """Return the parts of a file that can be read on their own, by the result of its survey; None: it is one."""
+        return None
+
+    @classmethod
+    def check(cls, source: SourceLayout) -> None:
+        """Refuse, with an InputError, a layout that files of this format cannot have."""
+        if source.names:
+            raise InputError("source.columns is only for CSV files; leave it out, or write `format: csv`")
+
+    def _note_dropped(self, names: Sequence[str]) -> None:
+        listed = set(self._source.listed)
+        self.dropped_columns = tuple(name for name in names if name not in listed)

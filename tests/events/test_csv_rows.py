@@ -16,14 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events import csv_rows
+from cep_pipeline.events import csv_rows, text_rows
 from cep_pipeline.events.clock import found_in
-from cep_pipeline.events.csv_rows import CsvReader, TextPart, split_lines, survey_text
+from cep_pipeline.events.csv_rows import CsvReader, split_lines
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.inference import infer_schema
 from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file
 from cep_pipeline.events.raw_files import fingerprint_file
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.text_rows import PART_BYTES, TextPart, survey_text
 from cep_pipeline.storage import DataDirectory
 from tests.events.raw import HEADER, read_csv, source_file, trades, write_gzip
 from tests.thoroughness import examples
@@ -180,7 +181,7 @@ def test_lines_without_anything_take_no_more_memory_than_others(
         most.append(len(lines.starts))
         return lines
 
-    monkeypatch.setattr(csv_rows, "_DENSE_LINES", 1_000)
+    monkeypatch.setattr(text_rows, "_DENSE_LINES", 1_000)
     monkeypatch.setattr(csv_rows, "split_lines", split)
     table, reasons, _ = read_csv(
         write(tmp_path, "\n" * 7 + HEADER + "\n" * 50_000 + GOOD + "oops\n\r\n" + GOOD), schema
@@ -503,7 +504,7 @@ def test_a_small_file_is_one_task(tmp_path: Path, schema: StreamSchema) -> None:
     path = write(tmp_path, HEADER + GOOD)
     scratch = DataDirectory(str(tmp_path / "scratch"), "run")
     assert schema.source is not None
-    assert CsvReader.survey(source_file(path), schema.source, scratch, csv_rows.PART_BYTES) is None
+    assert CsvReader.survey(source_file(path), schema.source, scratch, PART_BYTES) is None
     assert CsvReader.parts_of(source_file(path), schema.source) is None
 
 
