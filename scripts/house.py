@@ -37,7 +37,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "warehouse": (("cep_pipeline/warehouse",), 5_330),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 9_220),
     "cli": (("cep_pipeline/cli",), 4_860),
-    "events": (("cep_pipeline/events",), 4_830),
+    "events": (("cep_pipeline/events",), 4_690),
     "adaptation": (("cep_pipeline/adaptation",), 3_040),
     "statistics": (("cep_pipeline/statistics",), 2_990),
     "language, patterns, expressions, slices": (

@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.raw_rows import RawBlock, RejectedRow
+from cep_pipeline.events.raw_rows import BOM, RawBlock, RejectedRow, TextPart, TextReader
 from cep_pipeline.events.source import SourceLayout
-from cep_pipeline.events.text_rows import BOM, TextPart, TextReader
 from cep_pipeline.foreign_text import listed
 
 

@@ -1,6 +1,6 @@
 """The raw files of some days, read in Spark tasks: staged rows, and what a person should know of the files.
 
-A large file of text is surveyed first, so that it can be cut (`events.text_rows`); parts of files are read side by
+A large file of text is surveyed first, so that it can be cut (`events.raw_rows`); parts of files are read side by
 side. The rows of a file that covers several days are read once, for all of them.
 """
 
@@ -21,15 +21,13 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.clock import SeenHours, found_in, second_pass
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.order import FILE
-from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file
+from cep_pipeline.events.parse import ParsedFile, ParseTask, StagedDay, parse_file
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
-from cep_pipeline.events.raw_rows import FilePart
+from cep_pipeline.events.raw_rows import FilePart, Survey, Surveyed, survey_text
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.row_checks import FINER, LINE
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.source import SourceLayout
-from cep_pipeline.events.staged_day import StagedDay
-from cep_pipeline.events.text_rows import Survey, Surveyed, survey_text
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.storage import DataDirectory, remove_scratch

@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events import csv_rows, text_rows
+from cep_pipeline.events import csv_rows, raw_rows
 from cep_pipeline.events.clock import found_in
 from cep_pipeline.events.csv_rows import CsvReader, split_lines
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.inference import infer_schema
 from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file
 from cep_pipeline.events.raw_files import fingerprint_file
+from cep_pipeline.events.raw_rows import PART_BYTES, TextPart, survey_text
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.text_rows import PART_BYTES, TextPart, survey_text
 from cep_pipeline.storage import DataDirectory
 from tests.events.raw import HEADER, read_csv, source_file, trades, write_gzip
 from tests.thoroughness import examples
@@ -181,7 +181,7 @@ def test_lines_without_anything_take_no_more_memory_than_others(
         most.append(len(lines.starts))
         return lines
 
-    monkeypatch.setattr(text_rows, "_DENSE_LINES", 1_000)
+    monkeypatch.setattr(raw_rows, "_DENSE_LINES", 1_000)
     monkeypatch.setattr(csv_rows, "split_lines", split)
     table, reasons, _ = read_csv(
         write(tmp_path, "\n" * 7 + HEADER + "\n" * 50_000 + GOOD + "oops\n\r\n" + GOOD), schema
