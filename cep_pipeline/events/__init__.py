@@ -7,10 +7,10 @@ A raw row goes through these modules, in this order:
 2. `parse`: each row is checked and typed (`row_checks`, `timestamps`, `casting`), and written with its day, file and
    line, or with the reason why it is rejected; `clock` notes where the clock of a file goes back, and decides about the
    hour that comes twice;
-3. `validate`: the day as a whole meets the expectations of the schema, or is refused; it is a `staged_day` then;
+3. `validate`: the day as a whole meets the expectations of the schema, or is refused; it is a `StagedDay` then;
 4. derived attributes (`derived`), seq and day are added, and the files of the day are written.
 
 These functions know neither Spark nor the warehouse: `spark_jobs` reads, counts and orders with them. `event_files`
-does the same in memory, for commands that look at files. `schema` and `source` say what a stream is, `stream_document`
-reads them from YAML, and `columns` names the columns of events and rejected rows.
+does the same in memory, for commands that look at files. `schema`, `source` and `quality` say what a stream is,
+`stream_document` reads them from YAML, and `columns` names the columns of events and rejected rows.
 """

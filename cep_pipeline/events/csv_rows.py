@@ -3,179 +3,37 @@
 Almost all lines are plain, and are found with a few passes of NumPy over the bytes. Lines whose quotes are not in
 order (an embedded newline, a stray quote) are read one by one by the standard library's strict CSV reader; an opening
 quote that is never closed costs its own line only, not the rest of the file.
-
-A large file is cut into parts that are read side by side. `survey_text` looks for places at which a row begins for
-certain, and counts lines, so that every part knows the number of its first line; a compressed file is unpacked on the
-way, by one task. A row, a line number or a reason of rejection is the same whether a file is cut or not. Where no place
-is certain, because quotes in the 1,000 lines before leave it open what they enclose, two parts stay one.
 """
 
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.raw_files import HashingReader, RawFile, SourceFile, open_raw, readable
-from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow
+from cep_pipeline.events.raw_rows import BOM, RawBlock, RejectedRow, TextPart, TextReader
 from cep_pipeline.events.source import SourceLayout
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.storage import DataDirectory, open_filesystem, storage_errors
-
-BLOCK_BYTES = 16 << 20
-"""Text that is parsed at once; a few times this much is held in memory."""
-_DENSE_LINES = 2 << 20
-"""Lines of a block from which on it is parsed in pieces: some hundred bytes are held for each, empty ones too."""
-PART_BYTES = 32 << 20
-"""Text of one part of a file that is cut, about; a file of less than two parts is read as a whole."""
-_PACKED = 4
-"""Bytes of text that are expected in a byte of a compressed file, at least."""
-_WINDOW_BYTES = 1 << 20
-_HEADER_BYTES = 1 << 16
-_LONGEST_LINE = 64 << 20
-_BOM = b"\xef\xbb\xbf"
-_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
-@dataclass(frozen=True)
-class TextPart(FilePart):
-    """A part of a CSV file that begins and ends with whole rows; its rows are counted as lines, empty ones too.
+class CsvReader(TextReader):
+    """Reads the rows of one CSV file; one whose header lacks a column that the schema reads is an InputError."""
 
-    Its text is in these bytes (None: to the end) of the raw file, or of a file of scratch to which it was unpacked. The
-    names of the columns are empty where the part itself says them, or the schema.
-    """
+    def _open(self, part: TextPart) -> None:
+        super()._open(part)
+        self._names = part.names or (None if self._source.header else self._source.names)
+        if self._names:
+            self._note_dropped(self._names)
 
-    path: str
-    begin: int
-    end: int | None
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Survey:
-    """A task that reads a range of a large CSV file so that it can be cut; a compressed file is unpacked to scratch.
-
-    A compressed file has one range. A part is to have about `part_bytes` of text.
-    """
-
-    file: SourceFile
-    source: SourceLayout
-    scratch: DataDirectory
-    begin: int
-    end: int
-    part_bytes: int
-
-
-@dataclass(frozen=True)
-class TextPiece:
-    """Consecutive text of a CSV file, with the number of its line ends; `certain`: a row begins where it begins."""
-
-    path: str
-    begin: int
-    end: int | None
-    lines: int
-    certain: bool
-
-
-@dataclass(frozen=True)
-class Surveyed:
-    """The result of a `Survey`: the text of the range, in order.
-
-    The names of the columns are from the range that has the header; the fingerprint of the file is there where all of
-    it was read.
-    """
-
-    file: SourceFile
-    pieces: tuple[TextPiece, ...]
-    names: tuple[str, ...] = ()
-    raw_file: RawFile | None = None
-
-
-class CsvReader:
-    """Reads the rows of one CSV file, or of some `TextPart`s of it, block after block (a `RowReader`).
-
-    The ending of its path says how it is compressed. `block_bytes` of text are parsed at once. While iterating, a file
-    that is truncated or corrupt, or whose header lacks a column that the schema reads, is an InputError.
-    """
-
-    def __init__(
-        self,
-        file: SourceFile,
-        source: SourceLayout,
-        parts: Sequence[FilePart] | None = None,
-        *,
-        block_bytes: int = BLOCK_BYTES,
-    ) -> None:
-        self.dropped_columns: tuple[str, ...] = ()
-        self._file = file
-        self._path = file.path
-        self._opened = ExitStack()
-        self._hashing: HashingReader | None = None
-        if parts is None:
-            self._hashing = HashingReader(self._opened.enter_context(open_raw(file.path)))
-            self._parts: tuple[TextPart, ...] = (TextPart(0, 1, 0, None, None, True, file.path, 0, None, ()),)
-        else:
-            self._parts = tuple(part for part in parts if isinstance(part, TextPart))
-        self._source = source
-        self._block_bytes = block_bytes
-        self._names: tuple[str, ...] | None = None
-        if not source.header:
-            self._note_dropped(source.names)
-
-    def __enter__(self) -> CsvReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._opened.close()
-
-    def raw_file(self) -> RawFile | None:
-        """Return the fingerprint of a file that is read as a whole; its bytes are hashed while they are read."""
-        if self._hashing is None:
-            return None
-        sha256 = self._hashing.finish()
-        return RawFile(self._file.name, self._hashing.bytes_read, sha256)
-
-    @staticmethod
-    def surveys(file: SourceFile, source: SourceLayout, scratch: DataDirectory, part_bytes: int) -> list[Survey]:
-        """Return the tasks that must have been run before a large file can be cut; none for a small one."""
-        packed = _compression(file.path) is not None
-        count = file.size * (_PACKED if packed else 1) // part_bytes
-        if count < 2:
-            return []
-        if packed:
-            return [Survey(file, source, scratch, 0, file.size, part_bytes)]
-        bounds = [file.size * index // count for index in range(count + 1)]
-        return [Survey(file, source, scratch, begin, end, part_bytes) for begin, end in itertools.pairwise(bounds)]
-
-    @staticmethod
-    def parts_of(file: SourceFile, source: SourceLayout, surveyed: Sequence[Surveyed] = ()) -> list[FilePart] | None:
-        """Return the parts of a file that has been surveyed; None for another, which is read as a whole."""
-        names = next((one.names for one in surveyed if one.names), ())
-        if not names:
-            return None
-        parts: list[TextPart] = []
-        line = 1
-        for piece in (piece for one in surveyed for piece in one.pieces):
-            if piece.certain or not parts:
-                named = names if parts else ()
-                place = (piece.path, piece.begin, piece.end)
-                parts.append(TextPart(len(parts), line, piece.lines, None, None, True, *place, named))
-            else:
-                parts[-1] = replace(parts[-1], rows=parts[-1].rows + piece.lines, end=piece.end)
-            line += piece.lines
-        return list(parts)
-
-    @staticmethod
-    def check(source: SourceLayout) -> None:
+    @classmethod
+    def check(cls, source: SourceLayout) -> None:
         """Refuse settings with both a header and names of columns, or with neither."""
         if source.header and source.of_types is None:
             if source.names:
@@ -193,7 +51,8 @@ class CsvReader:
         for part in self._parts:
             self._open(part)
             line = part.first_row
-            for text, lines, odd in self._texts(begins=part.first_row == 1):
+            for piece in self._pieces(begins=part.first_row == 1):
+                text, (lines, odd) = piece.text, piece.found
                 if self._names is None:
                     after = self._read_header(text, lines)
                     line += after
@@ -208,95 +67,21 @@ class CsvReader:
                 if block.rows or block.rejected:
                     yield block
 
-    def header(self, within: int) -> tuple[str, ...]:
-        """Return the names of the columns, from the schema or a header that begins within so many bytes; else none."""
-        self._open(self._parts[0])
-        if self._names is not None:
-            return self._names
-        position = 0
-        for text, lines, _ in self._texts(begins=True):
-            filled = lines.starts[~lines.blank]
-            if position + (int(filled[0]) if len(filled) else 0) >= within:
-                return ()
-            self._read_header(text, lines)
-            if self._names is not None:
-                return self._names
-            position += len(text)
-        return ()
-
-    def texts(self) -> Iterator[bytes]:
-        """Yield the text of the file as it is, in blocks."""
-        self._open(self._parts[0])
-        while block := self._read():
-            yield block
-
-    def _open(self, part: TextPart) -> None:
-        if self._hashing is not None:
-            raw: pa.NativeFile = pa.PythonFile(self._hashing, mode="r")
-        else:
-            raw = self._opened.enter_context(open_raw(part.path))
-            raw.seek(part.begin)
-        codec = _compression(part.path)
-        self._stream = pa.CompressedInputStream(raw, codec) if codec else raw
-        self._left = None if part.end is None else part.end - part.begin
-        self._names = part.names or (None if self._source.header else self._source.names)
-        if self._names:
-            self._note_dropped(self._names)
-
-    def _texts(self, *, begins: bool) -> Iterator[tuple[bytes, Lines, list[OddRecord]]]:
-        """Pieces of text that end with a record's end, their lines, and the records that begin on odd lines."""
+    def _records(self, text: bytes, *, final: bool, careful: bool) -> tuple[int, bool, Any]:
         delimiter, quote = self._source.delimiter, self._source.quote
-        left, first = b"", begins
-        for chunk in itertools.chain(self._chunks(), [b""]):
-            pending = bool(chunk)
-            if first and chunk:
-                chunk, first = chunk.removeprefix(_BOM), False
-            text = left + chunk
-            end = text.rfind(b"\n") + 1 if pending else len(text)
-            if end == 0:
-                if len(text) > _LONGEST_LINE:
-                    raise InputError(f"{self._path}: no line ends within {len(text)} bytes; this is no CSV text")
-                left = text
-                continue
-            lines = split_lines(text[:end], delimiter, quote)
-            odd: list[OddRecord] = []
-            if lines.odd.any():
-                # An open quote may go on in the next piece.
-                odd, complete = read_odd_records(text[:end], lines, delimiter, quote, final=not pending)
-                end = int(lines.starts[complete]) if complete < len(lines.starts) else end
-                lines = lines[:complete]
-            left = text[end:]
-            if len(lines.starts):
-                yield text[:end], lines, odd
+        if not careful and quote.encode() not in text:
+            return len(text), True, None  # each line is a row
+        lines = split_lines(text, delimiter, quote)
+        if not lines.odd.any():
+            return len(text), True, (lines, [])
+        # An open quote may go on in the next piece.
+        odd, complete = read_odd_records(text, lines, delimiter, quote, final=final)
+        end = int(lines.starts[complete]) if complete < len(lines.starts) else len(text)
+        return end, all(record.seen < complete for record in odd), (lines[:complete], odd)
 
-    def _chunks(self) -> Iterator[bytes]:
-        """The text in pieces of at most `_DENSE_LINES` line ends."""
-        while block := self._read():
-            size = _DENSE_LINES if block.count(b"\n") > _DENSE_LINES else len(block)
-            for at in range(0, len(block), size):
-                yield block[at : at + size]
-
-    def _read(self) -> bytes:
-        pieces, size = [], 0
-        wanted = self._block_bytes if self._left is None else min(self._block_bytes, self._left)
-        with readable(self._path):
-            # A decompressor may return less than it was asked for.
-            while size < wanted and (piece := self._stream.read(wanted - size)):
-                pieces.append(piece)
-                size += len(piece)
-        if self._left is not None:
-            self._left -= size
-        return b"".join(pieces)
-
-    def _other_delimiter(self, header: str) -> str:
-        """A hint where a header looks as if another character stood between its columns."""
-        near = max(",;\t|", key=header.count)
-        if near == self._source.delimiter or near not in header:
-            return ""
-        return f"; it looks separated by {near!r}: write `delimiter: {json.dumps(near)}` in `source` of the schema"
-
-    def _read_header(self, text: bytes, lines: Lines) -> int:
+    def _read_header(self, text: bytes, lines: Lines | None = None) -> int:
         """Read the header off the first text; returns the number of lines up to its end."""
+        lines = lines or split_lines(text, self._source.delimiter, self._source.quote)
         filled = np.flatnonzero(~lines.blank)
         if not len(filled):
             return len(lines.starts)
@@ -322,9 +107,12 @@ class CsvReader:
         self._note_dropped(names)
         return first + reader.line_num
 
-    def _note_dropped(self, names: Sequence[str]) -> None:
-        listed_columns = set(self._source.listed)
-        self.dropped_columns = tuple(name for name in names if name not in listed_columns)
+    def _other_delimiter(self, header: str) -> str:
+        """A hint where a header looks as if another character stood between its columns."""
+        near = max(",;\t|", key=header.count)
+        if near == self._source.delimiter or near not in header:
+            return ""
+        return f"; it looks separated by {near!r}: write `delimiter: {json.dumps(near)}` in `source` of the schema"
 
     def _block(self, text: bytes, lines: Lines, odd: Sequence[OddRecord], line: int) -> RawBlock:
         source, names = self._source, self._names or ()
@@ -476,9 +264,9 @@ def _parse(
 ) -> dict[str, pa.Array]:
     if not rows:
         return {name: pa.nulls(0, pa.string()) for name in listed}
-    if clean.startswith(_BOM):
+    if clean.startswith(BOM):
         # The parser would take it off, here where it is text of a row.
-        clean = _BOM + clean
+        clean = BOM + clean
     try:
         table = pacsv.read_csv(
             pa.BufferReader(clean),
@@ -665,131 +453,3 @@ def _read_record(text: bytes, lines: Lines, first: int, delimiter: str, quote: s
         return None
     last = first + reader.line_num - 1
     return OddRecord(first, last, last, tuple(fields))
-
-
-def sure_start(text: bytes, delimiter: str, quote: str) -> int | None:
-    """Find the first line of a text from the middle of a file at which a row begins, however the rest is read.
-
-    Its offset is returned, None where there is none. A row that begins before the text reaches over a bounded number of
-    its lines. From each of these on a row may begin, which makes at most as many ways to read the text as there are
-    lines. The ways soon meet, mostly at once.
-
-    Examples
-    --------
-    >>> text = b'1,2\\n' * 2000
-    >>> sure_start(text, ",", '"')
-    4000
-    """
-    lines = split_lines(text, delimiter, quote)
-    entered = min(_LONGEST_IN_LINES, int(np.searchsorted(lines.starts, LONGEST_RECORD)))
-    if entered >= len(lines.starts):
-        return None
-    may_begin = np.zeros(len(lines.starts) + 1, dtype=bool)
-    may_begin[: entered + 1] = True
-    open_until = entered
-    odd = lines.odd.tolist()
-    for line in range(len(lines.starts)):
-        if line >= open_until:
-            return int(lines.starts[line])
-        if not may_begin[line]:
-            continue
-        following = seen = line + 1
-        if odd[line]:
-            record = _read_record(text, lines, line, delimiter, quote)
-            if record is not None:
-                following, seen = record.last + 1, record.seen + 1
-            elif _may_go_on(text, lines, line):
-                return None
-        may_begin[following] = True
-        open_until = max(open_until, seen)
-    return None
-
-
-def survey_text(task: Survey, number: int, attempt: int) -> Surveyed:
-    """Run a `Survey`.
-
-    A file that is truncated or corrupt, or whose header lacks a column that the schema reads, is an InputError.
-    """
-    names: tuple[str, ...] = ()
-    if task.begin == 0:
-        with CsvReader(task.file, task.source, block_bytes=_HEADER_BYTES) as beginning:
-            names = beginning.header(task.part_bytes)
-    if _compression(task.file.path) is not None:
-        return _unpack(task, names, number, attempt)
-    path, position, lines, before = task.file.path, task.begin, 0, 0
-    cut = None if task.begin else 0
-    part = TextPart(0, 0, 0, None, None, True, path, task.begin, task.end, names)
-    with CsvReader(task.file, task.source, [part], block_bytes=min(BLOCK_BYTES, task.part_bytes)) as reader:
-        for block in reader.texts():
-            if cut is None and (at := _cut_in(block, task.source)) is not None:
-                cut, before = position + at, lines + block.count(b"\n", 0, at)
-            lines += block.count(b"\n")
-            position += len(block)
-    if cut is None:
-        return Surveyed(task.file, (TextPiece(path, task.begin, task.end, lines, False),), names)
-    pieces = (TextPiece(path, task.begin, cut, before, False), TextPiece(path, cut, task.end, lines - before, True))
-    return Surveyed(task.file, pieces if cut > task.begin else pieces[1:], names)
-
-
-def _unpack(task: Survey, names: tuple[str, ...], number: int, attempt: int) -> Surveyed:
-    """Write the text of a compressed file to files of about `part_bytes`, each of whole rows."""
-    pieces: list[TextPiece] = []
-    writer: _PieceWriter | None = None
-    with CsvReader(task.file, task.source, block_bytes=min(BLOCK_BYTES, task.part_bytes)) as reader:
-        for block in reader.texts():
-            text = block
-            if writer is not None and writer.size >= task.part_bytes:
-                at = _cut_in(block, task.source)
-                if at is not None:
-                    writer.write(block[:at])
-                    pieces.append(writer.finish())
-                    writer, text = None, block[at:]
-            if writer is None:
-                writer = _PieceWriter(task.scratch.file(number, attempt, ".csv.lz4"))
-            writer.write(text)
-        if writer is not None:
-            pieces.append(writer.finish())
-        return Surveyed(task.file, tuple(pieces), names, reader.raw_file())
-
-
-class _PieceWriter:
-    """Writes a `TextPiece` to a file of its own, packed so that reading and writing it cost little."""
-
-    def __init__(self, path: str) -> None:
-        self.size = 0
-        self._path = path
-        self._lines = 0
-        filesystem, inner = open_filesystem(path)
-        with self._errors():
-            self._file = filesystem.open_output_stream(inner, compression="lz4")
-
-    def write(self, text: bytes) -> None:
-        with self._errors():
-            self._file.write(text)
-        self.size += len(text)
-        self._lines += text.count(b"\n")
-
-    def finish(self) -> TextPiece:
-        with self._errors():
-            self._file.close()
-        return TextPiece(self._path, 0, None, self._lines, True)
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return storage_errors(f"writing {self._path}")
-
-
-def _cut_in(block: bytes, source: SourceLayout) -> int | None:
-    """Find a place in a block from the middle of a file at which a row begins for certain."""
-    first = block.find(b"\n") + 1
-    if not first:
-        return None
-    for size in (_WINDOW_BYTES, len(block)):
-        text = block[first : block.rfind(b"\n", 0, first + size) + 1]
-        at = sure_start(text, source.delimiter, source.quote)
-        if at is not None:
-            return first + at
-    return None
-
-
-def _compression(path: str) -> str | None:
-    return _COMPRESSIONS.get(PurePosixPath(path).suffix.lower())

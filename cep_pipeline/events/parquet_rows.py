@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,66 +13,44 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import SourceFile, open_raw, readable
-from cep_pipeline.events.raw_rows import FilePart, RawBlock, plain
+from cep_pipeline.events.raw_rows import FilePart, RawBlock, RowReader, plain
 from cep_pipeline.events.source import SourceLayout
 
 BLOCK_ROWS = 262_144
 """Rows that are checked at once."""
 
 
-class ParquetReader:
-    """Reads the rows of one Parquet file, a row group at a time (a `RowReader`)."""
+class ParquetReader(RowReader):
+    """Reads the rows of one Parquet file, a row group at a time."""
 
     def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
-        path = self._path = file.path
-        self._parts = parts
-        self._source = source
-        self._stream = open_raw(path)
+        super().__init__(file, source, parts)
+        path = file.path
+        stream = self._opened.enter_context(open_raw(path))
         with readable(path):
-            self._file = pq.ParquetFile(self._stream)
-        names = self._file.schema_arrow.names
+            self._parquet = pq.ParquetFile(stream)
+        names = self._parquet.schema_arrow.names
         source.find_columns(path, names)
-        listed = set(source.listed)
-        self.dropped_columns = tuple(name for name in names if name not in listed)
+        self._note_dropped(names)
         for name in source.listed:
-            if pa.types.is_nested(self._file.schema_arrow.field(name).type):
+            if pa.types.is_nested(self._parquet.schema_arrow.field(name).type):
                 raise InputError(
-                    f"{path}: column {name!r} has the type {self._file.schema_arrow.field(name).type}, "
+                    f"{path}: column {name!r} has the type {self._parquet.schema_arrow.field(name).type}, "
                     "where the stream schema reads a single value a row"
                 )
 
-    def __enter__(self) -> ParquetReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.close()
-
     def __iter__(self) -> Iterator[RawBlock]:
-        return self.read(self.parts() if self._parts is None else self._parts)
+        return self.read(self.parts() if self._given is None else self._given)
 
-    def raw_file(self) -> None:
-        """Return None: not every byte of the file is read, so its fingerprint takes a reading of its own."""
-
-    @staticmethod
-    def surveys(*_: object) -> list[Any]:
-        """Return nothing: the file says its row groups."""
-        return []
-
-    @staticmethod
-    def parts_of(file: SourceFile, source: SourceLayout, surveyed: Sequence[object] = ()) -> list[FilePart]:
+    @classmethod
+    def parts_of(cls, file: SourceFile, source: SourceLayout, surveyed: object = None) -> list[FilePart]:
         """Return the row groups of a file."""
-        with ParquetReader(file, source) as reader:
+        with cls(file, source) as reader:
             return reader.parts()
-
-    @staticmethod
-    def check(source: SourceLayout) -> None:
-        """Refuse settings that are of CSV files."""
-        if source.names:
-            raise InputError("source.columns is only for CSV files; leave it out, or write `format: csv`")
 
     def parts(self) -> list[FilePart]:
         """Return the row groups of the file."""
-        metadata = self._file.metadata
+        metadata = self._parquet.metadata
         column = next(
             index
             for index in range(metadata.num_columns)
@@ -102,7 +79,7 @@ class ParquetReader:
         for part in parts:
             with readable(self._path):
                 first = part.first_row
-                for batch in self._file.iter_batches(
+                for batch in self._parquet.iter_batches(
                     BLOCK_ROWS, row_groups=[part.index], columns=list(self._source.listed), use_threads=False
                 ):
                     batch.validate(full=True)  # text that is no UTF-8

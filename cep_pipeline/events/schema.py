@@ -30,7 +30,8 @@ from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of, with_former_names
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.source import DerivedAttribute, Quality, Renamed, SourceLayout
+    from cep_pipeline.events.quality import Quality
+    from cep_pipeline.events.source import DerivedAttribute, Renamed, SourceLayout
 
 ON_MISSING = ("error", "empty", "skip")
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
@@ -363,7 +364,7 @@ class StreamSchema:
                 )
         where = f"stream {self.name!r}: row"
         timestamps = self._instants([row.get(TIMESTAMP) for row in rows], where)
-        seqs = [_required_int64(row.get(SEQ, index), f"{where} {index}: {SEQ}") for index, row in enumerate(rows)]
+        seqs = [_int64(row.get(SEQ, index), f"{where} {index}: {SEQ}") for index, row in enumerate(rows)]
         if len(set(seqs)) < len(seqs):
             seen: dict[int, int] = {}
             for index, seq in enumerate(seqs):
@@ -376,11 +377,10 @@ class StreamSchema:
             SEQ: pa.array([seqs[index] for index in order], type=pa.int64()),
         }
         for attribute, kind in self.attributes.items():
-            convert = _CONVERT[kind]
             values = [
                 None
                 if rows[index].get(attribute) is None
-                else convert(rows[index][attribute], f"{where} {index}: attribute {attribute!r}")
+                else _value(rows[index][attribute], kind, f"{where} {index}: attribute {attribute!r}")
                 for index in order
             ]
             columns[attribute] = pa.array(values, type=ARROW_TYPES[kind], from_pandas=False)
@@ -397,8 +397,7 @@ class StreamSchema:
                 raise InputError(f"{where} {at}: {TIMESTAMP}: {texts[place]!r} {why}")
         known = dict(zip(written, read.utc.cast(pa.int64()).to_pylist(), strict=True))
         return [
-            known[at] if at in known else _required_int64(value, f"{where} {at}: {TIMESTAMP}")
-            for at, value in enumerate(values)
+            known[at] if at in known else _int64(value, f"{where} {at}: {TIMESTAMP}") for at, value in enumerate(values)
         ]
 
     def with_derived(self, events: pa.Table, given: Collection[str]) -> pa.Table:
@@ -445,55 +444,37 @@ def attribute_type(text: object, *, where: str) -> ValueType:
     raise InputError(f"{where}: unknown type {text!r}; one of {', '.join(names)}{did_you_mean(str(text), names)}")
 
 
-def _required_int64(value: object, where: str) -> int:
+def _int64(value: object, where: str) -> int:
     if value is None:
         raise InputError(f"{where} is missing; it is an int64")
-    return _int64(value, where)
-
-
-def _int64(value: object, where: str) -> int:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
-        raise InputError(f"{where}: {value!r} is no int64")
-    number = int(value)
-    if not _INT64_MIN <= number <= _INT64_MAX:
-        raise InputError(f"{where}: {number} is outside the range of int64")
+    number: int = _value(value, ValueType.INT64, where)
     return number
 
 
-def _float64(value: object, where: str) -> float:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-        raise InputError(f"{where}: {value!r} is no float64")
+def _value(value: Any, kind: ValueType, where: str) -> Any:
+    """A value as an attribute of the type has it; `where` begins the message of the InputError if it is none."""
+    classes, make, said = _FORMS[kind]
+    if not isinstance(value, classes) or (kind.is_number and isinstance(value, bool | np.bool_)):
+        raise InputError(f"{where}: {value!r} is no {said}")
+    if kind is ValueType.FLOAT64_LIST:
+        return [
+            None if one is None else _value(one, ValueType.FLOAT64, f"{where}, element {at}")
+            for at, one in enumerate(value)
+        ]
     try:
-        return float(value)
+        made = make(value)
     except OverflowError as error:
-        raise InputError(f"{where}: {value!r} is outside the range of float64") from error
+        raise InputError(f"{where}: {value!r} is outside the range of {said}") from error
+    if kind is ValueType.INT64 and not _INT64_MIN <= made <= _INT64_MAX:
+        raise InputError(f"{where}: {made} is outside the range of int64")
+    return made
 
 
-def _bool(value: object, where: str) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{where}: {value!r} is no bool")
-    return bool(value)
-
-
-def _string(value: object, where: str) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{where}: {value!r} is no string")
-    return value
-
-
-def _float64_list(value: object, where: str) -> list[float | None]:
-    if not isinstance(value, list | tuple | np.ndarray):
-        raise InputError(f"{where}: {value!r} is no list of float64")
-    return [
-        None if element is None else _float64(element, f"{where}, element {index}")
-        for index, element in enumerate(value)
-    ]
-
-
-_CONVERT = {
-    ValueType.INT64: _int64,
-    ValueType.FLOAT64: _float64,
-    ValueType.BOOL: _bool,
-    ValueType.STRING: _string,
-    ValueType.FLOAT64_LIST: _float64_list,
+_FORMS: Mapping[ValueType, Any] = {
+    ValueType.INT64: ((Integral,), int, "int64"),
+    ValueType.FLOAT64: ((Real,), float, "float64"),
+    ValueType.BOOL: ((bool, np.bool_), bool, "bool"),
+    ValueType.STRING: ((str,), lambda text: text, "string"),
+    ValueType.FLOAT64_LIST: ((list, tuple, np.ndarray), list, "list of float64"),
 }
+"""Type of an attribute -> the classes of its values in Python, what makes the value of them, and its name."""

@@ -1,19 +1,16 @@
-"""Parts of a stream schema: the layout of the raw files, the derived attributes, and the quality that a day needs."""
+"""Parts of a stream schema: the layout of the raw files, and the derived attributes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import NumberSigns
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.timestamps import check_format
 from cep_pipeline.foreign_text import did_you_mean, listed
-from cep_pipeline.patterns.expressions import ValueType
-
-Severity = Literal["critical", "warning"]
 
 LONGEST_VALUE = 64 << 10
 """Bytes of a value of text, at most, where the schema does not say another number."""
@@ -202,64 +199,3 @@ class DerivedAttribute:
     function: Literal["diff", "history"]
     of: str
     length: int = 1
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """A rule for the values of an attribute (or `timestamp`); bounds are None where they are open."""
-
-    column: str
-    above: float | None = None
-    at_least: float | None = None
-    below: float | None = None
-    at_most: float | None = None
-    not_null: bool = False
-    severity: Severity = "critical"
-
-    @property
-    def has_bounds(self) -> bool:
-        return any(bound is not None for bound in (self.above, self.at_least, self.below, self.at_most))
-
-
-@dataclass(frozen=True)
-class ProfileExpectation:
-    """An expectation of Great Expectations, in its own words, for the profile of a day.
-
-    `described` are texts that it keeps with its result: a description and notes.
-    """
-
-    type: str
-    kwargs: Mapping[str, Any]
-    severity: Literal["critical", "warning", "info"] = "critical"
-    described: Mapping[str, str] = field(default_factory=dict)
-
-
-def profile_columns(attributes: Mapping[str, ValueType]) -> dict[str, str]:
-    """Return the columns of the profile of a day, each with the attribute that it tells of; empty: the whole day."""
-    columns = dict.fromkeys(("events", "rejected", "rejected_share"), "")
-    for name, kind in attributes.items():
-        columns[f"{name}_missing"] = name
-        if kind is ValueType.FLOAT64:
-            columns[f"{name}_nan"] = name
-        if kind.is_number:
-            columns |= {f"{name}_{what}": name for what in ("min", "max", "mean")}
-    return columns
-
-
-@dataclass(frozen=True)
-class RowCount:
-    """Band of a day's number of events, as multiples of the median of up to `days` earlier days; a warning outside."""
-
-    at_least: float = 0.25
-    at_most: float = 4.0
-    days: int = 20
-
-
-@dataclass(frozen=True)
-class Quality:
-    """The rules by which a day is refused: too large a share of rejected rows, or a failed critical expectation."""
-
-    max_rejected_share: float = 0.01
-    expectations: tuple[Expectation, ...] = ()
-    great_expectations: tuple[ProfileExpectation, ...] = ()
-    row_count: RowCount = field(default_factory=RowCount)

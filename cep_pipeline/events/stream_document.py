@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -18,6 +15,7 @@ from cep_pipeline.documents import Document, example_at, line_at, load_document,
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import NumberSigns
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
+from cep_pipeline.events.quality import TOLD, GreatExpectation, Quality, expectation_forms, profile_columns
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.source import (
@@ -26,14 +24,8 @@ from cep_pipeline.events.source import (
     TYPE_OF_FILE,
     ColumnsOfTypes,
     DerivedAttribute,
-    Expectation,
-    ProfileExpectation,
-    Quality,
     Renamed,
-    RowCount,
-    Severity,
     SourceLayout,
-    profile_columns,
     type_of_all,
 )
 from cep_pipeline.events.timestamps import check_format, check_timezone
@@ -198,117 +190,6 @@ class SourceSettings(Document):
     )
 
 
-_BOUNDS: dict[str, Any] = {
-    "anyOf": [
-        *({"required": [name]} for name in ("above", "at_least", "below", "at_most")),
-        {"required": ["not_null"], "properties": {"not_null": {"const": True}}},
-    ],
-    "not": {"anyOf": [{"required": ["above", "at_least"]}, {"required": ["below", "at_most"]}]},
-}
-"""The rules of an expectation that concern several settings, for the JSON Schema."""
-
-
-class ExpectationSettings(Document):
-    """A check of all values of one attribute. At least one of the bounds or `not_null: true` is given."""
-
-    model_config = ConfigDict(json_schema_extra=_BOUNDS)
-
-    column: str = setting("Name of the attribute. It is an attribute that is read, not a derived one.", example="price")
-    above: float | None = setting(
-        "Every value is greater than this number. Bounds are for `int64` and `float64`.", None, example=0
-    )
-    at_least: float | None = setting(
-        "Every value is this number or greater. Not together with `above`.", None, example=-40
-    )
-    below: float | None = setting("Every value is less than this number.", None, example=1000)
-    at_most: float | None = setting("Every value is this number or less. Not together with `below`.", None, example=40)
-    not_null: bool = setting("Whether every event must have a value.", False, example=True)
-    severity: Severity = setting(
-        "What a failed check does: `critical` refuses the day, `warning` only records it.",
-        "critical",
-        example="warning",
-    )
-
-    @model_validator(mode="after")
-    def _something(self) -> ExpectationSettings:
-        if self.above is not None and self.at_least is not None:
-            raise ValueError("give `above` or `at_least`, not both")
-        if self.below is not None and self.at_most is not None:
-            raise ValueError("give `below` or `at_most`, not both")
-        if not self.not_null and all(v is None for v in (self.above, self.at_least, self.below, self.at_most)):
-            raise ValueError("an expectation has at least one of above, at_least, below, at_most, not_null: true")
-        return self
-
-
-@cache
-def expectation_forms() -> Mapping[str, Any]:
-    """The JSON Schema of each expectation that Great Expectations has for pandas, as it ships them.
-
-    Great Expectations itself, which takes seconds to import, is not imported.
-    """
-    found = find_spec("great_expectations")
-    assert found is not None and found.submodule_search_locations
-    folder = Path(found.submodule_search_locations[0], "expectations", "core", "schemas")
-    forms = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("[A-Z]*.json"))]
-    told = [(form["properties"]["metadata"]["properties"], form) for form in forms]
-    return {
-        said["expectation_type"]["const"]: form
-        for said, form in told
-        if "Pandas" in said["supported_data_sources"]["const"]
-    }
-
-
-class GreatExpectationSettings(Document):
-    """An expectation of Great Expectations, in its own words. It looks at the profile of the day, which has one row."""
-
-    type: str = setting(
-        "The expectation, by Great Expectations' name of it.",
-        example="expect_column_values_to_be_between",
-        json_schema_extra=lambda schema: schema.update(enum=list(expectation_forms())),
-    )
-    kwargs: dict[str, Any] = setting(
-        "Its arguments. A column is one of the profile.", example={"column": "price_mean", "min_value": 1}
-    )
-    severity: Literal["critical", "warning", "info"] = setting(
-        "What a failed check does: `critical` refuses the day, `warning` tells you, `info` only records it.",
-        "critical",
-        example="warning",
-    )
-    description: str | None = setting(
-        "What it checks, in your words. Messages and Data Docs show it.", None, example="A normal price level"
-    )
-    notes: str | None = setting("Why it is there. Data Docs keep it.", None, example="Asked for by the desk in 2024")
-
-
-class RowCountSettings(Document):
-    """The band of the number of events of a day, compared with earlier days. Outside the band there is a warning."""
-
-    at_least: float = setting("The least share of the median.", 0.25, example=0.5, ge=0)
-    at_most: float = setting("The largest multiple of the median.", 4.0, example=2, gt=0)
-    days: int = setting("The median is of up to this many published days before.", 20, example=10, ge=1)
-
-
-class QualitySettings(Document):
-    """Requirements that the data of a day must fulfil."""
-
-    max_rejected_share: float = setting(
-        "The day is refused when a larger share of its rows is rejected.", 0.01, example=0.05, ge=0, le=1
-    )
-    expectations: list[ExpectationSettings] = setting(
-        "Checks of the values of attributes.", example=[{"column": "price", "above": 0}], default_factory=list
-    )
-    great_expectations: list[GreatExpectationSettings] = setting(
-        "Checks of the day as a whole, in Great Expectations' own words.",
-        example=[{"type": "expect_column_values_to_be_between", "kwargs": {"column": "price_mean", "min_value": 1}}],
-        default_factory=list,
-    )
-    row_count: RowCountSettings = setting(
-        "How many events a day should have.",
-        RowCountSettings.model_construct(),
-        example={"at_least": 0.5, "at_most": 2},
-    )
-
-
 class StreamDocument(Document):
     """A stream schema: what the raw files of a stream look like, and what its events are."""
 
@@ -371,8 +252,8 @@ class StreamDocument(Document):
     source: SourceSettings = setting(
         "The layout of the raw files.", example={"format": "csv", "path": "{day:%Y-%m-%d}.csv"}
     )
-    quality: QualitySettings = setting(
-        "What the data must fulfil.", QualitySettings.model_construct(), example={"max_rejected_share": 0.05}
+    quality: Quality = setting(
+        "What the data must fulfil.", Quality.model_construct(), example={"max_rejected_share": 0.05}
     )
 
     @field_validator("types")
@@ -491,7 +372,8 @@ def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
         _check_type_attribute(document, type_attribute, attributes)
     with _at("timezone"):
         check_timezone(document.timezone)
-    source, quality = _source_of(document), _quality_of(document, attributes)
+    source = _source_of(document)
+    _check_quality(document, attributes)
     with _at("name"):
         return make(
             name=document.name,
@@ -504,7 +386,7 @@ def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
             timezone=document.timezone,
             source=source,
             derived=tuple(derived),
-            quality=quality,
+            quality=document.quality,
             renamed={
                 name: Renamed(tuple(settings.was), settings.column or settings.was[0])
                 for name, settings in document.attributes.items()
@@ -613,42 +495,23 @@ def _columns_of_types(document: StreamDocument) -> ColumnsOfTypes | None:
     return made
 
 
-def _quality_of(document: StreamDocument, attributes: dict[str, ValueType]) -> Quality:
-    settings = document.quality
-    expectations = []
-    for index, expected in enumerate(settings.expectations):
+def _check_quality(document: StreamDocument, attributes: dict[str, ValueType]) -> None:
+    for index, expected in enumerate(document.quality.expectations):
         with _at("quality", "expectations", index):
             _known(expected.column, list(document.attributes), "expectation on")
-            expectation = Expectation(**expected.model_dump())
-            if expectation.has_bounds and not attributes[expected.column].is_number:
+            if expected.has_bounds and not attributes[expected.column].is_number:
                 raise InputError(f"expectation on {expected.column!r}: bounds are for int64 and float64 attributes")
-            expectations.append(expectation)
-    with _at("quality", "row_count"):
-        if settings.row_count.at_least > settings.row_count.at_most:
-            raise InputError("quality.row_count: at_least is greater than at_most")
     profile = list(profile_columns({name: attributes[name] for name in document.attributes}))
-    for index, one in enumerate(settings.great_expectations):
+    for index, one in enumerate(document.quality.great_expectations):
         _check_great_expectation(one, profile, ("quality", "great_expectations", index))
-    return Quality(
-        settings.max_rejected_share,
-        tuple(expectations),
-        tuple(
-            ProfileExpectation(one.type, one.kwargs, one.severity, one.model_dump(include=_TOLD, exclude_none=True))
-            for one in settings.great_expectations
-        ),
-        RowCount(**settings.row_count.model_dump()),
-    )
 
 
-_TOLD = {"description", "notes"}
-_NO_KWARGS = {*_TOLD, "batch_id", "catch_exceptions", "id", "library_metadata", "meta", "metadata"}
+_NO_KWARGS = {*TOLD, "batch_id", "catch_exceptions", "id", "library_metadata", "meta", "metadata"}
 _NO_KWARGS |= {"rendered_content", "result_format", "severity", "windows"}
 """What an expectation has beside its kwargs, by its JSON Schema."""
 
 
-def _check_great_expectation(
-    expected: GreatExpectationSettings, profile: list[str], place: tuple[int | str, ...]
-) -> None:
+def _check_great_expectation(expected: GreatExpectation, profile: list[str], place: tuple[int | str, ...]) -> None:
     """Hold an expectation to its JSON Schema, and its columns to those of the profile."""
     forms = expectation_forms()
     with _at(*place, "type"):

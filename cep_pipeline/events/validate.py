@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
+from cep_pipeline.events.quality import Expectation, Quality, profile_columns
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.source import Expectation, Quality, profile_columns
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.guarded import brief, without_collecting
 

@@ -27,7 +27,7 @@ from cep_pipeline.foreign_text import listed
 from cep_pipeline.pipeline.run_log import data_docs_folder, log_file, working_on
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.staged_day import StagedDay
+    from cep_pipeline.events.parse import StagedDay
     from cep_pipeline.pipeline.day_work import DayWork
     from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.records import RunStatus

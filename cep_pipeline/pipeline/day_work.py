@@ -18,7 +18,7 @@ from cep_pipeline.warehouse.records import RunStep
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.limits import LimitedPattern
-    from cep_pipeline.events.staged_day import StagedDay
+    from cep_pipeline.events.parse import StagedDay
     from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
     from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.spark.session import SparkSession

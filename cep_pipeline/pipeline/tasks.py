@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import CepError, DataError, InputError
-from cep_pipeline.events.staged_day import StagedDay
+from cep_pipeline.events.parse import StagedDay
 from cep_pipeline.guarded import brief
 from cep_pipeline.pipeline.configuration import Configuration, check_runnable
 from cep_pipeline.pipeline.day import (

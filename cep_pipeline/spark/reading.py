@@ -1,7 +1,7 @@
 """The raw files of some days, read in Spark tasks: staged rows, and what a person should know of the files.
 
-A large CSV file is surveyed first, so that it can be cut (`events.csv_rows`); parts of files are read side by side. The
-rows of a file that covers several days are read once, for all of them.
+A large file of text is surveyed first, so that it can be cut (`events.raw_rows`); parts of files are read side by
+side. The rows of a file that covers several days are read once, for all of them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ import numpy as np
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.clock import SeenHours, found_in, second_pass
 from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.csv_rows import Survey, Surveyed, survey_text
 from cep_pipeline.events.order import FILE
-from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file
+from cep_pipeline.events.parse import ParsedFile, ParseTask, StagedDay, parse_file
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
-from cep_pipeline.events.raw_rows import FilePart
+from cep_pipeline.events.raw_rows import FilePart, Survey, Surveyed, survey_text
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.row_checks import FINER, LINE
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.source import SourceLayout
-from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.storage import DataDirectory, remove_scratch
@@ -123,17 +121,15 @@ class RawFiles:
         source = _source(self.schema)
         reader = READERS[source.format]
         unpacked = DataDirectory(f"{self.scratch.location}/unpacked", self.scratch.run_id)
-        surveys = {file: reader.surveys(file, source, unpacked, self.part_bytes) for file in wanted}
         tasks: list[_RawTask] = []
         for file, days in wanted.items():
-            tasks += surveys[file] or self._parse_tasks(file, frozenset(days), ())
+            survey = reader.survey(file, source, unpacked, self.part_bytes)
+            tasks += [survey] if survey is not None else self._parse_tasks(file, frozenset(days), None)
         outcomes = self._run(tasks, _run_raw_task, "read", "reading raw files")
-        surveyed: dict[SourceFile, list[Surveyed]] = {file: [] for file in wanted}
-        for outcome in outcomes:
-            if isinstance(outcome, Surveyed):
-                surveyed[outcome.file].append(outcome)
-        cut = [file for file in wanted if surveyed[file]]
-        parts = [task for file in cut for task in self._parse_tasks(file, frozenset(wanted[file]), surveyed[file])]
+        surveyed = {outcome.file: outcome for outcome in outcomes if isinstance(outcome, Surveyed)}
+        parts = [
+            task for file, one in surveyed.items() for task in self._parse_tasks(file, frozenset(wanted[file]), one)
+        ]
         tasks += parts
         outcomes += self._run(parts, _run_raw_task, "read", "reading parts of raw files")
         self._take_second_hours(tasks, outcomes)
@@ -146,19 +142,19 @@ class RawFiles:
             if raw_file is not None:
                 self.fingerprints[raw_file.name] = raw_file
         for file in wanted:
-            self._take(file, parsed[file], whole=bool(surveyed[file]))
+            self._take(file, parsed[file], whole=file in surveyed)
         self._check_missing_rows()
         for state in self.days:
             needed = {TIMESTAMP: True, FINER: state.finer, FILE: state.of_files > 1, LINE: True}
             state.know(order=tuple(name for name, decides in needed.items() if decides))
 
-    def _parse_tasks(self, file: SourceFile, days: frozenset[date], surveyed: Sequence[Surveyed]) -> list[_RawTask]:
+    def _parse_tasks(self, file: SourceFile, days: frozenset[date], surveyed: Surveyed | None) -> list[_RawTask]:
         """Make one task for a file read as a whole; else some for `task_rows` rows each and one for its fingerprint."""
         source = _source(self.schema)
         parts = READERS[source.format].parts_of(file, source, surveyed)
         if parts is None:
             return [ParseTask(self.schema, file, days, self.scratch)]
-        tasks: list[_RawTask] = [] if any(one.raw_file is not None for one in surveyed) else [file]
+        tasks: list[_RawTask] = [file] if surveyed is None else []
         chunk: list[FilePart] = []
         for part in parts:
             if not part.may_hold(sorted(days), file.period):

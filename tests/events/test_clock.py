@@ -15,9 +15,9 @@ import pytest
 
 from cep_pipeline.events.clock import ClockBack, ClockWatch, WatchedPart, found_in
 from cep_pipeline.events.event_files import load_events
+from cep_pipeline.events.parse import StagedDay
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.events.timestamps import INSTANT
 from tests.events.raw import SHARED
 

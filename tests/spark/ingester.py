@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cep_pipeline.events.csv_rows import PART_BYTES
+from cep_pipeline.events.raw_rows import PART_BYTES
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.spark.tasks import Progress
 from cep_pipeline.storage import DataDirectory, new_scratch, remove_scratch

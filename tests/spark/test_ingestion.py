@@ -19,6 +19,7 @@ import pytest
 from cep_pipeline.events.columns import events_columns
 from cep_pipeline.events.derived import Carry
 from cep_pipeline.events.event_files import load_events
+from cep_pipeline.events.quality import Quality
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.events.raw import CHECKOUT, HEADER, SHARED, trades
@@ -109,7 +110,7 @@ def test_headerless_minute_bars_of_two_files(ingest: Ingester) -> None:
     two = [f"AAPL,2008020109{minute:02},1,2,1,{minute + 1},10\n" for minute in range(20)]
     (ingest.data / "NASDAQ_MEDIUM.txt").write_text("".join(one) + "MSFT,2008020410100,1,1,1,1,1\n")
     (ingest.data / "NASDAQ_AAPL_AMZN_GOOG.txt").write_text("".join(two))
-    schema = replace(schema, quality=replace(schema.quality, max_rejected_share=0.1))
+    schema = replace(schema, quality=Quality(max_rejected_share=0.1, expectations=schema.quality.expectations))
     result = ingest.day(schema, date(2008, 2, 1))
     table = events_of(result)
     # Equal instants are in order of the files' names.
@@ -149,7 +150,7 @@ def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(on_either: Inges
     again = month.take([0, 0, 15])
     outside = month.slice(0, 1).set_column(1, "timestamp", pa.array([datetime(2014, 9, 1)], pa.timestamp("ms")))
     pq.write_table(pa.concat_tables([month, again, outside]), ingest.data / "2014-08.parquet", row_group_size=7)
-    schema = replace(schema, quality=replace(schema.quality, max_rejected_share=0.5))
+    schema = replace(schema, quality=Quality(max_rejected_share=0.5, expectations=schema.quality.expectations))
     days = [date(2014, 8, day) for day in range(1, 7)]
     results = ingest.days(schema, days, task_rows=20)
     assert [result.staged.events for result in results] == [12] * 5 + [0]
