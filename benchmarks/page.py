@@ -82,6 +82,16 @@ def with_other_sections(page: str, made: str) -> str:
     return "\n## ".join(section.rstrip("\n") + "\n" for section in (head, *kept, *headings.values()))
 
 
+OTHER_FIGURES = (
+    "Other figures: [what is fast](promises.md), [a thousand patterns](workload.md), [scale](scale.md), "
+    "[a backfill](backfill.md), [faults](faults.md), [costs of the kernel](kernel_costs.md); experiments: "
+    "[lazy NFA](experiments/lazy_nfa.md), [NFA with a match buffer](experiments/nfab.md), [join "
+    "plans](experiments/join_plans.md), [adaptation](experiments/adaptation.md), [many "
+    "patterns](experiments/multi_pattern.md)."
+)
+"""The line of the page of benchmarks that leads to the other pages of figures."""
+
+
 def _head(settings: Settings) -> str:
     if tuple(settings.names) == (WORKLOAD,):
         return f"# Many patterns in one job\n\nMade by `cep bench workload` on {machine()}."
@@ -90,7 +100,7 @@ def _head(settings: Settings) -> str:
     if tuple(settings.names) == (PROMISES,):
         return f"# What is fast\n\nMade by `cep bench promises` on {machine()}."
     return (
-        f"# Benchmarks\n\nMade by `cep bench` on {machine()}. n runs of each engine in turn, each after one that is "
+        f"# Benchmarks\n\n{OTHER_FIGURES}\n\nMade by `cep bench` on {machine()}. n runs of each engine in turn, each after one that is "
         f"not counted (n is {settings.repetitions}, or 1 where a run takes seconds); spread = (max - min) / median; "
         "ratios are medians of the ratios of runs that followed each other. Every engine must find the same number of "
         "matches before a time is kept. The machine is shared: the ratios count, not the seconds."
