@@ -100,8 +100,9 @@ def _head(settings: Settings) -> str:
     if tuple(settings.names) == (PROMISES,):
         return f"# What is fast\n\nMade by `cep bench promises` on {machine()}."
     return (
-        f"# Benchmarks\n\n{OTHER_FIGURES}\n\nMade by `cep bench` on {machine()}. n runs of each engine in turn, each after one that is "
-        f"not counted (n is {settings.repetitions}, or 1 where a run takes seconds); spread = (max - min) / median; "
+        f"# Benchmarks\n\n{OTHER_FIGURES}\n\nMade by `cep bench` on {machine()}. "
+        "n runs of each engine in turn, each after one that is not counted "
+        f"(n is {settings.repetitions}, or 1 where a run takes seconds); spread = (max - min) / median; "
         "ratios are medians of the ratios of runs that followed each other. Every engine must find the same number of "
         "matches before a time is kept. The machine is shared: the ratios count, not the seconds."
     )
