@@ -13,6 +13,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import did_you_mean
 
 TOPICS = {
+    "tour": "the pattern language in ten minutes, by ten patterns",
     "language": "the pattern language: each construct with an example, and how to choose a strategy",
     "patterns": "twenty patterns to start from, with what they find",
     "coming_from": "ten queries of Flink, Trino, Esper and SASE+ beside their patterns, and what differs",

@@ -1,4 +1,4 @@
-"""The patterns in the pages `language`, `patterns` and `coming_from` of `docs`, and the matches of each pattern.
+"""The patterns in the pages `tour`, `language`, `patterns` and `coming_from` of `docs`, with their matches.
 
 A page holds each pattern in a fenced block named `sase`. After the block stands its result: a quoted line that begins
 with "Finds" (for several patterns: what the last one finds) or, for SUMMARIZE, "Gives"; or, where the pattern is
@@ -33,7 +33,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from tests.cli.command_line import CHECKOUT
 from tests.cli.command_line import cep as run_cep
 
-PAGES = {name: CHECKOUT / "docs" / f"{name}.md" for name in ("language", "patterns", "coming_from")}
+PAGES = {name: CHECKOUT / "docs" / f"{name}.md" for name in ("tour", "language", "patterns", "coming_from")}
 SCHEMA = CHECKOUT / "streams" / "generated_trades.yaml"
 DAY = Path("var", "generated_trades", "2025-01-06", "trades.csv.gz")
 """The first day that `cep generate` makes."""

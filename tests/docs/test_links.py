@@ -27,6 +27,8 @@ def test_the_reader_of_links_finds_what_is_there_and_what_is_not() -> None:
     assert "../CHANGELOG.md" in operations.links
 
 
-def test_readme_leads_to_every_page() -> None:
+def test_readme_leads_to_every_page_or_to_the_benchmarks_that_lead_to_it() -> None:
     linked = {link.partition("#")[0] for link in PAGES["README.md"].links}
+    linked |= {f"docs/{link}" for link in PAGES["docs/benchmarks.md"].links}
+    assert "docs/benchmarks.md" in linked
     assert {name for name in PAGES if name not in linked} == {"README.md"}
