@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
 from cep_pipeline.detection.counting.owned import count_by_clause, count_owned
-from cep_pipeline.detection.fused.clause import BushyRun, KernelRun, refuse_other_variables, run_clause
+from cep_pipeline.detection.fused.clause import KernelRun, run_clause
 from cep_pipeline.detection.fused.levels import order_of
-from cep_pipeline.detection.kleene.bindings import (
-    has_kleene,
-)
+from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.clause import KleeneRun
 from cep_pipeline.detection.mechanisms import (
     EVERYTHING,
@@ -20,15 +18,15 @@ from cep_pipeline.detection.mechanisms import (
     Owned,
 )
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
 
-Run = KernelRun | BushyRun | KleeneRun
+Run = KernelRun | KleeneRun
 
 
 def start(of: ClauseSlice, plan: OrderOrTree) -> Run:
-    """A run of one clause by an order or a tree; iterate over it once for its blocks of matches.
+    """A run of one clause by a plan; iterate over it once for its blocks of matches.
 
     Raises
     ------
@@ -38,12 +36,7 @@ def start(of: ClauseSlice, plan: OrderOrTree) -> Run:
     pattern, clause, events, owned, finality = of
     if has_kleene(clause):
         return KleeneRun(of, plan)
-    order = order_of(plan)
-    if order is not None:
-        return run_clause(pattern, clause, order, events, owned, finality=finality)
-    assert isinstance(plan, Join)
-    refuse_other_variables(pattern, clause, plan.leaves)
-    return BushyRun(of, plan)
+    return run_clause(pattern, clause, order_of(plan), events, owned, finality=finality)
 
 
 def find_matches(
@@ -51,9 +44,9 @@ def find_matches(
 ) -> Iterator[Block]:
     """Find the owned matches of a pattern, clause after clause (`mechanisms.Finder`).
 
-    A node of a plan is a level of the kernel's loops, which store no partial match; a bushy node joins two sides, one
-    of which is stored. Every conjunct of a level counts as evaluated on each of its candidates, since the kernel tests
-    them all in vectors. Kleene variables are bound after the single ones; a list is their candidate.
+    A variable of a plan is a level of the kernel's loops, which store no partial match; a tree runs as the order of its
+    variables (`order_of`). Every conjunct of a level counts as evaluated on each of its candidates, since the kernel
+    tests them all in vectors. Kleene variables are bound after the single ones; a list is their candidate.
     """
     return find_by_clause(pattern, orders, events, owned, counters, start)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun, TreeRun, refuse_other_variables, start_run
+from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun, refuse_other_variables
 from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
 from cep_pipeline.detection.kleene.bindings import (
     BindingRules,
@@ -22,7 +22,7 @@ from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, exact_su
 from cep_pipeline.detection.kleene.extension import Extension
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
+from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.ownership import reading
 from cep_pipeline.slices.views import may_match
@@ -37,7 +37,7 @@ class KleeneRun:
         A clause of a pattern that the fused mechanism runs, over a slice.
     plan
         Names of the clause's positive variables in plan order, or a tree over them. The single variables are bound
-        first, in this order or by what is left of the tree without the others, then the Kleene variables.
+        first, then the Kleene variables.
 
     Raises
     ------
@@ -47,14 +47,11 @@ class KleeneRun:
 
     def __init__(self, of: ClauseSlice, plan: OrderOrTree) -> None:
         pattern, clause, events, *_ = of
-        order = plan.leaves if isinstance(plan, Join) else plan
+        order = order_of(plan)
         refuse_other_variables(pattern, clause, order)
         self.of = of
         self.pattern, self.clause, self.events, self.owned, _ = of
         self.singles, self.lists = skeleton_order(clause, order), kleene_order(clause, order)
-        self._plan_of_singles: OrderOrTree | str = self.singles
-        if isinstance(plan, Join) and self.singles:
-            self._plan_of_singles = pruned(plan, frozenset(self.singles)) or self.singles
         self._compiled: CompiledLists | None = None
         events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
         self.rules = BindingRules(pattern, clause, events)
@@ -127,11 +124,10 @@ class KleeneRun:
         """The compiled code that counts and lists the matches, if clause, plan and conditions allow it."""
         if self._compiled is not None:
             return self._compiled
-        order = order_of(self._plan_of_singles)
-        if order is None or not lists_at_once(self.clause):
+        if not lists_at_once(self.clause):
             return None
         read = reading(self.pattern, self.events, self.owned)
-        lists = CompiledLists(self.pattern, self.clause, order, self.events, read)
+        lists = CompiledLists(self.pattern, self.clause, self.singles, self.events, read)
         self._compiled = lists if lists.compiled else None
         return self._compiled
 
@@ -152,10 +148,10 @@ class KleeneRun:
             yield Bindings(bound, block.first_rows(), block.last_rows()), None
 
     @cached_property
-    def _skeleton(self) -> KernelRun | TreeRun:
+    def _skeleton(self) -> KernelRun:
         """The kernel's run over the single variables: their events may all lie before the slice."""
         owned = reading(self.pattern, self.events, self.owned)
-        return start_run(self.pattern, skeleton_of(self.clause), self._plan_of_singles, self.events, owned)
+        return KernelRun(self.pattern, skeleton_of(self.clause), self.singles, self.events, owned, BLOCK_ROWS)
 
     def _owned(self, bindings: Bindings) -> Bindings:
         """The complete matches that become final in the slice."""

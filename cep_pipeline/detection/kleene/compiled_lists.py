@@ -11,7 +11,7 @@ variables to the lists behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -24,7 +24,6 @@ from cep_pipeline.detection.fused.constraints import (
     LevelScope,
     PlannedClause,
     Reach,
-    RemadeColumn,
     TestColumns,
     arguments_over,
     bounds_of,
@@ -39,7 +38,7 @@ from cep_pipeline.detection.fused.levels import (
     LevelCount,
     Levels,
 )
-from cep_pipeline.detection.fused.programs import MOST_FOLLOWERS, Level, RangeResult, Shape, TestedConjunct
+from cep_pipeline.detection.fused.programs import MOST_FOLLOWERS, Level, RangeResult, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import ListConditions
 from cep_pipeline.detection.limits import go_on
@@ -96,28 +95,6 @@ def conditions_on_lists(clause: Clause) -> tuple[Conjunct, ...]:
     return *conditions.growing, *conditions.whole
 
 
-@dataclass(frozen=True, eq=False)
-class _Searches:
-    """The shapes that count and list lists, and what they read, whatever the slice.
-
-    Attributes
-    ----------
-    columns, constants
-        By slot, as they are made over a slice, and by number.
-    """
-
-    shape: Shape
-    listing: Shape
-    columns: tuple[RemadeColumn, ...]
-    constants: tuple[float, ...]
-
-    def arrays_over(self, events: PreparedEvents, views: Sequence[View]) -> list[Array] | None:
-        """The columns over a slice; None where the values of one do not fit there."""
-        found = [one.values(events, *(views[level] for level in one.levels)) for one in self.columns]
-        arrays = [array for array in found if array is not None]
-        return arrays if len(arrays) == len(found) else None
-
-
 @dataclass(eq=False)
 class ListsBehind:
     """The lists of the one Kleene variable of a clause behind its single variables in one order, whatever the slice.
@@ -136,15 +113,12 @@ class ListsBehind:
         The key by which candidates are sorted, and the conditions on single elements that it does not fulfil.
     bounds, overlapping
         The bounds of candidates, and the levels that may bind the same event.
-    made
-        The searches of the last slice for which they were compiled.
     """
 
     pattern: Pattern
     clause: Clause
     singles: tuple[str, ...]
     reach: Reach
-    made: _Searches | None = None
 
     @classmethod
     def of(cls, pattern: Pattern, clause: Clause, singles: tuple[str, ...], reach: Reach) -> ListsBehind:
@@ -447,29 +421,7 @@ class CompiledLists:
             self._first_places = _places_among(events, levels.views[-1], view)
             lows[last - 1] = np.maximum(self._first_places, 0)
         views = (*levels.views, view, view)
-        made = known.made
-        arrays = None if made is None else made.arrays_over(events, views)
-        if made is None or arrays is None:
-            compiled = self._searches(known, views, last, (tuple(lows), tuple(highs)))
-            if compiled is None:
-                self.compiled = False
-                return
-            made, arrays = compiled
-        self._shape, self._listing = made.shape, made.listing
-        self._candidates, self._levels_views = view.rows, levels.views
-        self._arguments = arguments_over(views, last, lows, highs, arrays, made.constants)
-
-    def _searches(
-        self, known: ListsBehind, views: Sequence[View], last: int, ends: tuple[tuple[int, ...], tuple[int, ...]]
-    ) -> tuple[_Searches, list[Array]] | None:
-        """The shapes with the columns that they read, kept for other slices; None where a conjunct is not compiled.
-
-        Parameters
-        ----------
-        ends
-            The levels that give lower and upper bounds.
-        """
-        events, name, columns = self.events, self.variable.name, TestColumns()
+        columns = TestColumns()
         earlier, later = f"{name}[i-1]", f"{name}[i]"
         names = {single: level for level, single in enumerate(self.singles)}
         of_names = (*views[: len(self.singles)], *views[last:])
@@ -478,20 +430,15 @@ class CompiledLists:
         adjacent = self._compiled(self.conditions.adjacent, {Element.PREVIOUS: earlier, Element.CURRENT: later}, scope)
         elements = self._compiled(known.tested, {Element.EACH: earlier}, scope)
         if adjacent is None or elements is None:
-            return None
+            self.compiled = False
+            return
         search = RangeResult.LISTS_FROM_FIRST if self.anchored else RangeResult.LISTS
-        levels_of_list = (Level(*ends, (*tests, *elements)), Level(tests=tuple(adjacent)))
+        levels_of_list = (Level(tuple(lows), tuple(highs), (*tests, *elements)), Level(tests=tuple(adjacent)))
         behind = levels_of_list if adjacent else levels_of_list[:1]
-        again = tuple(one for one in columns.again if one is not None)
-        made = _Searches(
-            searching_shape(last, behind, columns, search if adjacent else RangeResult.SIZES),
-            searching_shape(last, levels_of_list, columns, RangeResult.FOLLOWERS),
-            again,
-            tuple(columns.constants),
-        )
-        if len(again) == len(columns.again):
-            known.made = made
-        return made, columns.arrays
+        self._shape = searching_shape(last, behind, columns, search if adjacent else RangeResult.SIZES)
+        self._listing = searching_shape(last, levels_of_list, columns, RangeResult.FOLLOWERS)
+        self._candidates, self._levels_views = view.rows, levels.views
+        self._arguments = arguments_over(views, last, lows, highs, columns.arrays, columns.constants)
 
     def _compiled(
         self, conjuncts: tuple[Conjunct, ...], names: dict[Element, str], scope: LevelScope
