@@ -163,7 +163,7 @@ class _Listed:
         blocks: list[list[Block]] = [[] for _ in self._patterns]
         own = [0] * len(self._patterns)
         held = 0
-        room = _RoomForMatches()
+        room = RoomForMatches()
         for number, block in found:
             own[number] += len(block)
             held += len(block)
@@ -174,7 +174,7 @@ class _Listed:
             if limit is not None and held > limit:
                 return None
             try:
-                room.ask(held, block, self._patterns[number].name)
+                room.ask(_size_of(block, held), held, self._patterns[number].name)
             except TooManyMatches:
                 if limit is None:
                     raise
@@ -189,21 +189,20 @@ class _Listed:
         return blocks
 
 
-class _RoomForMatches:
+class RoomForMatches:
     """Asks for memory for the matches that are held, as often as they have doubled."""
 
     def __init__(self) -> None:
         self._sure = SMALL
 
-    def ask(self, held: int, newest: Block, pattern: str) -> None:
-        """Ask for what ordering and writing so many matches takes.
+    def ask(self, size: int, held: int, pattern: str) -> None:
+        """Ask for so many bytes for the matches that are held.
 
         Raises
         ------
         TooManyMatches
             There is no memory for that.
         """
-        size = _BYTES_OF_AN_ELEMENT * newest.rows.size * held // max(len(newest), 1)
         if size <= self._sure:
             return
         self._sure = 2 * size
@@ -211,6 +210,11 @@ class _RoomForMatches:
             ask_for(size, f"{held:,} matches are held at a time")
         except NoRoom as error:
             raise TooManyMatches(pattern, held, memory=size) from error
+
+
+def _size_of(block: Block, matches: int) -> int:
+    """The bytes that ordering and writing so many matches takes, if they are as wide as those of a block."""
+    return _BYTES_OF_AN_ELEMENT * block.rows.size * matches // max(len(block), 1)
 
 
 _BYTES_OF_AN_ELEMENT = 32

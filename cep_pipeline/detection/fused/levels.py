@@ -49,8 +49,6 @@ class LevelCount:
         The tuples in its ranges, and those that passed all its conditions.
     evaluations
         Tests of one conjunct on one event or one of these tuples. An equality that sorted ranges fulfil is not tested.
-    created
-        Partial matches stored, all at a time.
     tested
         As `mechanism.NodeCounts` has it.
     """
@@ -59,24 +57,15 @@ class LevelCount:
     candidates: int
     passes: int
     evaluations: int = 0
-    created: int = 0
     tested: tuple[Conjunct, ...] | None = None
-
-    @property
-    def variable(self) -> str:
-        """The variable that it binds last."""
-        return self.bound[-1]
 
 
 def count_levels(pattern: Pattern, clause: Clause, counts: Sequence[LevelCount], counters: Counters) -> None:
     """Add the counts of a run of a clause."""
-    stored = 0
     for count in counts:
         counters.evaluations += count.evaluations
-        stored += count.created
         place = pattern.name, clause.index, count.bound
-        counters.count(NodeCounts(*place, count.candidates, count.passes, count.created, count.created, count.tested))
-    counters.count_peak(stored)
+        counters.count(NodeCounts(*place, count.candidates, count.passes, 0, 0, count.tested))
 
 
 def level_counts(
@@ -104,7 +93,7 @@ def level_counts(
     for level, (candidates, passes) in enumerate(counters.tolist()):
         tests = len(tested[level]) * candidates + alone[level]
         own = tuple(tested[level]) if decided[level] else None
-        found.append(LevelCount(tuple(order[: level + 1]), candidates, passes, tests, 0, own))
+        found.append(LevelCount(tuple(order[: level + 1]), candidates, passes, tests, own))
     return tuple(found)
 
 
