@@ -45,8 +45,8 @@ from cep_pipeline.detection.compressed.fields import (
     summary_field,
     to_bits,
 )
-from cep_pipeline.detection.compressed.lanes import CompiledRuns, LaneEvents, Lanes, candidates_of, tests_of
-from cep_pipeline.detection.costs import COMPILED_EVENT_S, EVENT_S, LANE_S, PAIR_S, STEP_S
+from cep_pipeline.detection.compressed.lanes import LaneEvents, Lanes, candidates_of
+from cep_pipeline.detection.costs import EVENT_S, STEP_S
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.comparison import compare
@@ -64,11 +64,7 @@ def least_seconds(sequence: LaneEvents) -> float:
     """The time that merged runs take at least to read all lanes, and to write their buffers."""
     lanes = sequence.unguessed(for_buffers=True)
     lengths = lanes.stop - lanes.start
-    if tests_of(sequence) is None:
-        return float(EVENT_S * lengths.sum() + STEP_S * lengths.max(initial=0))
-    apart = not lanes.closing or bool(fields_of(sequence.group, sequence.states))
-    pairs = PAIR_S * float((lengths.astype(np.float64) ** 2).sum()) if apart else 0.0
-    return float(COMPILED_EVENT_S * lengths.sum() + LANE_S * len(lengths)) + pairs
+    return float(EVENT_S * lengths.sum() + STEP_S * lengths.max(initial=0))
 
 
 Runs = dict[str, Array]
@@ -90,11 +86,6 @@ class MergedRuns:
         What they read.
     graph
         Takes the nodes and edges of the shared buffer; None: matches are counted only.
-
-    Attributes
-    ----------
-    compiled
-        What reads the lanes instead, if a graph is wanted and these runs can be compiled: it counts no matches.
     """
 
     def __init__(self, sequence: LaneEvents, graph: GraphBuilder | None = None) -> None:
@@ -102,10 +93,6 @@ class MergedRuns:
         self.group, self.states = sequence.group, sequence.states
         self.fields = fields_of(self.group, self.states)
         self.binder = Binder(sequence, {field.name for field in self.fields})
-        tests = None if graph is None else tests_of(sequence, self.fields)
-        self.compiled: CompiledRuns | None = None
-        if graph is not None and tests is not None:
-            self.compiled = CompiledRuns(sequence, self.fields, self.binder.equal, graph, tests)
         self.total = 0
         self.peak = 0
 
@@ -122,13 +109,8 @@ class MergedRuns:
             if not any(atom_holds(atom, events, {}).all() for atom in conjunct.atoms):
                 return
         for lanes in self.sequence.lanes(for_buffers=self.graph is not None):
-            if self.compiled is None:
-                self._read(lanes)
-                yield lanes
-                continue
-            for read in self.compiled.read(lanes):
-                self.peak = max(self.peak, self.compiled.peak)
-                yield read
+            self._read(lanes)
+            yield lanes
 
     def _read(self, lanes: Lanes, runs: Runs | None = None, first: int = 0) -> None:
         """Read lanes side by side, from a step on, with the runs that there are; of very many, one half first."""
