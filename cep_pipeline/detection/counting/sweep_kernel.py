@@ -187,8 +187,6 @@ def count_states(
     modulus_number: int,
     front_at: Any,
     matrices_at: Any,
-    keep: int,
-    ended_at: Any,
     total_at: Any,
 ) -> int:
     """Count the ways through a set of states within a sliding window.
@@ -197,10 +195,8 @@ def count_states(
 
     A window is a queue of two stacks: of the events before a point, and of those from it on. Of each suffix of the
     first stack the ways from the start are kept, and of the whole second one the ways from each state to each. So an
-    event costs some operations on states, whatever the window holds, and nothing is ever subtracted. With `keep` the
-    numbers of matches that end with each event are kept, too.
+    event costs some operations on states, whatever the window holds, and nothing is ever subtracted.
     """
-    ended = carray(ended_at, steps if keep else 1)
     group_starts = carray(group_starts_at, groups + 1)
     lefts = carray(lefts_at, steps)
     kinds = carray(kinds_at, steps)
@@ -253,8 +249,6 @@ def count_states(
                             ways = plus(ways, more, modulus)
                     if weighted:
                         ways = times(ways, np.uint64(weights[step, operations[place, 0]]), modulus)
-                    if keep:
-                        ended[step] = plus(ended[step], ways, modulus)
                     if modulus != _0:
                         low = plus(low, ways, modulus)
                     else:
@@ -314,17 +308,13 @@ def count_joined(
     kept_at: Any,
     matrices_at: Any,
     vectors_at: Any,
-    keep: int,
-    ended_at: Any,
     total_at: Any,
 ) -> int:
     """Count the matches of a sequence in which a condition joins two variables; `sweep.count_chain` says how.
 
     The number of ways from an event to a later one is the product of two factors, one for each: the inverse of the ways
-    up to the one, times the ways up to the other. So pairs are summed by trees over the values that are compared. With
-    `keep` the numbers of matches that end with each event are kept, too.
+    up to the one, times the ways up to the other. So pairs are summed by trees over the values that are compared.
     """
-    ended = carray(ended_at, steps if keep else 1)
     group_starts = carray(group_starts_at, groups + 1)
     lefts = carray(lefts_at, steps)
     fits = carray(fits_at, steps)
@@ -419,8 +409,6 @@ def count_joined(
                         for source in range(before):
                             reached = plus(reached, times(gone[0, source], pairs[source, state], modulus), modulus)
                         found = plus(found, times(reached, behind, modulus), modulus)
-                if keep:
-                    ended[step] = found
                 low += found
                 if low < found:
                     high += _1

@@ -3,12 +3,10 @@
 | what is made | of what |
 | --- | --- |
 | `count(*)` alone | the number of matches: `counting.owned` |
-| anything over one variable at an end of a sequence | matches with each of its events: `counting.sweep` |
 | all else | sweeps over the events, each in a semiring: `RowsBySemirings` |
 
 Each clause of a pattern is a pattern of its own, since matches of clauses that bind different variables are different
-matches. And where the aggregates ask for different ways, each is made by itself. The rest is listed
-(docs/mechanisms.md says what).
+matches. The rest is listed (docs/mechanisms.md says what).
 
 | what is asked | semiring, and the weight of an event |
 | --- | --- |
@@ -39,8 +37,7 @@ from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.costs import LEAST_S, LISTED_NS, finding_takes_long, listed_to_summarize
 from cep_pipeline.detection.counting.choice import parts_of_lists
 from cep_pipeline.detection.counting.owned import count_owned, route_to_count
-from cep_pipeline.detection.counting.sweep import Greatest, Sum, count_by_event, filters_of, swept
-from cep_pipeline.detection.fused.clause import last_variable
+from cep_pipeline.detection.counting.sweep import Greatest, Sum, filters_of, swept
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.matches import RETURN_TYPES, column_to_arrow
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
@@ -616,7 +613,9 @@ def _unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> Partial
         if number is None:
             raise NotCounted(route_to_count(one).because or FEW)
         if number:
-            summary.add(_of_clause_apart(one, events, owned, number))
+            part = PartialSummary(one)
+            RowsBySemirings(one, events, owned, part, number).run()
+            summary.add(part)
     return summary
 
 
@@ -646,8 +645,7 @@ def not_summarized_because(pattern: Pattern) -> str | None:
     reasons = [_needs_matches(pattern)]
     if reasons == [None]:
         for one in (_of_clause(pattern, clause) for clause in pattern.clauses):
-            apart = _by_aggregate(one) if _reason_not_to_count(one) is not None else []
-            reasons += map(_reason_not_to_count, apart if len(apart) > 1 else [one])
+            reasons.append(_reason_not_to_count(one))
     return next(filter(None, reasons), None)
 
 
@@ -699,61 +697,3 @@ def _of_clause(pattern: Pattern, clause: Clause) -> Pattern:
         summary=Summary(tuple(map(read, pattern.summary.aggregates)), tuple(map(read, pattern.summary.groups))),
         attributes=(*pattern.attributes, *((name, of) for of, name in _NULLS.items())),
     )
-
-
-def _of_clause_apart(pattern: Pattern, events: PreparedEvents, owned: Owned, number: int) -> PartialSummary:
-    """The same as `_of_one_clause`; where no way makes all aggregates together, each is made by itself."""
-    try:
-        return _of_one_clause(pattern, events, owned, number)
-    except NotCounted:
-        if len(parts := _by_aggregate(pattern)) < 2:
-            raise
-    found = [_of_one_clause(one, events, owned, number) for one in parts]
-    summary = PartialSummary(pattern)
-    for key, first in found[0].groups.items():
-        row = summary.group(key)
-        row.matches, row.states = first.matches, [part.groups[key].states[0] for part in found]
-    return summary
-
-
-def _by_aggregate(pattern: Pattern) -> list[Pattern]:
-    """The pattern with each of its aggregates alone, but for count(*), which each group has."""
-    assert pattern.summary is not None
-    return [
-        replace(pattern, summary=replace(pattern.summary, aggregates=(one,)))
-        for one in pattern.summary.aggregates
-        if one.expression is not None
-    ]
-
-
-def _of_one_clause(pattern: Pattern, events: PreparedEvents, owned: Owned, number: int) -> PartialSummary:
-    """The summary of a pattern of one clause that has `number` matches; NotCounted: they are to be listed."""
-    summary = PartialSummary(pattern)
-    name = _only_variable(pattern)
-    if name is None or not _add_by_event(summary, pattern, events, owned, name):
-        RowsBySemirings(pattern, events, owned, summary, number).run()
-    return summary
-
-
-def _only_variable(pattern: Pattern) -> str | None:
-    """The single variable that says all that is asked of a match; None where there is none."""
-    [clause] = pattern.clauses
-    assert pattern.summary is not None
-    names = {name for item in pattern.items for name in variables_of(item.expression)}
-    if any(group.bucket_us is not None for group in pattern.summary.groups):
-        names.add(last_variable(pattern, clause) or "")
-    name = min(names, default="")
-    return name if len(names) == 1 and name in clause.by_name and not clause.by_name[name].kleene else None
-
-
-def _add_by_event(summary: PartialSummary, pattern: Pattern, events: PreparedEvents, owned: Owned, name: str) -> bool:
-    """Add to a summary the matches by the events of one variable, which a sweep counts; False where it does not."""
-    [clause] = pattern.clauses
-    found = count_by_event(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)), name)
-    if found is None:
-        return False
-    rows, numbers = found
-    items = [column_to_arrow(expression_values(one.expression, events, {name: rows})) for one in pattern.items]
-    if len(rows):
-        summary.add_matches(events.timestamps[rows], items, numbers)
-    return True

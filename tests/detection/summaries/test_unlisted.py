@@ -138,9 +138,8 @@ def same_as_listed(pattern: cep.Pattern, events: pa.Table) -> None:
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("text", (*TEXTS, *PARTS[1:], *SEVERAL))
-def test_numbers_of_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_of_matches_give_the_rows(text: str) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
-    monkeypatch.setattr(unlisted, "_only_variable", lambda _: None)
     for seed in range(2):
         same_as_listed(pattern, SCHEMA.table(rows_of(seed)))
 
@@ -184,19 +183,16 @@ def statements(draw: st.DrawFn) -> str:
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @pytest.mark.usefixtures("always")
 @settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(text=statements(), seed=st.integers(0, 2**16), by_event=st.booleans())
-def test_drawn_statements_give_the_rows_of_listed_matches(text: str, seed: int, *, by_event: bool) -> None:
+@given(text=statements(), seed=st.integers(0, 2**16))
+def test_drawn_statements_give_the_rows_of_listed_matches(text: str, seed: int) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
     events = SCHEMA.table(rows_of(seed, 30))
-    with pytest.MonkeyPatch.context() as patched:
-        if not by_event:
-            patched.setattr(unlisted, "_only_variable", lambda _: None)
-        made = unlisted_of(pattern, events)
+    made = unlisted_of(pattern, events)
     if made is not None:
         assert repr(made.to_pylist()) == listed_rows(pattern, events)
 
 
-SWEPT_BY_EVENT = (
+OF_ONE_VARIABLE = (
     "PATTERN SEQ(A a, B b, C c) WITHIN 300 minutes SUMMARIZE count(*), avg(c.y), sum(c.w), min(c.x) GROUP BY c.s",
     "PATTERN SEQ(A a, K+ k[], B b, C c) WHERE b.x < c.x WITHIN 90 minutes SUMMARIZE avg(c.z), max(c.y) GROUP BY c.id",
     "PATTERN SEQ(K+ k[], B b) WHERE [id] WITHIN 3 h SUMMARIZE count(*), sum(b.x)",
@@ -206,10 +202,9 @@ SWEPT_BY_EVENT = (
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("text", SWEPT_BY_EVENT)
-def test_matches_of_each_event_of_one_variable_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", OF_ONE_VARIABLE)
+def test_summaries_over_one_variable(text: str) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
-    monkeypatch.setattr(unlisted, "MOST_COUNTS", -1)
     for seed in range(4):
         same_as_listed(pattern, SCHEMA.table(rows_of(seed, 70)))
 
