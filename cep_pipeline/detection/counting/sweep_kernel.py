@@ -21,8 +21,6 @@ GREATEST, ROUNDED = np.uint64(2**64 - 1), np.uint64(2**64 - 2)
 _61, _54, _10, _3 = np.uint64(61), np.uint64(54), np.uint64(10), np.uint64(3)
 _LOW_54, _LOW_32 = np.uint64(2**54 - 1), np.uint64(2**32 - 1)
 _0, _1 = np.uint64(0), np.uint64(1)
-LANES = 64
-"""First events, or partial matches, that are counted behind side by side."""
 
 
 @intrinsic
@@ -95,20 +93,9 @@ def half(number: Any, modulus: Any) -> Any:
 
 @njit
 def add_lanes(one: Any, other: Any, modulus: Any) -> None:
-    """Add numbers to others, side by side: fast where there are `LANES`."""
-    if modulus == ROUNDED:
-        for lane in range(len(one)):
-            one[lane] = rounded_sum(one[lane], other[lane])
-    elif len(one) != LANES or modulus == GREATEST:
-        for lane in range(len(one)):
-            one[lane] = plus(one[lane], other[lane], modulus)
-    elif modulus != _0:
-        for lane in range(LANES):
-            total = one[lane] + other[lane]
-            one[lane] = total - modulus if total >= modulus else total
-    else:
-        for lane in range(LANES):
-            one[lane] += other[lane]
+    """Add numbers to others, side by side."""
+    for lane in range(len(one)):
+        one[lane] = plus(one[lane], other[lane], modulus)
 
 
 @njit
@@ -116,14 +103,11 @@ def add_at(tree: Any, size: int, place: int, values: Any, negative: bool, modulu
     """Add numbers, or take them away, at a place of a Fenwick tree of so many places."""
     node = place + 1
     while node <= size:
-        if len(values) == LANES and not negative:
-            add_lanes(tree[node], values, modulus)
-        elif negative:
+        if negative:
             for lane in range(len(values)):
                 tree[node, lane] = minus(tree[node, lane], values[lane], modulus)
         else:
-            for lane in range(len(values)):
-                tree[node, lane] = plus(tree[node, lane], values[lane], modulus)
+            add_lanes(tree[node], values, modulus)
         node += node & -node
 
 
@@ -132,11 +116,7 @@ def add_between(tree: Any, first: int, stop: int, sums: Any, modulus: Any) -> No
     """Add the sums of a Fenwick tree over the places [first, stop) to some numbers."""
     node, behind = max(first, stop), first
     while node > first:
-        if len(sums) == LANES:
-            add_lanes(sums, tree[node], modulus)
-        else:
-            for lane in range(len(sums)):
-                sums[lane] = plus(sums[lane], tree[node, lane], modulus)
+        add_lanes(sums, tree[node], modulus)
         node -= node & -node
     while behind > node:
         for lane in range(len(sums)):
