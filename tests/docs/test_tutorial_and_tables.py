@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
