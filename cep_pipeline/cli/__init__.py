@@ -210,14 +210,6 @@ class _ToStderr(logging.Handler):
         _tell(self.format(record))
 
 
-def tell_of_compiling() -> None:
-    """Let the user know of kernels that are compiled for the first time on a machine: it may take a minute."""
-    compiled = logging.getLogger("cep_pipeline.compiled")
-    if not any(isinstance(handler, _ToStderr) for handler in compiled.handlers):
-        compiled.addHandler(_ToStderr())
-        compiled.setLevel(logging.INFO)
-
-
 def show_log(level: int, *, as_json: bool = False) -> None:
     """Show what the package logs, from this level on: one line a record, with time, level and logger."""
     from cep_pipeline.pipeline.run_log import JsonFormatter
@@ -225,7 +217,6 @@ def show_log(level: int, *, as_json: bool = False) -> None:
     handler = _ToStderr(level)
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonFormatter() if as_json else text)
-    handler.addFilter(lambda record: not record.name.startswith("cep_pipeline.compiled"))  # told in any case
     package = logging.getLogger("cep_pipeline")
     package.handlers = [one for one in package.handlers if not isinstance(one, _ToStderr)]
     package.addHandler(handler)
@@ -252,7 +243,6 @@ def main() -> None:
     warnings.showwarning = _show_warning
     for name in ("root", "py4j.clientserver"):
         logging.getLogger(name).addFilter(_is_no_interrupt)
-    tell_of_compiling()
     try:
         for argument in sys.argv:
             if any("\ud800" <= character <= "\udfff" for character in argument):  # libraries that open files fail on it

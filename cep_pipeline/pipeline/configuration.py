@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import AfterValidator, ConfigDict, field_validator
 
-from cep_pipeline.compiled.object_code import read_cached, write_cached
+from cep_pipeline.compiled.cache import read_cached, write_cached
 from cep_pipeline.documents import Document, checked, example_at, line_at, load_document, one_of, setting
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
@@ -986,7 +986,7 @@ def read_pattern_file(file: Path, schema: StreamSchema, parameters: dict[str, An
     key = sha256(repr((text, str(file), schema, given, code_digest())).encode()).hexdigest()
     content = read_cached(key)
     if content is not None:
-        found: PatternFile = pickle.loads(content)  # authenticated: only who knows the secret of the user wrote it
+        found: PatternFile = pickle.loads(content)  # a file that this user alone could write
         return found
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

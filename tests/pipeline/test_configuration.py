@@ -95,9 +95,9 @@ def test_a_long_pattern_file_is_parsed_once_for_all_processes(
         with pytest.raises(TypeError):
             market()
     assert market().patterns[0].attributes != first.patterns[0].attributes, "another schema, another pattern"
-    for kept in (tmp_path / "cache").rglob("*.mac.o"):
+    for kept in (tmp_path / "cache").rglob("*.o"):
         kept.write_bytes(kept.read_bytes()[:-1] + b" ")
-    assert market() == market(), "a file that this user did not write so is not read"
+    assert market() == market(), "a file that is damaged is not read"
     (folder / "market.sase").write_text(PATTERNS.replace("b.price > a.price", "b.price > 2 AND b.price < 1"))
     for _ in range(2):
         with pytest.warns(PatternWarning, match="has no matches"):
