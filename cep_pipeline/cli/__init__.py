@@ -38,8 +38,7 @@ COMMAND_GROUPS = {
     },
     "Run and look": {
         "run": ("cep_pipeline.cli.run:run", "Take days of a stream from raw files to published matches"),
-        "matches": ("cep_pipeline.cli.matches:matches", "Show, count, draw or export published matches"),
-        "summaries": ("cep_pipeline.cli.matches:summaries", "Show the groups of patterns with SUMMARIZE"),
+        "matches": ("cep_pipeline.cli.matches:matches", "Show, count, draw or export published matches and groups"),
         "why": ("cep_pipeline.cli.why:why", "Explain why some events are a match"),
         "why-not": ("cep_pipeline.cli.why:why_not", "Say why an expected match is not there"),
         "status": ("cep_pipeline.cli.status:status", "Show days, which are stale and why, plans and runs"),
