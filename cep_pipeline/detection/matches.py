@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -170,12 +171,19 @@ def _instants(microseconds: Array) -> pa.Array:
 
 def _bindings(names: tuple[str, ...], rows: MatchRows) -> pa.Array:
     """The bindings of matches."""
-    variables = rows.variables
-    if variables is None:
-        variables = np.tile(np.arange(len(names), dtype=np.int32), len(rows.ids))
-    offsets, named = _named(names, rows.offsets, variables)
+    if rows.variables is None:
+        offsets, named = _all_named(names, len(rows.ids))
+    else:
+        offsets, named = _named(names, rows.offsets, rows.variables)
     elements = pa.StructArray.from_arrays([named, pa.array(rows.seqs)], fields=list(BINDINGS.value_type))
     return pa.ListArray.from_arrays(offsets, elements)
+
+
+@lru_cache(maxsize=8)
+def _all_named(names: tuple[str, ...], matches: int) -> tuple[pa.Array, pa.Array]:
+    """The same for so many matches each of which binds all of the variables: batches are mostly of one size."""
+    width = len(names)
+    return _named(names, np.arange(matches + 1) * width, np.tile(np.arange(width, dtype=np.int32), matches))
 
 
 def _named(names: tuple[str, ...], offsets: Array, variables: Array) -> tuple[pa.Array, pa.Array]:
