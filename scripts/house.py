@@ -32,7 +32,7 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 19_590),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 19_585),
     "planning": (("cep_pipeline/planning",), 7_945),
     "warehouse": (("cep_pipeline/warehouse",), 4_610),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 9_145),

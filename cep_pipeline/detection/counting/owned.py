@@ -14,7 +14,7 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owne
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.route import CHOSEN_AMONG, LISTED_SOONER, NODES_ASKED, NOT_SWEPT, Executor, Route, Sink
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import Finality, counts_in_partitions, finality_of, look_back
@@ -78,7 +78,7 @@ def _rows_of(events: PreparedEvents, begin: int, end: int) -> PreparedEvents:
 
 def counted_by_parts(pattern: Pattern) -> bool:
     """Return whether the lists of all clauses are counted by parts, or there are none, under skip_till_any_match."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
+    if not pattern.strategy.forks or has_output_policy(pattern):
         return False
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
         return False
@@ -118,7 +118,7 @@ def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
 
 def _is_counted_by_clause(pattern: Pattern) -> bool:
     """Return whether no match is one of two clauses, and none is rejected by several events together."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
+    if not pattern.strategy.forks or has_output_policy(pattern):
         return False
     if any(clause.negated_structures for clause in pattern.clauses):
         return False

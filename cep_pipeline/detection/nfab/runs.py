@@ -30,7 +30,7 @@ from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.keys import agreeing_view, agreement_codes
 from cep_pipeline.slices.order import (
@@ -93,8 +93,8 @@ def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, fits_b
         uint8, shape (variables, events): which events fit which variables, the positive ones first.
     """
     fits = fits_by_row[: len(clause.positive)]
-    skipping = pattern.strategy in (Strategy.SKIP_TILL_NEXT_MATCH, Strategy.SKIP_TILL_ANY_MATCH)
-    grouped = bool(clause.agree_on) and pattern.strategy is not Strategy.STRICT_CONTIGUITY
+    skipping = pattern.strategy.skips
+    grouped = bool(clause.agree_on) and not pattern.strategy.crosses_partitions
     view = everything(events)
     full = fits.view(np.bool_).all(axis=1)
     if skipping and not full.any():
