@@ -312,8 +312,7 @@ class _Statement:
         span = Span(words[0].span.start, words[-1].span.end)
         known, is_variable = name in _STRATEGIES, words[0].value in self.scope.variables
         if not known and follower.text == "{" and words[0].kind is Kind.WORD:
-            hint = did_you_mean(name.lower(), [strategy.value for strategy in Strategy])
-            raise self.cursor.error(f"unknown strategy{hint}", span)
+            raise self.cursor.error(f"unknown strategy{did_you_mean(name.lower(), [s.value for s in Strategy])}", span)
         if not known or (is_variable and follower.text not in ("(", "{")):
             return Strategy.SKIP_TILL_ANY_MATCH, None
         for _ in range(2 * len(words) - 1):

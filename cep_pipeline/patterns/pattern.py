@@ -344,8 +344,7 @@ class Pattern:
         Equalities that say what `[k]` says stand there as `[k]`, and bounds on the time of the last event of a list as
         bounds on each.
         """
-        by_runs = not self.strategy.forks
-        in_partitions = not self.strategy.skips and not self.strategy.crosses_partitions
+        by_runs, in_partitions = not self.strategy.forks, not (self.strategy.skips or self.strategy.crosses_partitions)
         clauses = with_agreement(self.written_clauses, by_runs=by_runs, in_partitions=in_partitions)
         return clauses if by_runs else tuple(map(asked_of_elements, clauses))
 
