@@ -20,7 +20,7 @@ import pyarrow as pa
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.parts import JointRun
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import counts_in_partitions
@@ -133,7 +133,7 @@ class Reading(RowsRead):
         if not counts_in_partitions(self._pattern):
             return self._before(first), self._behind(stop)
         partitions = self._partitions()
-        if self._pattern.strategy is Strategy.STRICT_CONTIGUITY or self.negations.tied:
+        if self._pattern.strategy.crosses_partitions or self.negations.tied:
             # Events of other partitions matter too, or those of one time.
             own = np.arange(first, stop)
             events = len(self._stream)
