@@ -14,7 +14,7 @@ from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.terms import agreement, clauses_read, format_conjunct, leaf_of, order_of, pair_of, tuple_of
+from cep_pipeline.statistics.terms import agreement, clauses_read, format_conjunct, leaf_of, pair_of, tuple_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
 if TYPE_CHECKING:
@@ -256,8 +256,6 @@ class StatisticsSnapshot:
         The number of windows that a business day is the mean of.
     confidence
         How sure the intervals of sampled numbers are.
-    orders
-        Share of the pairs in one window that are in a temporal order, under a TIES mode; sorted by key.
     order_profiles
         In which temporal orders the events of reported matches came.
     notes
@@ -277,7 +275,6 @@ class StatisticsSnapshot:
     windows: int | None = None
     confidence: float = CONFIDENCE
     joints: tuple[JointSelectivity, ...] = ()
-    orders: tuple[Selectivity, ...] = ()
     order_profiles: tuple[OrderProfile, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -298,7 +295,6 @@ class StatisticsSnapshot:
             )
         object.__setattr__(self, "rates", tuple(sorted(self.rates, key=lambda rate: rate.leaf)))
         object.__setattr__(self, "selectivities", tuple(sorted(self.selectivities, key=lambda s: s.condition)))
-        object.__setattr__(self, "orders", tuple(sorted(self.orders, key=lambda order: order.condition)))
         object.__setattr__(self, "joints", tuple(sorted(self.joints, key=lambda joint: joint.members)))
         if len(self.by_leaf) != len(self.rates) or len(self.by_condition) != len(self.selectivities):
             raise ValueError("a snapshot holds each key once")
@@ -381,15 +377,6 @@ class StatisticsSnapshot:
         key = agreement(pattern, clause, attribute, first, second).key
         return self.by_condition.get(key, Selectivity(key, EQUAL, source=Source.PRIOR))
 
-    def order(self, pattern: Pattern, clause: Clause, first: str, second: str) -> Selectivity:
-        """Share of the pairs of two variables in one window whose first event comes before the second.
-
-        By the pattern's TIES; measured of variables that follow one another in the clause, a prior of 1/2 for others.
-        """
-        key = order_of(pattern, clause, first, second).key
-        known = {order.condition: order for order in self.orders}
-        return known.get(key, Selectivity(key, 0.5, source=Source.PRIOR))
-
     def to_json(self) -> dict[str, Any]:
         """The snapshot as JSON values, with its version."""
         return {
@@ -398,7 +385,7 @@ class StatisticsSnapshot:
             "kind": self.kind.value,
             "rates": [_entry(rate, _RATE) for rate in self.rates],
             "selectivities": [_entry(selectivity, _SELECTIVITY) for selectivity in self.selectivities],
-            "orders": [_entry(order, _SELECTIVITY) for order in self.orders],
+            "orders": [],  # earlier versions had the shares of pairs in temporal order
             "joints": [
                 {**_entry(joint, _JOINT), "conditions": list(joint.conditions), "over": list(map(list, joint.over))}
                 for joint in self.joints
@@ -428,7 +415,6 @@ class StatisticsSnapshot:
                 selectivities=tuple(
                     Selectivity(**_arguments(entry, _SELECTIVITY)) for entry in content["selectivities"]
                 ),
-                orders=tuple(Selectivity(**_arguments(entry, _SELECTIVITY)) for entry in content["orders"]),
                 joints=tuple(
                     JointSelectivity(
                         **{
@@ -455,7 +441,7 @@ def _form() -> Any:
     from cep_pipeline.documents import form_of
     from cep_pipeline.statistics.output_profile import profile_form
 
-    return form_of(StatisticsSnapshot, {"version": int, "order_profiles": list[profile_form()]})  # type: ignore[misc]
+    return form_of(StatisticsSnapshot, {"version": int, "orders": list[Any], "order_profiles": list[profile_form()]})  # type: ignore[misc]
 
 
 _PLAIN = ("stream", "events", "start_us", "end_us", "window_us", "window_events", "as_of_us", "windows", "confidence")
