@@ -39,7 +39,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "cli": (("cep_pipeline/cli",), 4_860),
     "events": (("cep_pipeline/events",), 4_670),
     "adaptation": (("cep_pipeline/adaptation",), 2_140),
-    "statistics": (("cep_pipeline/statistics",), 2_750),
+    "statistics": (("cep_pipeline/statistics",), 2_690),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         7_980,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -381,17 +381,9 @@ class StatisticsSnapshot:
         """The snapshot as JSON values, with its version."""
         return {
             "version": VERSION,
-            **{name: getattr(self, name) for name in _PLAIN},
-            "kind": self.kind.value,
-            "rates": [_entry(rate, _RATE) for rate in self.rates],
-            "selectivities": [_entry(selectivity, _SELECTIVITY) for selectivity in self.selectivities],
+            **{one.name: _plain(getattr(self, one.name)) for one in fields(self) if one.name != "order_profiles"},
             "orders": [],  # earlier versions had the shares of pairs in temporal order
-            "joints": [
-                {**_entry(joint, _JOINT), "conditions": list(joint.conditions), "over": list(map(list, joint.over))}
-                for joint in self.joints
-            ],
             "order_profiles": [profile.to_json() for profile in self.order_profiles],
-            "notes": list(self.notes),
         }
 
     @classmethod
@@ -408,26 +400,14 @@ class StatisticsSnapshot:
 
         check_version(content, VERSION, "statistics snapshot", source)
         with reading_form(_form(), content, "no statistics snapshot", source, "estimate the statistics again"):
-            return cls(
-                **{name: content[name] for name in _PLAIN},
-                kind=Kind(content["kind"]),
-                rates=tuple(LeafRate(**_arguments(entry, _RATE)) for entry in content["rates"]),
-                selectivities=tuple(
-                    Selectivity(**_arguments(entry, _SELECTIVITY)) for entry in content["selectivities"]
-                ),
-                joints=tuple(
-                    JointSelectivity(
-                        **{
-                            **_arguments(entry, _JOINT),
-                            "conditions": tuple(entry["conditions"]),
-                            "over": tuple(map(tuple, entry["over"])),
-                        }
-                    )
-                    for entry in content["joints"]
-                ),
-                order_profiles=tuple(OrderProfile.from_json(entry) for entry in content["order_profiles"]),
-                notes=tuple(content["notes"]),
-            )
+            plain = {name: value for name, value in content.items() if name not in ("version", "orders")}
+            numbers = {
+                name: tuple(kind(**_tuples({**one, "source": Source(one["source"])})) for one in content[name])
+                for name, kind in _NUMBERS.items()
+            }
+            profiles = tuple(map(OrderProfile.from_json, content["order_profiles"]))
+            described = {"kind": Kind(content["kind"]), "notes": tuple(content["notes"])}
+            return cls(**{**plain, **numbers, **described, "order_profiles": profiles})
 
     @cached_property
     def digest(self) -> str:
@@ -444,18 +424,23 @@ def _form() -> Any:
     return form_of(StatisticsSnapshot, {"version": int, "orders": list[Any], "order_profiles": list[profile_form()]})  # type: ignore[misc]
 
 
-_PLAIN = ("stream", "events", "start_us", "end_us", "window_us", "window_events", "as_of_us", "windows", "confidence")
-_RATE = ("leaf", "per_s", "count", "source", "low", "high", "worst_per_s")
-_SELECTIVITY = ("condition", "value", "pairs", "tested", "source", "low", "high")
-_JOINT = ("conditions", "value", "low", "high", "tested", "independent", "over", "source")
+_NUMBERS = {"rates": LeafRate, "selectivities": Selectivity, "joints": JointSelectivity}
 
 
-def _entry(number: LeafRate | Selectivity | JointSelectivity, names: Iterable[str]) -> dict[str, Any]:
-    return {**{name: getattr(number, name) for name in names}, "source": number.source.value}
+def _plain(value: Any) -> Any:
+    """A number of a snapshot, or what it consists of, as JSON values."""
+    if isinstance(value, tuple):
+        return list(map(_plain, value))
+    if isinstance(value, Enum):
+        return value.value
+    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
 
 
-def _arguments(entry: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {**{name: entry[name] for name in names}, "source": Source(entry["source"])}
+def _tuples(value: Any) -> Any:
+    """JSON values with tuples in place of lists."""
+    if isinstance(value, dict):
+        return {name: _tuples(of) for name, of in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def span_seconds(start_us: int | None, end_us: int | None) -> float:
