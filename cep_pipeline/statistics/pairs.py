@@ -6,7 +6,7 @@ A pair belongs to the slice that has its later event, so that slices with look-b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -90,8 +90,7 @@ class FirstEvents:
             first = first[np.minimum(places, len(first) - 1)]
         self._rows = first.astype(np.int64)
         self._times = timestamps[self._rows]
-        self._within: dict[Window, tuple[Array, Array]] = {}
-        self._after: dict[int, Array] = {}
+        self._rows_at: dict[tuple[int, str], Array] = {}
 
     def ranges(self, second: Array, *, window: Window, ordered: bool, ties: Ties = Ties.ARRIVAL) -> PairRanges:
         """The pairs with second events, given by their ascending rows.
@@ -103,43 +102,41 @@ class FirstEvents:
         ordered
             Whether the first event must come before the second, by `ties`.
         """
-        low, behind = self._rows_within(window)
         by_rows, distance = order_bound(ties, after=True)
         if ordered and by_rows:
-            low = np.maximum(low, self._rows + distance)
+            low = self._rows + distance
         elif ordered:
-            if distance not in self._after:
-                self._after[distance] = np.searchsorted(self._timestamps, self._times + distance, "left")
-            low = np.maximum(low, self._after[distance])
+            low = self._row_at(distance, "left")
+        elif window.time_us is None:
+            low = np.maximum(self._rows - (window.events or 1) + 1, 0)
+        else:
+            low = self._row_at(-min(window.time_us, LONGEST_US), "left")
+        if window.time_us is None:
+            behind = self._rows + (window.events or 1)
+        else:
+            behind = self._row_at(min(window.time_us, LONGEST_US), "right")
         if self._start:
             low = np.where(self._rows < self._start, np.maximum(low, self._start), low)
-        begin, end = (self._places(second, bound) for bound in (low, np.minimum(behind, self._end)))
+        begin, end = (_places(second, bound) for bound in (low, np.minimum(behind, self._end)))
         end = np.maximum(begin, end)
         itself = np.empty(0, np.int64)
         if not (ordered and by_rows and distance > 0):
-            own = self._places(second, self._rows)
+            own = _places(second, self._rows)
             same = (begin <= own) & (own < end)
             same[same] = second[own[same]] == self._rows[same]
             itself = np.flatnonzero(same)
         return PairRanges(self._rows, second, np.cumsum(end - begin), end, itself, self._each)
 
-    def _places(self, second: Array, rows: Array) -> Array:
-        """The place of rows among second events; rows of the events' own type, else NumPy copies all events."""
-        return np.searchsorted(second, np.clip(rows, 0, len(self._timestamps)).astype(second.dtype))
+    def _row_at(self, after_us: int, side: Literal["left", "right"]) -> Array:
+        """The row of the first event so long after each event or later ("right": later)."""
+        if (after_us, side) not in self._rows_at:
+            self._rows_at[after_us, side] = np.searchsorted(self._timestamps, self._times + after_us, side)
+        return self._rows_at[after_us, side]
 
-    def _rows_within(self, window: Window) -> tuple[Array, Array]:
-        """The first row within the window of each event, and the one behind the last."""
-        if window not in self._within:
-            if window.time_us is None:
-                reach = (window.events or 1) - 1
-                self._within[window] = self._rows - reach, self._rows + reach + 1
-            else:
-                reach = min(window.time_us, LONGEST_US)
-                self._within[window] = (
-                    np.searchsorted(self._timestamps, self._times - reach, "left"),
-                    np.searchsorted(self._timestamps, self._times + reach, "right"),
-                )
-        return self._within[window]
+
+def _places(second: Array, rows: Array) -> Array:
+    """The place of rows among second events; rows of the events' own type, else NumPy copies all events."""
+    return np.searchsorted(second, rows.astype(second.dtype))
 
 
 def draw_pairs(ranges: PairRanges, most: int, seed: np.random.SeedSequence) -> tuple[Array, Array]:
