@@ -86,25 +86,6 @@ def _import_benchmarks() -> bool:
     return True
 
 
-def _command_of_a_checkout(name: str) -> click.Command:
-    """The command `name` where there is no checkout: it says what to do."""
-
-    def refuse(**_: object) -> None:
-        raise InputError(
-            f"cep {name} runs from a checkout of the project, which has the folder benchmarks; "
-            "the installed package has not: clone the project and run .venv/bin/cep there"
-        )
-
-    arguments = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
-    return click.Command(
-        name,
-        callback=refuse,
-        params=[arguments],
-        help=f"cep {name} runs from a checkout of the project only.",
-        context_settings={"ignore_unknown_options": True},
-    )
-
-
 class _LazyGroup(click.Group):
     """A group that imports a command's module only when the command is asked for."""
 
@@ -116,7 +97,10 @@ class _LazyGroup(click.Group):
             return None
         module, function = COMMANDS[cmd_name].split(":")
         if module.startswith("benchmarks.") and not _import_benchmarks():
-            return _command_of_a_checkout(cmd_name)
+            raise InputError(
+                f"cep {cmd_name} runs from a checkout of the project, which has the folder benchmarks; "
+                "the installed package has not: clone the project and run .venv/bin/cep there"
+            )
         if cmd_name in KEEPING_MEMORY:
             os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # read when pyarrow is imported
         command = getattr(import_module(module), function)
