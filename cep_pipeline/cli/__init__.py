@@ -38,8 +38,7 @@ COMMAND_GROUPS = {
     },
     "Run and look": {
         "run": ("cep_pipeline.cli.run:run", "Take days of a stream from raw files to published matches"),
-        "matches": ("cep_pipeline.cli.matches:matches", "Show, count, draw or export published matches"),
-        "summaries": ("cep_pipeline.cli.matches:summaries", "Show the groups of patterns with SUMMARIZE"),
+        "matches": ("cep_pipeline.cli.matches:matches", "Show, count, draw or export published matches and groups"),
         "why": ("cep_pipeline.cli.why:why", "Explain why some events are a match"),
         "why-not": ("cep_pipeline.cli.why:why_not", "Say why an expected match is not there"),
         "status": ("cep_pipeline.cli.status:status", "Show days, which are stale and why, plans and runs"),
@@ -210,14 +209,6 @@ class _ToStderr(logging.Handler):
         _tell(self.format(record))
 
 
-def tell_of_compiling() -> None:
-    """Let the user know of kernels that are compiled for the first time on a machine: it may take a minute."""
-    compiled = logging.getLogger("cep_pipeline.compiled")
-    if not any(isinstance(handler, _ToStderr) for handler in compiled.handlers):
-        compiled.addHandler(_ToStderr())
-        compiled.setLevel(logging.INFO)
-
-
 def show_log(level: int, *, as_json: bool = False) -> None:
     """Show what the package logs, from this level on: one line a record, with time, level and logger."""
     from cep_pipeline.pipeline.run_log import JsonFormatter
@@ -225,7 +216,6 @@ def show_log(level: int, *, as_json: bool = False) -> None:
     handler = _ToStderr(level)
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonFormatter() if as_json else text)
-    handler.addFilter(lambda record: not record.name.startswith("cep_pipeline.compiled"))  # told in any case
     package = logging.getLogger("cep_pipeline")
     package.handlers = [one for one in package.handlers if not isinstance(one, _ToStderr)]
     package.addHandler(handler)
@@ -252,7 +242,6 @@ def main() -> None:
     warnings.showwarning = _show_warning
     for name in ("root", "py4j.clientserver"):
         logging.getLogger(name).addFilter(_is_no_interrupt)
-    tell_of_compiling()
     try:
         for argument in sys.argv:
             if any("\ud800" <= character <= "\udfff" for character in argument):  # libraries that open files fail on it

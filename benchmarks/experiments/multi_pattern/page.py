@@ -26,7 +26,7 @@ from benchmarks.experiments.multi_pattern.workloads import (
 from benchmarks.experiments.page import Page, Picture, findings_page
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
-from cep_pipeline.match_chart import PALETTE
+from cep_pipeline.vega import PALETTE
 
 STYLES = {
     "SA-EDGE": Style(PALETTE[1]),
