@@ -45,7 +45,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
         7_760,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/generate", "cep_pipeline/*.py"), 2_705),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 11_940),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 11_185),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
 FILES, THRESHOLDS, KERNELS, CHOOSERS = 345, 159, 19, 100
