@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -88,6 +89,26 @@ def refuse_other_variables(pattern: Pattern, clause: Clause, bound: Sequence[str
         )
 
 
+def clause_over(clause: Clause, names: Collection[str]) -> Clause:
+    """The clause over some of its positive variables only: their order and the conjuncts that mention no others.
+
+    It is one object as long as the clause is remembered, so that what is kept with it serves all slices.
+    """
+    kept = frozenset(names)
+
+    def make() -> Clause:
+        return replace(
+            clause,
+            positive=tuple(variable for variable in clause.positive if variable.name in kept),
+            negated=(),
+            negated_structures=(),
+            precedence=frozenset(pair for pair in clause.precedence if kept.issuperset(pair)),
+            conjuncts=tuple(conjunct for conjunct in clause.conjuncts if conjunct.variables <= kept),
+        )
+
+    return clause_cache_of(clause).once(("over", kept), make)
+
+
 class KernelRun:
     """One run of a clause over a slice; see `run_clause`."""
 
@@ -100,13 +121,10 @@ class KernelRun:
         owned: tuple[Boundary | None, Boundary | None],
         block_rows: int = BLOCK_ROWS,
         finality: Finality = Finality.LAST_EVENT,
-        *,
-        as_places: bool = False,
     ) -> None:
         self.pattern, self.clause, self.order, self.events = pattern, clause, order, events
         self.block_rows = block_rows
         self.finality = finality
-        self._as_places = as_places
         self._cache = clause_cache_of(clause)
         self.owned = owned
         self.first_row, self.end_row = deciding_rows(pattern, events, owned, finality)
@@ -155,36 +173,20 @@ class KernelRun:
         if self.first_row < self.end_row:
             self._leaves = self._leaf_views()
             self._read = 0 if self._leaves is None else len(self._leaves[0])
-        if self._leaves is not None and (len(self.order) > 1 or self.clause.negated or self._as_places):
+        if self._leaves is not None and (len(self.order) > 1 or self.clause.negated):
             planned = self._planned()
-            if not self._as_places:
-                reduced = reduced_leaves(planned, self._leaves)
-                self._reduced = reduced is not None
-                self._leaves = reduced or self._leaves
-                if not all(map(len, self._leaves)):
-                    self._leaves = None
-                    return
-            negated = self._negated_views()
-            self._levels = Levels(planned, self._leaves, negated, as_places=self._as_places)
+            reduced = reduced_leaves(planned, self._leaves)
+            self._reduced = reduced is not None
+            self._leaves = reduced or self._leaves
+            if not all(map(len, self._leaves)):
+                self._leaves = None
+                return
+            self._levels = Levels(planned, self._leaves, self._negated_views())
 
     def _planned(self) -> PlannedClause:
         by_view = self.first_row == 0 or self.finality is Finality.WINDOW_END or self._last_variable is not None
         first_owned = None if by_view else self.first_row
         return PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
-
-    @property
-    def levels(self) -> Levels | None:
-        """The prepared levels of a run that gives places; None where a variable has no event."""
-        self.prepare()
-        return self._levels
-
-    def places(self) -> Iterator[Array]:
-        """The matches of a run that is made for them as places in the views of `levels`, by level."""
-        assert self._as_places
-        self._counters[:] = 0
-        if self.levels is not None and self._leaves is not None:
-            self._begin_counts(self._leaves)
-            yield from self.levels.run(self.block_rows, self._counters)
 
     def __iter__(self) -> Iterator[MatchBlock]:
         self.prepare()

@@ -104,8 +104,6 @@ class Levels:
     ----------
     leaves, negated
         The events of each level, and of each negated variable, in stream order.
-    as_places
-        Whether matches are given as places in the views, in plan order, not as rows in pattern order.
 
     Attributes
     ----------
@@ -119,11 +117,8 @@ class Levels:
         planned: PlannedClause,
         leaves: list[View],
         negated: Mapping[str, View],
-        *,
-        as_places: bool = False,
     ) -> None:
         self.planned = planned
-        self.as_places = as_places
         self.events = planned.events
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
@@ -348,9 +343,7 @@ class Levels:
         return block
 
     def _as_rows(self, block: Array) -> Array:
-        """Places in plan order as rows of the events in pattern order, if those are wanted."""
-        if self.as_places:
-            return block
+        """Places in plan order as rows of the events in pattern order."""
         rows = np.empty_like(block)
         for level, place in enumerate(self.output_rows):
             rows[place] = self.views[level].rows.take(block[level])
@@ -366,7 +359,7 @@ class Levels:
                 slots=len(self.columns.arrays),
                 constants=len(self.columns.constants),
                 owned=final and self.planned.first_owned is not None,
-                as_rows=final and not self.asks(end) and not self.as_places,
+                as_rows=final and not self.asks(end),
             )
             self._stages[end, bound] = stage_of(shape)
         return self._stages[end, bound]

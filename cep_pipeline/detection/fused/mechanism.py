@@ -8,24 +8,15 @@ from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
 from cep_pipeline.detection.counting.owned import count_by_clause, count_owned
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause
 from cep_pipeline.detection.fused.levels import order_of
-from cep_pipeline.detection.kleene.bindings import has_kleene
-from cep_pipeline.detection.kleene.clause import KleeneRun
-from cep_pipeline.detection.mechanisms import (
-    EVERYTHING,
-    Counters,
-    Mechanism,
-    Orders,
-    Owned,
-)
+from cep_pipeline.detection.kleene.clause import StagedRun, has_kleene
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
 
-Run = KernelRun | KleeneRun
 
-
-def start(of: ClauseSlice, plan: OrderOrTree) -> Run:
+def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun:
     """A run of one clause by a plan; iterate over it once for its blocks of matches.
 
     Raises
@@ -35,7 +26,7 @@ def start(of: ClauseSlice, plan: OrderOrTree) -> Run:
     """
     pattern, clause, events, owned, finality = of
     if has_kleene(clause):
-        return KleeneRun(of, plan)
+        return StagedRun(of, plan)
     return run_clause(pattern, clause, order_of(plan), events, owned, finality=finality)
 
 
