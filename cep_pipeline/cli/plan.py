@@ -191,7 +191,7 @@ def plan(
     if as_json:
         say_json({"plan": made.to_json(), "mechanisms": chosen, "anew": anew or None})
     else:
-        reasons = explained_choice(patterns, mechanism, made)
+        reasons = explained_choice(patterns, mechanism)
         say(complete(made.explain(reasons, _names(made) if full else None)))
         if anew:
             say(anew)
@@ -431,7 +431,7 @@ def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...])
     if record.pattern_set_version != pattern_set.version:
         return plan.explain(patterns=only or _names(plan))
     patterns, mechanism = pattern_set.patterns, pattern_set.mechanism
-    return plan.explain(explained_choice(patterns, mechanism, plan), only or _names(plan))
+    return plan.explain(explained_choice(patterns, mechanism), only or _names(plan))
 
 
 def read_plan(path: Path) -> Plan:

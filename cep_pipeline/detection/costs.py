@@ -51,8 +51,6 @@ COUNTED_SHARE = 0.1
 """Matches are counted before they are listed, for this share of the time that a graph takes."""
 MOST_LISTED = 1 << 27
 """Events of listed matches that buffers may hold, which take 1 to 4 bytes each: half a gigabyte."""
-SHARE_FOR_ROWS = 0.5
-"""The share of the memory at hand that rows of matches may take; to write them takes some, too."""
 COUNTING_S = 20.0
 """Longest time to count matches for which there is no memory: a user waits for an error."""
 

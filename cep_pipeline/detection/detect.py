@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -264,32 +264,13 @@ class DetectionRun:
         return self.tables(list(inside.values()), events) if inside else {}
 
     def batches(self, patterns: Sequence[Pattern], events: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of patterns, as `detect_batches` has them; pattern after pattern where some compose others."""
+        """The rows of patterns, as `detect_batches` has them; where some compose others, when all are known."""
         if not any(pattern.composes for pattern in patterns):
             self._asked = frozenset(pattern.name for pattern in patterns)
             yield from self._batches(patterns, events, self.plan)
             return
-        found: Tables = {}
-        with _all_listed():
-            for pattern in self._in_order(patterns):
-                if pattern.name in self._inner:
-                    found |= (
-                        {pattern.name: self._composing(pattern, events, found)}
-                        if pattern.composes
-                        else self._together([pattern], events, self._plan_of([pattern]), "verbose")
-                    )
-                    batches: Iterable[pa.RecordBatch] = found[pattern.name].to_batches()
-                elif pattern.composes:
-                    stream = _stream_of(pattern, events, found)
-                    written = WrittenMatches(pattern, stream)
-                    batches = (
-                        batch for _, batch in self._batches([plain_pattern(pattern)], stream, self._plan_of([pattern]))
-                    )
-                    batches = batches if pattern.summary is not None else map(written.of, batches)
-                else:
-                    batches = (batch for _, batch in self._batches([pattern], events, self._plan_of([pattern])))
-                if pattern.name in self._asked:
-                    yield from ((pattern.name, batch) for batch in batches)
+        for name, table in self.tables(patterns, events).items():
+            yield from ((name, batch) for batch in table.to_batches())
 
     def _in_order(self, patterns: Sequence[Pattern]) -> list[Pattern]:
         """The patterns and what they compose; refused here if any of them is, before anything is detected."""
@@ -472,7 +453,7 @@ def detect_batches(
     (str, pa.RecordBatch)
         A pattern's name and some rows of its verbose output, which come in the page's order: pattern after pattern, but
         for those that a mechanism runs together, whose batches come in turns. The caller may stop at any time: the
-        first of 2**60 matches cost no more than a few.
+        first of 2**60 matches cost no more than a few. Where patterns compose others, the rows come when all are known.
 
     Raises
     ------

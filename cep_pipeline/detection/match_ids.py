@@ -138,7 +138,7 @@ class MatchIdentity:
         positions = np.array([self.variables.index(name) for name in matches.names], np.int64)
         timestamps, seqs = np.ascontiguousarray(timestamps), np.ascontiguousarray(seqs)
         given = seqs, timestamps, positions, self._key, _CONSTANT_WORDS, ids
-        if isinstance(matches, OrderedMatches) and matches.form is None and matches.rows.strides[1] == 4:
+        if isinstance(matches, OrderedMatches) and matches.rows.strides[1] == 4:
             width, stride = len(matches.rows), matches.rows.strides[0] // 4
             bound, none = room_for(width * count, np.int64), np.zeros(1, np.int64)
             # A part of the matches is a slice of the rows of all, which is not contiguous.

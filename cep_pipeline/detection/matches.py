@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -125,7 +126,6 @@ def match_batches(
     """Ordered matches as batches of rows, as `write_matches` takes them; `kept` decides for OUTPUT and CONSUME."""
     identity = MatchIdentity.of(pattern)
     schema = matches_schema(pattern) if typed else CANDIDATES if candidates else MANY_PATTERNS
-    bindings = events.handle(_Bindings, _Bindings)
     for start in range(0, len(ordered), BATCH_ROWS):
         part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
         if kept is not None:
@@ -142,7 +142,7 @@ def match_batches(
             ids_array(rows.ids),
             _instants(rows.starts),
             _instants(rows.ends),
-            bindings.of(part.names, rows),
+            _bindings(part.names, rows),
             *returned,
         ]
         if candidates:
@@ -169,31 +169,21 @@ def _instants(microseconds: Array) -> pa.Array:
     return pa.array(microseconds).view(UTC_MICROSECONDS)
 
 
-class _Bindings:
-    """Makes the bindings of matches, part after part.
+def _bindings(names: tuple[str, ...], rows: MatchRows) -> pa.Array:
+    """The bindings of matches."""
+    if rows.variables is None:
+        offsets, named = _all_named(names, len(rows.ids))
+    else:
+        offsets, named = _named(names, rows.offsets, rows.variables)
+    elements = pa.StructArray.from_arrays([named, pa.array(rows.seqs)], fields=list(BINDINGS.value_type))
+    return pa.ListArray.from_arrays(offsets, elements)
 
-    Where all matches bind the same variables, these and the offsets are written once and shared by all parts, and by
-    patterns that name their variables alike.
-    """
 
-    def __init__(self) -> None:
-        self._shared: tuple[tuple[str, ...], pa.Array, pa.Array] | None = None
-
-    def of(self, names: tuple[str, ...], rows: MatchRows) -> pa.Array:
-        """The bindings of a part."""
-        count, size = len(rows.ids), len(rows.seqs)
-        if rows.variables is not None:
-            offsets, variables = _named(names, rows.offsets, rows.variables)
-        else:
-            shared = self._shared
-            if shared is None or shared[0] != names or len(shared[1]) <= count:
-                known = len(shared[1]) if shared is not None and shared[0] == names else 0
-                most = max(count, min(2 * known, BATCH_ROWS))
-                of_elements = np.tile(np.arange(len(names), dtype=np.int32), most)
-                shared = self._shared = names, *_named(names, np.arange(most + 1) * len(names), of_elements)
-            offsets, variables = shared[1].slice(0, count + 1), shared[2].slice(0, size)
-        elements = pa.StructArray.from_arrays([variables, pa.array(rows.seqs)], fields=list(BINDINGS.value_type))
-        return pa.ListArray.from_arrays(offsets, elements)
+@lru_cache(maxsize=8)
+def _all_named(names: tuple[str, ...], matches: int) -> tuple[pa.Array, pa.Array]:
+    """The same for so many matches each of which binds all of the variables: batches are mostly of one size."""
+    width = len(names)
+    return _named(names, np.arange(matches + 1) * width, np.tile(np.arange(width, dtype=np.int32), matches))
 
 
 def _named(names: tuple[str, ...], offsets: Array, variables: Array) -> tuple[pa.Array, pa.Array]:
@@ -262,15 +252,13 @@ def _bound_where_present(
     values: dict[str, Array | Lists] = {}
     present: Array | None = None
     for name in names:
-        own: Array | None
-        if isinstance(matches, OrderedLists):
-            starts, lengths = matches.spans_of(name)
-            values[name] = Lists(starts, lengths, matches.bound_rows)
-            own = lengths > 0
-        else:
-            values[name], own = matches.rows_of(name)
-        if own is not None and not own.all():
-            present = own if present is None else present & own
+        if isinstance(matches, OrderedMatches):
+            values[name] = matches.rows[matches.names.index(name)]
+            continue
+        starts, lengths = matches.spans_of(name)
+        values[name] = Lists(starts, lengths, matches.bound_rows)
+        if not lengths.all():
+            present = lengths > 0 if present is None else present & (lengths > 0)
     bound: dict[str, Array | Lists] = {}
     for name, value in values.items():
         if isinstance(value, Lists):

@@ -3,7 +3,7 @@
 Rows of the events table are in stream order, so a match is ordered by integers. Relative to its last event, a match
 spans few rows: its whole order mostly fits one 64-bit integer, and sorting the integers sorts the matches.
 
-`OrderedMatches` are matches of single events; `OrderedLists` are matches of variable width, with Kleene variables.
+`OrderedMatches` are matches of the same single events; `OrderedLists` are matches of variable width.
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.routines import room_for
 
-ABSENT = np.int32(-1)
-"""The number in place of a row where the form of the match has no such variable."""
 _COUNTED = 6 << 11
 """Values that the digits of such a number have."""
 
@@ -50,39 +47,29 @@ _order_lists = NativeKernel(
 
 @dataclass(frozen=True, eq=False)
 class OrderedMatches:
-    """Distinct matches of one pattern in the page's order.
+    """Distinct matches of single events in the page's order, of clauses that bind the same variables.
 
     Attributes
     ----------
-    forms
-        The lists of variables that matches bind, in pattern order: one for each different clause.
-    form
-        Shape (n,): the index of each match's form, or None where there is one form only.
+    names
+        The variables.
     rows
-        int32, shape (k, n), k variables in the longest form: row numbers of the events, in the order of the form's
-        variables, then `ABSENT`.
+        int32, shape (variables, n): row numbers of the events.
     """
 
-    forms: tuple[tuple[Variable, ...], ...]
-    form: Array | None
+    names: tuple[str, ...]
     rows: Array
 
     def __len__(self) -> int:
         return int(self.rows.shape[1])
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The variables of all forms, each once."""
-        return tuple(dict.fromkeys(variable.name for form in self.forms for variable in form))
-
     def between(self, start: int, stop: int) -> OrderedMatches:
         """The matches from `start` up to `stop`, without copying."""
-        form = None if self.form is None else self.form[start:stop]
-        return OrderedMatches(self.forms, form, self.rows[:, start:stop])
+        return OrderedMatches(self.names, self.rows[:, start:stop])
 
     def where(self, keep: Array) -> OrderedMatches:
         """The matches at which `keep` (bool, shape (n,)) is true."""
-        return OrderedMatches(self.forms, None if self.form is None else self.form[keep], self.rows[:, keep])
+        return OrderedMatches(self.names, self.rows[:, keep])
 
     def elements(self) -> tuple[Array, Array, Array]:
         """All bindings one after another.
@@ -95,41 +82,13 @@ class OrderedMatches:
             int32, shape (elements,): each element's event, and its variable as an index into `names`.
         """
         width, count = self.rows.shape
-        number = {name: index for index, name in enumerate(self.names)}
-        if self.form is None:
-            variables = np.array([number[variable.name] for variable in self.forms[0]], np.int32)
-            offsets = np.arange(0, width * count + 1, max(width, 1), dtype=np.int64)
-            return offsets, np.ascontiguousarray(self.rows.T).reshape(-1), np.tile(variables, count)
-        numbers = np.full((len(self.forms), width), -1, np.int32)
-        for index, form in enumerate(self.forms):
-            numbers[index, : len(form)] = [number[variable.name] for variable in form]
-        lengths = np.array([len(form) for form in self.forms], np.int64)[self.form]
-        present = np.ascontiguousarray(self.rows.T).reshape(-1)
-        keep = present != ABSENT
-        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-        return offsets, present[keep], numbers[self.form].reshape(-1)[keep]
-
-    def rows_of(self, variable: str) -> tuple[Array, Array | None]:
-        """The events that a variable binds, and where it is bound at all (None: everywhere).
-
-        Rows are 0 where the match's form has no such variable.
-        """
-        named = ([one.name for one in form] for form in self.forms)
-        places = np.array([names.index(variable) if variable in names else -1 for names in named], np.int64)
-        if self.form is None:
-            rows: Array = self.rows[places[0]]
-            return rows, None
-        place = places[self.form]
-        bound = place >= 0
-        taken = np.take_along_axis(self.rows, np.maximum(place, 0)[np.newaxis], axis=0)[0]
-        return np.where(bound, taken, 0), None if bound.all() else bound
+        offsets = np.arange(0, width * count + 1, max(width, 1), dtype=np.int64)
+        variables = np.tile(np.arange(width, dtype=np.int32), count)
+        return offsets, np.ascontiguousarray(self.rows.T).reshape(-1), variables
 
     def first_rows(self) -> Array:
         """Each match's first event in the stream."""
-        rows = self.rows
-        if self.form is not None:
-            rows = np.where(rows == ABSENT, np.int32(np.iinfo(np.int32).max), rows)
-        first: Array = rows.min(axis=0)
+        first: Array = self.rows.min(axis=0)
         return first
 
     def last_rows(self) -> Array:
@@ -146,8 +105,8 @@ def order_matches(
     Parameters
     ----------
     blocks
-        Blocks of one or more clauses of one pattern, at least one block. Where one is of variable width, the result
-        is too.
+        Blocks of one or more clauses of one pattern, at least one block. Where one is of variable width, or clauses
+        bind different variables, the result is of variable width.
     seqs
         The seq of each event, int64, in stream order.
     growing
@@ -159,43 +118,28 @@ def order_matches(
     """
     blocks = list(blocks)
     fixed = [block for block in blocks if not isinstance(block, ListBlock)]
-    if len(fixed) < len(blocks):
+    if len(fixed) < len(blocks) or len({block.clause.positive for block in fixed}) > 1:
         return order_lists(blocks, seqs)
-    forms, form, rows = _joined(fixed)
-    if form is None and ((seqs[1:] > seqs[:-1]).all() if growing is None else growing):
+    names, rows = tuple(variable.name for variable in fixed[0].clause.positive), _joined(fixed)
+    if len({block.clause.index for block in fixed}) == 1 and (
+        (seqs[1:] > seqs[:-1]).all() if growing is None else growing
+    ):
         near = _sorted_rows(rows)
         if near is not None:
-            return OrderedMatches(forms, None, near)
-    found = OrderedMatches(forms, form if len(forms) > 1 else None, rows)
+            return OrderedMatches(names, near)
+    found = OrderedMatches(names, rows)
     offsets, bound, variables = found.elements()
-    position = {variable.name: variable.position for form in forms for variable in form}
-    positions = np.array([position[name] for name in found.names], np.int32)[variables]
-    order = _page_order(offsets, bound, _seq_order(bound, seqs), positions, distinct=True)
-    if order is None:
-        return found
-    of_matches = None if found.form is None else found.form[order]
-    return OrderedMatches(forms, of_matches, np.stack([row[order] for row in rows]))
+    order = _page_order(offsets, bound, _seq_order(bound, seqs), variables, distinct=True)
+    return found if order is None else OrderedMatches(names, np.stack([row[order] for row in rows]))
 
 
-def _joined(blocks: list[MatchBlock]) -> tuple[tuple[tuple[Variable, ...], ...], Array | None, Array]:
-    """All blocks side by side, with the index of each match's form; None where all come from one clause."""
-    clauses = {block.clause.index: block.clause for block in blocks}
-    distinct = {clause.positive for clause in clauses.values()}
-    forms = tuple(sorted(distinct, key=lambda variables: [variable.position for variable in variables]))
-    if len(clauses) == 1:
-        if len(blocks) == 1:
-            return forms, None, blocks[0].rows
-        rows = room_for(len(blocks[0].rows) * sum(map(len, blocks)), np.int32).reshape(len(blocks[0].rows), -1)
-        return forms, None, np.concatenate([block.rows for block in blocks], axis=1, out=rows)
-    width = max(map(len, forms))
-    rows = np.full((width, sum(map(len, blocks))), ABSENT, np.int32)
-    form = np.empty(rows.shape[1], np.int32)
-    at = 0
-    for block in blocks:
-        rows[: len(block.rows), at : at + len(block)] = block.rows
-        form[at : at + len(block)] = forms.index(block.clause.positive)
-        at += len(block)
-    return forms, form, rows
+def _joined(blocks: list[MatchBlock]) -> Array:
+    """The rows of all blocks side by side."""
+    if len(blocks) == 1:
+        return blocks[0].rows
+    width = len(blocks[0].rows)
+    rows = room_for(width * sum(map(len, blocks)), np.int32).reshape(width, -1)
+    return np.concatenate([block.rows for block in blocks], axis=1, out=rows)
 
 
 def _sorted_rows(rows: Array) -> Array | None:
@@ -213,7 +157,7 @@ def _sorted_rows(rows: Array) -> Array | None:
 
 @dataclass(frozen=True, eq=False)
 class OrderedLists:
-    """Distinct matches of one pattern with Kleene variables, in the page's order.
+    """Distinct matches of one pattern of any width, in the page's order.
 
     Attributes
     ----------
@@ -274,7 +218,7 @@ def as_found(block: Block) -> OrderedMatches | OrderedLists:
     if isinstance(block, ListBlock):
         names = tuple(variable.name for variable in block.clause.positive)
         return OrderedLists(names, block.offsets, block.rows, block.variables)
-    return OrderedMatches((block.clause.positive,), None, block.rows)
+    return OrderedMatches(tuple(variable.name for variable in block.clause.positive), block.rows)
 
 
 def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:

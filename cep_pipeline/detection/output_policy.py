@@ -21,7 +21,6 @@ from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern
-from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 
 _ALONE = ""
@@ -55,33 +54,6 @@ def policy_text(pattern: Pattern) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class PartitionsOfEvents:
-    """The partitions of some events of a table, by codes; the texts of many would take longer than to find matches.
-
-    Attributes
-    ----------
-    rows
-        int, shape (n,): the events.
-    """
-
-    pattern: Pattern
-    events: PreparedEvents
-    rows: Array
-
-    def codes(self) -> tuple[Array, int]:
-        """The code of each event's partition, shape (n,), -1 where it is alone; and the number of codes."""
-        if not self.pattern.partition_by:
-            return np.zeros(len(self.rows), np.int64), 1
-        codes, groups = agreement_codes(self.events, self.pattern.partition_by)
-        return codes[self.rows], groups
-
-    def texts(self, rows: Array) -> list[str]:
-        """The partitions of events of the table as text; that of an event that is alone is empty."""
-        texts = partition_keys(self.pattern, self.events, rows).cast(pa.string())
-        return list(texts.fill_null(_ALONE).to_pylist())
-
-
-@dataclass(frozen=True, eq=False)
 class Candidates:
     """Matches of one pattern in the page's order, before OUTPUT and CONSUME; their widths may differ.
 
@@ -93,14 +65,13 @@ class Candidates:
         int64, shape (events,): a number of each event that grows with the stream (seq, or the row in a table), and
         its timestamp in microseconds.
     partitions
-        The values of PARTITION BY. Text, a dictionary array of shape (n,), null where the match is alone; or the events
-        of one table that say them.
+        The values of PARTITION BY as text, shape (n,), null where the match is alone.
     """
 
     offsets: Array
     positions: Array
     instants: Array
-    partitions: pa.DictionaryArray | PartitionsOfEvents
+    partitions: pa.DictionaryArray
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -109,7 +80,7 @@ class Candidates:
     def of(cls, pattern: Pattern, matches: OrderedMatches | OrderedLists, events: PreparedEvents) -> Candidates:
         """The candidates that ordered matches are; positions are row numbers."""
         offsets, rows, _ = matches.elements()
-        partitions = PartitionsOfEvents(pattern, events, rows[offsets[:-1]])
+        partitions = partition_keys(pattern, events, rows[offsets[:-1]])
         return cls(offsets, rows.astype(np.int64), events.timestamps[rows], partitions)
 
 
@@ -133,10 +104,6 @@ class KeptMatches:
         self._non_overlap = pattern.output is Output.NON_OVERLAP
         self._consume = pattern.consume is Consume.MATCHED
         self._window_us = pattern.window.time_us
-        # Partitions of the first table are numbered by its codes, and named when something else needs their texts.
-        self._coded: PartitionsOfEvents | None = None
-        self._number_of_code = np.empty(0, np.int64)
-        self._unnamed: list[Array] = []
         ends: Mapping[str, list[int]] = state.get("ends", {})
         self._numbers = {key: number for number, key in enumerate(ends)}
         self._ends = np.array([end[0] for end in ends.values()], np.int64)
@@ -221,7 +188,6 @@ class KeptMatches:
             Partition (None: that of events which are alone) -> the position of its first event that a match may hold.
             Of other partitions everything stays.
         """
-        self._name_coded()
         first = {key if key is not None else _ALONE: position for key, position in reachable.items()}
         limits = np.array([first.get(key, _BEFORE_ALL) for key in self._numbers], np.int64)
         self._forget_consumed(self._consumed >= limits[self._consumed_in])
@@ -233,7 +199,6 @@ class KeptMatches:
         `ends`: partition -> [position, instant] of its last kept event; `consumed`: the same of each consumed event,
         with its partition where the window counts the events of one.
         """
-        self._name_coded()
         state: dict[str, Any] = {}
         if self._non_overlap:
             ends = {
@@ -256,49 +221,20 @@ class KeptMatches:
         self._consumed, self._consumed_instants = self._consumed[remembered], self._consumed_instants[remembered]
         self._consumed_in = self._consumed_in[remembered]
 
-    def _partition_numbers(self, partitions: pa.DictionaryArray | PartitionsOfEvents) -> Array:
+    def _partition_numbers(self, partitions: pa.DictionaryArray) -> Array:
         """The number of each candidate's partition; partitions that are new get the next numbers."""
-        if isinstance(partitions, PartitionsOfEvents):
-            return self._numbers_of_events(partitions)
-        self._name_coded()
         keys = partitions.dictionary.to_pylist()
         known = [*keys, _ALONE] if partitions.null_count else keys
         numbers = self._numbered(known)
         chosen: Array = numbers[partitions.indices.fill_null(len(keys)).to_numpy().astype(np.int64)]
         return chosen
 
-    def _numbers_of_events(self, partitions: PartitionsOfEvents) -> Array:
-        codes, groups = partitions.codes()
-        if self._coded is None or self._coded.events is not partitions.events:
-            self._name_coded()
-            self._coded, self._number_of_code = partitions, np.full(groups + 1, -1)
-        unknown = np.flatnonzero(self._number_of_code[codes] < 0)  # the last place is that of -1
-        new, first = np.unique(codes[unknown], return_index=True)
-        rows = partitions.rows[unknown[first]]
-        if self._numbers:
-            self._number_of_code[new] = self._numbered(partitions.texts(rows))
-        else:
-            self._number_of_code[new] = len(self._ends) + np.arange(len(new))
-            self._unnamed.append(rows)
-            self._add_ends(len(new))
-        numbers: Array = self._number_of_code[codes]
-        return numbers
-
-    def _name_coded(self) -> None:
-        """Give their texts to the partitions that are numbered by the codes of a table so far."""
-        if self._coded is not None and self._unnamed:
-            texts = self._coded.texts(np.concatenate(self._unnamed))
-            self._numbers = {text: number for number, text in enumerate(texts)}
-            self._unnamed = []
-
     def _numbered(self, keys: Sequence[str]) -> Array:
         numbers = np.array([self._numbers.setdefault(key, len(self._numbers)) for key in keys], np.int64)
-        self._add_ends(len(self._numbers) - len(self._ends))
+        unknown = np.full(len(self._numbers) - len(self._ends), _BEFORE_ALL)
+        self._ends = np.append(self._ends, unknown)
+        self._end_instants = np.append(self._end_instants, unknown)
         return numbers
-
-    def _add_ends(self, new: int) -> None:
-        self._ends = np.append(self._ends, np.full(new, _BEFORE_ALL))
-        self._end_instants = np.append(self._end_instants, np.full(new, _BEFORE_ALL))
 
 
 def partition_keys(pattern: Pattern, events: ColumnSource, rows: Array) -> pa.DictionaryArray:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from cep_pipeline.detection.chooser import route_of
-from cep_pipeline.detection.costs import COUNTED_SHARE, COUNTING_S, FEW_S, SHARE_FOR_ROWS, few_matches, listed_in
+from cep_pipeline.detection.costs import COUNTED_SHARE, COUNTING_S, FEW_S, few_matches, listed_in
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import (
@@ -26,8 +26,7 @@ from cep_pipeline.detection.matches import (
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import as_found, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
-from cep_pipeline.detection.parts import JointRun
-from cep_pipeline.detection.room import SMALL, available_bytes
+from cep_pipeline.detection.parts import JointRun, RoomForMatches
 from cep_pipeline.detection.route import LISTED_SOONER, LISTS_LATER, NODES_ASKED, Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import NoRoom, TooManyMatches
@@ -371,24 +370,13 @@ def _no_buffers(pattern: Pattern) -> pa.Table:
 
 def _held_rows(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of `batches_together`, as long as there is memory for all of them."""
-    rows, sizes = [0] * len(detections), [0] * len(detections)
-    room: int | None = SMALL  # few rows are not worth to look how much memory there is
+    rows, sizes, room = [0] * len(detections), [0] * len(detections), RoomForMatches()
     for number, batch in batches_together(detections):
         rows[number] += batch.num_rows
         sizes[number] += batch.nbytes
-        held = sum(sizes)
-        if room == SMALL and held > room:
-            room = _room_for_rows(held)
-        if room is not None and held > room:
-            largest = sizes.index(max(sizes))
-            raise TooManyMatches(detections[largest].pattern.name, rows[largest], memory=sizes[largest])
+        largest = sizes.index(max(sizes))
+        room.ask(sum(sizes), rows[largest], detections[largest].pattern.name)
         yield number, batch
-
-
-def _room_for_rows(held: int) -> int | None:
-    """The bytes that rows of matches may take together, so many of them taken; None where nobody knows of any limit."""
-    available = available_bytes()
-    return None if available is None else int((available + held) * SHARE_FOR_ROWS)
 
 
 def _count_soon(detection: Detection, seconds: float = COUNTING_S) -> int | None:

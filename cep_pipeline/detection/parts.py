@@ -2,8 +2,7 @@
 
 The order of matches is that of their last events, so a slice may be cut between any two events: the parts, each in
 order, follow each other in order. It is known only when a part has been run how many matches it has; one with too many
-is given up and cut: a kernel gets that far in less time than it takes to write the matches. Matches that are only to be
-counted are let go of at once, in one run.
+is given up and cut: a kernel gets that far in less time than it takes to write the matches.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class JointRun:
         yield found
 
     def count(self) -> list[int]:
-        """The number of owned matches of each pattern, which are listed for it and then let go of.
+        """The number of owned matches of each pattern, which are listed for it, part after part.
 
         Raises
         ------
@@ -85,16 +84,9 @@ class JointRun:
             A pattern has more than may be listed.
         """
         counts = [0] * len(self.patterns)
-        if any(len(pattern.clauses) > 1 for pattern in self.patterns):  # one match may come from several of them
-            for parts in self.parts():
-                for number, blocks in enumerate(parts):
-                    counts[number] += count_blocks(blocks, self.events)
-            return counts
-        listed, counted = _Listed(self.patterns, self.most, self.events), self.counters.anew()
-        for number, block in self._find(self.owned, counted):
-            listed.add(number, block)
-            counts[number] += len(block)
-        self.counters.take_over(counted)
+        for parts in self.parts():
+            for number, blocks in enumerate(parts):
+                counts[number] += count_blocks(blocks, self.events)
         return counts
 
     def _cut(self, limit: int, listed: _Listed) -> Iterator[list[list[Block]]]:
@@ -151,19 +143,12 @@ class _Listed:
         self._patterns, self._most, self._events = patterns, most, events
         self._before = [0] * len(patterns)
 
-    def add(self, number: int, block: Block) -> None:
-        """Count matches of a pattern with one clause; TooManyMatches where they are more than may be listed."""
-        most = self._most[number]
-        self._before[number] += len(block)
-        if most is not None and self._before[number] > most:
-            raise TooManyMatches(self._patterns[number].name, most)
-
     def take(self, found: Iterable[tuple[int, Block]], limit: int | None) -> list[list[Block]] | None:
         """The blocks of one part for each pattern, or None as soon as all have more matches than the limit."""
         blocks: list[list[Block]] = [[] for _ in self._patterns]
         own = [0] * len(self._patterns)
         held = 0
-        room = _RoomForMatches()
+        room = RoomForMatches()
         for number, block in found:
             own[number] += len(block)
             held += len(block)
@@ -174,7 +159,7 @@ class _Listed:
             if limit is not None and held > limit:
                 return None
             try:
-                room.ask(held, block, self._patterns[number].name)
+                room.ask(_size_of(block, held), held, self._patterns[number].name)
             except TooManyMatches:
                 if limit is None:
                     raise
@@ -189,21 +174,20 @@ class _Listed:
         return blocks
 
 
-class _RoomForMatches:
+class RoomForMatches:
     """Asks for memory for the matches that are held, as often as they have doubled."""
 
     def __init__(self) -> None:
         self._sure = SMALL
 
-    def ask(self, held: int, newest: Block, pattern: str) -> None:
-        """Ask for what ordering and writing so many matches takes.
+    def ask(self, size: int, held: int, pattern: str) -> None:
+        """Ask for so many bytes for the matches that are held.
 
         Raises
         ------
         TooManyMatches
             There is no memory for that.
         """
-        size = _BYTES_OF_AN_ELEMENT * newest.rows.size * held // max(len(newest), 1)
         if size <= self._sure:
             return
         self._sure = 2 * size
@@ -211,6 +195,11 @@ class _RoomForMatches:
             ask_for(size, f"{held:,} matches are held at a time")
         except NoRoom as error:
             raise TooManyMatches(pattern, held, memory=size) from error
+
+
+def _size_of(block: Block, matches: int) -> int:
+    """The bytes that ordering and writing so many matches takes, if they are as wide as those of a block."""
+    return _BYTES_OF_AN_ELEMENT * block.rows.size * matches // max(len(block), 1)
 
 
 _BYTES_OF_AN_ELEMENT = 32

@@ -327,7 +327,7 @@ def append_plan(
     return tables.record_plan(
         pattern_set.name,
         plan.to_json(),
-        explain=plan.explain(explained_choice(patterns, mechanism, plan)),
+        explain=plan.explain(explained_choice(patterns, mechanism)),
         pattern_set_version=pattern_set.version,
         statistics=snapshot.to_json(),
         statements=statements_of(patterns),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise, permutations
 
-from cep_pipeline.detection import costs
 from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.kleene.list_conditions import ListConditions, limit_in, possible_course
@@ -19,11 +16,8 @@ from cep_pipeline.language.checks import no_events_text
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Reference, ValueType, walk
-from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.patterns.rewriting import TimeSpan
-from cep_pipeline.planning import Plan
-from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, StatisticsSummary
 from cep_pipeline.slices.keys import keys_of
 from cep_pipeline.slices.views import implied_by
 from cep_pipeline.statistics.terms import format_conjunct
@@ -32,15 +26,12 @@ MOST_FACTS = 4
 """The most facts that are listed of those that follow from a pattern's conditions; of more, their number is told."""
 
 
-def explained_choice(
-    patterns: Sequence[Pattern], mechanism: str | None = None, plan: Plan | None = None
-) -> dict[str, str]:
+def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
     """Each pattern's mechanism and the reason for it, by the pattern's name; `Plan.explain` prints it.
 
     It also says how matches are counted where that is not by finding them; of a pattern with Kleene variables whether
     they are listed to be counted or compressed; which equalities are used as keys, and which conditions no events
-    fulfil; and of one that `fused` runs what follows from its conditions and is used beside them. With a plan it says
-    which share of the events is expected to be removed before any are combined.
+    fulfil; and of one that `fused` runs what follows from its conditions and is used beside them.
 
     Raises
     ------
@@ -64,7 +55,7 @@ def explained_choice(
         if all(found.contradiction for found in implied):
             explained[pattern.name] = f"{name}, {reason}; it has no matches: {no_events_text(pattern, implied)}"
             continue
-        rewritten = f"{_keys(pattern, name)}{_implied(pattern, name)}{_removed(pattern, name, plan)}"
+        rewritten = f"{_keys(pattern, name)}{_implied(pattern, name)}"
         explained[pattern.name] = f"{name}, {reason}{_on_counts(pattern, name)}{rewritten}"
     return explained
 
@@ -115,61 +106,6 @@ def _implied(pattern: Pattern, mechanism: str) -> str:
     shown = list(facts)[:MOST_FACTS]
     more = f"; and {len(facts) - MOST_FACTS} more of this kind" if len(facts) > MOST_FACTS else ""
     return "".join(f"; {fact}" for fact in shown) + more
-
-
-def _removed(pattern: Pattern, mechanism: str, plan: Plan | None) -> str:
-    """Say whether events that are in no match may be removed before any are combined, and which share is expected.
-
-    That is decided when the events are there, by their number and samples of them. By the statistics an event of one
-    variable fits none of another one with the share of a Poisson distribution: events come at random, and each fits
-    with the mean selectivity.
-    """
-    if mechanism != "fused" or plan is None or not plan.statistics.events or binds_lists(pattern):
-        return ""
-    planned = plan.for_pattern(pattern.name)
-    events, candidates = _expected_work(planned, plan.statistics)
-    if candidates < max(costs.FEWEST_CANDIDATES, 2 * costs.CANDIDATES_AN_EVENT * events):
-        return ""
-    for clause, by in zip(pattern.clauses, planned.clauses, strict=True):
-        if len(by.steps) > 1 and by.tree is None:
-            shares = {name: 1 - share for name, share in _kept(clause, by).items()}
-            going = ", ".join(f"{share:.0%} of {name}" for name, share in shares.items() if share >= 0.01)
-            return (
-                f"; {candidates:.1g} candidates are expected, so events that fit no event of another variable are "
-                "removed first, where samples show that at most half of the combinations stay (by rates and mean "
-                f"selectivities alone, {going or 'hardly an event'} would go)"
-            )
-    return ""
-
-
-def _expected_work(planned: PatternPlan, statistics: StatisticsSummary) -> tuple[float, float]:
-    """The events that are read, and the candidates that are tested, over the events of the statistics by orders."""
-    windows = statistics.events / planned.events_in_window if planned.events_in_window else 1.0
-    filled = min(windows, 1.0)  # the share of a window that events fill, 1 but where they end sooner
-    span_s = max((statistics.end_us or 0) - (statistics.start_us or 0), 1) / 1e6
-    events = candidates = 0.0
-    for clause in planned.clauses:
-        events += sum(span_s * step.rate_per_s for step in clause.steps)
-        for place, (before, step) in enumerate(pairwise(clause.steps if clause.tree is None else ()), 1):
-            # No others are tested than combinations that agree on attributes.
-            looked_up = math.prod(one.selectivity.value for one in step.conditions if one.agreement)
-            found = before.ln_made + step.ln_instances + math.log(step.order_share * max(looked_up, 1e-12))
-            candidates += math.exp(min(found, 100.0)) * filled**place
-    return events, candidates * windows
-
-
-def _kept(clause: Clause, plan: ClausePlan) -> dict[str, float]:
-    """Return for each variable the expected share of its events that fit some event of each other variable."""
-    steps = {step.variable: step for step in plan.steps}
-    tested = [one for step in plan.steps for one in step.conditions]
-    selectivity = {one.text: one.selectivity.value for one in tested if not one.agreement}
-    agreement = min((one.selectivity.value for one in tested if one.agreement), default=1.0)
-    kept = dict.fromkeys(steps, 1.0)
-    for one, other in permutations(steps, 2):
-        said = [format_conjunct(conjunct) for conjunct in clause.conjuncts if conjunct.variables == {one, other}]
-        share = agreement * math.prod(selectivity.get(text, 1.0) for text in said)
-        kept[one] = min(kept[one], -math.expm1(-share * math.exp(min(steps[other].ln_instances, 700.0))))
-    return kept
 
 
 def _in_words(span: TimeSpan) -> str:

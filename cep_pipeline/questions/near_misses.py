@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -235,27 +235,19 @@ class WhyNot:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as values of JSON."""
-        return {
-            "pattern": self.pattern,
-            "events": self.events,
-            "days": self.days,
-            "meant": self.meant,
-            "matches": vars(self.matches),
-            "kept": self.kept,
-            "reached": [{**vars(one), "count": vars(one.count)} for one in self.reached],
-            "left_out": [{"rule": one.rule, "text": one.text, "without": vars(one.without)} for one in self.left_out],
-            "curves": [
-                {
-                    "text": one.text,
-                    "current": one.current,
-                    "points": [{"value": value, **vars(count)} for value, count in one.points],
-                }
-                for one in self.curves
-            ],
-            "near": [one.to_json() for one in self.near],
-            "explanation": None if self.explanation is None else self.explanation.to_json(),
-            "notes": list(self.notes),
-        }
+        told: dict[str, Any] = _as_json(self)
+        for curve in told["curves"]:
+            curve["points"] = [{"value": value, **count} for value, count in curve["points"]]
+        return told
+
+
+def _as_json(value: Any) -> Any:
+    """A value as those of JSON; of a record the fields that it shows."""
+    if isinstance(value, Explanation):
+        return value.to_json()
+    if is_dataclass(value):
+        return {one.name: _as_json(getattr(value, one.name)) for one in fields(value) if one.repr}
+    return list(map(_as_json, value)) if isinstance(value, tuple) else value
 
 
 def why_not(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection import MECHANISMS, limits, outputs, parts, room
+from cep_pipeline.detection import MECHANISMS, limits, parts, room
 from cep_pipeline.detection import detect as detecting
 from cep_pipeline.detection.detect import SliceResult, count_slice, detect_slice
 from cep_pipeline.detection.limits import Kind, Ledger, Limits, SliceLimits, Spent
@@ -188,9 +188,11 @@ def test_a_compressed_slice_has_the_matches_that_it_owns() -> None:
 def test_rows_that_there_is_no_memory_for_are_counted_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     patterns = cep.parse_patterns(f"{GOOD}; {LISTS}", stream_schema())
     number = int(cep.detect(patterns, EVENTS, output="count")["lists"]["count"][0].as_py())
-    monkeypatch.setattr(outputs, "SMALL", 1 << 16)
-    monkeypatch.setattr(outputs, "available_bytes", lambda: 1 << 20)
-    with pytest.raises(TooManyMatches, match=r"'lists' has [0-9,]+ matches, more than there is memory for") as raised:
+    monkeypatch.setattr(parts, "SMALL", 1 << 16)
+    with (
+        room.at_most(1 << 20),
+        pytest.raises(TooManyMatches, match=r"'lists' has [0-9,]+ matches, more than there is memory for") as raised,
+    ):
         cep.detect(patterns, EVENTS)
     assert raised.value.count == number > 2**50
     assert all(advice in str(raised.value) for advice in ("--output compressed", "'count'", "WITHIN", "--limit"))
@@ -202,9 +204,8 @@ def test_lists_of_matches_that_there_is_no_memory_for_are_counted_too(monkeypatc
     pairs = "NAME pairs PATTERN SEQ(A a, B b) WITHIN 1 second"
     patterns = cep.parse_patterns(f"{pairs}; NAME lists PATTERN SEQ(pairs p, pairs+ l[]) WITHIN 1 day", stream_schema())
     assert cep.detect(patterns[:1], EVENTS)["pairs"].num_rows == 60
-    monkeypatch.setattr(outputs, "SMALL", 1 << 16)
-    monkeypatch.setattr(outputs, "available_bytes", lambda: 1 << 20)
-    with pytest.raises(TooManyMatches, match="'lists' has") as raised:
+    monkeypatch.setattr(parts, "SMALL", 1 << 16)
+    with room.at_most(1 << 20), pytest.raises(TooManyMatches, match="'lists' has") as raised:
         cep.detect(patterns, EVENTS)
     assert raised.value.count == 2**60 - 61
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection.match_ids import MatchIdentity, first_version_id, ids_array
-from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
+from tests.detection.matching import block_of
 from tests.streams import stream_schema
 from tests.thoroughness import examples
 
@@ -62,7 +63,9 @@ def test_single_events_equal_the_definition(width: int, seqs: list[int], seed: i
     kinds = [f"A v{place}" for place in range(width)]
     pattern = pattern_of(f"PATTERN SEQ({', '.join(kinds)}) WITHIN 1 hour")
     rows = rng.integers(0, len(seqs), (width, 20 + skipped)).astype(np.int32)
-    matches = OrderedMatches((pattern.clauses[0].positive,), None, rows).between(skipped, 20 + skipped)
+    matches = OrderedMatches(tuple(one.name for one in pattern.clauses[0].positive), rows).between(
+        skipped, 20 + skipped
+    )
     identity = MatchIdentity.of(pattern)
     stamps = np.sort(rng.integers(0, 1000, len(seqs)))
     described = identity.rows_of(matches, stamps, np.array(seqs, np.int64))
@@ -91,7 +94,7 @@ def test_seqs_that_grow_equal_the_definition(
     if gap and first < 2**62:
         seqs[-1] += 1
     rows = rng.integers(0, events, (width, count)).astype(np.int32)
-    matches = OrderedMatches((pattern.clauses[0].positive,), None, rows)
+    matches = OrderedMatches(tuple(one.name for one in pattern.clauses[0].positive), rows)
     identity = MatchIdentity.of(pattern)
     stamps = np.sort(rng.integers(0, 1000, events))
     described = identity.rows_of(matches, stamps, np.array(seqs, np.int64))
@@ -105,12 +108,12 @@ def test_seqs_that_grow_equal_the_definition(
 
 def test_branches_without_some_variables_equal_the_definition() -> None:
     pattern = pattern_of("PATTERN OR(SEQ(A a, B b), C c) WITHIN 1 hour")
-    pair, single = (clause.positive for clause in pattern.clauses)
-    rows = np.array([[0, 2, 1], [1, -1, 3]], np.int32)
-    found = OrderedMatches((pair, single), np.array([0, 1, 0], np.int32), rows)
+    pair, single = pattern.clauses
+    blocks = [block_of(pair, [[0, 1], [1, 3]]), block_of(single, [[2]])]
     seqs = np.array([10, 20, 30, 40])
     identity = MatchIdentity.of(pattern)
     expected = [[("a", 10), ("b", 20)], [("c", 30)], [("a", 20), ("b", 40)]]
+    found = order_matches(blocks, seqs)
     assert ids_of(identity, found, seqs) == list(map(identity.id_of, expected))
 
 
@@ -123,7 +126,7 @@ def dense_ids(width: int, per_side: int, first_seq: int) -> np.ndarray:
     """The ids of all matches of `width` of the same few events, and of their permutations."""
     pattern = pattern_of(f"PATTERN SEQ({', '.join(f'A v{place}' for place in range(width))}) WITHIN 1 hour")
     rows = np.stack([axis.reshape(-1) for axis in np.meshgrid(*[np.arange(per_side, dtype=np.int32)] * width)])
-    matches = OrderedMatches((pattern.clauses[0].positive,), None, np.ascontiguousarray(rows))
+    matches = OrderedMatches(tuple(one.name for one in pattern.clauses[0].positive), np.ascontiguousarray(rows))
     seqs = first_seq + np.arange(per_side)
     return MatchIdentity.of(pattern).rows_of(matches, seqs, seqs).ids
 
@@ -151,7 +154,7 @@ def test_each_bit_of_a_seq_changes_half_of_all_bits(element: int) -> None:
     flipped[:, :, element] ^= (np.uint64(1) << np.arange(64, dtype=np.uint64)).view(np.int64)[:, np.newaxis]
     every = np.concatenate([seqs[np.newaxis], flipped]).reshape(-1, 3)
     rows = np.arange(every.size, dtype=np.int32).reshape(-1, 3).T
-    matches = OrderedMatches((pattern.clauses[0].positive,), None, np.ascontiguousarray(rows))
+    matches = OrderedMatches(tuple(one.name for one in pattern.clauses[0].positive), np.ascontiguousarray(rows))
     flat = np.ascontiguousarray(every).reshape(-1)
     ids = MatchIdentity.of(pattern).rows_of(matches, flat, flat).ids.reshape(65, count, 2)
     bits = np.unpackbits((ids[1:] ^ ids[0]).view(np.uint8).reshape(64, count, 16), axis=2, bitorder="little")

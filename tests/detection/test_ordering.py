@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.ordering import OrderedMatches, order_matches
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.slices.blocks import MatchBlock
 from tests.detection.matching import block_of, clause_of
@@ -32,8 +32,10 @@ def literal_order(blocks: list[MatchBlock], seqs: np.ndarray) -> list[Match]:
     )
 
 
-def as_matches(ordered: OrderedMatches) -> list[Match]:
-    positions = {variable.name: variable.position for form in ordered.forms for variable in form}
+POSITIONS = {"a": 0, "b": 1, "c": 2, "d": 4, "e": 5}
+
+
+def as_matches(ordered: OrderedMatches | OrderedLists, positions: dict[str, int] = POSITIONS) -> list[Match]:
     offsets, rows, variables = ordered.elements()
     names = ordered.names
     return [
@@ -47,7 +49,7 @@ def some_blocks(draw: st.DrawFn) -> tuple[list[MatchBlock], np.ndarray]:
     """Blocks of one to three clauses, some over the same variables, and seqs that mostly grow with the rows."""
     stretch = draw(st.sampled_from([1, 1, 1 << 9, 1 << 20]))
     width = draw(st.sampled_from([1, 2, 3, 5]))
-    names = [("a", 0), ("b", 1), ("c", 2), ("d", 4), ("e", 5)]
+    names = list(POSITIONS.items())
     clauses: list[Clause] = []
     for index in range(draw(st.integers(1, 3))):
         size = width if not index else draw(st.integers(1, 3))
@@ -92,7 +94,9 @@ def test_long_matches_that_reach_back_far_are_ordered_too() -> None:
     rows = np.unique((near * 500_000 + np.arange(7)[:, None]).astype(np.int32), axis=1)
     blocks = [MatchBlock(clause, np.ascontiguousarray(rows[:, rng.permutation(rows.shape[1])]))]
     seqs = np.arange(1_500_000, dtype=np.int64)
-    assert as_matches(order_matches(blocks, seqs)) == literal_order(blocks, seqs)
+    assert as_matches(
+        order_matches(blocks, seqs), {name: place for place, name in enumerate("abcdefg")}
+    ) == literal_order(blocks, seqs)
 
 
 @pytest.mark.parametrize("given", ["by last event", "in order but for the end", "in order", "in any order"])
@@ -121,17 +125,17 @@ def test_many_matches_are_ordered_some_thousand_at_a_time(given: str) -> None:
 def test_equal_bindings_of_two_clauses_are_one_match() -> None:
     one, other = clause_of([("a", 0), ("b", 1)], 0), clause_of([("a", 0), ("b", 1)], 1)
     ordered = order_matches([block_of(one, [[0, 1], [0, 2]]), block_of(other, [[0, 2], [1, 2]])], np.arange(3))
+    assert isinstance(ordered, OrderedMatches)
     assert ordered.rows.T.tolist() == [[0, 1], [0, 2], [1, 2]]
-    assert ordered.form is None
 
 
 def test_a_variable_of_another_branch_is_not_bound() -> None:
     left, right = clause_of([("a", 0)], 0), clause_of([("b", 1), ("c", 2)], 1)
     ordered = order_matches([block_of(left, [[3], [1]]), block_of(right, [[0, 2]])], np.arange(4))
-    rows, bound = ordered.rows_of("c")
-    assert bound is not None
-    assert bound.tolist() == [False, True, False]
-    assert rows[1] == 2
+    assert isinstance(ordered, OrderedLists)
+    starts, lengths = ordered.spans_of("c")
+    assert lengths.tolist() == [0, 1, 0]
+    assert ordered.bound_rows[starts[1]] == 2
     assert ordered.first_rows().tolist() == [1, 0, 3]
     assert ordered.last_rows().tolist() == [1, 2, 3]
     assert as_matches(ordered.between(1, 2)) == [(("b", 1, 0), ("c", 2, 2))]

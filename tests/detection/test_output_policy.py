@@ -18,7 +18,6 @@ from cep_pipeline.detection import parts
 from cep_pipeline.detection.output_policy import (
     Candidates,
     KeptMatches,
-    PartitionsOfEvents,
     has_output_policy,
     partition_keys,
     policy_text,
@@ -197,35 +196,6 @@ def test_partitions_are_told_by_values(by: str, keys: list[str | None]) -> None:
     assert partition_keys(pattern, events, np.arange(4)).to_pylist() == keys
     assert partition_keys(pattern, events, np.array([3, 0, 3])).to_pylist() == [keys[3], keys[0], keys[3]]
     assert partition_keys(pattern, events, np.array([], np.int64)).to_pylist() == []
-
-
-@pytest.mark.parametrize("by", ["id", "y", "id, y"])
-@settings(max_examples=examples(60), deadline=None)
-@given(data=st.data())
-def test_partitions_of_tables_decide_as_their_texts_do(by: str, data: st.DataObject) -> None:
-    [pattern] = cep.parse_patterns(
-        f"PATTERN SEQ(A a, A b) WITHIN 1 second PARTITION BY {by} OUTPUT NON_OVERLAP", stream_schema()
-    )
-    coded, told, begin = KeptMatches(pattern), KeptMatches(pattern), 0
-    for size in data.draw(st.lists(st.integers(1, 8), min_size=1, max_size=3)):
-        drawn = st.tuples(st.sampled_from([1, 2, 3, None]), st.sampled_from([0.0, -0.0, 1.5, float("nan"), None]))
-        rows = [dict(zip(("id", "y"), data.draw(drawn), strict=True)) for _ in range(size)]
-        table = events_table([{"timestamp": begin + place, "kind": "A", **row} for place, row in enumerate(rows)])
-        events = PreparedEvents(table, type_attribute="kind", base_type="Ev")
-        for _ in range(data.draw(st.integers(1, 3))):
-            first = np.array(sorted(data.draw(st.lists(st.integers(0, size - 1), max_size=size))), np.int64)
-            offsets, positions = np.arange(len(first) + 1), first + begin
-            instants = events.timestamps[first]
-            texts = partition_keys(pattern, events, first)
-            ruled_out = told.rules_out(Candidates(offsets, positions, instants, texts)).tolist()
-            codes = Candidates(offsets, positions, instants, PartitionsOfEvents(pattern, events, first))
-            assert coded.rules_out(codes).tolist() == ruled_out
-            expected = told.keep(Candidates(offsets, positions, instants, texts)).tolist()
-            assert coded.keep(codes).tolist() == expected
-            if data.draw(st.booleans()):
-                assert coded.to_json() == told.to_json()
-        begin += size
-    assert coded.to_json() == told.to_json()
 
 
 def test_parts_and_batches_of_a_detection_hand_the_state_on(monkeypatch: pytest.MonkeyPatch) -> None:

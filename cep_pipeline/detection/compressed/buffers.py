@@ -438,7 +438,7 @@ class ListWriter:
         for begin, behind in pieces(np.diff(bounds), MATCHES_AT_ONCE):
             part, matches = found.between(int(bounds[begin]), int(bounds[behind])), np.diff(bounds[begin : behind + 1])
             ends = last[bounds[begin:behind]]
-            if isinstance(part, OrderedMatches) and part.form is None:
+            if isinstance(part, OrderedMatches):
                 width, elements = len(part.rows), matches * len(part.rows)
                 rows, of_matches = room_for(part.rows.size, np.int32), []
                 rows.reshape(-1, width)[:] = part.rows.T

@@ -10,11 +10,10 @@ residual conjunct, which `evaluate.py` decides on the partial matches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property, partial
-from itertools import permutations
+from functools import cached_property
 
 import numpy as np
 
@@ -367,18 +366,12 @@ def edge_rows(events: PreparedEvents, bound: Bound, view: View) -> Array:
 
 def edge_slot(events: PreparedEvents, bound: Bound, view: View, columns: TestColumns, level: int) -> Slot:
     """The column of `edge_rows`, in a shape where the earlier event's level is `level`."""
-
-    def values(events: PreparedEvents, view: View) -> Array:
-        return edge_rows(events, bound, view)
-
-    key = ("edge", bound.clock.value, bound.delta)
-    return columns.slot(level, key, values(events, view), RemadeColumn((level,), key, values))
+    return columns.slot(level, ("edge", bound.clock, bound.delta), edge_rows(events, bound, view))
 
 
 def row_slot(events: PreparedEvents, view: View, columns: TestColumns, level: int) -> Slot:
     """The column of a level's rows."""
-    again = RemadeColumn((level,), "row", row_values_of)
-    return columns.slot(level, ("row",), row_values_of(events, view), again)
+    return columns.slot(level, "row", row_values_of(events, view))
 
 
 def other_event(
@@ -389,48 +382,20 @@ def other_event(
     return ((Test(Comparator.NE, *slots),),)
 
 
-@dataclass(frozen=True)
-class RemadeColumn:
-    """A column that can be made again over another slice.
-
-    Attributes
-    ----------
-    levels
-        The levels whose views it is made of; it has a value for each event of the first one.
-    key
-        What it is, whatever the views.
-    values
-        Makes it of the events and these views: float64, padded; None where float64 does not hold the values there.
-    """
-
-    levels: tuple[int, ...]
-    key: Hashable
-    values: Callable[..., Array | None]
-
-
 @dataclass
 class TestColumns:
-    """The float64 columns and constants that the tests of one plan read, by the numbers that the shape gives them.
-
-    Attributes
-    ----------
-    again
-        For each column how it is made over another slice; None where that takes more than the views of the levels, or
-        the tests would be others there.
-    """
+    """The float64 columns and constants that the tests of one plan read, by the numbers that the shape gives them."""
 
     arrays: list[Array] = field(default_factory=list)
     constants: list[float] = field(default_factory=list)
-    again: list[RemadeColumn | None] = field(default_factory=list)
     _slots: dict[Hashable, Slot] = field(default_factory=dict)
 
-    def slot(self, level: int, key: Hashable, values: Array, again: RemadeColumn | None = None) -> Slot:
+    def slot(self, level: int, key: Hashable, values: Array) -> Slot:
         """The slot of a column of this level's view; equal keys of one level share it."""
         place = (level, key)
         if place not in self._slots:
             self._slots[place] = Slot(level, len(self.arrays))
             self.arrays.append(values)
-            self.again.append(again)
         return self._slots[place]
 
     def constant(self, value: float) -> Constant:
@@ -516,38 +481,7 @@ def _evaluated(events: PreparedEvents, view: View, own: Expression) -> Column:
     return events.derive(("values", view.identity, _key_of(own)), make)
 
 
-def _as_floats(events: PreparedEvents, view: View, own: Expression, column: Column) -> Array:
-    return events.derive(("floats", view.identity, _key_of(own)), lambda: as_floats(column))
-
-
-def _exact_values(events: PreparedEvents, view: View, *, own: Expression, most: int | None = None) -> Array | None:
-    """The values of an expression; None where float64 does not hold them, or they are larger than expected."""
-    column = _evaluated(events, view, own)
-    if not is_exact(column) or (most is not None and largest(column) > most):
-        return None
-    return _as_floats(events, view, own, column)
-
-
-def _joint_values(
-    events: PreparedEvents, view: View, other: View, *, own: tuple[Expression, Expression], side: int
-) -> Array:
-    """The values of one of two expressions, as numbers that compare like both do.
-
-    Parameters
-    ----------
-    view, other
-        The events of this side, and of the other one.
-    """
-    views = (view, other) if side == 0 else (other, view)
-
-    def make() -> list[Array]:
-        return comparable([_evaluated(events, *one) for one in zip(views, own, strict=True)])
-
-    key = ("joint", *((of.identity, _key_of(expression)) for of, expression in zip(views, own, strict=True)))
-    return events.derive(key, make)[side]
-
-
-def _truth_values(events: PreparedEvents, view: View, *, own: Atom) -> Array:
+def _truth_values(events: PreparedEvents, view: View, own: Atom) -> Array:
     """1 for each event at which a condition on it alone is true, NaN for the others."""
 
     def make() -> Array:
@@ -602,8 +536,7 @@ def _truth(atom: Atom, variable: str, scope: LevelScope) -> Test:
     """A test of a column that is 1 where the atom is true, and NaN elsewhere."""
     view, level = scope.view(variable), scope.levels[variable]
     own = without_name(atom, variable)
-    again = RemadeColumn((level,), ("truth", own), partial(_truth_values, own=own))
-    slot = scope.columns.slot(level, ("truth", view.identity, own), _truth_values(scope.events, view, own=own), again)
+    slot = scope.columns.slot(level, ("truth", view.identity, own), _truth_values(scope.events, view, own))
     return Test(Comparator.EQ, slot, slot)
 
 
@@ -615,11 +548,8 @@ def _compile_comparison(comparator: Comparator, left: Expression, right: Express
         return Test(comparator, *_compare_columns(sides, (one, other), scope))
     if not all(side.type.is_number for side in sides):
         return _compare_with_one(comparator, left, right, scope)
-    for rounded in (True, False):
-        terms = [_compile_number(side, scope, rounded=rounded) for side in sides]
-        if terms[0] is not None and terms[1] is not None:
-            return Test(comparator, terms[0].term, terms[1].term)
-    return None
+    first, second = (_compile_number(side, scope) for side in sides)
+    return None if first is None or second is None else Test(comparator, first.term, second.term)
 
 
 def _compare_with_one(comparator: Comparator, left: Expression, right: Expression, scope: LevelScope) -> Test | None:
@@ -637,26 +567,19 @@ def _compare_columns(
     columns = [scope.evaluated(side, owner) for side, owner in zip(own, owners, strict=True)]
     views = [scope.view(owner) for owner in owners]
     if all(map(is_exact, columns)):
-        return (
-            _exact_slot(own[0], owners[0], columns[0], scope),
-            _exact_slot(own[1], owners[1], columns[1], scope),
-        )
-    slots = []
-    for side, (level, other) in enumerate(permutations([scope.levels[owner] for owner in owners])):
-        key = ("joint", _key_of(own[0]), _key_of(own[1]), side)
-        again = RemadeColumn((level, other), key, partial(_joint_values, own=(own[0], own[1]), side=side))
-        values = again.values(scope.events, views[side], views[1 - side])
-        assert values is not None
-        slots.append(scope.columns.slot(level, (key, views[0].identity, views[1].identity), values, again))
-    return slots[0], slots[1]
+        one, other = (_exact_slot(*side, scope) for side in zip(own, owners, columns, strict=True))
+        return one, other
+    key = ("joint", *((view.identity, _key_of(side)) for view, side in zip(views, own, strict=True)))
+    values = scope.events.derive(key, lambda: comparable(columns))
+    one, other = (
+        scope.columns.slot(scope.levels[owner], (*key, side), values[side]) for side, owner in enumerate(owners)
+    )
+    return one, other
 
 
-def _exact_slot(own: Expression, variable: str, column: Column, scope: LevelScope, most: int | None = None) -> Slot:
-    view, level = scope.view(variable), scope.levels[variable]
-    what = _key_of(own), most
-    again = RemadeColumn((level,), ("floats", *what), partial(_exact_values, own=own, most=most))
-    values = _as_floats(scope.events, view, own, column)
-    return scope.columns.slot(level, ("floats", view.identity, *what), values, again)
+def _exact_slot(own: Expression, variable: str, column: Column, scope: LevelScope) -> Slot:
+    key = ("floats", scope.view(variable).identity, _key_of(own))
+    return scope.columns.slot(scope.levels[variable], key, scope.events.derive(key, lambda: as_floats(column)))
 
 
 @dataclass(frozen=True)
@@ -668,19 +591,10 @@ class _Number:
     magnitude: int = 0
 
 
-_MAGNITUDES = (1 << 20, 1 << 31, 1 << 52)
-"""Arithmetic on int64 is compiled for all values up to one of them: then it serves most other slices, too."""
-
-
-def _compile_number(expression: Expression, scope: LevelScope, *, rounded: bool) -> _Number | None:
+def _compile_number(expression: Expression, scope: LevelScope) -> _Number | None:
     """A numeric expression as arithmetic on columns; None where float64 would not compute just what the language says.
 
     int64 results are exact in float64 while no intermediate one exceeds 2^53, and then overflow is out of reach, too.
-
-    Parameters
-    ----------
-    rounded
-        Whether to take one of a few magnitudes for that of a column; else it is the one that the column has here.
     """
     variables = variables_of(expression)
     if len(variables) == 1:
@@ -691,10 +605,7 @@ def _compile_number(expression: Expression, scope: LevelScope, *, rounded: bool)
             return None
         if column.type is not ValueType.INT64:
             return _Number(_exact_slot(own, variable, column, scope), integer=False)
-        most = largest(column)
-        if rounded:
-            most = next((one for one in _MAGNITUDES if most <= one), EXACT_IN_FLOAT)
-        return _Number(_exact_slot(own, variable, column, scope, most), True, most)
+        return _Number(_exact_slot(own, variable, column, scope), True, largest(column))
     if not variables:
         column = expression_values(expression, scope.events, {ANY_EVENT: np.zeros(1, np.int32)})
         if not is_exact(column):
@@ -705,14 +616,14 @@ def _compile_number(expression: Expression, scope: LevelScope, *, rounded: bool)
         return _Number(scope.columns.constant(value), integer, largest(column) if integer else 0)
     match expression:
         case Negative(operand):
-            inner = _compile_number(operand, scope, rounded=rounded)
+            inner = _compile_number(operand, scope)
             return inner and _Number(Operation("negative", (inner.term,)), inner.integer, inner.magnitude)
         case Call("abs" | "sqrt" as function, (operand,)):
-            inner = _compile_number(operand, scope, rounded=rounded)
+            inner = _compile_number(operand, scope)
             integer = inner is not None and inner.integer and function == "abs"
             return inner and _Number(Operation(function, (inner.term,)), integer, inner.magnitude if integer else 0)
         case Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
-            one, other = (_compile_number(side, scope, rounded=rounded) for side in (left, right))
+            one, other = (_compile_number(side, scope) for side in (left, right))
             if one is None or other is None:
                 return None
             term = Operation(operator, (one.term, other.term))

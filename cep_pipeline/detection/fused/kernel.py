@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,16 +26,10 @@ from cep_pipeline.detection.fused.programs import (
 )
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.slices.routines import room_for
 
 OUTPUT_PADDING = 3 * WIDTH
 """Elements that the kernel may write behind the block's capacity."""
-_POOLED = 3
-"""Blocks kept for use again: the reader of blocks still has the last one while the next one is made."""
-_POOLED_BYTES = 1 << 24
-"""Larger blocks are not kept."""
-_UNUSED = 3
-"""References to a block that is only in the pool: the pool's, that of the one who looks, and the argument of
-`getrefcount`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,17 +118,14 @@ def run_stage(
     out = places["out"]
     while state[0] != FINISHED:
         go_on()
-        block = _memory.blocks.free_block((levels, capacity + WIDTH + OUTPUT_PADDING))
+        block = room_for(levels * (capacity + WIDTH + OUTPUT_PADDING), np.int32).reshape(levels, -1)
         address, step = block.ctypes.data, block.strides[0]
         for level, row in enumerate(output_rows or range(levels)):
             words[out + level] = address + row * step
         found = _call(program, words, frame)
         matches = block[:, :found] if 2 * found > capacity else block[:, :found].copy()  # lets go of a mostly empty one
-        del block
-        if found:
-            for start in range(0, found, block_rows):
-                yield matches[:, start : start + block_rows]
-        del matches
+        for start in range(0, found, block_rows):
+            yield matches[:, start : start + block_rows]
 
 
 def search_places(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
@@ -182,36 +170,6 @@ def _data_words(stage: Stage, arguments: Arguments) -> Array:
     return words
 
 
-class _Pool:
-    """Arrays of int32 that are used again once nobody refers to them: memory new from the system is slow to write."""
-
-    def __init__(self) -> None:
-        self._blocks: list[Array] = []
-
-    def free_block(self, shape: tuple[int, ...]) -> Array:
-        """A block of any content that nobody else refers to."""
-        size = math.prod(shape)
-        for place in range(len(self._blocks)):
-            kept = self._blocks[place]
-            if kept.size >= size and sys.getrefcount(kept) == _UNUSED:
-                return kept[:size].reshape(shape)
-            del kept
-        block = np.empty(size, np.int32)
-        if block.nbytes <= _POOLED_BYTES:
-            self._blocks = [*self._blocks[-_POOLED + 1 :], block]
-        return block.reshape(shape)
-
-
-class _Memory(threading.local):
-    """The memory of one thread, for the blocks that its runs write and for work."""
-
-    def __init__(self) -> None:
-        self.blocks, self.frames = _Pool(), _Pool()
-
-
-_memory = _Memory()
-
-
 def _point(words: Array, place: int, arrays: tuple[Array, ...] | list[Array]) -> None:
     for offset, array in enumerate(arrays):
         words[place + offset] = array.ctypes.data
@@ -235,7 +193,7 @@ _join = NativeKernel(
 
 def _frame(program: ShapeProgram, levels: int) -> tuple[Array, Array]:
     """Memory for a run to work in, int64, and the part of it that says how far it is: nothing has begun."""
-    frame = _memory.frames.free_block((2 * program.frame_size,)).view(np.int64)
+    frame = room_for(program.frame_size, np.int64)
     begin = program.words[STATE]
     state = frame[begin : begin + 2 + 2 * levels]
     state[:] = 0

@@ -1,19 +1,8 @@
-"""The levels of a plan over a slice: views, ranges and tests, bound to the kernel's shapes stage by stage.
-
-`Levels` compiles a run. Many runs need not be compiled: what bounds the levels of a plan, what is tested, and which
-shape that has is the same for every slice; only the arrays change, and in a workload of many patterns most of these are
-there already when a run asks for them. So the first run of a clause leaves a `PreparedPlan`, which later ones bind to
-the arrays of their slice.
-
-Only runs of one stage whose keys are attributes have one. Others are compiled, as all are where the values of a slice
-do not fit (integers beyond 2^53). Were all runs compiled, a hundred patterns over a million events (W6 of `cep bench
-detection`) would take 15 % longer, and over 100,000 events 70 %.
-"""
+"""The levels of a plan over a slice: views, ranges and tests, bound to the kernel's shapes stage by stage."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,15 +11,12 @@ from cep_pipeline.detection.fused.constraints import (
     Bound,
     LevelScope,
     PlannedClause,
-    RemadeColumn,
     TestColumns,
     bounds_of,
     compile_conjunct,
     edge_slot,
     ends_by_level,
     other_event,
-    range_ends,
-    reach_of,
     row_slot,
     span_bounds,
     tightest,
@@ -46,14 +32,14 @@ from cep_pipeline.patterns.implications import compared
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
-from cep_pipeline.slices.keys import Key, keyed_leaf, leaf_by, shared_attributes
-from cep_pipeline.slices.views import View, clause_cache_of, times_are_plain
+from cep_pipeline.slices.keys import Key, keyed_leaf
+from cep_pipeline.slices.views import View
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 
 @dataclass(frozen=True, slots=True)
 class LevelCount:
-    """The counts of one plan level, or of the join of two sides of a tree.
+    """The counts of one plan level.
 
     Attributes
     ----------
@@ -63,8 +49,6 @@ class LevelCount:
         The tuples in its ranges, and those that passed all its conditions.
     evaluations
         Tests of one conjunct on one event or one of these tuples. An equality that sorted ranges fulfil is not tested.
-    created
-        Partial matches stored, all at a time.
     tested
         As `mechanism.NodeCounts` has it.
     """
@@ -73,24 +57,15 @@ class LevelCount:
     candidates: int
     passes: int
     evaluations: int = 0
-    created: int = 0
     tested: tuple[Conjunct, ...] | None = None
-
-    @property
-    def variable(self) -> str:
-        """The variable that it binds last."""
-        return self.bound[-1]
 
 
 def count_levels(pattern: Pattern, clause: Clause, counts: Sequence[LevelCount], counters: Counters) -> None:
     """Add the counts of a run of a clause."""
-    stored = 0
     for count in counts:
         counters.evaluations += count.evaluations
-        stored += count.created
         place = pattern.name, clause.index, count.bound
-        counters.count(NodeCounts(*place, count.candidates, count.passes, count.created, count.created, count.tested))
-    counters.count_peak(stored)
+        counters.count(NodeCounts(*place, count.candidates, count.passes, 0, 0, count.tested))
 
 
 def level_counts(
@@ -118,7 +93,7 @@ def level_counts(
     for level, (candidates, passes) in enumerate(counters.tolist()):
         tests = len(tested[level]) * candidates + alone[level]
         own = tuple(tested[level]) if decided[level] else None
-        found.append(LevelCount(tuple(order[: level + 1]), candidates, passes, tests, 0, own))
+        found.append(LevelCount(tuple(order[: level + 1]), candidates, passes, tests, own))
     return tuple(found)
 
 
@@ -135,13 +110,7 @@ class Levels:
     tested
         For each level, the conjuncts over several positive variables that are tested on its candidates; its ranges
         fulfil the others.
-    ranges
-        The bounds of the levels' ranges, each with its level.
-    is_bound
-        Whether a prepared plan was bound to the slice, and nothing was compiled.
     """
-
-    is_bound = False
 
     def __init__(
         self,
@@ -162,30 +131,6 @@ class Levels:
         names = [variable.name for variable in planned.clause.positive]
         self.output_rows = [names.index(name) for name in planned.order]
         self._compile(negated)
-
-    def without_slice(self) -> Levels:
-        """The levels as far as no slice has decided them, for those of other slices."""
-        bare = copy(self)
-        del bare.planned, bare.events, bare.leaves, bare.views, bare.scope, bare.lows, bare.highs
-        bare.columns = TestColumns(constants=self.columns.constants)
-        bare.is_bound = True
-        return bare
-
-    def over(
-        self,
-        planned: PlannedClause,
-        leaves: list[View],
-        views: list[View],
-        lows: dict[tuple[int, int], Array],
-        highs: dict[tuple[int, int], Array],
-        columns: list[Array],
-    ) -> Levels:
-        """These levels over a slice, of which all is given."""
-        bound = copy(self)
-        bound.planned, bound.events, bound.leaves, bound.views = planned, planned.events, leaves, views
-        bound.lows, bound.highs = lows, highs
-        bound.columns = TestColumns(columns, self.columns.constants)
-        return bound
 
     def _choose_keys(self) -> list[Key | None]:
         """The key of each level: the one that joins it with the most earlier levels."""
@@ -236,7 +181,6 @@ class Levels:
         """Find bounds and tests of each level, and the levels at which partial matches must be asked for the rest."""
         self.columns = TestColumns()
         self.scope = LevelScope(self.events, self.levels, tuple(self.views), self.columns)
-        self.ranges: list[tuple[int, Bound]] = []
         self.lows: dict[tuple[int, int], Array] = {}
         self.highs: dict[tuple[int, int], Array] = {}
         tests: list[list[TestedConjunct]] = [[] for _ in self.views]
@@ -267,8 +211,8 @@ class Levels:
                     for later in range(level, len(self.views)):  # what passes there has passed this, too
                         self._other_tests[later] += 1
         self.negations: list[list[LevelNegation]] = [[] for _ in self.views]
-        for number, (name, leaf) in enumerate(negated.items(), start=len(self.views)):
-            negation = LevelNegation(name, leaf, self.planned, self.leaves, self.views, number)
+        for name, leaf in negated.items():
+            negation = LevelNegation(name, leaf, self.planned, self.leaves, self.views)
             self._other_tests[negation.level] += 1
             test = negation.as_test(self.columns)
             if test is not None:
@@ -310,7 +254,6 @@ class Levels:
             # The key does not make the members agree with each other, so that each must hold its own group's range.
             ranges = (b for i in members for b in self._bounds_of(level, i))
         ranges = tuple(ranges)
-        self.ranges += [(level, bound) for bound in ranges]
         alike = {
             earlier: self.leaves[earlier] if key is None else self._keyed(earlier, key)
             for earlier in {bound.earlier for bound in ranges}
@@ -437,109 +380,18 @@ class Levels:
         return run_stage(stage, arguments, block_rows, counters, prefix, output_rows)
 
 
-def order_of(tree: OrderOrTree | str) -> tuple[str, ...] | None:
-    """The order that a tree runs as: one variable after another is joined to the rest; None for a bushy tree.
+def order_of(plan: OrderOrTree | str) -> tuple[str, ...]:
+    """The order in which the variables of a plan are bound: of a join, its side of several variables first.
 
     Examples
     --------
     >>> order_of(Join("c", Join("a", "b"))), order_of(Join(Join("a", "b"), Join("c", "d")))
-    (('a', 'b', 'c'), None)
+    (('a', 'b', 'c'), ('a', 'b', 'c', 'd'))
     """
-    if isinstance(tree, str):
-        return (tree,)
-    if not isinstance(tree, Join):
-        return tuple(tree)
-    rest, single = (tree.left, tree.right) if isinstance(tree.right, str) else (tree.right, tree.left)
-    found = order_of(rest)
-    return (*found, single) if isinstance(single, str) and found is not None else None
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedPlan:
-    """A plan of a clause that runs in one stage and sorts by attributes: what of it is the same for every slice.
-
-    Attributes
-    ----------
-    levels
-        The levels of the first run, without what was made of its slice.
-    keys
-        The attributes by which each level is sorted, or None.
-    ranges
-        The bounds, each with the level whose range it limits, and a key of it.
-    columns
-        Of each slot, how it is made; a level behind the last one is that of a negated variable.
-    """
-
-    levels: Levels
-    keys: tuple[tuple[str, ...] | None, ...]
-    ranges: tuple[tuple[int, Bound, Hashable], ...]
-    columns: tuple[RemadeColumn, ...]
-
-    @classmethod
-    def of(cls, levels: Levels) -> PreparedPlan | None:
-        """The plan of a run that has been compiled; None where a slice decides some of it."""
-        keys = [None if key is None else shared_attributes(key) for key in levels.level_keys]
-        if any(key is not None and own is None for key, own in zip(levels.level_keys, keys, strict=True)):
-            return None
-        last = len(keys) - 1
-        sides = {(level, bound.earlier, bound.low) for level, bound in levels.ranges}
-        columns = tuple(again for again in levels.columns.again if again is not None)
-        if levels.stage_ends != [last] or levels.asks(last) or len(sides) < len(levels.ranges):
-            return None
-        if len(columns) < len(levels.columns.again):
-            return None
-        ranges = ((level, one, (one.clock.value, one.partition_by, one.delta)) for level, one in levels.ranges)
-        return cls(levels.without_slice(), tuple(keys), tuple(ranges), columns)
-
-    def bind(self, planned: PlannedClause, leaves: list[View], negated: Iterable[View]) -> Levels | None:
-        """The run over a slice; None where the values of a column do not fit there."""
-        events = planned.events
-        lows: dict[tuple[int, int], Array] = {}
-        highs: dict[tuple[int, int], Array] = {}
-        views = [
-            leaf if key is None else leaf_by(events, leaf, key) for leaf, key in zip(leaves, self.keys, strict=True)
-        ]
-        for level, bound, what in self.ranges:
-            earlier, later, key = views[bound.earlier], views[level], self.keys[level]
-            leaf = leaves[bound.earlier]
-            alike = leaf if key is None else leaf_by(events, leaf, key)
-            ends = events.handle((what, earlier, alike, later), range_ends, events, bound, earlier, alike, later)
-            (lows if bound.low else highs)[level, bound.earlier] = ends
-        every, arrays = (*views, *negated), []
-        for again in self.columns:
-            of = [every[level] for level in again.levels]
-            array = events.handle((again.key, *of), again.values, events, *of)
-            if array is None:
-                return None
-            arrays.append(array)
-        return self.levels.over(planned, leaves, views, lows, highs, arrays)
-
-
-@dataclass(eq=False)
-class _Known:
-    """The prepared plan of a clause in one order, once a run has been compiled; `looked`: it may have none."""
-
-    looked: bool = False
-    plan: PreparedPlan | None = None
-
-
-def levels_over(planned: PlannedClause, leaves: list[View], negated: Mapping[str, View]) -> Levels:
-    """The levels of a run: the prepared plan of its clause where there is one, or compiled.
-
-    Parameters
-    ----------
-    planned, leaves, negated
-        As `Levels` takes them; no leaf is empty.
-    """
-    pattern, window = planned.pattern, planned.pattern.window
-    facts = planned.first_owned is None, times_are_plain(planned.events)
-    key = ("prepared", planned.order, pattern.ties, window.time_us, window.events, facts)
-    known = clause_cache_of(planned.clause).once(key, _Known)
-    whole = planned.reach == reach_of(window, planned.clause)
-    bound = known.plan.bind(planned, leaves, negated.values()) if known.plan is not None and whole else None
-    if bound is not None:
-        return bound
-    levels = Levels(planned, leaves, negated)
-    if whole and not known.looked:
-        known.looked, known.plan = True, PreparedPlan.of(levels)
-    return levels
+    if isinstance(plan, str):
+        return (plan,)
+    if not isinstance(plan, Join):
+        return tuple(plan)
+    single_first = isinstance(plan.left, str) and not isinstance(plan.right, str)
+    first, second = (plan.right, plan.left) if single_first else (plan.left, plan.right)
+    return (*order_of(first), *order_of(second))

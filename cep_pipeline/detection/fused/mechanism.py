@@ -17,7 +17,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 
 
 def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun:
-    """A run of one clause by an order or a tree; iterate over it once for its blocks of matches.
+    """A run of one clause by a plan; iterate over it once for its blocks of matches.
 
     Raises
     ------
@@ -25,10 +25,9 @@ def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun:
         The plan is not for the clause's positive variables.
     """
     pattern, clause, events, owned, finality = of
-    order = None if has_kleene(clause) else order_of(plan)
-    if order is None:
+    if has_kleene(clause):
         return StagedRun(of, plan)
-    return run_clause(pattern, clause, order, events, owned, finality=finality)
+    return run_clause(pattern, clause, order_of(plan), events, owned, finality=finality)
 
 
 def find_matches(
@@ -36,9 +35,9 @@ def find_matches(
 ) -> Iterator[Block]:
     """Find the owned matches of a pattern, clause after clause (`mechanisms.Finder`).
 
-    A node of a plan is a level of the kernel's loops, which store no partial match; a bushy node joins two sides, one
-    of which is stored. Every conjunct of a level counts as evaluated on each of its candidates, since the kernel tests
-    them all in vectors. Kleene variables are bound after the single ones; a list is their candidate.
+    A variable of a plan is a level of the kernel's loops, which store no partial match; a tree runs as the order of its
+    variables (`order_of`). Every conjunct of a level counts as evaluated on each of its candidates, since the kernel
+    tests them all in vectors. Kleene variables are bound after the single ones; a list is their candidate.
     """
     return find_by_clause(pattern, orders, events, owned, counters, start)
 

@@ -25,7 +25,6 @@ from cep_pipeline.detection.fused.constraints import (
     BoundUnit,
     LevelScope,
     PlannedClause,
-    RemadeColumn,
     TestColumns,
     arguments_over,
     bounds_of,
@@ -45,7 +44,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import pieces, ranges
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
-from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf, leaf_by, shared_attributes
+from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded_copy
@@ -141,88 +140,6 @@ def _tightest_ends(events: PreparedEvents, bounds: Sequence[Bound], view: View, 
     return tightest
 
 
-@dataclass(frozen=True, eq=False)
-class _Ends:
-    """A column with the ends of the ranges of a negated variable by the events of one level.
-
-    Attributes
-    ----------
-    attributes
-        Those by which both are sorted; None: they are in stream order.
-    """
-
-    bounds: tuple[Bound, ...]
-    attributes: tuple[str, ...] | None
-
-    def __call__(self, events: PreparedEvents, view: View, leaf: View) -> Array:
-        ends = _tightest_ends(events, self.bounds, view, *_alike(events, view, leaf, self.attributes))
-        return padded_copy(ends, np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class _Nearest:
-    """A column with the nearest event that rejects, for each event of one level: as a place, or as a row.
-
-    It is beyond all places, or -1 where the last one is searched, if there is none.
-
-    Attributes
-    ----------
-    names
-        The level's variable, and the negated one.
-    lows, highs
-        The bounds of the ranges that are searched.
-    attributes
-        As `_Ends` has them.
-    """
-
-    names: tuple[str, str]
-    conjuncts: tuple[Conjunct, ...]
-    search: RangeResult
-    lows: tuple[Bound, ...]
-    highs: tuple[Bound, ...]
-    attributes: tuple[str, ...] | None
-
-    def __call__(self, events: PreparedEvents, view: View, leaf: View, *, as_rows: bool = False) -> Array | None:
-        return self.found(events, view, *_alike(events, view, leaf, self.attributes), as_rows=as_rows)
-
-    def found(
-        self, events: PreparedEvents, view: View, keyed: View, candidates: View, *, as_rows: bool = False
-    ) -> Array | None:
-        """The column; None if a condition is not compiled.
-
-        Parameters
-        ----------
-        view, keyed, candidates
-            As `range_ends` takes them.
-        """
-
-        def find() -> Array | None:
-            lows, highs = ({0: _tightest_ends(events, of, view, keyed, candidates)} for of in (self.lows, self.highs))
-            levels = {name: level for level, name in enumerate(self.names)}
-            made = _rejecting_search(events, levels, (view, candidates), self.conjuncts, (lows, highs), self.search)
-            if made is None:
-                return None
-            places = padded_copy(search_places(*made, np.arange(len(view), dtype=np.int32)[np.newaxis]), np.float64)
-            if self.search is RangeResult.FIRST:
-                places[places < 0] = np.inf
-            return places
-
-        places = events.derive((self, view.identity, candidates.identity), find)
-        if places is None or not as_rows:
-            return places
-        rows, exist = places.copy(), ~np.isin(places, (-1, np.inf))
-        rows[exist] = candidates.rows[places[exist].astype(np.int64)]
-        return padded_copy(rows)
-
-
-def _alike(events: PreparedEvents, view: View, leaf: View, attributes: tuple[str, ...] | None) -> tuple[View, View]:
-    """The leaf of a level's view, and that of a negated variable, sorted by attributes if there are some."""
-    both = view.in_stream_order, leaf
-    if attributes is None:
-        return both
-    return leaf_by(events, both[0], attributes), leaf_by(events, both[1], attributes)
-
-
 class LevelNegation:
     """One negated variable of a clause.
 
@@ -232,8 +149,6 @@ class LevelNegation:
         The events that could reject a match, in stream order.
     leaves, views
         The events of each plan level in stream order, and as the level visits them.
-    number
-        The level that stands for it in columns, behind those of the plan.
 
     Attributes
     ----------
@@ -248,9 +163,8 @@ class LevelNegation:
         planned: PlannedClause,
         leaves: Sequence[View],
         views: Sequence[View],
-        number: int,
     ) -> None:
-        self.name, self.planned, self.views, self.number = name, planned, views, number
+        self.name, self.planned, self.views = name, planned, views
         self.order, self.events = planned.order, planned.events
         ties, reach = planned.pattern.ties, planned.reach
         # Positions of events of one time are not ordered as TIES ANY orders them: no window limits the search.
@@ -260,8 +174,6 @@ class LevelNegation:
         find = partial(_bounds_of_rejecting, name, planned, plain=plain)
         bounds: _RejectingBounds = clause_cache_of(planned.clause).once(fact, find)
         self.conjuncts, self._edges, key = bounds.conjuncts, bounds.edges, bounds.key
-        self._attributes = None if key is None else shared_attributes(key)
-        self._remade = key is None or self._attributes is not None
         of_names = {**dict(zip(planned.order, leaves, strict=True)), name: leaf}
         self._alike = (
             of_names
@@ -301,20 +213,17 @@ class LevelNegation:
             if len(near) > 1 or not self._compared <= near.keys() or any(one.low is forward for one in self._edges):
                 continue
             (anchor,) = near
-            nearest = self._nearest(anchor, forward=forward)
-            of = self.events, self.views[anchor], self._alike[self.order[anchor]], self.view
-            places = nearest.found(*of)
+            places = self._nearest(anchor, forward=forward)
             if places is None:
                 return None
             comparator = Comparator.GE if forward else Comparator.LT
-            hit = columns.slot(anchor, ("rejecting", self.name), places, self._again(anchor, nearest))
+            hit = columns.slot(anchor, ("rejecting", self.name), places)
             far_ends = self._slots(columns, "high" if forward else "low", far)
             alternatives = [(Test(comparator, hit, end),) for end in far_ends]
             if self._edges:
-                rows = nearest.found(*of, as_rows=True)
-                assert rows is not None
-                again = self._again(anchor, partial(nearest, as_rows=True))
-                hit = columns.slot(anchor, ("rejecting row", self.name), rows, again)
+                rows, exist = padded_copy(places), ~np.isin(places, (-1, np.inf))
+                rows[exist] = self.view.rows[places[exist].astype(np.int64)]
+                hit = columns.slot(anchor, ("rejecting row", self.name), rows)
                 alternatives += [(Test(comparator, hit, self._edge_slot(columns, bound)),) for bound in self._edges]
             return tuple(alternatives)
         return None
@@ -330,22 +239,29 @@ class LevelNegation:
         return edge_slot(self.events, bound, self.views[bound.earlier], columns, bound.earlier)
 
     def _slots(self, columns: TestColumns, side: str, ends: Mapping[int, Array]) -> list[Slot]:
-        slots = []
-        for level, array in ends.items():
-            again = self._again(level, _Ends(self._bounds[level, side == "low"], self._attributes))
-            slots.append(columns.slot(level, (side, self.name), padded_copy(array, np.float64), again))
-        return slots
+        return [columns.slot(level, (side, self.name), padded_copy(array, np.float64)) for level, array in ends.items()]
 
-    def _again(self, level: int, values: Callable[..., Array | None]) -> RemadeColumn | None:
-        """A column of a level by the negated variable's leaf; None where a key sorts by more than attributes."""
-        return RemadeColumn((level, self.number), values, values) if self._remade else None
+    def _nearest(self, anchor: int, *, forward: bool) -> Array | None:
+        """For each event of a level the place of the nearest one that rejects; None if a conjunct is not compiled.
 
-    def _nearest(self, anchor: int, *, forward: bool) -> _Nearest:
-        """Return for each event of a level the nearest one that rejects by the conjuncts."""
+        It is beyond all places, or -1 where the last one is searched, if there is none.
+        """
         limit, near = (self._limit(anchor, high=forward),), self._bounds[anchor, forward]
-        lows, highs = (near, limit) if forward else (limit, near)
-        search = RangeResult.FIRST if forward else RangeResult.LAST
-        return _Nearest((self.order[anchor], self.name), self.conjuncts, search, lows, highs, self._attributes)
+        view, candidates, search = self.views[anchor], self.view, RangeResult.FIRST if forward else RangeResult.LAST
+        names = {self.order[anchor]: 0, self.name: 1}
+
+        def find() -> Array | None:
+            lows, highs = ({0: self._ends(*bounds)} for bounds in ((near, limit) if forward else (limit, near)))
+            made = _rejecting_search(self.events, names, (view, candidates), self.conjuncts, (lows, highs), search)
+            if made is None:
+                return None
+            places = padded_copy(search_places(*made, np.arange(len(view), dtype=np.int32)[np.newaxis]), np.float64)
+            if forward:
+                places[places < 0] = np.inf
+            return places
+
+        key = "nearest", tuple(names), self.conjuncts, search, limit, near, view.identity, candidates.identity
+        return self.events.derive(key, find)
 
     # -- on partial matches -----------------------------------------------------------------------------------------
 

@@ -12,10 +12,9 @@ Filters that follow from conditions on several events (`b.x > 5` of `a.x > 5 AND
 look at each event decides them.
 
 The compiled search of a range reads it up to the first event that passes. Where few pass, that takes as long as the
-range is wide. One comparison in whose side the event stands once, in sums, differences, products and quotients, is
-decided by the least and the greatest value of a range (`BlockSearch`). Rounding keeps the order of numbers, so that the
-extremes decide the test for all values between, with the same arithmetic. They are kept of all blocks of 1, 2, 4, ...
-events (a sparse table), of which two make up any range.
+range is wide. One comparison of a value of the event with one of another event is decided by the least and the
+greatest value of a range (`BlockSearch`). They are kept of all blocks of 1, 2, 4, ... events (a sparse table), of which
+two make up any range.
 
 Bernstein and Chiu: Using Semi-Joins to Solve Relational Queries. JACM 28, 1981. Yannakakis: Algorithms for Acyclic
 Database Schemes. VLDB 1981. Bender and Farach-Colton: The LCA Problem Revisited. LATIN 2000, section 3.
@@ -60,15 +59,11 @@ from cep_pipeline.detection.fused.constraints import (
 )
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
 from cep_pipeline.detection.fused.programs import (
-    Constant,
     Level,
-    Operation,
     RangeResult,
     Slot,
-    Term,
     Test,
     TestedConjunct,
-    slots_of,
 )
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.room import SMALL, available_bytes
@@ -83,10 +78,6 @@ ROWS_AT_ONCE = 1 << 17
 """Partial matches that are searched by blocks in one call, which cannot be interrupted."""
 MOST_BYTES = 1 << 28
 """Largest size of what one search notes of events; above it, or where memory is short, ranges are read."""
-_SAFE = 2.0**1000
-"""Sums of numbers up to this magnitude do not overflow."""
-_MONOTONE = {"+", "-", "negative", "*", "/"}
-"""Operators by which a term only rises or only falls with one of its values, whatever the others."""
 _COMPARED: Mapping[Comparator, Callable[[Array, Array], Array]] = {
     Comparator.LT: np.less,
     Comparator.LE: np.less_equal,
@@ -95,6 +86,15 @@ _COMPARED: Mapping[Comparator, Callable[[Array, Array], Array]] = {
     Comparator.EQ: np.equal,
     Comparator.NE: lambda left, right: (left < right) | (left > right),  # false where one is NaN
 }
+_EXTREMES: Mapping[Comparator, tuple[bool, ...]] = {
+    Comparator.LT: (True,),
+    Comparator.LE: (True,),
+    Comparator.GT: (False,),
+    Comparator.GE: (False,),
+    Comparator.NE: (True, False),
+    Comparator.EQ: (),
+}
+"""For which extremes a comparison with a value holds where it holds for any value of a range: the least is True."""
 _numbers = count()
 
 
@@ -326,7 +326,7 @@ class BlockSearch:
     @classmethod
     def of(cls, conjunct: TestedConjunct, arguments: Arguments) -> BlockSearch | None:
         """The search for an event that passes a conjunct; None where extremes do not decide it, or memory is short."""
-        tests, size = extreme_tests(conjunct, arguments), arguments.sizes[-1]
+        tests, size = extreme_tests(conjunct, len(arguments.sizes) - 1), arguments.sizes[-1]
         if tests is None or not has_room(len(tests) * size * size.bit_length()):
             return None
         return cls(tests, arguments)
@@ -352,9 +352,9 @@ class BlockSearch:
         found = np.zeros(len(at), np.bool_)
         for test, own, least in self._tests:
             extremes = self._extremes(own, power, least=least)[at]
-            with np.errstate(all="ignore"):
-                sides = (self._values(side, extremes, rows) for side in (test.left, test.right))
-                found |= _COMPARED[test.comparator](*sides)
+            assert isinstance(test.right, Slot)
+            other = self._arguments.columns[test.right.slot][rows[test.right.level]]
+            found |= _COMPARED[test.comparator](extremes, other)
         return found
 
     def _extremes(self, own: Slot, power: int, *, least: bool) -> Array:
@@ -363,54 +363,6 @@ class BlockSearch:
             half, before = 1 << (len(blocks) - 1), blocks[-1]
             blocks.append((np.fmin if least else np.fmax)(before[:-half], before[half:]))
         return blocks[power]
-
-    def _values(self, term: Term, extremes: Array, rows: Array) -> Array:
-        match term:
-            case Slot(level, slot):
-                return extremes if level == len(rows) else self._arguments.columns[slot][rows[level]]
-            case Constant(index):
-                return np.asarray(self._arguments.constants[index])
-            case Operation(operator, operands):
-                one, *others = (self._values(operand, extremes, rows) for operand in operands)
-                return _computed(operator, one, *others)
-
-
-def _computed(operator: str, one: Array, *others: Array) -> Array:
-    """The results of an operation, as compiled code has them."""
-    match operator:
-        case "+":
-            return one + others[0]
-        case "-":
-            return one - others[0]
-        case "*":
-            return one * others[0]
-        case "/":
-            return np.where(others[0] == 0.0, np.nan, one / others[0])
-        case "negative":
-            return -one
-        case "abs":
-            return np.abs(one)
-        case "sqrt":
-            return np.sqrt(one)
-    raise AssertionError(operator)
-
-
-def extreme_tests(conjunct: TestedConjunct, arguments: Arguments) -> list[tuple[Test, Slot, bool]] | None:
-    """The tests that say whether a range holds an event that passes a conjunct: one of them holds for an extreme value.
-
-    Returns
-    -------
-    list of tuple, or None
-        The test, with the event's side on the left; the event's slot in it; and whether it holds for the least value of
-        the range, or else the greatest. None where extremes do not decide.
-    """
-    found: list[tuple[Test, Slot, bool]] = []
-    for alternative in conjunct:
-        tests = _of_extremes(alternative[0], len(arguments.sizes) - 1, arguments) if len(alternative) == 1 else None
-        if tests is None:
-            return None
-        found += tests
-    return found
 
 
 def has_room(numbers: int) -> bool:
@@ -422,84 +374,36 @@ def has_room(numbers: int) -> bool:
     return available is None or size <= available / 4
 
 
-def _of_extremes(test: Test, last: int, arguments: Arguments) -> list[tuple[Test, Slot, bool]] | None:
-    """One test of an event of the last level, whose side has the event's slot once, as `extreme_tests` has it."""
-    for comparator, side, other in (
+def extreme_tests(conjunct: TestedConjunct, last: int) -> list[tuple[Test, Slot, bool]] | None:
+    """The tests that say whether a range holds an event that passes a conjunct: one of them holds for an extreme value.
+
+    Parameters
+    ----------
+    last
+        The level of the event.
+
+    Returns
+    -------
+    list of tuple, or None
+        The test, with the event's column on the left; the column; and whether it holds for the least value of the
+        range, or else the greatest. None where extremes do not decide.
+    """
+    found: list[tuple[Test, Slot, bool]] = []
+    for alternative in conjunct:
+        tests = _of_extremes(alternative[0], last) if len(alternative) == 1 else []
+        if not tests:
+            return None
+        found += tests
+    return found
+
+
+def _of_extremes(test: Test, last: int) -> list[tuple[Test, Slot, bool]]:
+    """One test of a column of the last level and of values of earlier ones, as `extreme_tests` has it."""
+    for comparator, own, other in (
         (test.comparator, test.left, test.right),
         (test.comparator.mirror, test.right, test.left),
     ):
-        own = [slot for slot in _slots_in(side) if slot.level == last]
-        if len(own) != 1 or comparator is Comparator.EQ or any(slot.level == last for slot in slots_of(other)):
-            continue
-        above = _operators_above(side, own[0])
-        if not above or (above <= _MONOTONE and _magnitude(side, arguments) <= _SAFE):
-            rising, extremes = _is_rising(side, own[0]), []
-            if comparator not in (Comparator.GT, Comparator.GE) or rising is None:
-                extremes.append(rising is not False)
-            if comparator not in (Comparator.LT, Comparator.LE) or rising is None:
-                extremes.append(rising is False)
-            return [(Test(comparator, side, other), own[0], least) for least in extremes]
-    return None
-
-
-def _slots_in(term: Term) -> list[Slot]:
-    """The slots of a term, each as often as it stands there."""
-    if isinstance(term, Slot):
-        return [term]
-    return [slot for operand in term.operands for slot in _slots_in(operand)] if isinstance(term, Operation) else []
-
-
-def _operators_above(term: Term, own: Slot) -> set[str]:
-    """The operators above the event's slot; a division by it is `by`."""
-    if not isinstance(term, Operation):
-        return set()
-    place = next(place for place, operand in enumerate(term.operands) if own in slots_of(operand))
-    return {"by" if term.operator == "/" and place else term.operator} | _operators_above(term.operands[place], own)
-
-
-def _is_rising(term: Term, own: Slot) -> bool | None:
-    """Return whether a monotone term grows with the event's value; None for a product, where a sign decides."""
-    if not isinstance(term, Operation):
-        return True
-    if _operators_above(term, own) & {"*", "/"}:
-        return None
-    place = next(place for place, operand in enumerate(term.operands) if own in slots_of(operand))
-    falls = term.operator == "negative" or (term.operator == "-" and place == 1)
-    return _is_rising(term.operands[place], own) != falls
-
-
-def _magnitude(term: Term, arguments: Arguments) -> float:
-    """A limit of the magnitude of a term and all its parts for all events; infinite where there may be none."""
-    match term:
-        case Slot(level, slot):
-            values = np.abs(arguments.columns[slot][: arguments.sizes[level]])
-            return float(np.fmax.reduce(values, initial=0.0))
-        case Constant(index):
-            return abs(arguments.constants[index])
-        case Operation(operator, operands):
-            parts = [_magnitude(operand, arguments) for operand in operands]
-            if not all(part <= _SAFE for part in parts):
-                return math.inf
-            match operator:
-                case "+" | "-":
-                    parts.append(sum(parts))
-                case "*":
-                    parts.append(math.prod(parts))
-                case "/":
-                    least = _least_divisor(operands[1], arguments)
-                    parts.append(parts[0] / least if least else math.inf)
-                case "sqrt":
-                    parts.append(1.0)
-            return max(parts)
-
-
-def _least_divisor(term: Term, arguments: Arguments) -> float:
-    """The least magnitude of a divisor, 0 where it is computed; a quotient by zero has no value, and counts not."""
-    match term:
-        case Slot(level, slot):
-            values = np.abs(arguments.columns[slot][: arguments.sizes[level]])
-            return float(np.fmin.reduce(values, where=values > 0.0, initial=math.inf))
-        case Constant(index):
-            return abs(arguments.constants[index]) or math.inf
-        case _:
-            return 0.0
+        if isinstance(own, Slot) and own.level == last and isinstance(other, Slot) and other.level != last:
+            sides = _EXTREMES[comparator]
+            return [(Test(comparator, own, other), own, least) for least in sides]
+    return []

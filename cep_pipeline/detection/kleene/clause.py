@@ -8,20 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.fused.clause import (
-    BLOCK_ROWS,
-    KernelRun,
-    TreeRun,
-    clause_over,
-    refuse_other_variables,
-    start_run,
-)
-from cep_pipeline.detection.fused.levels import LevelCount, count_levels
+from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun, clause_over, refuse_other_variables
+from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
 from cep_pipeline.detection.kleene.growing import ListGrowth
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
+from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import reading
 from cep_pipeline.slices.views import may_match
@@ -33,7 +26,7 @@ def has_kleene(clause: Clause) -> bool:
 
 
 class StagedRun:
-    """One run of a clause over a slice, with Kleene variables or by a bushy tree: iterate once for blocks of matches.
+    """One run of a clause with Kleene variables over a slice: iterate over it once for its blocks of matches.
 
     Parameters
     ----------
@@ -41,7 +34,7 @@ class StagedRun:
         A clause of a pattern that the fused mechanism runs, over a slice.
     plan
         Names of the clause's positive variables in plan order, or a tree over them. The single variables are bound
-        first, in this order or by what is left of the tree without the others, then the Kleene variables.
+        first, then the Kleene variables.
 
     Raises
     ------
@@ -50,16 +43,13 @@ class StagedRun:
     """
 
     def __init__(self, of: ClauseSlice, plan: OrderOrTree) -> None:
-        order = plan.leaves if isinstance(plan, Join) else plan
+        order = order_of(plan)
         refuse_other_variables(of.pattern, of.clause, order)
         self.of = of
         of_lists = {variable.name for variable in of.clause.positive if variable.kleene}
         self.singles = tuple(name for name in order if name not in of_lists)
         self.lists = tuple(name for name in order if name in of_lists)
         self._counted = 0
-        self._plan_of_singles: OrderOrTree | str = self.singles
-        if isinstance(plan, Join) and self.singles:
-            self._plan_of_singles = pruned(plan, frozenset(self.singles)) or self.singles
         of.events.split(variable.event_type for variable in (*of.clause.positive, *of.clause.negated))
 
     @property
@@ -103,14 +93,14 @@ class StagedRun:
         return ListGrowth(self.of, sorted(self.singles, key=names.index), self.lists)
 
     @cached_property
-    def _skeleton(self) -> KernelRun | TreeRun:
+    def _skeleton(self) -> KernelRun:
         """The kernel's run over the skeleton of the clause: what is left without Kleene closure and negation.
 
         Its events may all lie before the slice.
         """
         pattern, clause, events, owned, _ = self.of
         skeleton, read = clause_over(clause, self.singles), reading(pattern, events, owned)
-        return start_run(pattern, skeleton, self._plan_of_singles, events, read)
+        return KernelRun(pattern, skeleton, self.singles, events, read, BLOCK_ROWS)
 
     def _partial_matches(self) -> Iterator[Array]:
         """int32: the events of the single variables, in pattern order; without any, the first elements of lists."""

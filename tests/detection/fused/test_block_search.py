@@ -192,8 +192,8 @@ def test_one_comparison_is_decided_by_blocks() -> None:
     rows = (np.arange(3, dtype=np.int32), np.arange(50, dtype=np.int32))
     ends = {(1, 0): np.zeros(3, np.int32)}, {(1, 0): np.full(3, 50, np.int32)}
     arguments = Arguments((3, 50), rows, *ends, columns, ())
-    double = Operation("+", (Slot(0, 0), Slot(0, 0)))
-    for comparator in (one for one in Comparator if one is not Comparator.EQ):
-        assert BlockSearch.of(((Test(comparator, Slot(1, 1), double),),), arguments) is not None
-    for conjunct in (((Test(Comparator.EQ, Slot(1, 1), double),),), ((Test(Comparator.LT, Slot(1, 1), double),) * 2,)):
+    one = Slot(0, 0)
+    for comparator in (kind for kind in Comparator if kind is not Comparator.EQ):
+        assert BlockSearch.of(((Test(comparator, Slot(1, 1), one),),), arguments) is not None
+    for conjunct in (((Test(Comparator.EQ, Slot(1, 1), one),),), ((Test(Comparator.LT, Slot(1, 1), one),) * 2,)):
         assert BlockSearch.of(conjunct, arguments) is None

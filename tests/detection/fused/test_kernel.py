@@ -63,7 +63,7 @@ def test_without_conditions_every_candidate_passes() -> None:
     events = prepare(pattern, events_table(long_ranges(30)))
     run = run_clause(pattern, pattern.clauses[0], "abc", events, block_rows=100)
     assert sum(len(block) for block in run) == 30**3
-    assert [(count.variable, count.candidates, count.passes) for count in run.counts] == [
+    assert [(count.bound[-1], count.candidates, count.passes) for count in run.counts] == [
         ("a", 30, 30),
         ("b", 900, 900),
         ("c", 27000, 27000),

@@ -1,7 +1,4 @@
-"""Plans that are prepared once: the answers and counts of runs that are compiled each time.
-
-So are the short runs of many patterns in a row, which are those of each pattern by itself.
-"""
+"""Runs over stream after stream, and of many patterns in a row: each is that of the pattern by itself."""
 
 from __future__ import annotations
 
@@ -20,17 +17,15 @@ from hypothesis import strategies as st
 
 from cep_pipeline.detection.compressed.tables import expand
 from cep_pipeline.detection.detect import detect, detect_slice
-from cep_pipeline.detection.fused import clause, negation
+from cep_pipeline.detection.fused import negation
 from cep_pipeline.detection.fused.clause import run_clause
-from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.detection.limits import Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import Owned
 from cep_pipeline.detection.own_order import own_order_plan
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices import views
-from cep_pipeline.slices.prepared import Boundary, PreparedEvents
-from tests.detection.fused.running import boundaries_of, expected, found, pattern_of, prepare, written_orders
+from tests.detection.fused.running import boundaries_of, expected, found, pattern_of, prepare
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements
 from tests.streams import events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -81,57 +76,14 @@ def stream(seed: int, span: int = SPAN) -> list[dict[str, Any]]:
     ]
 
 
-def run(pattern: Pattern, events: PreparedEvents, owned: tuple[Boundary | None, Boundary | None]) -> Any:
-    """The levels that a run was made of, its matches and its counts."""
-    [of_pattern], [order] = pattern.clauses, written_orders(pattern)
-    made = run_clause(pattern, of_pattern, order, events, owned)
-    matches = sorted(tuple(match) for block in made for match in block.rows.T.tolist())
-    return made._levels, matches, made.counts
-
-
 @pytest.mark.parametrize("text", [*PLAIN, *OTHERS])
-def test_slices_of_other_streams_are_run_by_the_layout_of_the_first(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_streams_and_large_values_have_the_matches_of_the_oracle(text: str) -> None:
     pattern = pattern_of(text)
-
-    def runs() -> list[Any]:
-        """Runs over slices of their own: a slice keeps what was laid out for it."""
-        return [
-            run(pattern, prepare(pattern, events_table(stream(seed))), owned)
-            for seed in range(4)
-            for owned in ((None, None), ((13, 0), (27, 0)), ((27, 0), None))
-        ]
-
-    laid_out = runs()
-    with monkeypatch.context() as patched:
-        patched.setattr(clause, "levels_over", Levels)
-        compiled = runs()
-    assert [made[1:] for made in laid_out] == [made[1:] for made in compiled]
-    assert sum(len(matches) for _, matches, _ in laid_out) > 20
-    # One is compiled for whole streams, and one for slices of which a row number says what they own.
-    assert sum(levels.is_bound for levels, _, _ in laid_out) >= (9 if text in PLAIN else 0)
-    assert text in PLAIN or not any(levels.is_bound for levels, _, _ in laid_out)
-
-
-@pytest.mark.parametrize("text", PLAIN)
-def test_a_slice_that_is_run_again_has_the_same_matches_and_counts(text: str) -> None:
-    pattern = pattern_of(text)
-    events = prepare(pattern, events_table(stream(1)))
-    first, again = (run(pattern, events, (None, None))[1:] for _ in range(2))
-    assert first == again
-
-
-@pytest.mark.parametrize("text", [*PLAIN[:2], "PATTERN SEQ(A a, B b, C c) WHERE a.x + b.x < c.x WITHIN 9 us"])
-def test_values_that_do_not_fit_the_layout_are_compiled(text: str) -> None:
-    pattern = pattern_of(text)
-    assert not run(pattern, prepare(pattern, events_table(stream(1))), (None, None))[0].is_bound
     large = [row | {"x": row["x"] + 2**60} for row in stream(2)]
-    for other, fits in ((large, False), (stream(3, span=5), True)):  # the second is shorter than the window
-        table = events_table(other)
-        assert run(pattern, prepare(pattern, table), (None, None))[0].is_bound is fits
-        assert found(pattern, prepare(pattern, table)) == expected(pattern, table)
-    table = events_table(stream(4))
-    assert run(pattern, prepare(pattern, table), (None, None))[0].is_bound
-    assert found(pattern, prepare(pattern, table)) == expected(pattern, table)
+    for rows_of in (stream(1), large, stream(3, span=5), stream(1)):  # the third is shorter than the window
+        table = events_table(rows_of)
+        events = prepare(pattern, table)
+        assert found(pattern, events) == found(pattern, events) == expected(pattern, table)
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
