@@ -65,24 +65,6 @@ def fill(typing_context: Any, numbers: Any, value: Any) -> Any:
     return types.void(_numbers, types.float64), generate
 
 
-_wholes = ir.VectorType(ir.IntType(64), WIDTH)
-
-
-@intrinsic
-def add_where(typing_context: Any, wholes: Any, bits: Any, value: Any) -> Any:
-    """Add a value to those of the int64s behind a pointer whose bits are set."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        wholes, bits, value = arguments
-        at = builder.bitcast(wholes, _wholes.as_pointer())
-        wanted = builder.bitcast(builder.trunc(bits, ir.IntType(WIDTH)), ir.VectorType(ir.IntType(1), WIDTH))
-        added = builder.select(wanted, _spread(builder, value, _wholes), ir.Constant(_wholes, [0] * WIDTH))
-        builder.store(builder.add(builder.load(at, align=8), added), at, align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.CPointer(types.int64), types.int64, types.int64), generate
-
-
 _OFFSETS = [[bit for bit in range(8) if mask >> bit & 1] for mask in range(256)]
 _bytes, _places = ir.VectorType(ir.IntType(8), 8), ir.VectorType(ir.IntType(32), 8)
 
