@@ -32,7 +32,7 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 19_430),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 19_400),
     "planning": (("cep_pipeline/planning",), 7_945),
     "warehouse": (("cep_pipeline/warehouse",), 4_610),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 9_145),
@@ -48,7 +48,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 11_940),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 345, 162, 20, 105
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 345, 162, 20, 104
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]
