@@ -19,6 +19,7 @@ PAIR = "PATTERN SEQ(A a, B b) WITHIN 1 day"
 PRODUCT = "PATTERN SEQ(A a, B b) WHERE a.x * b.x > 3 WITHIN 1 day"
 LISTS = "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > b[i-1].x WITHIN 1 day"
 ABOVE = "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > b[1].x WITHIN 1 day"
+ANY_LIST = "PATTERN SEQ(A a, B+ b[]) WITHIN 1 day"
 TOTAL = "PATTERN SEQ(A a, B+ b[]) WHERE sum(b[].x) > 3 WITHIN 1 day"
 FIRST = "PATTERN SEQ(A a, B b) WITHIN 1 day OUTPUT NON_OVERLAP"
 GROUPS = "PATTERN SEQ(A a, B b) WITHIN 1 day SUMMARIZE count(*), sum(a.x)"
@@ -65,7 +66,7 @@ def routes_over(text: str, events: int, output: str, *, metrics: bool = True) ->
         (PAIR, 8, "verbose", f"listed {FOUND}"),
         (PAIR, 8, "count", f"counted {FOUND}: the work at each node is asked for"),
         (PAIR, 8, "compressed", f"compressed {FOUND}: finding the matches takes less time here"),
-        (PAIR, 4_000, "compressed", "compressed by a factorised graph"),
+        (ANY_LIST, 80, "compressed", "compressed by a factorised graph"),
         (GROUPS, 8, "verbose", f"summarized {FOUND}: there are few matches"),
         (GROUPS, 4_000, "verbose", f"summarized {SWEPT}"),
     ],

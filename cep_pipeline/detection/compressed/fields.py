@@ -26,13 +26,12 @@ import numpy as np
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import resolved
-from cep_pipeline.patterns.conditions import Atom, Comparison, Conjunct, expressions_of
+from cep_pipeline.patterns.conditions import Atom, Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Element,
     Expression,
     Length,
-    Literal,
     Reference,
     ValueType,
     walk,
@@ -530,23 +529,6 @@ def keeps_failure(condition: Condition, negation: NegatedVariable | None) -> boo
 def _growing(states: RunStates, name: str) -> Known:
     bit = states.bit[name]
     return lambda state: bool(state & bit) and not states.closed(state) & bit
-
-
-def longest_told_apart(conjuncts: Iterable[Conjunct], name: str) -> int | None:
-    """The length from which on conditions tell no lists of a variable apart; None where there may be none.
-
-    Conditions that compare the length with whole numbers do not tell apart what is longer than all of these.
-    """
-    longest = 1
-    for atom in (atom for conjunct in conjuncts for atom in conjunct.atoms):
-        match atom:
-            case Comparison(_, Length(variable), Literal(int(number))) | Comparison(
-                _, Literal(int(number)), Length(variable)
-            ) if variable == name:
-                longest = max(longest, number + 1)
-            case _ if any(isinstance(node, Length) and node.variable == name for node in mentions((atom,))):
-                return None
-    return longest
 
 
 def summary_field(node: Length | Aggregate) -> str:

@@ -34,7 +34,6 @@ from cep_pipeline.detection.compressed.fields import (
     equal_rows,
     fields_of,
     keeps_failure,
-    longest_told_apart,
     mentions,
     summary_field,
 )
@@ -42,7 +41,7 @@ from cep_pipeline.detection.compressed.lanes import LaneEvents, Lanes, candidate
 from cep_pipeline.detection.costs import EVENT_S, STEP_S
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.evaluate import atom_holds
+from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.expressions.lists import pieces, ranges
 from cep_pipeline.patterns.expressions import Aggregate, Length, Reference
 
@@ -95,10 +94,8 @@ class MergedRuns:
 
     def lane_by_lane(self) -> Iterator[Lanes]:
         """Read all lanes, some at a time, and give these when they have been read."""
-        events = self.sequence.events
-        for conjunct in self.group.constants:
-            if not any(atom_holds(atom, events, {}).all() for atom in conjunct.atoms):
-                return
+        if self.group.constants and not constants_hold(self.group.constants, self.sequence.events):
+            return
         for lanes in self.sequence.lanes(for_buffers=self.graph is not None):
             self._read(lanes)
             yield lanes
@@ -246,14 +243,7 @@ def _together(parts: list[Runs]) -> Runs:
 
 def _groups(columns: list[Array], size: int) -> tuple[Array, Array]:
     """An order in which equal rows of columns stand together, and where a new row begins in it."""
-    lows = [int(column.min()) for column in columns]
-    widths = [(int(column.max()) - low).bit_length() for column, low in zip(columns, lows, strict=True)]
-    if sum(widths) <= _INT64_BITS:
-        word = np.zeros(size, np.int64)
-        for column, low, width in zip(columns, lows, widths, strict=True):
-            word = (word << width) | (column - low)
-        columns = [word]
-    order = np.lexsort(columns)  # the parts of a step come in order: they are merged
+    order = np.lexsort(columns) if columns else np.arange(size)  # the parts of a step come in order: they are merged
     first = np.arange(size) == 0
     for column in columns:
         ordered = column[order]
@@ -288,8 +278,6 @@ class Binder:
                 else:
                     self.summaries[node.variable][summary_field(node)] = node
         self.most = {one.name: one.maximum for one in self.group.positive if one.maximum is not None}
-        conjuncts = [condition.conjunct for condition, _, _ in self.conditions]
-        self.told_apart = {name: longest_told_apart(conjuncts, name) for name in self.states.names}
         self.equal = {
             name: equal_rows(self.events, attributes, np.flatnonzero(fits), sequence.size)
             for (name, attributes), fits in zip(used.items(), sequence.fits, strict=True)
@@ -420,8 +408,7 @@ class Binder:
     def _summed(self, node: Aggregate | Length, held: Array, row: Array) -> Array:
         """A length or an aggregate with one more event."""
         if isinstance(node, Length):
-            longest = self.told_apart[node.variable]
-            return held + 1 if longest is None else np.minimum(held + 1, longest)
+            return held + 1
         column = self.events.column(node.attribute)
         present = np.ones(len(row), dtype=bool) if column.valid is None else column.valid[row]
         if node.function == "count":

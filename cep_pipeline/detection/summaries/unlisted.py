@@ -553,22 +553,16 @@ def _unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> Partial
         summary.group(()).matches = total
         return summary
     apart = [_of_clause(pattern, clause) for clause in pattern.clauses]
-    numbers = [count_owned(one, events, owned) for one in apart]
-    if listed_to_summarize(numbers):
-        raise NotCounted(FEW)
     if len(apart) > 1:
         table = events.table
         for of, name in _NULLS.items():
             table = table.append_column(name, pa.nulls(len(events), RETURN_TYPES[of]))
         events = PreparedEvents(table, type_attribute=events.type_attribute, base_type=events.base_type)
-        numbers = [
-            count_owned(one, events, owned, always=True, finding=_is_found_soon(one, events, owned))
-            if number is None
-            else number
-            for one, number in zip(apart, numbers, strict=True)
-        ]
-        if listed_to_summarize(numbers):
-            raise NotCounted(FEW)
+    numbers = [
+        count_owned(one, events, owned, always=True, finding=_is_found_soon(one, events, owned)) for one in apart
+    ]
+    if listed_to_summarize(numbers):
+        raise NotCounted(FEW)
     for one, number in zip(apart, numbers, strict=True):
         if number is None:
             raise NotCounted(route_to_count(one).because or FEW)
