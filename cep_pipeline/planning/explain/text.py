@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.normal_form import connected_parts
@@ -22,6 +22,7 @@ from cep_pipeline.planning.clause_plans import (
     PlanStep,
     SharedPlanNode,
     Sharing,
+    StatisticsSummary,
     WorkloadPlan,
 )
 from cep_pipeline.planning.costs.kernel import NUMBER, kernel_costs
@@ -38,9 +39,6 @@ from cep_pipeline.planning.planners import LOCAL_SEARCHES, without_invariants_be
 from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of, shape_of, written
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.snapshot import Selectivity, Source
-
-if TYPE_CHECKING:
-    from cep_pipeline.planning.plans import Plan
 
 WIDTH = 118
 """Longest line of text."""
@@ -70,6 +68,31 @@ _KINDS: dict[Sharing, str] = {
 }
 
 
+class ExplainedPlan(Protocol):
+    """A plan as the text reads it; `plans.Plan` is one."""
+
+    @property
+    def plan_id(self) -> str: ...
+    @property
+    def planner(self) -> str: ...
+    @property
+    def cost_model(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def ln_cost(self) -> float: ...
+    @property
+    def alpha(self) -> float: ...
+    @property
+    def statistics(self) -> StatisticsSummary: ...
+    @property
+    def patterns(self) -> tuple[PatternPlan, ...]: ...
+    @property
+    def sharing(self) -> Sharing: ...
+    @property
+    def workload(self) -> WorkloadPlan | None: ...
+
+
 class DetectionMetrics(Protocol):
     """The counts of a detection, as in `detection.mechanism.Metrics`."""
 
@@ -80,7 +103,7 @@ class DetectionMetrics(Protocol):
 
 
 def explain_plan(
-    plan: Plan,
+    plan: ExplainedPlan,
     mechanism: str | Mapping[str, str] | None = None,
     patterns: Collection[str] | None = None,
 ) -> str:
@@ -104,7 +127,7 @@ def explain_plan(
 
 
 def explain_analyzed(
-    plan: Plan, metrics: DetectionMetrics, events: int | None = None, patterns: Collection[str] | None = None
+    plan: ExplainedPlan, metrics: DetectionMetrics, events: int | None = None, patterns: Collection[str] | None = None
 ) -> str:
     """The plan, and beside what was expected of each node what really happened there.
 
@@ -139,7 +162,7 @@ def explain_analyzed(
 
 
 def _explained(
-    plan: Plan,
+    plan: ExplainedPlan,
     mechanism: str | Mapping[str, str] | None,
     observed: Mapping[str, Mapping[int, ObservedClause]],
     only: Collection[str] | None,
@@ -151,7 +174,7 @@ def _explained(
     return "\n".join(lines) + "\n"
 
 
-def _headed(plan: Plan, only: Collection[str] | None) -> Iterator[str]:
+def _headed(plan: ExplainedPlan, only: Collection[str] | None) -> Iterator[str]:
     """The head of the text: the plan, and the work that its patterns (or some of them) share."""
     names = [pattern.pattern for pattern in plan.patterns]
     if unknown := sorted(set(only or ()).difference(names)):
@@ -170,7 +193,7 @@ def _headed(plan: Plan, only: Collection[str] | None) -> Iterator[str]:
             yield f"  {joins} what an AND of another pattern makes, and test{'s' if tested == 1 else ''} its order"
 
 
-def _list(plan: Plan, mechanism: str | Mapping[str, str] | None) -> Iterator[str]:
+def _list(plan: ExplainedPlan, mechanism: str | Mapping[str, str] | None) -> Iterator[str]:
     """The patterns that cost most, a line each."""
     named = {one.pattern: _runs_on(one, mechanism) for one in plan.patterns}
     for text, number in Counter(filter(None, named.values())).most_common():
@@ -194,7 +217,7 @@ def _runs_on(pattern: PatternPlan, mechanism: str | Mapping[str, str] | None) ->
     return mechanism.get(pattern.pattern) if isinstance(mechanism, Mapping) else mechanism
 
 
-def _statistics(plan: Plan) -> str:
+def _statistics(plan: ExplainedPlan) -> str:
     summary = plan.statistics
     events = f"{summary.events:,} events of {summary.stream}"
     if summary.start_us is None or summary.end_us is None:
@@ -210,7 +233,7 @@ def _instant(timestamp_us: int) -> str:
 
 
 def _pattern(
-    plan: Plan,
+    plan: ExplainedPlan,
     pattern: PatternPlan,
     mechanism: str | Mapping[str, str] | None,
     observed: Mapping[int, ObservedClause],
