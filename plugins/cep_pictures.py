@@ -76,7 +76,7 @@ def steps_chart(steps: Sequence[RunStep]) -> str:
         layer(rows, bar, x="from", x2={"field": "to"}, y=y, description=tips),
         layer(rows, label, x="to", y=y, text={"field": "seconds", "type": "nominal"}),
     ]
-    spec = {"width": 700, "height": {"step": 24}, "layer": layers, "encoding": {"x": {"axis": {"format": "~g"}}}}
+    spec = {"width": 700, "height": {"step": 24}, "layer": layers}
     return rendered(spec, "the steps of the run on a line of seconds")
 
 
@@ -89,10 +89,10 @@ def histogram(edges_us: Sequence[int], counts: Sequence[int], timezone: str) -> 
         if count
     ]
     axis = time_axis("at", clock_ms(clocks[0]), clock_ms(clocks[-1]))
-    bar = {"type": "bar", "color": BLUE, "aria": True}
+    bar = {"type": "rect", "color": BLUE, "aria": True}
     tips = {"field": "tip", "type": "nominal"}
-    spec = {"width": 780, "height": 110, **layer(rows, bar, x=axis, x2={"field": "to"}, y="count", description=tips)}
-    return rendered(spec, "matches over the time of their last event")
+    bars = layer(rows, bar, x=axis, x2={"field": "to"}, y="count", y2={"datum": 0}, description=tips)
+    return rendered({"width": 780, "height": 110, **bars}, "matches over the time of their last event")
 
 
 def count_line(counts: Sequence[int], band: tuple[int, int] | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import io
 import logging
 import os
@@ -74,11 +73,6 @@ KEEPING_MEMORY = ("detect", "expand", "bench")
 back to the system and to ask for it anew takes up to a third of the time in which matches are found and written. The
 workers of a day hand it back, since together they would hold a quarter more."""
 
-AT_WORK = ("run", "detect", "expand", "bench", "experiment")
-"""Commands that work for long and look for garbage as often as Python does. The others make a million objects, nearly
-all by imports, of which none is garbage: to look through them after every 700 new ones is a sixth of their time."""
-GARBAGE_AFTER = 50_000, 20
-
 _ROOT = Path(__file__).resolve().parents[2]
 """The folder of the package: that of the checkout, or of all installed packages."""
 
@@ -92,25 +86,6 @@ def _import_benchmarks() -> bool:
     return True
 
 
-def _command_of_a_checkout(name: str) -> click.Command:
-    """The command `name` where there is no checkout: it says what to do."""
-
-    def refuse(**_: object) -> None:
-        raise InputError(
-            f"cep {name} runs from a checkout of the project, which has the folder benchmarks; "
-            "the installed package has not: clone the project and run .venv/bin/cep there"
-        )
-
-    arguments = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
-    return click.Command(
-        name,
-        callback=refuse,
-        params=[arguments],
-        help=f"cep {name} runs from a checkout of the project only.",
-        context_settings={"ignore_unknown_options": True},
-    )
-
-
 class _LazyGroup(click.Group):
     """A group that imports a command's module only when the command is asked for."""
 
@@ -122,11 +97,12 @@ class _LazyGroup(click.Group):
             return None
         module, function = COMMANDS[cmd_name].split(":")
         if module.startswith("benchmarks.") and not _import_benchmarks():
-            return _command_of_a_checkout(cmd_name)
+            raise InputError(
+                f"cep {cmd_name} runs from a checkout of the project, which has the folder benchmarks; "
+                "the installed package has not: clone the project and run .venv/bin/cep there"
+            )
         if cmd_name in KEEPING_MEMORY:
             os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # read when pyarrow is imported
-        if cmd_name not in AT_WORK:
-            gc.set_threshold(*GARBAGE_AFTER)
         command = getattr(import_module(module), function)
         assert isinstance(command, click.Command)
         return command

@@ -141,7 +141,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "restore": [("--config", "damaged/pipeline.yaml", "--replace"), (WRONG,), ("--config", WRONG)],
     "rollback": [("--day", str(DAYS[0]), "--run", WRONG), ("--day", WRONG)],
     "generate": [("--days", "1", "--events-per-day", "100", "--out", FILE)],
-    "schema": [("tables", "--markdown", "--part", WRONG), ("stream", "--out", f"{FILE}/none/x.json")],
+    "schema": [("tables", "--part", WRONG), ("stream", "--out", f"{FILE}/none/x.json")],
     "bench": [(WRONG,), ("mechanisms", "--out", f"{FILE}/none/x.md")],
     "experiment": [(WRONG,), ("lazy_nfa", "--out", f"{FILE}/none/x.md")],
     "help": [(WRONG,), ("language", WRONG)],

@@ -29,7 +29,7 @@ from typing import Any
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.conjunct_text import conjunct_text
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree, tree_of_positions
 
 MAX_SYMMETRIES = 64
@@ -276,7 +276,7 @@ def _setting(pattern: Pattern, clause: Clause) -> tuple[object, ...]:
     if pattern.window.events is not None:
         window = ["events", *sorted(set(pattern.partition_by))]
     own: list[object] = []
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+    if not pattern.strategy.forks:
         own = [pattern.strategy.value, pattern.name, clause.index]
     return pattern.stream, pattern.type_attribute, pattern.base_type, window, own
 
