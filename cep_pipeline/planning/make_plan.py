@@ -78,8 +78,7 @@ def plan(
     check_alpha(alpha)
     if planner in MULTI_PATTERN_PLANNER_NAMES:
         from cep_pipeline.planning.multi_pattern.costs import shared_cost
-        from cep_pipeline.planning.multi_pattern.kernel_orders import with_kernel_orders
-        from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
+        from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload, with_kernel_orders
 
         made = plan_workload(patterns, snapshot, planner, cost=shared_cost(cost, alpha).name, **options)
         return made if made.sharing == "none" else with_kernel_orders(made, patterns, snapshot)

@@ -3,24 +3,19 @@
 Both go through the sets of variables. Patterns that are too large for that get the cheapest plan known: the cheapest of
 the orders that take polynomial time, or the cheapest tree over greedy's or IKKBZ's order. The latter is linearized
 dynamic programming (Neumann and Radke 2018): IKKBZ arranges the variables so that those that belong together are
-neighbours, and dynamic programming over the ranges of that arrangement finds the cheapest tree, in O(n^3). Lower bounds
-on the cost of any order or tree tell how far such a plan may be from the optimum.
+neighbours, and dynamic programming over the ranges of that arrangement finds the cheapest tree, in O(n^3).
 """
 
 from __future__ import annotations
 
 import math
-from itertools import combinations
-
-import numpy as np
 
 from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order
 from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
 from cep_pipeline.planning.algorithms.zstream import RangeSearch
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.model import PARTIAL_MATCHES, Array
+from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.orderings import (
     Ordering,
     TreeOrdering,
@@ -56,8 +51,7 @@ def dp_left_deep_order(
     Parameters
     ----------
     max_variables
-        Above this size the cheapest order that takes polynomial time is returned instead; its note says so, and how
-        far from the optimum that may be.
+        Above this size the cheapest order that takes polynomial time is returned instead; its note says so.
 
     Notes
     -----
@@ -75,7 +69,9 @@ def dp_left_deep_order(
         why = _beyond_numbers(size, search.best)
     if why:
         name, known = cheapest_known_order(statistics, cost)
-        return Ordering(known, (), f"{why}: {order_note(statistics, cost, name, known)}")
+        exact = name == "ikkbz" and has_asi(statistics, cost)
+        best = ", the cheapest one without cross products" if exact else ""
+        return Ordering(known, (), f"{why}: the order is {name}'s{best}; it has no deciding comparisons")
     order = search.order((1 << size) - 1)
     beginnings = [order[: step + 1] for step in range(1, size)]
     comparisons = (
@@ -98,8 +94,7 @@ def dp_bushy_tree(
     Parameters
     ----------
     max_variables, max_seconds
-        Beyond them the cheapest tree over a good order is returned instead; the note says so, and how far from the
-        optimum that may be.
+        Beyond them the cheapest tree over a good order is returned instead; the note says so.
 
     Notes
     -----
@@ -119,7 +114,8 @@ def dp_bushy_tree(
             why = f"the exact search of {size} variables did not end within its budget of {max_seconds:g} s"
     if why:
         name, known = cheapest_known_tree(statistics, cost)
-        return TreeOrdering(known, (), f"{why}: {tree_note(statistics, cost, name, known)}")
+        said = f"the tree is the cheapest one over the order of {name}; it has no deciding comparisons"
+        return TreeOrdering(known, (), f"{why}: {said}")
     tree = search.tree((1 << size) - 1)
     return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))
 
@@ -168,65 +164,3 @@ def cheapest_known_tree(statistics: ClauseStatistics, cost: CostModel) -> tuple[
     trees = {name: RangeSearch.run(statistics, cost, order).tree() for name, order in orders.items()}
     name = min(trees, key=lambda name: ln_tree_cost(cost, statistics, trees[name]))
     return name, trees[name]
-
-
-def order_note(statistics: ClauseStatistics, cost: CostModel, name: str, order: tuple[int, ...]) -> str:
-    """Name the planner whose order was taken instead of the exact one, and tell how far from the cheapest it may be."""
-    known = ""
-    if name == "ikkbz" and has_asi(statistics, cost):
-        known = ", the cheapest one without cross products"
-    bound = _ratio(ln_order_cost(cost, statistics, order) - ln_least_order(statistics, cost))
-    return f"the order is {name}'s{known}{bound}; it has no deciding comparisons"
-
-
-def tree_note(statistics: ClauseStatistics, cost: CostModel, name: str, tree: PositionTree) -> str:
-    """Name the planner over whose order the tree was made instead of the exact one, and tell how far off it may be."""
-    bound = _ratio(ln_tree_cost(cost, statistics, tree) - ln_least_tree(statistics, cost))
-    return f"the tree is the cheapest one over the order of {name}{bound}; it has no deciding comparisons"
-
-
-def _ratio(ln_ratio: float) -> str:
-    if ln_ratio > math.log(1e6):
-        return ", how far from the cheapest of all is not known"
-    return f", at most {math.exp(max(ln_ratio, 0.0)):.3g} times the cheapest of all"
-
-
-def ln_least_order(statistics: ClauseStatistics, cost: CostModel) -> float:
-    """ln of a bound that no order is cheaper than: for each step the least node of its size."""
-    return ln_sum(_ln_least_nodes(statistics, cost)[1:].tolist())
-
-
-def ln_least_tree(statistics: ClauseStatistics, cost: CostModel) -> float:
-    """ln of a bound that no tree is cheaper than: its leaves, its root, a join of two leaves, and the least others."""
-    size = statistics.size
-    least = _ln_least_nodes(statistics, cost)
-    parts = cost.node.of(statistics, np.eye(size, dtype=bool)).tolist()
-    if size > 1:
-        parts.append(float(least[size]))
-    if size > 2:
-        parts.append(float(least[2]))
-    if size > 3:
-        parts.append(float(least[2:size].min()) + math.log(size - 3))
-    return ln_sum(parts)
-
-
-def _ln_least_nodes(statistics: ClauseStatistics, cost: CostModel) -> Array:
-    """ln of what a node of k variables costs at least, by k: float64 of shape (n + 1,)."""
-    size = statistics.size
-    least = np.full(size + 1, -np.inf)
-    if cost.node is PARTIAL_MATCHES:
-        # Each variable with its share of all conditions that it is in, whether or not their other variables are there.
-        alone = np.array(statistics.ln_instances)
-        for positions, factor in statistics.factors:
-            alone[list(positions)] += min(factor, 0.0) / len(positions)
-        for agreement in statistics.agreements:
-            alone += np.array(agreement.ln_selectivities).min(axis=1)
-        least[1:] = np.cumsum(np.sort(alone))
-        if statistics.sequences:
-            least[1:] -= [math.lgamma(count + 1) for count in range(1, size + 1)]
-    for count in {1, 2, size - 1, size} & set(range(1, size + 1)):
-        rows = list(combinations(range(size), min(count, size - count)))
-        members = np.zeros((len(rows), size), dtype=bool)
-        members[np.arange(len(rows))[:, None], np.array(rows, dtype=np.int64).reshape(len(rows), -1)] = True
-        least[count] = cost.node.of(statistics, members if count <= size - count else ~members).min()
-    return least

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import repeat
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import SHARINGS, PatternPlan, Sharing, WorkloadSearch
-from cep_pipeline.planning.multi_pattern.costs import shared_cost, workload_plan
+from cep_pipeline.planning.algorithms.heuristics import greedy_order
+from cep_pipeline.planning.clause_plans import (
+    ON_KERNEL,
+    SHARINGS,
+    Alternative,
+    ClausePlan,
+    PatternPlan,
+    Sharing,
+    WorkloadSearch,
+)
+from cep_pipeline.planning.costs.kernel import KERNEL
+from cep_pipeline.planning.multi_pattern.costs import member_statistics, shared_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
 from cep_pipeline.planning.multi_pattern.local_zones import local_comparisons, zones_anew
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.multi_pattern.order_tests import serve_by_and_nodes, with_trees
-from cep_pipeline.planning.multi_pattern.shared_plan import share
+from cep_pipeline.planning.multi_pattern.shared_plan import share, shared_plan_of
 from cep_pipeline.planning.multi_pattern.sharing_choices import exchanges_anew, sharing_comparisons
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, SearchProgress, Workload
-from cep_pipeline.planning.orderings import Side, ordering_over
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.orderings import Side, ln_order_cost, ordering_over
 from cep_pipeline.planning.planned_clauses import Expectations, clause_plan, pattern_plan, summary_of
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNERS, MultiPatternPlanner
 from cep_pipeline.planning.plans import Plan
@@ -215,3 +227,38 @@ def _again(members: Sequence[Member], start: Plan | None, only: Collection[str] 
     if start is None:
         raise PlanError("to plan some patterns again the plan of the others is needed: give it as the start")
     return {member.id for member in members if member.pattern.name in only}
+
+
+def with_kernel_orders(plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> Plan:
+    """Put beside each clause of a shared plan the order that the kernel runs instead, by the cost model `kernel`.
+
+    Parameters
+    ----------
+    plan
+        A plan of these patterns by this snapshot, with sharing.
+
+    Notes
+    -----
+    The columnar kernel stores no partial match of an order, so that there is nothing that patterns could share: each
+    runs in the order that is cheapest for it alone. Mechanisms that read event by event store all partial matches, and
+    gain from every shared one. To find the orders takes a millisecond for each clause.
+    """
+    statistics = member_statistics(shared_plan_of(plan, patterns).members, snapshot)
+    found: list[PatternPlan] = []
+    for pattern in patterns:
+        planned = plan.for_pattern(pattern.name)
+        clauses = []
+        for clause in planned.clauses:
+            own = _own_order(statistics.get((pattern.name, clause.clause)), pattern, clause)
+            others = tuple(other for other in clause.alternatives if other.planner != ON_KERNEL)
+            clauses.append(replace(clause, alternatives=(own, *others)))
+        found.append(replace(planned, clauses=tuple(clauses)))
+    return replace(plan, patterns=tuple(found))
+
+
+def _own_order(statistics: ClauseStatistics | None, pattern: Pattern, clause: ClausePlan) -> Alternative:
+    if statistics is None or not pattern.strategy.forks:
+        return Alternative(ON_KERNEL, clause.order, 0.0)
+    order = greedy_order(statistics, KERNEL).order if statistics.size > 1 else (0,)
+    names = tuple(statistics.names[position] for position in order)
+    return Alternative(ON_KERNEL, names, ln_order_cost(KERNEL, statistics, order))

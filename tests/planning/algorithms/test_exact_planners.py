@@ -199,12 +199,12 @@ def test_what_does_not_hold_is_no_comparison() -> None:
 
 
 @pytest.mark.parametrize("planner", [dp_bushy_tree, dp_left_deep_order])
-def test_beyond_its_budget_an_exact_planner_says_how_far_off_it_may_be(planner) -> None:  # type: ignore[no-untyped-def]
+def test_beyond_its_budget_an_exact_planner_says_so(planner) -> None:  # type: ignore[no-untyped-def]
     statistics = random_statistics(8, 2)
     exact, other = planner(statistics, THROUGHPUT), planner(statistics, THROUGHPUT, max_variables=7)
     assert exact.note == ""
     assert other.note.startswith("8 variables exceed the exact search's budget of 7: ")
-    assert "times the cheapest of all; it has no deciding comparisons" in other.note
+    assert "; it has no deciding comparisons" in other.note
     assert other.comparisons == ()
     costs = [
         ln_tree_cost(THROUGHPUT, statistics, found.tree)
@@ -212,8 +212,7 @@ def test_beyond_its_budget_an_exact_planner_says_how_far_off_it_may_be(planner) 
         else ln_order_cost(THROUGHPUT, statistics, found.order)
         for found in (exact, other)
     ]
-    most = float(other.note.split("at most ")[1].split(" times")[0])
-    assert costs[0] - CLOSE <= costs[1] <= costs[0] + math.log(most) + 0.01
+    assert costs[0] - CLOSE <= costs[1]
 
 
 def test_out_of_time() -> None:

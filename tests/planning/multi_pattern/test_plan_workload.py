@@ -27,8 +27,7 @@ from cep_pipeline.planning.multi_pattern import (
     shared_plan_of,
 )
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS, cost_model_of, ln_cost, member_statistics
-from cep_pipeline.planning.multi_pattern.kernel_orders import with_kernel_orders
-from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
+from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload, with_kernel_orders
 from cep_pipeline.planning.multi_pattern.workload import Plans, Workload
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
