@@ -1,7 +1,7 @@
 """Complex event processing for historical and daily event data: patterns as queries, plans that follow the data.
 
-Start with `StreamSchema.load`, `read` and `detect`, or with `open` for what is published. `docs/python.md` describes
-every name.
+Start with `StreamSchema.load`, `read` and `detect`, or with `open` for what is published. `help`
+describes every name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from cep_pipeline.version import VERSION
 
 if TYPE_CHECKING:
     # The public names. `lazy_names` reads this block and imports a name when it is first used, so that a program that
-    # only parses patterns does not wait for the detection kernels. A new public name is written here and nowhere else.
+    # only parses patterns does not wait for the detection kernels. A new public name is written here and in
+    # docs/python.md.
     from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS as DECISION_FUNCTIONS
     from cep_pipeline.adaptation.decisions import decision_function as decision_function
     from cep_pipeline.adaptation.loop import AdaptiveDetection as AdaptiveDetection

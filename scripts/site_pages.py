@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from command_reference import command_reference
 from mkdocs.structure.files import File, Files
 from notebook import page as page_of
 
@@ -46,7 +47,9 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Point the links of a page at the pages of the site; the search finds measurements last."""
+    """Fill the page of the commands, and point links at pages of the site; the search finds measurements last."""
+    if page.file.src_uri == "commands.md":
+        markdown = markdown.replace("<!-- all commands -->", command_reference())
     if page.file.src_uri.startswith(MEASUREMENTS):
         page.meta["search"] = {"boost": 0.2}
     return with_site_links(markdown, page.file.src_uri)

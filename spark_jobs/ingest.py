@@ -12,9 +12,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -128,12 +126,10 @@ def _loading_great_expectations(raw: RawFiles) -> Iterator[None]:
         yield
         return
     raw.session()  # it may fork, which it must before a thread imports
-    loaded, importing = "great_expectations" in sys.modules, start_import()
+    importing = start_import()
     yield
     with raw.timed("import"):
         importing.result()
-    if not loaded:
-        gc.freeze()  # to look through all that it holds takes longer than the statistics of a day
 
 
 def _settle(raw: RawFiles, days: Sequence[ReadDay]) -> Mapping[date, Figures]:

@@ -14,16 +14,17 @@ Nothing is published yet: the paths go to the warehouse.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
-from itertools import pairwise
+from functools import partial, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
 from cep_pipeline.errors import CepError, InputError
@@ -40,7 +41,7 @@ from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import RAW, REASON, StagedDay
 from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.type_spells import footer_of
+from cep_pipeline.events.type_footer import footer_of
 from cep_pipeline.spark.frames import accepted_rows, rejected_rows
 from cep_pipeline.spark.tasks import Batches, collect, of_partitions
 from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, conform, open_data_file, write_data_file, written
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 
 ORDER = (TIMESTAMP, FINER, FILE, LINE)
 _RANGE = "_range"
-_KEPT_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def write_events(
     if not ranges:
         return [], [carry_in]
     order = [name for name in ORDER if any(name in day.order for day in staged)]
-    accepted = with_range(spark, accepted_rows(spark, [day for day in staged if day.ranges], schema), ranges)
+    accepted = with_range(accepted_rows(spark, [day for day in staged if day.ranges], schema), ranges)
     carries = find_carries(spark, schema, accepted, ranges, order, carry_in)
     columns = [_RANGE, TIMESTAMP, *schema.raw_attributes]
     ordered = accepted.repartitionById(len(ranges), _RANGE).sortWithinPartitions(*order).select(*columns)
@@ -190,21 +190,14 @@ def write_events(
     return paths, [*carries, carries[-1].followed_by(outcomes[-1][2], carry_lengths(schema))]
 
 
-def with_range(spark: SparkSession, accepted: DataFrame, ranges: Sequence[Range]) -> DataFrame:
+def with_range(accepted: DataFrame, ranges: Sequence[Range]) -> DataFrame:
     """Add the number of its range to each row."""
     if len(ranges) == 1:
         return accepted.withColumn(_RANGE, F.lit(0))
-    of_day = "_of_day int, begin_s long, end_s long, _range int"
-    ends = [after.begin_s if one.day == after.day else None for one, after in pairwise(ranges)]
-    places = [
-        (day_number(one.day), one.begin_s, end, place)
-        for place, (one, end) in enumerate(zip(ranges, [*ends, None], strict=True))
-    ]
-    second = F.unix_seconds(TIMESTAMP)
-    begun, not_over = second >= F.col("begin_s"), F.col("end_s").isNull() | (second < F.col("end_s"))
-    of_row = (F.col(LOCAL_DAY) == F.col("_of_day")) & begun & not_over
-    joined = accepted.join(F.broadcast(spark.createDataFrame(places, of_day)), of_row)
-    return joined.select(*accepted.columns, _RANGE)
+    starts = F.array(*(F.struct(F.lit(day_number(one.day)), F.lit(one.begin_s)) for one in ranges))
+    own = F.struct(F.col(LOCAL_DAY).cast("int"), F.unix_seconds(TIMESTAMP))
+    begun = F.size(F.filter(starts.cast("array<struct<day:int,second:long>>"), lambda start: start <= own))
+    return accepted.withColumn(_RANGE, begun - 1)
 
 
 def _write_range(
@@ -241,8 +234,7 @@ def find_carries(
 ) -> list[Carry]:
     """Return the last values of each event type before each range.
 
-    Tasks keep the few rows of each range and type that may have them, from rows in any order; the driver looks at these
-    in order.
+    Spark finds the few rows of each range and type that have them; the driver looks at these in order.
     """
     lengths = carry_lengths(schema)
     carries = [carry_in]
@@ -252,56 +244,16 @@ def find_carries(
     carried = {now[name]: length for name, length in lengths.items()}
     columns = [_RANGE, schema.type_attribute, *order, *carried]
     rows = accepted.where(F.col(_RANGE) < len(ranges) - 1).select(*dict.fromkeys(columns))
-    keep = partial(_last_rows, [_RANGE, schema.type_attribute], list(order), carried)
-    kept = collect(spark, rows.mapInArrow(keep, rows.schema), f"{schema.name}: looking for values to carry")
+    behind = Window.partitionBy(_RANGE, schema.type_attribute).orderBy(*map(F.desc, order))
+    counted = behind.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    last = [F.col(name).isNotNull() & (F.count(name).over(counted) <= most) for name, most in carried.items()]
+    rows = rows.withColumn("_last", reduce(or_, last)).where("_last").drop("_last")
+    kept = collect(spark, rows, f"{schema.name}: looking for values to carry")
     for place in range(len(ranges) - 1):
         own = kept.filter(pc.equal(kept.column(_RANGE), place))
         own = own.sort_by([(name, "ascending") for name in order])
         carries.append(carries[-1].followed_by(last_values(own, schema), lengths))
     return carries
-
-
-def _last_rows(
-    groups: Sequence[str], order: Sequence[str], carried: Mapping[str, int], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Keep of each group the rows that have one of the last values, so many of each attribute."""
-    held: list[pa.RecordBatch] = []
-    most = _KEPT_AT_ONCE
-    for batch in batches:
-        held.append(batch)
-        if sum(one.num_rows for one in held) >= most:
-            kept = _last_of(pa.Table.from_batches(held), groups, order, carried)
-            held, most = kept.to_batches(), max(_KEPT_AT_ONCE, 2 * kept.num_rows)
-    if held:
-        yield from _last_of(pa.Table.from_batches(held), groups, order, carried).to_batches()
-
-
-def _last_of(rows: pa.Table, groups: Sequence[str], order: Sequence[str], carried: Mapping[str, int]) -> pa.Table:
-    codes = [_codes(rows.column(name)) for name in (*groups, *order)]
-    at = np.lexsort(codes[::-1])
-    begins = np.ones(len(at), dtype=bool)
-    begins[1:] = np.any([code[at][1:] != code[at][:-1] for code in codes[: len(groups)]], axis=0)
-    last = np.append(np.flatnonzero(begins)[1:], len(at)) - 1
-    last_of = last[np.cumsum(begins) - 1]  # the place of the last row of the group of each row
-    keep = np.zeros(len(at), dtype=bool)
-    for name, length in carried.items():
-        valued = rows.column(name).is_valid().to_numpy()[at]
-        counted = np.cumsum(valued)
-        keep |= valued & (counted[last_of] - counted < length)
-    return rows.take(pa.array(np.sort(at[keep])))
-
-
-def _codes(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
-    """Return numbers that are in the order of the values of a column."""
-    codes: np.ndarray[Any, Any]
-    if pa.types.is_string(column.type):
-        coded = column.combine_chunks().dictionary_encode()
-        codes = np.empty(len(coded.dictionary), np.int64)
-        codes[pc.sort_indices(coded.dictionary).to_numpy()] = np.arange(len(codes))
-        codes = codes[coded.indices.to_numpy()]
-    else:
-        codes = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_numpy()
-    return codes
 
 
 # -- rejected rows -----------------------------------------------------------------------------------------------------

@@ -255,7 +255,7 @@ def _print_summary(
                 shown.caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together"
             console.print(shown)
             if summarized:
-                rows = next_command("summaries", stream=stream.name, pattern_set=pattern_set.name)
+                rows = next_command("matches", "--summaries", stream=stream.name, pattern_set=pattern_set.name)
                 console.print(f"the rows of SUMMARIZE: `{rows}`", soft_wrap=True)
         _print_left_alone(console, pattern_set, outcome, len(done))
     if any(outcome.pending.values()):
@@ -290,7 +290,6 @@ def _summary(
     sets = []
     for pattern_set in pattern_sets:
         record = outcome.plans.get(pattern_set.name)
-        days, events = outcome.skipped(pattern_set.name)
         redone = outcome.redone(pattern_set.name)
         plan = None if record is None else _plan_summary(record)
         sets.append(
@@ -299,7 +298,6 @@ def _summary(
                 "plan": plan,
                 "matches": _totals(pattern_set, outcome.days),
                 "pending": outcome.pending.get(pattern_set.name, {}),
-                "not_read": {"days": days, "events": events},
                 "detected_again": None if redone is None else {"days": redone[0], "patterns": redone[1]},
             }
         )
@@ -336,12 +334,6 @@ def _print_left_alone(console: Terminal, pattern_set: PatternSet, outcome: RunOu
     """Print which patterns were not detected again, and how many events were not read."""
     if (redone := outcome.redone(pattern_set.name)) is not None:
         console.print(f"{pattern_set.name}: {_redone_text(*redone, len(pattern_set.statements))}")
-    days, events = outcome.skipped(pattern_set.name)
-    if events:
-        console.print(
-            f"{pattern_set.name}: detection did not read {counted(events, 'event')}, and {days} of "
-            f"{counted(done, 'day')} not at all: no match is possible there"
-        )
 
 
 def _redone_text(days: int, again: Sequence[str], patterns: int) -> str:

@@ -9,7 +9,7 @@ form, so that a stream may be run day by day.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -299,27 +299,6 @@ class KeptMatches:
     def _add_ends(self, new: int) -> None:
         self._ends = np.append(self._ends, np.full(new, _BEFORE_ALL))
         self._end_instants = np.append(self._end_instants, np.full(new, _BEFORE_ALL))
-
-
-def state_of_partitions(state: Mapping[str, Any], chosen: Callable[[str], bool]) -> dict[str, Any]:
-    """The state of `KeptMatches.to_json` that decides about matches in the chosen partitions, with PARTITION BY.
-
-    Consumed events that do not name their partition are kept: they are in no match of another one.
-    """
-    return {
-        "ends": {key: end for key, end in state.get("ends", {}).items() if chosen(key)},
-        "consumed": [event for event in state.get("consumed", []) if len(event) < 3 or chosen(event[2])],
-    }
-
-
-def merged_states(states: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The state of `KeptMatches.to_json` over all partitions, from the states of some of them each."""
-    ends: dict[str, Any] = {}
-    consumed: dict[int, Any] = {}
-    for state in states:
-        ends.update(state.get("ends", {}))
-        consumed.update((event[0], event) for event in state.get("consumed", []))
-    return {"ends": ends, "consumed": list(consumed.values())}
 
 
 def partition_keys(pattern: Pattern, events: ColumnSource, rows: Array) -> pa.DictionaryArray:

@@ -66,9 +66,12 @@ class StreamSchema:
         What a day without files is: an `error`, an `empty` day, or a day to `skip`.
     timezone
         IANA name; the zone of local source times and of the stream's days.
-    source, derived, quality
-        Layout of the raw files, the attributes computed in preprocessing, and what is asked of the events of a day;
-        None and empty for a stream that is given as rows.
+    source
+        Layout of the raw files; None for a stream that is given as rows.
+    derived
+        The attributes that are computed in preprocessing.
+    quality
+        What is asked of the events of a day, or None.
     renamed
         The attributes that had other names before, none of them derived.
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import pickle
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,14 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import AfterValidator, ConfigDict, field_validator
 
-from cep_pipeline.compiled.object_code import read_cached, write_cached
 from cep_pipeline.documents import Document, checked, example_at, line_at, load_document, one_of, setting
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.guarded import MOST_DIGITS, read_text, without_collecting
 from cep_pipeline.planning.planners import BY_PLANNER
 from cep_pipeline.storage import keep_free, reach_object_stores
-from cep_pipeline.version import code_digest
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
@@ -862,8 +858,7 @@ class Configuration:
             else value
             for key, value in settings.parameters.items()
         }
-        read = read_pattern_file(file, schema, parameters)
-        patterns = read.patterns
+        patterns = read_patterns(file, schema, parameters)
         planning = self.settings.planning
         planner, cost = settings.planner or planning.planner or DEFAULT_PLANNER, settings.cost or planning.cost
         alpha = planning.alpha if settings.alpha is None else settings.alpha
@@ -880,7 +875,7 @@ class Configuration:
             name=name,
             file=file,
             patterns=tuple(pattern for pattern in patterns if not pattern.composes),
-            version=read.version,
+            version=version_of(patterns),
             planner=planner,
             cost=cost,
             mechanism=settings.mechanism,
@@ -948,63 +943,24 @@ MOST_PARAMETER_BYTES = 64 << 20
 """Size of a file with the values of a parameter."""
 
 
-KEPT_FROM = 20_000
-"""Pattern files of so many characters, or more, are kept as they were read: a shorter one is soon read again."""
-
-
-@dataclass(frozen=True)
-class PatternFile:
-    """The patterns of a file as they were read, and the version that a pattern set of them has."""
-
-    patterns: tuple[Pattern, ...]
-
-    @cached_property
-    def version(self) -> str:
-        """16 hexadecimal digits of what the patterns say, whatever the file says besides."""
-        from cep_pipeline.language.formatter import format_pattern
-
-        said = [[format_pattern(one), [list(value) for value in one.parameters_as_json]] for one in self.patterns]
-        return sha256(yaml.safe_dump(said).encode()).hexdigest()[:16]
-
-
 def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> tuple[Pattern, ...]:
     """Parse a pattern file; an InputError says that it cannot be read, or holds no statement."""
-    return read_pattern_file(file, schema, parameters).patterns
-
-
-@without_collecting()
-def read_pattern_file(file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> PatternFile:
-    """Parse a pattern file, or take what a process of this user has parsed before; errors as of `read_patterns`.
-
-    A long file is kept in the folder of compiled code, where only this user's own files are read. One that is warned of
-    is not: it is read each time, so that its warnings are shown each time.
-    """
-    text = read_text(file, "pattern file")
-    if len(text) < KEPT_FROM:
-        return _parsed(text, file, schema, parameters)
-    given = [(name, type(value).__name__, value) for name, value in parameters.items()]
-    key = sha256(repr((text, str(file), schema, given, code_digest())).encode()).hexdigest()
-    content = read_cached(key)
-    if content is not None:
-        found: PatternFile = pickle.loads(content)  # authenticated: only who knows the secret of the user wrote it
-        return found
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        parsed = _parsed(text, file, schema, parameters)
-    for one in caught:
-        warnings.warn(one.message, one.category, stacklevel=3)
-    if not caught and parsed.version:
-        write_cached(key, pickle.dumps(parsed))
-    return parsed
-
-
-def _parsed(text: str, file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> PatternFile:
     from cep_pipeline.language.parser import parse_patterns
 
-    patterns = tuple(parse_patterns(text, schema, params=parameters, source=str(file)))
+    text = read_text(file, "pattern file")
+    with without_collecting():
+        patterns = tuple(parse_patterns(text, schema, params=parameters, source=str(file)))
     if not patterns:
         raise InputError(f"{file}: no pattern in it; a statement begins with NAME or PATTERN")
-    return PatternFile(patterns)
+    return patterns
+
+
+def version_of(patterns: Sequence[Pattern]) -> str:
+    """16 hexadecimal digits of what patterns say, whatever their file says besides."""
+    from cep_pipeline.language.formatter import format_pattern
+
+    said = [[format_pattern(one), [list(value) for value in one.parameters_as_json]] for one in patterns]
+    return sha256(yaml.safe_dump(said).encode()).hexdigest()[:16]
 
 
 def read_parameter(value: str, folder: Path) -> Swept:

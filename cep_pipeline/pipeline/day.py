@@ -14,7 +14,6 @@ The DAG files and the command line import this module, so the functions import w
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -147,7 +146,6 @@ def lacks_statistics(work: DayWork) -> bool:
 
 def plan(works: Sequence[DayWork]) -> None:
     """Make a plan for each pattern set that has none; without statistics of events there is nothing to plan by."""
-    from cep_pipeline.pipeline.detection import MANY_PATTERNS
     from cep_pipeline.pipeline.plans import current_plan, plan_day
     from cep_pipeline.pipeline.statistics import published_statistics
 
@@ -161,14 +159,8 @@ def plan(works: Sequence[DayWork]) -> None:
                         record = plan_day(work, pattern_set, snapshot, progress)
                 else:
                     record = plan_day(work, pattern_set, snapshot)
-            if record is None:
-                continue
-            if len(pattern_set.patterns) >= MANY_PATTERNS and work.plans.get(pattern_set.name) is not record:
-                # They and their plan live as long as the run: to look through them for garbage again and again is a
-                # quarter of the time of a day's statistics.
-                gc.collect()
-                gc.freeze()
-            work.plans[pattern_set.name] = record
+            if record is not None:
+                work.plans[pattern_set.name] = record
 
 
 def detect(works: Sequence[DayWork]) -> None:
@@ -182,8 +174,6 @@ def detect(works: Sequence[DayWork]) -> None:
         if work.end_of_stream:
             refuse_end_before(work.day, work.tables)
         for pattern_set in work.pattern_sets:
-            if pattern_set.name in work.detected:  # together with the days before it
-                continue
             with work.observer.step(f"{work.day}: detect {pattern_set.name}") as progress:
                 work.detected[pattern_set.name] = detect_day(
                     work.spark(),
@@ -193,29 +183,6 @@ def detect(works: Sequence[DayWork]) -> None:
                     progress,
                     end_of_stream=work.end_of_stream,
                 )
-
-
-def detect_ahead(works: Sequence[DayWork]) -> None:
-    """Detect days side by side for the pattern sets whose days do not need one another, so that no core is idle.
-
-    Only a pattern set that has a plan is detected ahead; `detect` leaves out what is done already.
-    """
-    from cep_pipeline.pipeline.detection import independent_days
-    from cep_pipeline.pipeline.plans import current_plan
-    from spark_jobs.detect import detect_days
-
-    if len(works) < 2:
-        return
-    first, last = works[0], works[-1]
-    for pattern_set in last.pattern_sets:
-        record = current_plan(first, pattern_set)
-        of_set = [work for work in works if pattern_set in work.pattern_sets]
-        if record is None or not independent_days(pattern_set) or len(of_set) < 2:
-            continue
-        with first.observer.step(f"{_span(of_set)}: detect {pattern_set.name}") as progress:
-            found = detect_days(first.spark(), of_set, pattern_set, record, progress, end_of_stream=last.end_of_stream)
-        for work, detected in zip(of_set, found, strict=True):
-            work.detected[pattern_set.name] = detected
 
 
 def publish(works: Sequence[DayWork]) -> None:

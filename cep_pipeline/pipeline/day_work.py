@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SKIPPED_EVENTS = "skipped events"
-"""Name of the count of the day's events that no task of its detection read."""
-
 Progress = Callable[[int, int], None]
 """A function that is told how many of how many parts of a step are done."""
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from functools import partial
 from math import exp
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
@@ -21,12 +18,10 @@ from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.events.type_spells import TypeSpells
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
 from cep_pipeline.planning import Plan
-from cep_pipeline.slices.candidates import Spans, final_instants
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import (
     LookBack,
@@ -41,16 +36,15 @@ from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
 from cep_pipeline.spark.slicing import (
-    DayPart,
     Pieces,
     RowGroup,
     Slice,
     cut,
     first_read,
     instant_before,
-    parts_to_read,
-    read_summaries,
+    read_row_groups,
     slices_between,
+    types_in,
 )
 from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name, free_bytes
@@ -60,19 +54,11 @@ from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.records import EventsSnapshot, PublishedMatches
 
 if TYPE_CHECKING:
-    from cep_pipeline.spark.detection import DetectionResult, SlicedJob, WorkEstimate
+    from cep_pipeline.spark.detection import DetectionJob, DetectionResult, WorkEstimate
     from cep_pipeline.spark.session import SparkSession
 
 
 logger = logging.getLogger(__name__)
-
-
-def independent_days(pattern_set: PatternSet) -> bool:
-    """Return True if a day's matches need no result of the day before: nothing is kept, consumed or waits for it."""
-    return not pattern_set.composing and not any(
-        has_output_policy(pattern) or (counts_in_partitions(pattern) and can_pend(pattern))
-        for pattern in pattern_set.patterns
-    )
 
 
 @dataclass(frozen=True)
@@ -96,14 +82,13 @@ class DayInputs:
     unchanged: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, work: DayWork, pattern_set: PatternSet, last: bool, first: bool) -> DayInputs:
+    def of(cls, work: DayWork, pattern_set: PatternSet, last: bool) -> DayInputs:
         """Pin the events, and compare the inputs with those that the published matches were made from.
 
-        The `last` day may end the stream. Only the `first` one goes on from the day before: another day of the same run
-        has nothing to go on from.
+        The `last` day ends the stream.
         """
         name, tables = pattern_set.name, work.tables
-        carried = tables.matches_carry_in(name, work.day) if first else {}
+        carried = tables.matches_carry_in(name, work.day)
         limits = pattern_set.limits.model_dump(mode="json")
         inputs = cls(
             pattern_set,
@@ -283,13 +268,17 @@ def observed_before(work: DayWork, pattern_set: PatternSet, kept: frozenset[str]
 
 @dataclass(frozen=True)
 class PreparedDay:
-    """A day that is ready to be detected: its slices, the first days of gathered events, and how much is not read."""
+    """A day that is ready to be detected: its job and slices, and what comes behind them.
 
-    sliced: SlicedJob
+    `first_days` are those of the events that were gathered by partition. The events of the day span `span_us`, those
+    that are read `read_us`.
+    """
+
+    job: DetectionJob
+    slices: Sequence[Slice]
+    behind: Slice
     first_days: frozenset[date | None]
-    skipped_events: int
     span_us: int
-    types: frozenset[str | None] | None
     read_us: int
 
     @classmethod
@@ -304,19 +293,19 @@ class PreparedDay:
         scratch: DataDirectory,
     ) -> PreparedDay:
         """Prepare the detection of the patterns of a set that are not kept."""
-        from cep_pipeline.spark.detection import DetectionJob, SlicedJob, WorkEstimate
+        from cep_pipeline.spark.detection import DetectionJob, WorkEstimate
 
         patterns = pattern_set.patterns
         carry_in = inputs.carry_in.part([pattern.name for pattern in patterns])
         events = replace(inputs.events, look_back=look_back(patterns)) if kept else inputs.events
+        groups = events.row_groups
         gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
-        reading = DayReading.of(work, events, patterns)
         slices: list[Slice] = []
         limits = _limits(work, pattern_set, patterns)
         # Without events of its own a day has no new matches, but those that waited become final.
-        if reading.parts and (events.events_of(work) or any(map(can_pend, patterns))):
-            slices = cut_day(spark, work, events, reading, WorkEstimate(patterns, plan, limits))
-        behind = slices_between(events.row_groups, [work.end, None], events.look_back)
+        if events.events_of(work) or any(map(can_pend, patterns)):
+            slices = cut_day(spark, work, events, WorkEstimate(patterns, plan, limits))
+        behind = slices_between(groups, [work.end, None], events.look_back)
         job = DetectionJob(
             patterns=patterns,
             plan=plan,
@@ -340,15 +329,14 @@ class PreparedDay:
             then={pattern.name: pattern_set.limits_of(pattern.name).then for pattern in patterns},
             compressed=work.tables.compressed_directory(pattern_set.name, work.day, run_id=work.run_id),
         )
-        first_days = frozenset(earlier.first_day for _, earlier in gathered)
-        nothing = Slice(work.end, None, (), events.look_back)
-        sliced = SlicedJob(job, slices, (behind[0] if behind else nothing) if reading.behind else None)
-        span_us = sum(max(group.span_us, 1) for group in events.row_groups if group.last[0] >= events.start[0])
-        known = all(not one.hashed and one.types for one in events.summaries)
-        types = frozenset(name for one in events.summaries for name in one.types) if known else None
-        ends = [(int(group.first[0]), int(group.last[0])) for group in events.row_groups]
-        read_us = max((last for _, last in ends), default=0) - min((first for first, _ in ends), default=0)
-        return cls(sliced, first_days, reading.skipped_events, span_us, types, read_us)
+        return cls(
+            job,
+            slices,
+            behind[0] if behind else Slice(work.end, None, (), events.look_back),
+            frozenset(earlier.first_day for _, earlier in gathered),
+            sum(max(group.span_us, 1) for group in groups if group.last[0] >= events.start[0]),
+            max((group.last[0] for group in groups), default=0) - min((group.first[0] for group in groups), default=0),
+        )
 
 
 SHARE_OF_DISK = 0.5
@@ -468,7 +456,7 @@ def _partitioned(
     own = tuple(group for group in events.row_groups if group.last[0] >= events.start[0])
     for partition_by in dict.fromkeys(pattern.partition_by for pattern in counting):
         members = [pattern for pattern in counting if pattern.partition_by == partition_by]
-        contiguous = any(pattern.strategy is Strategy.STRICT_CONTIGUITY for pattern in members)
+        contiguous = any(pattern.strategy.crosses_partitions for pattern in members)
         source = PartitionedEvents(partition_by, look_back(members).positions, contiguous, own, events.start[0])
         files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
         gathering = Gathering(
@@ -482,7 +470,7 @@ def _partitioned(
             any(map(has_output_policy, members)),
         )
         what = f"{work.stream.name}: events before {work.day} by {', '.join(partition_by)}"
-        earlier = gathering.run(partial(run_tasks, spark, what=what))
+        (earlier,) = run_tasks(spark, gathering.run, [0], what=what)
         yield replace(source, earlier=earlier.row_groups), earlier
 
 
@@ -511,8 +499,8 @@ class DayEvents:
     `first_day` is the first day that the look-back reaches, None: the beginning of the stream, where there are too few
     events. From the point `start` on the day owns matches. It lies before the day where matches wait for later events
     and days are not published: those that have become final on such days belong to the next one that is. The row groups
-    are those of the look-back and the day, in stream order, as are the `summaries` of their files. Slices of the day
-    read as far before their start as `look_back` says.
+    are those of the look-back and the day, in stream order. Slices of the day read as far before their start as
+    `look_back` says. `types` are those of the events; None: they are not all known.
     """
 
     snapshot: EventsSnapshot
@@ -520,7 +508,7 @@ class DayEvents:
     start: Boundary
     row_groups: tuple[RowGroup, ...]
     look_back: LookBack
-    summaries: tuple[TypeSpells, ...]
+    types: frozenset[str | None] | None
 
     def events_of(self, work: DayWork) -> int:
         """Number of events of the day itself."""
@@ -555,95 +543,31 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     first_day = None if None in first_days else min(filter(None, first_days))
     start = work.day_start(begun)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
-    type_attribute = statements[0].type_attribute
-    row_groups, summaries = read_summaries((file.path for file in files), type_attribute, work.tables.events_schema)
-    return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, tuple(summaries))
+    paths = [file.path for file in files]
+    row_groups = read_row_groups(paths, work.tables.events_schema)
+    types = types_in(paths, statements[0].type_attribute, row_groups)
+    return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, types)
 
 
-@dataclass(frozen=True)
-class DayReading:
-    """The part of a day that its detection reads: matches can become final nowhere else (`slices/candidates.py`).
-
-    The parts are in stream order, none where the day cannot have a match. `behind` is True where matches of the day, or
-    of earlier ones, may be final after it. `skipped_events` counts those of the day in row groups that are not read.
-    """
-
-    parts: tuple[DayPart, ...]
-    behind: bool
-    skipped_events: int
-
-    @classmethod
-    def of(cls, work: DayWork, events: DayEvents, patterns: Sequence[Pattern]) -> DayReading:
-        """Ask the summaries of the day's files."""
-        groups, start, end = events.row_groups, events.start, work.end
-        own = sum(group.rows for group in groups if start <= group.last)
-
-        def parts_at(instants: Spans) -> list[DayPart]:
-            return parts_to_read(groups, start, end, events.look_back, instants)
-
-        instants = final_instants(patterns, events.summaries, lambda instants: _rows_of(parts_at(instants)) >= own)
-        parts = parts_at(instants)
-        return cls(tuple(parts), bool(instants) and int(instants.last[-1]) >= end[0], own - _rows_of(parts))
-
-
-def _rows_of(parts: Iterable[DayPart]) -> int:
-    return sum(group.rows for part in parts for group in part.row_groups)
-
-
-def cut_day(
-    spark: SparkSession, work: DayWork, events: DayEvents, reading: DayReading, weigh: WorkEstimate
-) -> list[Slice]:
-    """Cut what is read of the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
-    from cep_pipeline.spark.detection import read_pieces
+def cut_day(spark: SparkSession, work: DayWork, events: DayEvents, weigh: WorkEstimate) -> list[Slice]:
+    """Cut the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
     from cep_pipeline.spark.tasks import cores_of
 
-    rows = _rows_of(reading.parts) if reading.skipped_events else events.events_of(work)
-    needed = _needed(events, reading.parts)
+    rows, start, end = events.events_of(work), events.start, work.end
+    needed = events.row_groups[first_read(events.row_groups, start, events.look_back) :]
     estimated = again = None
+    total, looked_again = float(rows), 0.0
     if rows < LEAST_ROWS:  # it is over sooner than its events have been looked at
         pieces = Pieces.even(needed)
-        stored = np.diff(pieces.rows)
     else:
-        pieces = read_pieces(spark, weigh.patterns, needed)
-        estimated, again, stored = weigh(pieces)
-    work_of = stored if estimated is None else estimated
-    begins = pieces.times_us[:-1]
-    owned = [(begins >= part.start[0]) & (begins < part.end[0]) for part in reading.parts]
-    works = [float(work_of[of_part].sum()) for of_part in owned]
-    anywhere = np.logical_or.reduce(owned)
-    looked_again = 0.0
-    if again is not None and anywhere.any():
-        looked_again = float(again[anywhere].mean() * stored.sum() / work_of.sum())
-    count = slices_of_a_day(
-        work.settings.slices_per_core,
-        len(weigh.patterns),
-        rows if estimated is None else float(stored[anywhere].sum()),
-        rows,
-        cores_of(spark),
-        looked_again,
-    )
-    return [
-        slice_
-        for part, own_work in zip(reading.parts, works, strict=True)
-        for slice_ in cut(
-            pieces,
-            start=part.start,
-            end=part.end,
-            look_back=events.look_back,
-            count=count if len(works) == 1 else max(round(count * own_work / max(sum(works), 1.0)), 1),
-            work=estimated,
-            again=again,
-        )
-    ]
-
-
-def _needed(events: DayEvents, parts: Iterable[DayPart]) -> list[RowGroup]:
-    """The row groups of the parts and of their look-back, in stream order."""
-    found: dict[RowGroup, None] = {}
-    for part in parts:
-        first = first_read(events.row_groups, part.start, events.look_back)
-        found |= dict.fromkeys(group for group in events.row_groups[first:] if group.first < part.end)
-    return list(found)
+        pieces = weigh.pieces(needed)
+        estimated, again = weigh(pieces)
+        begins = pieces.times_us[:-1]
+        owned = (begins >= start[0]) & (begins < end[0])
+        total, looked_again = float(estimated[owned].sum()), float(again[owned].mean()) if owned.any() else 0.0
+    configured = work.settings.slices_per_core
+    count = slices_of_a_day(configured, len(weigh.patterns), total, rows, cores_of(spark), looked_again)
+    return cut(pieces, start=start, end=end, look_back=events.look_back, count=count, work=estimated, again=again)
 
 
 MANY_PATTERNS = 100

@@ -190,7 +190,7 @@ class PublishedStream:
     def _draw(
         self, tables: StreamTables, pattern_set: str, match: Mapping[str, Any], attribute: str | None, zone: str | None
     ) -> Drawing:
-        from cep_pipeline.events.type_spells import type_attribute_in
+        from cep_pipeline.events.type_footer import type_attribute_in
         from cep_pipeline.storage import read_footer
         from cep_pipeline.warehouse.match_pages import draw_published
 

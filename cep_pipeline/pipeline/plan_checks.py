@@ -30,10 +30,10 @@ from cep_pipeline.pipeline.fresh_statistics import (
 )
 from cep_pipeline.pipeline.plans import (
     ALL,
-    MOST_PLANS,
     described_part,
     outdated,
     plan_of,
+    remembered,
 )
 from cep_pipeline.pipeline.violations import (
     KEEP,
@@ -181,12 +181,7 @@ class CurrentPlan:
         planned_from = None if self.together else self.planned_from or fresh
         by = None if planned_from is None else planned_from.digest
         key = self.record.digest, self.pattern_set.version, function, by
-        first = _states.pop(key, None)
-        if first is None:
-            first = function.begin(self.plan, self.pattern_set.patterns, planned_from)
-        _states[key] = first
-        while len(_states) > MOST_PLANS:
-            _states.popitem(last=False)
+        first = remembered(_states, key, lambda: function.begin(self.plan, self.pattern_set.patterns, planned_from))
         distances = first.distances if self.distances is None else self.distances
         state = replace(first, snapshot=planned_from, distances=distances, since=self.since)
         if not first.invariants:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
@@ -37,20 +37,25 @@ logger = logging.getLogger(__name__)
 MOST_PLANS = 8
 """Plans that are remembered; those not asked for longest go first."""
 
+Made = TypeVar("Made")
 _plans: OrderedDict[Hashable, Plan] = OrderedDict()
+
+
+def remembered(known: OrderedDict[Hashable, Made], key: Hashable, make: Callable[[], Made]) -> Made:
+    """What was made for a key before, or is made now; `known` keeps the latest `MOST_PLANS`."""
+    if key not in known:
+        known[key] = make()
+    known.move_to_end(key)
+    while len(known) > MOST_PLANS:
+        known.popitem(last=False)
+    return known[key]
 
 
 def plan_of(record: PlanRecord) -> Plan:
     """The plan of a record; what is recorded does not change. One of another version is an InputError."""
     key = record.run_id, record.created_at, record.pattern_set, record.version, record.plan.get("plan_id")
-    known = _plans.get(key)
-    if known is not None:
-        _plans.move_to_end(key)
-        return known
-    made = _plans[key] = Plan.from_json(record.plan, f"plan {record.version} of {record.pattern_set}")
-    while len(_plans) > MOST_PLANS:
-        _plans.popitem(last=False)
-    return made
+    what = f"plan {record.version} of {record.pattern_set}"
+    return remembered(_plans, key, lambda: Plan.from_json(record.plan, what))
 
 
 ALL = "all"

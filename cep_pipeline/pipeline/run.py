@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from itertools import accumulate, groupby, product, takewhile
+from itertools import groupby, product, takewhile
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
@@ -18,14 +18,13 @@ from cep_pipeline.pipeline.day import (
     OPTIONS,
     PUBLISH,
     STEPS,
-    detect_ahead,
     do_step,
     record_failure,
     record_run,
     record_success,
     refuse_end_before,
 )
-from cep_pipeline.pipeline.day_work import SKIPPED_EVENTS, DayWork, Observer
+from cep_pipeline.pipeline.day_work import DayWork, Observer
 from cep_pipeline.pipeline.run_log import kept_log
 from cep_pipeline.pipeline.stream_days import raw_files
 from cep_pipeline.storage import new_scratch, remove_scratch
@@ -41,8 +40,6 @@ logger = logging.getLogger(__name__)
 
 DAYS_AT_ONCE = 8
 """Days that are ingested side by side."""
-EVENTS_TOGETHER = 4_000_000
-"""Days are detected side by side as long as they have at most so many events together."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +115,6 @@ class RunOutcome:
         again = {name: None for day in days for name in day.matches[pattern_set] if name not in day.kept[pattern_set]}
         return (len(days), list(again)) if days else None
 
-    def skipped(self, pattern_set: str) -> tuple[int, int]:
-        """Return on how many days the detection of a pattern set read nothing, and how many events it did not read."""
-        steps = [step for day in self.days for step in day.steps if step.name == f"detect {pattern_set}"]
-        counts = [step.counts for step in steps if step.counts.get(SKIPPED_EVENTS)]
-        return sum(not one["slices"] for one in counts), sum(one[SKIPPED_EVENTS] for one in counts)
-
 
 def new_run_id() -> str:
     """Return an id that sorts by time and differs from those of other runs of the same second."""
@@ -155,7 +146,6 @@ class PipelineRun:
     told: dict[str, str] = field(default_factory=dict)
     _raw_files: dict[date, list[RawFile]] = field(default_factory=dict)
     _last_day: date | None = None
-    _side_by_side: bool = True
 
     def __post_init__(self) -> None:
         unknown = self.steps - set(OPTIONS)
@@ -309,11 +299,10 @@ class PipelineRun:
                 ready = works
                 if failure is not None:
                     ready = list(takewhile(lambda one: one.day in only_detect or one.skipped or one.drafted, works))
-                for number, work in enumerate(ready, start=1):
+                for work in ready:
                     self._finish_day(work)
                     record_success(work)
                     finished.add(work.day)
-                    self._detect_ahead(ready[number:])
                 if failure is not None:
                     raise failure
             except BaseException as error:
@@ -375,24 +364,6 @@ class PipelineRun:
             for name, seconds in works[-1].ingest_seconds.items():  # they are those of all days together
                 self.ingest_seconds[name] = self.ingest_seconds.get(name, 0.0) + seconds
         return failure
-
-    def _detect_ahead(self, works: Sequence[DayWork]) -> None:
-        """Detect the next days of a batch side by side, where they are small and the days before them are published.
-
-        They are published one after another all the same, each with its own statistics and after its own plan: a run
-        that is killed loses the detection of at most `EVENTS_TOGETHER` events.
-        """
-        if "detect" not in self.steps or not self._side_by_side or not works or any(work.detected for work in works):
-            return
-        events = {day: record.events for day, record in works[0].tables.pin_events().days.items()}
-        waiting = [work for work in works if work.day in events and not work.skipped]
-        reached = accumulate(events[work.day] for work in waiting)
-        chosen = [work for work, number in zip(waiting, reached, strict=True) if number <= EVENTS_TOGETHER]
-        try:
-            detect_ahead(chosen)
-        except CepError as error:  # the days before the one that fails are to be published: each is done by itself
-            logger.info("days are detected one after another: %s", error)
-            self._side_by_side = False
 
     def _finish_day(self, work: DayWork) -> None:
         """Do the other steps for a day that has events, and publish all that was made of it."""

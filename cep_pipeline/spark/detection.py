@@ -5,10 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 import pickle
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache, partial
@@ -32,7 +31,6 @@ from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import EventType, types_of
-from cep_pipeline.planning.clause_plans import PlanNode, PlanStep
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import can_pend, counts_in_partitions, look_back, waits_for_later_events
@@ -41,7 +39,7 @@ from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPas
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.session import is_local
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice
-from cep_pipeline.spark.tasks import Progress, TaskSteps, cores_of, run_tasks, task_steps
+from cep_pipeline.spark.tasks import Progress, cores_of, run_tasks
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
@@ -95,71 +93,44 @@ class WorkEstimate:
         most = log(max(limits.max_matches, 1))
         return min(most, _MAX_LN) if whole > most else _MAX_LN
 
-    def __call__(self, pieces: Pieces) -> tuple[Array, Array, Array]:
+    def pieces(self, row_groups: Sequence[RowGroup]) -> Pieces:
+        """Read the pieces of sorted row groups, with the types that the patterns name."""
+        types = {name for pattern in self.patterns for operand in pattern.operands for name in operand.types}
+        types.discard(self.patterns[0].base_type or "")
+        return Pieces.read(row_groups, self.patterns[0].type_attribute, types)
+
+    def __call__(self, pieces: Pieces) -> tuple[Array, Array]:
         """Estimate the work of each piece, and that of the look-back of a slice which begins with it.
 
         Returns
         -------
-        work, again, stored : Array
-            Shape (n,). Work is events and tuples that are tested. `stored` is events and partial matches: it is known
-            better, tells how much a day is in all, and hardly how it is spread.
+        work, again : Array
+            Shape (n,): events and partial matches.
         """
         work = np.diff(pieces.rows).astype(np.float64)
-        stored = work.copy()
         again = pieces.read_before(look_back(self.patterns))
         span_us = _span_us(pieces)
         together: dict[tuple[int | None, bool], list[Pattern]] = {}
         for pattern in self.patterns:
             together.setdefault((pattern.window.time_us, waits_for_later_events(pattern)), []).append(pattern)
         for (window_us, waits), members in together.items():
-            steps: dict[tuple[EventType, ...], tuple[float, float]] = {}
+            made: dict[tuple[EventType, ...], float] = {}
             for pattern in members:
                 for clause, planned in zip(pattern.clauses, self._plan.for_pattern(pattern.name).clauses, strict=True):
-                    most = self._most[pattern.name]
                     for variables, expected in planned.expected.items():
                         types = tuple(sorted((clause.by_name[name].event_type for name in variables), key=types_of))
-                        alive, tested = steps.get(types, (0.0, 0.0))
-                        ln_tested = min(expected.ln_partial_matches + _ln_tests(expected), most)
-                        alive += exp(min(expected.ln_partial_matches, most))
-                        steps[types] = alive, tested + exp(ln_tested)
-            names = {name for types in steps for name in types}
+                        alive = exp(min(expected.ln_partial_matches, self._most[pattern.name]))
+                        made[types] = made.get(types, 0.0) + alive
+            names = {name for types in made for name in types}
             ratios = {name: _ratios(pieces, _counted(pieces, name), window_us) for name in names}
             own = np.zeros(len(pieces))
-            for types, (alive, tested) in steps.items():
-                share = span_us / (window_us or span_us) * _share(types, ratios)
-                own += tested * share
-                stored += alive * share
+            for types, alive in made.items():
+                own += alive * span_us / (window_us or span_us) * _share(types, ratios)
             work += own
             if waits:  # others begin with the events that the slice owns, and look from these into the look-back
                 reached = np.concatenate([[0.0], np.cumsum(own)])
                 again += pieces.before(reached, look_back(members).time_us)
-        return work, again, stored
-
-
-def read_pieces(spark: SparkSession, patterns: Sequence[Pattern], row_groups: Sequence[RowGroup]) -> Pieces:
-    """Read the pieces of sorted row groups: of many events in tasks, a file each, of fewer here, which is faster."""
-    first = patterns[0]
-    types = {name for pattern in patterns for operand in pattern.operands for name in operand.types}
-    types.discard(first.base_type or "")
-    if sum(group.rows for group in row_groups) > _ROWS_READ_HERE:
-        run = partial(run_tasks, spark, what=f"{first.stream}: events by time and type")
-        return Pieces.read(row_groups, first.type_attribute, types, run)
-    return Pieces.read(row_groups, first.type_attribute, types, lambda count, files: [count(file, 0) for file in files])
-
-
-_ROWS_READ_HERE = 4_000_000
-"""A quarter of a second is enough for the times and types of so many events."""
-
-
-def _ln_tests(expected: PlanStep | PlanNode) -> float:
-    """The tuples that a step tests for each that remains; agreements are looked up and not tested."""
-    shares = (one.selectivity.value for one in expected.conditions if not one.agreement)
-    return min(-sum(log(max(share, 1 / _MOST_TESTS)) for share in shares), log(_MOST_TESTS))
-
-
-_MOST_TESTS = 100.0
-"""The most tests that a mechanism is expected to make where conditions hardly ever hold: it rules out most tuples
-early."""
+        return work, again
 
 
 def _span_us(pieces: Pieces) -> int:
@@ -236,6 +207,11 @@ class DetectionJob:
         """The stream of its patterns."""
         return self.patterns[0].stream
 
+    @property
+    def state(self) -> CarryState:
+        """The state that it goes on from."""
+        return self.carry_in or CarryState(self.pattern_set_version)
+
     def reading(self, slice_: Slice, patterns: Sequence[Pattern]) -> Iterator[tuple[list[Pattern], pa.Table]]:
         """Patterns that read the same events of a slice, and these events."""
         others = [pattern for pattern in patterns if not counts_in_partitions(pattern)]
@@ -295,37 +271,23 @@ class DetectionResult:
     routes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class SlicedJob:
-    """A detection job, the slices of its range, and what comes behind the range.
+def detect_range(
+    spark: SparkSession,
+    job: DetectionJob,
+    slices: Sequence[Slice],
+    behind: Slice | None = None,
+    progress: Progress | None = None,
+) -> DetectionResult:
+    """Run a detection job over the slices of a range: the union of their matches is that of the whole range.
 
-    `behind` has an open end: what would be final if the stream ended there is pending.
-    """
-
-    job: DetectionJob
-    slices: Sequence[Slice]
-    behind: Slice | None = None
-
-    def parts(self, number: int) -> list[_Part]:
-        """The tasks of the job, which is one of several."""
-        parts = [_Part(number, place, slice_) for place, slice_ in enumerate(self.slices)]
-        if self.behind is not None and any(map(can_pend, self.job.patterns)):
-            parts.append(_Part(number, len(parts), self.behind, behind=True))
-        return parts
-
-
-def detect_together(
-    spark: SparkSession, sliced: Sequence[SlicedJob], progress: Progress | None = None
-) -> list[DetectionResult]:
-    """Run detection jobs of the same patterns, plan and pattern set side by side, as tasks of one Spark job.
-
-    The union of the matches of all slices of a job is that of its whole range. The jobs must not need one another's
-    results: where OUTPUT or CONSUME decide, each job needs that of the day before.
+    Where patterns reach a limit, the others are detected once more without them.
 
     Parameters
     ----------
+    behind
+        What comes behind the range, with an open end: what would be final if the stream ended there is pending.
     progress
-        Told of the patterns done, of each slice all: of tasks on other machines only when one is over.
+        Told of the slices done.
 
     Raises
     ------
@@ -334,37 +296,75 @@ def detect_together(
     LimitExceeded
         A pattern reached a limit, and the day is to fail then.
     """
-    parts = [part for number, one in enumerate(sliced) for part in one.parts(number)]
-    first, last = sliced[0].job, sliced[-1].job
-    days = str(first.final_day) if first is last else f"{first.final_day} to {last.final_day}"
-    packed = [_packed(one.job) for one in sliced]
-    with (
-        task_steps(spark, len(parts), len(first.patterns)) if progress is not None else nullcontext() as steps,
-        _ledger_file(spark, sliced, len(parts)) as ledger,
-    ):
+    parts = [_Part(number, slice_) for number, slice_ in enumerate(slices)]
+    if behind is not None and any(map(can_pend, job.patterns)):
+        parts.append(_Part(len(parts), behind, behind=True))
+    whole, reached, least = job, dict[str, Kind](), dict[str, int]()
+    partitions, waiting = dict[str, Sequence[str]](), dict[str, Boundary]()
+    while True:
+        results = _detect_parts(spark, job, parts, progress) if job.patterns else []
+        of_day = [
+            _decided(result, job.patterns) if part.behind and not job.end_of_stream else result
+            for part, result in zip(parts, results, strict=False)
+        ]
+        for result in results:
+            partitions |= result.partitions
+            waiting |= result.waiting
+        found = _limited(job, of_day)
+        reached |= found
+        least |= {name: sum(one.matches.get(name, 0) for one in of_day) for name in found}
+        if not found:
+            break
+        for path in (path for one in results for path in (one.path, one.candidates) if path is not None):
+            remove_file(path)
+        others = tuple(pattern for pattern in job.patterns if pattern.name not in found)
+        job = replace(job, patterns=others, plan=job.plan.part(pattern.name for pattern in others))
+    merged = _merged(spark, job, parts, results)
+    # For a limited pattern the day is as if it had not been.
+    states = {**merged.carry_out.patterns, **whole.state.part(reached).patterns}
+    return replace(
+        merged,
+        matches={pattern.name: merged.matches.get(pattern.name, 0) for pattern in whole.patterns},
+        carry_out=replace(merged.carry_out, patterns=states, pending=partitions, waiting=waiting),
+        limited=_count_limited(spark, whole, parts, reached, least) if reached else {},
+    )
+
+
+def _detect_parts(
+    spark: SparkSession, job: DetectionJob, parts: Sequence[_Part], progress: Progress | None
+) -> list[DetectedSlice]:
+    with _ledger_file(spark, job, len(parts)) as ledger:
         results = run_tasks(
             spark,
-            partial(_detect, packed, steps, ledger, len(parts)),
-            list(enumerate(parts)),
-            what=f"{first.stream}: matches of {first.pattern_set} on {days}",
+            partial(_detect, _packed(job), ledger, len(parts)),
+            parts,
+            what=f"{job.stream}: matches of {job.pattern_set} on {job.final_day}",
             progress=progress,
-            steps=steps,
         )
-    own: list[list[DetectedSlice]] = [[] for _ in sliced]
     for part, result in zip(parts, results, strict=True):
-        own[part.job].append(result)
-    return [_merged(spark, one, found) for one, found in zip(sliced, own, strict=True)]
+        logger.debug(
+            "%s %s, %s: slice %s of %s from %s to %s: %s events, %s matches",
+            job.stream,
+            job.final_day,
+            job.pattern_set,
+            part.number + 1,
+            len(parts),
+            part.slice.start,
+            part.slice.end,
+            result.events,
+            sum(result.matches.values()),
+        )
+    return results
 
 
 @contextmanager
-def _ledger_file(spark: SparkSession, sliced: Sequence[SlicedJob], tasks: int) -> Iterator[str | None]:
+def _ledger_file(spark: SparkSession, job: DetectionJob, tasks: int) -> Iterator[str | None]:
     """Give the file of the ledgers of all tasks, for the block; None without limits, or where tasks run elsewhere."""
-    job = sliced[0].job
     if not job.limits or not is_local(spark):
         yield None
         return
     with NamedTemporaryFile(prefix="cep-limits-") as file:
-        file.truncate(len(sliced) * len(job.patterns) * tasks * CELL_BYTES)
+        file.truncate(len(job.patterns) * tasks * CELL_BYTES)
         yield file.name
 
 
@@ -386,77 +386,14 @@ def _limited(job: DetectionJob, results: Sequence[DetectedSlice]) -> dict[str, K
     for result in results:
         for name, kind in result.limited.items():
             reached[name] = "max_matches" if "max_matches" in (kind, reached.get(name)) else kind
-    for name, limits in job.limits.items():
-        if limits.max_matches is not None and sum(one.matches.get(name, 0) for one in results) > limits.max_matches:
+    for name in (pattern.name for pattern in job.patterns if pattern.name in job.limits):
+        most = job.limits[name].max_matches
+        if most is not None and sum(one.matches.get(name, 0) for one in results) > most:
             reached[name] = "max_matches"
     for name, kind in reached.items():
         if job.then.get(name) == "fail":
             raise LimitExceeded(name, job.limits[name].named(kind), str(job.final_day))
     return {pattern.name: reached[pattern.name] for pattern in job.patterns if pattern.name in reached}
-
-
-def _without(
-    spark: SparkSession, job: DetectionJob, results: Sequence[DetectedSlice], names: Collection[str]
-) -> list[DetectedSlice]:
-    """The results of slices without what they have of some patterns; files that have rows of them are written anew."""
-    written = [(at, kind) for at, one in enumerate(results) if any(map(one.matches.get, names)) for kind in range(2)]
-    tasks = [(path, kind, at) for at, kind in written if (path := (results[at].path, results[at].candidates)[kind])]
-    files: dict[tuple[int, int], str | None] = {}
-    if tasks:
-        directories = job.directory, job.candidates
-        what = f"{job.stream}: files of {job.pattern_set} on {job.final_day} without limited patterns"
-        left = run_tasks(spark, partial(_rewrite, directories, frozenset(names)), tasks, what=what)
-        files = {(at, kind): path for (_, kind, at), path in zip(tasks, left, strict=True)}
-    return [
-        replace(
-            one,
-            path=files.get((at, 0), one.path),
-            candidates=files.get((at, 1), one.candidates),
-            matches={name: 0 if name in names else number for name, number in one.matches.items()},
-            nodes=tuple(node for node in one.nodes if node.pattern not in names),
-            profiles=tuple(profile for profile in one.profiles if profile.pattern not in names),
-        )
-        for at, one in enumerate(results)
-    ]
-
-
-def _rewrite(
-    directories: tuple[DataDirectory | None, DataDirectory | None],
-    names: frozenset[str],
-    task: tuple[str, int, int],
-    attempt: int,
-) -> str | None:
-    """Write a file of matches or candidates anew without some patterns; None where nothing is left."""
-    path, kind, number = task
-    directory = directories[kind]
-    assert directory is not None
-    schema = CANDIDATES_SCHEMA if kind else without_composed(directory.columns or MATCHES_SCHEMA)
-
-    def left(rows: pa.Table) -> pa.Table:
-        return rows.filter(pc.invert(pc.is_in(rows["pattern"], pa.array(sorted(names)))))
-
-    target = _copy(path, schema, lambda: directory.file(number, attempt), left)
-    remove_file(path)
-    return target
-
-
-def _copy(
-    path: str, schema: pa.Schema, target: Callable[[], str], change: Callable[[pa.Table], pa.Table]
-) -> str | None:
-    """Write what is made of the rows of a file of matches as another file; None where nothing is left of them."""
-    copy: str | None = None
-    with ExitStack() as stack:
-        writer: pq.ParquetWriter | None = None
-        with open_parquet(path) as file:
-            for batch in file.iter_batches():
-                rows = change(conform(pa.Table.from_batches([batch]), schema))
-                if not rows.num_rows:
-                    continue
-                if writer is None:
-                    copy = target()
-                    writer = stack.enter_context(open_data_file(copy, schema, dictionaries=REPEATING_IN_MATCHES))
-                writer.write_table(rows)
-    return None if copy is None else written(copy)
 
 
 def copy_matches(
@@ -487,31 +424,44 @@ def copy_matches(
 def _copy_of_patterns(
     directory: DataDirectory, names: frozenset[str], version: str, task: tuple[int, str], attempt: int
 ) -> str | None:
+    """Copy the matches of some patterns out of a file; None where it has none of them."""
     number, path = task
     schema = without_composed(directory.columns or MATCHES_SCHEMA)
     place = schema.get_field_index("pattern_version")
     column = schema.field(place)
-
-    def of_patterns(rows: pa.Table) -> pa.Table:
-        own = rows.filter(pc.is_in(rows["pattern"], pa.array(sorted(names))))
-        return own.set_column(place, column, pa.repeat(pa.scalar(version, column.type), own.num_rows))
-
-    return _copy(path, schema, lambda: directory.file(number, attempt), of_patterns)
+    copy: str | None = None
+    with ExitStack() as stack:
+        writer: pq.ParquetWriter | None = None
+        with open_parquet(path) as file:
+            for batch in file.iter_batches():
+                rows = conform(pa.Table.from_batches([batch]), schema)
+                own = rows.filter(pc.is_in(rows["pattern"], pa.array(sorted(names))))
+                if not own.num_rows:
+                    continue
+                if writer is None:
+                    copy = directory.file(number, attempt)
+                    writer = stack.enter_context(open_data_file(copy, schema, dictionaries=REPEATING_IN_MATCHES))
+                versions = pa.repeat(pa.scalar(version, column.type), own.num_rows)
+                writer.write_table(own.set_column(place, column, versions))
+    return None if copy is None else written(copy)
 
 
 def _count_limited(
-    spark: SparkSession, sliced: SlicedJob, reached: Mapping[str, Kind], least: Mapping[str, int]
+    spark: SparkSession,
+    job: DetectionJob,
+    parts: Sequence[_Part],
+    reached: Mapping[str, Kind],
+    least: Mapping[str, int],
 ) -> dict[str, LimitedPattern]:
     """The records of the patterns that reached a limit, whose matches are counted where that is asked for."""
-    job = sliced.job
     asked = tuple(p for p in job.patterns if p.name in reached and job.then.get(p.name) in ("count", "compressed"))
     counted: list[dict[str, tuple[int, bool, str | None]]] = []
     if asked:
-        parts = [part for part in sliced.parts(0) if not part.behind or job.end_of_stream]
-        packed = _packed(job)
+        parts = [part for part in parts if not part.behind or job.end_of_stream]
+        seconds = COUNTING_S * min(cores_of(spark) / max(len(parts), 1), 1.0)
         counted = run_tasks(
             spark,
-            partial(_count, packed, frozenset(pattern.name for pattern in asked), _seconds_to_count(spark, len(parts))),
+            partial(_count, _packed(job), frozenset(pattern.name for pattern in asked), seconds),
             parts,
             what=f"{job.stream}: number of matches of limited patterns of {job.pattern_set} on {job.final_day}",
         )
@@ -559,171 +509,98 @@ def _count(
     return {name: found.get(name, (0, True, None)) for name in names}
 
 
-def _seconds_to_count(spark: SparkSession, slices: int) -> float:
-    """The seconds for which matches of one pattern are counted on each slice."""
-    return COUNTING_S * min(cores_of(spark) / max(slices, 1), 1.0)
-
-
 COUNTING_S = 30.0
 """Longest time to count the matches of one limited pattern of a day."""
 
 
-def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]) -> DetectionResult:
+def _merged(
+    spark: SparkSession, job: DetectionJob, parts: Sequence[_Part], results: Sequence[DetectedSlice]
+) -> DetectionResult:
     """The outcome of a job from those of its tasks, after OUTPUT and CONSUME have decided."""
-    job, slices, tasks = sliced.job, sliced.slices, sliced.parts(0)
-    for task, result in zip(tasks, results, strict=True):
-        logger.debug(
-            "%s %s, %s: slice %s of %s from %s to %s: %s events, %s matches",
-            job.stream,
-            job.final_day,
-            job.pattern_set,
-            task.number + 1,
-            len(tasks),
-            task.slice.start,
-            task.slice.end,
-            result.events,
-            sum(result.matches.values()),
-        )
-    of_day = [
-        result if not task.behind or job.end_of_stream else _decided(result, job.patterns)
-        for task, result in zip(tasks, results, strict=True)
-    ]
-    reached = _limited(job, of_day)
-    least = {name: sum(one.matches.get(name, 0) for one in of_day) for name in reached}
-    if reached:
-        results = _without(spark, job, results, reached)
-    last = results.pop() if len(tasks) > len(slices) else None
+    own = [result for part, result in zip(parts, results, strict=False) if not part.behind]
+    last = next((result for part, result in zip(parts, results, strict=False) if part.behind), None)
+    pending = Counter(last.matches if last is not None else {})
+    published = own
+    if last is not None and job.end_of_stream:
+        published = [*own, last]
+        pending.clear()
     matches = Counter({pattern.name: 0 for pattern in job.patterns})
     counters = Counters()
-    for result in results:
-        matches.update(result.matches)
+    for result in own:
         for node in result.nodes:
             counters.count(node)
         for name, taken in result.routes.items():
             counters.went(name, *taken)
-    files = [result.path for result in results if result.path is not None]
-    pending = Counter(last.matches if last is not None else {})
-    profiles = [profile for result in results for profile in result.profiles]
-    if last is not None and job.end_of_stream:
-        files += [last.path] if last.path is not None else []
-        profiles += last.profiles
-        matches.update(pending)
-        pending.clear()
-    carry_out = job.carry_in if job.carry_in is not None else CarryState(job.pattern_set_version)
-    # For a limited pattern the day is as if it had not been.
-    states = {name: state for name, state in carry_out.patterns.items() if name in reached}
-    summaries = _summaries_of(job, reached, results if not job.end_of_stream or last is None else [*results, last])
-    for summarized in (False, True):
-        own = tuple(one for one in job.patterns if (one.summary is not None) is summarized and one.name not in reached)
-        kept = _keep(
-            spark,
-            replace(job, patterns=own, directory=job.candidates or job.directory)
-            if summarized
-            else replace(job, patterns=own),
-            [result.candidates for result in results],
-            [slice_.end[0] for slice_ in slices if slice_.end is not None],
-            last.candidates if last is not None else None,
-            {pattern.name: matches[pattern.name] for pattern in own if has_output_policy(pattern)},
-        )
-        if kept is None:
-            continue
-        if summarized:
-            _add_kept(spark, replace(job, patterns=own), summaries, kept.files)
-        else:
-            files += kept.files
+    for result in published:
+        matches.update(result.matches)
+    files = [result.path for result in published if result.path is not None]
+    profiles = [profile for result in published for profile in result.profiles]
+    summaries = _summaries_of(job, published)
+    kept = _keep(spark, job, [part.slice for part in parts if not part.behind], own, last)
+    if kept is not None:
+        files += kept.files
         profiles += kept.profiles
         matches.update({name: number - matches[name] for name, number in kept.matches.items()})
         pending.update(kept.waiting)
-        states |= kept.carry_out.patterns
-        carry_out = replace(kept.carry_out, patterns=states)
+        for pattern in (one for one in job.patterns if one.name in kept.summaries):
+            summaries[pattern.name].add(PartialSummary.from_json(pattern, kept.summaries[pattern.name]))
     return DetectionResult(
         files=tuple(files),
         matches={**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
         nodes=tuple(counters.nodes.values()),
-        slices=len(results),
+        slices=len(own),
         observed=Observed(observations_of(job.patterns, counters.nodes.values()), merge_profiles(profiles)),
-        carry_out=replace(
-            carry_out,
-            pending=dict(last.partitions) if last is not None else {},
-            waiting=dict(last.waiting) if last is not None else {},
-        ),
+        carry_out=job.state if kept is None else kept.carry_out,
         pending={name: number for name, number in pending.items() if number},
-        limited=_count_limited(spark, sliced, reached, least) if reached else {},
         summaries={name: summary.to_json() for name, summary in summaries.items()},
         routes=by_route(counters.routes),
     )
 
 
-def _summaries_of(
-    job: DetectionJob, limited: Collection[str], results: Sequence[DetectedSlice]
-) -> dict[str, PartialSummary]:
-    """Put together what slices have found of each pattern with SUMMARIZE that has not reached a limit."""
+def _summaries_of(job: DetectionJob, results: Sequence[DetectedSlice]) -> dict[str, PartialSummary]:
+    """Put together what slices have found of each pattern with SUMMARIZE."""
     found: dict[str, PartialSummary] = {}
     for pattern in job.patterns:
-        if pattern.summary is not None and pattern.name not in limited:
+        if pattern.summary is not None:
             found[pattern.name] = PartialSummary(pattern)
             for result in results:
                 found[pattern.name].add(PartialSummary.from_json(pattern, result.summaries.get(pattern.name, ())))
     return found
 
 
-def _add_kept(
-    spark: SparkSession, job: DetectionJob, summaries: Mapping[str, PartialSummary], files: Sequence[str]
-) -> None:
-    """Add the matches that OUTPUT and CONSUME have kept of patterns with SUMMARIZE, which stand in files of scratch."""
-    what = f"{job.stream}: summaries of {job.pattern_set} on {job.final_day}"
-    for found in run_tasks(spark, partial(_summarize_file, _packed(job)), list(files), what=what):
-        for name, groups in found.items():
-            own = next(pattern for pattern in job.patterns if pattern.name == name)
-            summaries[name].add(PartialSummary.from_json(own, groups))
-
-
-def _summarize_file(packed: tuple[bytes, bytes], path: str, attempt: int) -> dict[str, Groups]:
-    job = _unpacked(*packed)
-    summaries = {pattern.name: PartialSummary(pattern) for pattern in job.patterns}
-    with open_parquet(path) as file:
-        for batch in file.iter_batches(columns=["pattern", "end_ts", "returns"]):
-            for name in pc.unique(batch.column("pattern")).to_pylist():
-                summaries[name].add_rows(batch.filter(pc.equal(batch.column("pattern"), name)))
-    return {name: summary.to_json() for name, summary in summaries.items()}
-
-
 def _keep(
     spark: SparkSession,
     job: DetectionJob,
-    candidates: Sequence[str | None],
-    points_us: Sequence[int],
-    pending: str | None,
-    matches: Mapping[str, int],
+    slices: Sequence[Slice],
+    results: Sequence[DetectedSlice],
+    last: DetectedSlice | None,
 ) -> KeepingResult | None:
-    """Let OUTPUT and CONSUME decide; None where no pattern has them."""
+    """Let OUTPUT and CONSUME decide, in a task if there are candidates; None where no pattern has them."""
     if not any(map(has_output_policy, job.patterns)):
         return None
     deciding = KeepingPass(
         job.patterns,
         job.pattern_set,
         job.final_day,
-        job.carry_in if job.carry_in is not None else CarryState(job.pattern_set_version),
+        job.state,
         job.horizons_us,
         job.directory,
-        points_us,
-        pending,
+        [slice_.end[0] for slice_ in slices if slice_.end is not None],
+        last.candidates if last is not None else None,
         job.end_of_stream,
         job.reachable,
     )
-    if not candidates and pending is None:
+    if not results and deciding.pending is None:
         return deciding.run(())
-    assert job.candidates is not None, "a job of patterns with OUTPUT or CONSUME has a directory for candidates"
-    what = f"{job.patterns[0].stream}: OUTPUT and CONSUME of {job.pattern_set} on {job.final_day}"
-    run = partial(run_tasks, spark, what=what)
-    return deciding.decide(candidates, matches, job.candidates, cores_of(spark), run)
+    what = f"{job.stream}: OUTPUT and CONSUME of {job.pattern_set} on {job.final_day}"
+    (kept,) = run_tasks(spark, deciding.run, [[result.candidates for result in results]], what=what)
+    return kept
 
 
 @dataclass(frozen=True)
 class _Part:
     """One task of a job: a slice whose matches it owns; `behind` is what comes behind the range: matches that wait."""
 
-    job: int
     number: int
     slice: Slice
     behind: bool = False
@@ -768,20 +645,11 @@ def _unpacked(work: bytes, rest: bytes) -> DetectionJob:
     return replace(job, patterns=patterns, plan=plan)
 
 
-def _detect(
-    packed: Sequence[tuple[bytes, bytes]],
-    steps: TaskSteps | None,
-    ledger: str | None,
-    tasks: int,
-    task: tuple[int, _Part],
-    attempt: int,
-) -> DetectedSlice:
-    place, part = task
-    job = _unpacked(*packed[part.job])
+def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _Part, attempt: int) -> DetectedSlice:
+    job = _unpacked(*packed)
     limits = SliceLimits(job.limits)
     if ledger is not None and not part.behind:
-        names = [pattern.name for pattern in job.patterns]
-        limits.ledger = Ledger(ledger, names, part.job * len(names), tasks, place)
+        limits.ledger = Ledger(ledger, [pattern.name for pattern in job.patterns], 0, tasks, part.number)
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
     columns = without_composed(job.directory.columns or MATCHES_SCHEMA)
     paths: dict[pa.Schema, str] = {}
@@ -832,15 +700,7 @@ def _detect(
         nodes: list[NodeCounts] = []
         limited: dict[str, Kind] = {}
         routes: dict[str, tuple[Route, ...]] = {}
-        rows = before = 0
-        told = time.monotonic()
-
-        def tell(done: int, _: int) -> None:
-            nonlocal told
-            if steps is not None and time.monotonic() - told > _TELL_S:
-                told = time.monotonic()
-                steps.tell(place, before + done)
-
+        rows = 0
         for members, events in job.reading(part.slice, patterns):
             result = detect_slice(
                 members,
@@ -851,7 +711,6 @@ def _detect(
                 job.mechanism,
                 candidates=located,
                 counted=hidden - located,
-                progress=tell,
                 limits=limits,
             )
             for name, kind in result.limited.items():
@@ -859,13 +718,10 @@ def _detect(
                     raise LimitExceeded(name, job.limits[name].named(kind), str(job.final_day))
             limited.update(result.limited)
             summaries |= result.summaries
-            before += len(members)
             matches.update(result.matches)
             nodes += result.metrics.nodes
             routes |= result.metrics.routes
             rows += events.num_rows
-    if steps is not None:
-        steps.tell(place, steps.each)
     return DetectedSlice(
         written(paths[columns]) if columns in paths else None,
         paths.get(CANDIDATES_SCHEMA),
@@ -879,7 +735,3 @@ def _detect(
         {name: summary.to_json() for name, summary in summaries.items() if name not in limited},
         routes,
     )
-
-
-_TELL_S = 0.2
-"""Seconds after which a task says how many patterns it has done."""

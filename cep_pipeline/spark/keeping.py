@@ -1,14 +1,8 @@
 """The pass of OUTPUT and CONSUME over what the slices of a day found, in the page's order, batch after batch.
 
 Which matches of a pattern are kept depends on all earlier kept ones of it. So slices write all matches of such patterns
-as candidates, and when the last slice is done one pass reads them in the order of the slices and writes those that are
-kept. It starts from the carry state of the day before and ends with that of the day. Patterns do not depend on one
-another: where there are many candidates the pass is divided by pattern into tasks.
-
-A pattern with very many candidates is decided and written apart, as a `DividedPass`. Deciding reads few columns. With
-PARTITION BY all events of a match are in one partition, and both clauses look at earlier matches of that partition
-only, so that shares of the partitions are decided side by side; without it one task decides. Then the kept matches are
-written slice by slice, in the order that one pass would give them.
+as candidates, and when the last slice is done one task reads them in the order of the slices and writes those that are
+kept. It starts from the carry state of the day before and ends with that of the day.
 
 Matches that wait, for the end of a window say, become final in another order than that of their last events, in which
 matches are decided about. So of such a pattern all candidates of a day are brought into the order of their last events,
@@ -18,14 +12,12 @@ candidates behind it are held, and handed on to the next day.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import partial
 from itertools import count, pairwise
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +27,8 @@ import pyarrow.parquet as pq
 from cep_pipeline.detection.match_ids import MatchIdentity, ids_array
 from cep_pipeline.detection.matches import CANDIDATES, MANY_PATTERNS, UTC_MICROSECONDS, candidates_of
 from cep_pipeline.detection.ordering import OrderedLists, page_order
-from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy, merged_states, state_of_partitions
+from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import waits_for_later_events
@@ -55,16 +48,7 @@ from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, 
 
 CANDIDATES_SCHEMA = pa.schema([*without_composed(MATCHES_SCHEMA), *list(CANDIDATES)[len(MANY_PATTERNS) :]])
 """Columns of a file of candidates: those of the matches table, and what deciding about them needs."""
-_DECIDING_SCHEMA = pa.schema(
-    [CANDIDATES_SCHEMA.field(name) for name in ("pattern", "end_ts", "bindings", "instants", "partition")]
-)
-"""The columns that deciding needs where matches wait; ids and RETURN are most of what is read and written else."""
-_CANDIDATES_OF = ("bindings.list.element.seq", "instants", "partition")
-"""The columns of a file that deciding needs where matches come in order."""
 _PENDING = "_pending"
-_ROW = "_row"
-"""Column with the number of a candidate among those of its pattern in a chunk, where it is written apart."""
-_CHUNK = "_chunk"
 _UNDECIDED = ("match_id", "start_ts", "end_ts", "bindings", "returns", "instants", "partition")
 
 
@@ -117,17 +101,9 @@ class CandidateDecider:
 
 
 def candidates_by_time(
-    pattern: str,
-    files: Iterable[str],
-    pending: Iterable[str],
-    carried: pa.Table,
-    points_us: Sequence[int],
-    columns: pa.Schema = CANDIDATES_SCHEMA,
-    only: int | None = None,
-) -> Iterator[tuple[int, pa.Table]]:
+    pattern: str, files: Iterable[str], pending: Iterable[str], carried: pa.Table, points_us: Sequence[int]
+) -> Iterator[pa.Table]:
     """The candidates of a pattern, those that end between two points after one another, so that few are held at once.
-
-    Each comes with the number of its first point.
 
     Parameters
     ----------
@@ -137,32 +113,26 @@ def candidates_by_time(
         What the day before handed on.
     points_us
         Ascending timestamps, such as the ends of slices.
-    columns
-        Those of `CANDIDATES_SCHEMA` that are read.
-    only
-        The one number that is asked for.
     """
     sources = [
         (path, waits, ends)
         for path, waits in (*((path, False) for path in files), *((path, True) for path in pending))
         if (ends := _ends_us(path, pattern)) is not None
     ]
-    for number, (low, high) in enumerate(pairwise([None, *sorted(set(points_us)), None])):
-        if only is not None and number != only:
-            continue
+    for low, high in pairwise([None, *sorted(set(points_us)), None]):
         chosen = pc.field("pattern") == pattern
         if low is not None:
             chosen &= pc.field("end_ts") >= pa.scalar(low).cast(UTC_MICROSECONDS)
         if high is not None:
             chosen &= pc.field("end_ts") < pa.scalar(high).cast(UTC_MICROSECONDS)
         parts = [
-            _marked(read_data_file(path, columns, chosen), waits)
+            _marked(read_data_file(path, CANDIDATES_SCHEMA, chosen), waits)
             for path, waits, (first, last) in sources
             if (low is None or last >= low) and (high is None or first < high)
         ]
-        found = pa.concat_tables([_marked(carried.select(columns.names).filter(chosen), False), *parts])
+        found = pa.concat_tables([_marked(carried.filter(chosen), False), *parts])
         if found.num_rows:
-            yield number, found
+            yield found
 
 
 def _ends_us(path: str, pattern: str) -> tuple[int, int] | None:
@@ -241,16 +211,13 @@ def _candidates(table: pa.Table) -> Any:
 
 def in_page_order(pattern: Pattern, table: pa.Table) -> pa.Table:
     """Sort matches of a pattern that composes nothing, by their column `bindings`, into the order of the page."""
-    return table.take(pa.array(_page_order(pattern, table)))
-
-
-def _page_order(pattern: Pattern, table: pa.Table) -> Array:
     found = table["bindings"].combine_chunks()
     offsets = found.offsets.to_numpy().astype(np.int64)
     elements = found.flatten()
     names = pa.array([operand.variable for operand in pattern.operands])
     variables = pc.index_in(elements.field("variable"), names).to_numpy().astype(np.int64)
-    return page_order(offsets - offsets[0], elements.field("seq").to_numpy(), variables)
+    order = page_order(offsets - offsets[0], elements.field("seq").to_numpy(), variables)
+    return table.take(pa.array(order))
 
 
 def last_seqs(bindings: pa.ListArray) -> Array:
@@ -398,26 +365,16 @@ class KeepingResult:
     """The result of the pass: files to publish, kept matches by pattern, and what the next day goes on from.
 
     `waiting` counts the candidates that are final but stand behind others that are not; `profiles` are the temporal
-    orders of the kept matches.
+    orders of the kept matches. `summaries` has the groups of patterns with SUMMARIZE (`PartialSummary.to_json`), of
+    which no match is in the files.
     """
 
     files: tuple[str, ...]
     matches: Mapping[str, int]
     waiting: Mapping[str, int]
     carry_out: CarryState
-    profiles: tuple[OrderProfile, ...] = ()
-
-    @classmethod
-    def merged(cls, parts: Sequence[KeepingResult]) -> KeepingResult:
-        """The result of a pass from those of its parts, which are of different patterns."""
-        states = {name: state for part in parts for name, state in part.carry_out.patterns.items()}
-        return cls(
-            tuple(path for part in parts for path in part.files),
-            {name: number for part in parts for name, number in part.matches.items()},
-            {name: number for part in parts for name, number in part.waiting.items()},
-            replace(parts[0].carry_out, patterns=states),
-            tuple(profile for part in parts for profile in part.profiles),
-        )
+    profiles: tuple[OrderProfile, ...]
+    summaries: Mapping[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -455,104 +412,27 @@ class KeepingPass:
     pending: str | None = None
     end_of_stream: bool = False
     reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    number: int = 0
-    passes: int = 1
-
-    def decide(
-        self,
-        candidates: Sequence[str | None],
-        matches: Mapping[str, int],
-        scratch: DataDirectory,
-        cores: int,
-        run: RunTasks,
-    ) -> KeepingResult:
-        """Decide about the candidates of all slices in tasks.
-
-        Parameters
-        ----------
-        candidates
-            A file for each slice, in the order of the slices (None: it has none).
-        matches
-            Pattern -> how many of its matches are to be decided about, as far as they are final.
-        scratch
-            Where tasks write what they hand on to others.
-        cores
-            How many tasks run side by side: a pattern gets no more shares, since each reads all its candidates.
-        run
-            Runs a function of a task and the number of its attempt over some tasks.
-        """
-        files = tuple(candidates)
-        shares = self.shares(matches, scratch, cores)
-        whole = self.parts({name: number for name, number in matches.items() if name not in {s.name for s in shares}})
-        done = run(partial(_run_part, files), [*whole, *shares])
-        results = [result for result in done if isinstance(result, KeepingResult)]
-        if shares:
-            decided = [result for result in done if isinstance(result, DecidedShare)]
-            patterns = [pattern for pattern in self.patterns if pattern.name in {share.name for share in shares}]
-            divided = DividedPass(self._of(patterns), decided)
-            results.append(divided.result(run(partial(divided.write, files), divided.chunks())))
-        return KeepingResult.merged(results)
-
-    def parts(self, candidates: Mapping[str, int]) -> list[KeepingPass]:
-        """Passes of some of the patterns each, which together decide what this one does.
-
-        Parameters
-        ----------
-        candidates
-            The patterns -> how many candidates each has. Few are one part.
-        """
-        named = [pattern for pattern in self.patterns if pattern.name in candidates]
-        passes = min(max(sum(candidates.values()) // CANDIDATES_OF_A_PART, 1), _MOST_PARTS, len(named))
-        members: list[list[Pattern]] = [[] for _ in range(passes)]
-        sizes = [0] * passes
-        for pattern in sorted(named, key=lambda pattern: -candidates[pattern.name]):
-            place = sizes.index(min(sizes))
-            members[place].append(pattern)
-            sizes[place] += max(candidates[pattern.name], 1)
-        return [self._of(part, number, passes) for number, part in enumerate(members)]
-
-    def shares(self, candidates: Mapping[str, int], scratch: DataDirectory, cores: int) -> list[KeepingShare]:
-        """The shares of patterns whose candidates are so many that one task for them would take longer than all others.
-
-        Without PARTITION BY a pattern has one share.
-        """
-        cores, total = min(cores, MOST_SHARES), sum(candidates.values())
-        few = max(2 * CANDIDATES_OF_A_PART - 1, total // cores)  # none is divided where there is one core
-        shares = []
-        for pattern in self.patterns:
-            if (number := candidates.get(pattern.name, 0)) > few:
-                of = -(-cores * number // total) if pattern.partition_by else 1
-                shares += [KeepingShare(self._of([pattern]), scratch, place, of) for place in range(of)]
-        return shares
-
-    def _of(self, patterns: Sequence[Pattern], number: int = 0, passes: int = 1) -> KeepingPass:
-        names = {pattern.name for pattern in patterns}
-        states = {name: state for name, state in self.carry_in.patterns.items() if name in names}
-        in_order = [pattern for pattern in self.patterns if pattern.name in names]
-        carry_in = replace(self.carry_in, patterns=states)
-        return replace(self, patterns=in_order, carry_in=carry_in, number=number, passes=passes)
 
     def run(self, candidates: Sequence[str | None], attempt: int = 0) -> KeepingResult:
         """Decide about the candidates of all slices, a file for each in the order of the slices (None: it has none)."""
         kept = self.carry_in.kept(self.patterns)
+        deciding = [pattern for pattern in self.patterns if pattern.name in kept]
         # Numbers behind those of the slices' files, so that the order of files is always the same.
-        profiler = OutputProfiler(pattern for pattern in self.patterns if pattern.name in kept)
-        numbers = count(len(candidates) + 2 + self.number, self.passes)
-        files = _MatchFiles(self.directory, attempt, numbers, dict.fromkeys(kept, 0), profiler)
-        waiting = [pattern for pattern in self.patterns if pattern.name in kept and waits_for_later_events(pattern)]
-        names = {pattern.name for pattern in waiting}
+        files = _MatchFiles(self.directory, attempt, len(candidates) + 2, deciding)
+        waiting = [pattern for pattern in deciding if waits_for_later_events(pattern)]
+        in_order = kept.keys() - {pattern.name for pattern in waiting}
         for source in candidates:
             with files.next_file() as write:
-                for name, batch in _batches(source, kept.keys() - names):
+                for name, batch in _batches(source, in_order):
                     write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
         undecided = {}
         for pattern in waiting:
-            deciding = CandidateDecider(pattern, kept[pattern.name])
-            for _, found in self.by_time(pattern, candidates):
+            decider = CandidateDecider(pattern, kept[pattern.name])
+            for found in self._by_time(pattern, candidates):
                 with files.next_file() as write:
-                    for batch in deciding.decide(found).to_batches():
+                    for batch in decider.decide(found).to_batches():
                         write(pattern.name, batch)
-            if (held := deciding.held()) is not None:
+            if (held := decider.held()) is not None:
                 undecided[pattern.name] = held
         carry_out = self.carry_in.after(kept, self.horizons_us, undecided, self.reachable)
         if self.end_of_stream:
@@ -567,15 +447,10 @@ class KeepingPass:
             {name: final_rows(held) for name, held in undecided.items()},
             carry_out,
             files.profiler.profiles(),
+            {name: summary.to_json() for name, summary in files.summaries.items()},
         )
 
-    def by_time(
-        self,
-        pattern: Pattern,
-        candidates: Sequence[str | None],
-        columns: pa.Schema = CANDIDATES_SCHEMA,
-        only: int | None = None,
-    ) -> Iterator[tuple[int, pa.Table]]:
+    def _by_time(self, pattern: Pattern, candidates: Sequence[str | None]) -> Iterator[pa.Table]:
         """The candidates of a pattern whose matches wait, those of the day before among them (`candidates_by_time`)."""
         constants = {
             "pattern_set": self.pattern_set,
@@ -590,247 +465,18 @@ class KeepingPass:
             [self.pending] if self.pending is not None else [],
             undecided_from_json(pattern, rows, constants),
             self.points_us,
-            columns,
-            only,
         )
-
-
-_Task = TypeVar("_Task")
-_Result = TypeVar("_Result")
-
-
-class RunTasks(Protocol):
-    """Runs a function of a task and the number of its attempt over tasks; returns the results in their order."""
-
-    def __call__(self, function: Callable[[_Task, int], _Result], tasks: Sequence[_Task], /) -> list[_Result]:
-        """Run the function over the tasks."""
-
-
-def _run_part(
-    candidates: Sequence[str | None], part: KeepingPass | KeepingShare, attempt: int
-) -> KeepingResult | DecidedShare:
-    return part.run(candidates, attempt)
-
-
-_DECISIONS = pa.schema([("chunk", pa.int32()), ("row", pa.int64()), ("decision", pa.int8())])
-"""Columns of a file of decisions: the candidates that are not dropped, by their rows among those of a chunk."""
-_KEPT, _HELD, _KEPT_AT_THE_END = 0, 1, 2
-"""A candidate is kept; it is handed on to the next day; it is handed on, and kept if the stream ends with this day."""
-
-
-@dataclass(frozen=True)
-class DecidedShare:
-    """The outcome of a share: its file of decisions, the chunks that these are about, and the state of what is kept."""
-
-    pattern: str
-    path: str
-    chunks: frozenset[int]
-    state: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class KeepingShare:
-    """The deciding about those candidates of one pattern whose partitions fall to this share.
-
-    A chunk of candidates is the file of a slice; where matches wait, it is what ends between two points.
-
-    Attributes
-    ----------
-    whole
-        The pass of the one pattern.
-    scratch
-        Where the decisions are written.
-    number, of
-        Which share this is, and how many there are.
-    """
-
-    whole: KeepingPass
-    scratch: DataDirectory
-    number: int
-    of: int
-
-    @property
-    def name(self) -> str:
-        """The name of the pattern."""
-        return self.whole.patterns[0].name
-
-    def run(self, candidates: Sequence[str | None], attempt: int = 0) -> DecidedShare:
-        """Decide, and write the decisions into a file."""
-        whole, pattern = self.whole, self.whole.patterns[0]
-        waits = waits_for_later_events(pattern)
-        state = state_of_partitions(whole.carry_in.patterns.get(self.name, {}), self._has)
-        kept = KeptMatches(pattern, state, in_order=not waits)
-        path = self.scratch.file(self.number, attempt)
-        chunks: set[int] = set()
-        with open_data_file(path, _DECISIONS) as writer:
-
-            def note(found: pa.Table, decisions: Array) -> None:
-                if found.num_rows:
-                    columns = [found[_CHUNK], found[_ROW], pa.array(decisions, pa.int8())]
-                    chunks.update(pc.unique(found[_CHUNK]).to_pylist())
-                    writer.write_table(pa.table(columns, schema=_DECISIONS))
-
-            held = None
-            if waits:
-                deciding = CandidateDecider(pattern, kept)
-                for chunk, found in whole.by_time(pattern, candidates, _DECIDING_SCHEMA):
-                    if (own := self._own(found, chunk)).num_rows:
-                        decided = deciding.decide(own)
-                        note(decided, np.full(len(decided), _KEPT))
-                held = deciding.held()
-            else:
-                for chunk, source in enumerate(candidates):
-                    read = 0
-                    for _, batch in _batches(source, {self.name}, columns=None):
-                        found = self._own(pa.Table.from_batches([batch]), chunk, read)
-                        read += len(batch)
-                        decided = found.filter(pa.array(kept.keep(_candidates(found))))
-                        note(decided, np.full(len(decided), _KEPT))
-            horizon_us = whole.horizons_us[self.name]
-            if waits and self.of > 1 and horizon_us is not None and pattern.window.time_us is not None:
-                # What the other shares hold is not known here. Candidates that are not final begin within a window of
-                # the end of the day, and those behind them end later than they begin.
-                horizon_us -= pattern.window.time_us
-            earliest_us = earliest_instant_us(held) if held is not None else None
-            _forget(kept, horizon_us, earliest_us, held, whole.reachable.get(self.name))
-            state = kept.to_json()
-            if held is not None:
-                at_the_end = kept.keep(_candidates(held)) & whole.end_of_stream
-                note(held, np.where(at_the_end, _KEPT_AT_THE_END, _HELD))
-        return DecidedShare(self.name, path, frozenset(chunks), state)
-
-    def _has(self, partition: str | None) -> bool:
-        """Return whether the candidates of a partition fall to this share: the same answer in all processes."""
-        return zlib.crc32((partition or "").encode()) % self.of == self.number
-
-    def _own(self, found: pa.Table, chunk: int, first: int = 0) -> pa.Table:
-        """Return the next candidates of a chunk that fall to this share, with the chunk and their rows in it."""
-        rows = np.arange(first, first + found.num_rows)
-        found = found.append_column(_CHUNK, pa.repeat(pa.scalar(chunk, pa.int32()), len(rows)))
-        found = found.append_column(_ROW, pa.array(rows))
-        if self.of == 1:
-            return found
-        partitions = found["partition"].combine_chunks().dictionary_encode()
-        has = pa.array([self._has(name) for name in [*partitions.dictionary.to_pylist(), None]])
-        return found.filter(has.take(partitions.indices.fill_null(len(has) - 1)))
-
-
-@dataclass(frozen=True)
-class WrittenChunk:
-    """The files of the kept matches of a chunk, their numbers and orders by pattern, and the candidates held in it."""
-
-    files: tuple[str, ...]
-    matches: Mapping[str, int]
-    profiles: tuple[OrderProfile, ...]
-    held: Mapping[str, pa.Table]
-
-
-@dataclass(frozen=True)
-class DividedPass:
-    """The writing of the matches that shares have decided to keep, chunk by chunk.
-
-    Attributes
-    ----------
-    whole
-        The pass of all the patterns that are decided in shares.
-    decided
-        The outcome of all their shares.
-    """
-
-    whole: KeepingPass
-    decided: Sequence[DecidedShare]
-
-    def chunks(self) -> list[tuple[int, tuple[str, ...]]]:
-        """The tasks: a chunk that has something to write, and the patterns it is of."""
-        in_order: dict[int, dict[str, None]] = {}
-        waiting: dict[tuple[int, str], None] = {}
-        waits = {pattern.name for pattern in self.whole.patterns if waits_for_later_events(pattern)}
-        for share in self.decided:
-            for chunk in share.chunks:
-                if share.pattern in waits:
-                    waiting[chunk, share.pattern] = None
-                else:
-                    in_order.setdefault(chunk, {})[share.pattern] = None
-        own = [(chunk, tuple(names)) for chunk, names in in_order.items()]
-        return sorted([*own, *((chunk, (name,)) for chunk, name in waiting)])
-
-    def write(self, candidates: Sequence[str | None], task: tuple[int, tuple[str, ...]], attempt: int) -> WrittenChunk:
-        """Write the kept matches of a chunk in their order, and collect the candidates that are held."""
-        chunk, names = task
-        patterns = [pattern for pattern in self.whole.patterns if pattern.name in names]
-        # In the order of the chunks, and behind all of them what is kept because the stream ends.
-        chunks = max(len(candidates), len(self.whole.points_us) + 1)
-        numbers = count(len(candidates) + 2 + chunk, chunks)
-        profiler = OutputProfiler(patterns)
-        files = _MatchFiles(self.whole.directory, attempt, numbers, dict.fromkeys(names, 0), profiler)
-        held: dict[str, pa.Table] = {}
-        if waits_for_later_events(patterns[0]):
-            (pattern,) = patterns
-            rows, decisions = self._decisions(pattern.name, chunk)
-            ((_, found),) = self.whole.by_time(pattern, candidates, only=chunk)
-            for own in (decisions == _KEPT, decisions == _KEPT_AT_THE_END):
-                with files.next_file() as write:
-                    for batch in in_page_order(pattern, found.take(pa.array(rows[own]))).to_batches():
-                        write(pattern.name, batch)
-            held[pattern.name] = in_page_order(pattern, found.take(pa.array(rows[decisions != _KEPT])))
-        else:
-            kept = {name: self._decisions(name, chunk)[0] for name in names}
-            read = dict.fromkeys(names, 0)
-            with files.next_file() as write:
-                for name, batch in _batches(candidates[chunk], names, without_composed(MATCHES_SCHEMA)):
-                    first, last = np.searchsorted(kept[name], (read[name], read[name] + len(batch)))
-                    write(name, batch.take(pa.array(kept[name][first:last] - read[name])))
-                    read[name] += len(batch)
-        return WrittenChunk(tuple(map(written, files.paths)), files.matches, profiler.profiles(), held)
-
-    def result(self, written: Sequence[WrittenChunk]) -> KeepingResult:
-        """The result of the pass from what its tasks have written, in the order of the tasks."""
-        patterns = self.whole.patterns
-        matches = {pattern.name: 0 for pattern in patterns}
-        held: dict[str, list[pa.Table]] = {}
-        for chunk in written:
-            for name, number in chunk.matches.items():
-                matches[name] += number
-            for name, table in chunk.held.items():
-                held.setdefault(name, []).append(table)
-        undecided = {name: pa.concat_tables(tables) for name, tables in held.items()}
-        states = {
-            name: merged_states(share.state for share in self.decided if share.pattern == name) for name in matches
-        }
-        kept = CarryState(self.whole.carry_in.pattern_set_version, states).kept(patterns)
-        return KeepingResult(
-            tuple(sorted(path for chunk in written for path in chunk.files)),  # a name begins with the file's number
-            matches,
-            {} if self.whole.end_of_stream else {name: final_rows(table) for name, table in undecided.items()},
-            self.whole.carry_in.after(kept, self.whole.horizons_us, undecided, self.whole.reachable),
-            tuple(profile for chunk in written for profile in chunk.profiles),
-        )
-
-    def _decisions(self, pattern: str, chunk: int) -> tuple[Array, Array]:
-        """The rows of a chunk's candidates that are not dropped, ascending, and what is decided about each."""
-        paths = [share.path for share in self.decided if share.pattern == pattern and chunk in share.chunks]
-        parts = [read_data_file(path, _DECISIONS, pc.field("chunk") == chunk) for path in paths]
-        found = pa.concat_tables(parts)
-        rows, decisions = found["row"].to_numpy(), found["decision"].to_numpy()
-        order = np.argsort(rows)
-        return rows[order], decisions[order]
 
 
 class _MatchFiles:
-    """The files of kept matches, each made when it gets its first match."""
+    """The files of kept matches, each made when it gets its first match, numbered from `first` on."""
 
-    def __init__(
-        self,
-        directory: DataDirectory,
-        attempt: int,
-        numbers: Iterator[int],
-        matches: dict[str, int],
-        profiler: OutputProfiler,
-    ) -> None:
-        self._directory, self._attempt, self._numbers = directory, attempt, numbers
+    def __init__(self, directory: DataDirectory, attempt: int, first: int, patterns: Sequence[Pattern]) -> None:
+        self._directory, self._attempt, self._numbers = directory, attempt, count(first)
         self.paths: list[str] = []
-        self.matches = matches
-        self.profiler = profiler
+        self.matches = {pattern.name: 0 for pattern in patterns}
+        self.profiler = OutputProfiler(patterns)
+        self.summaries = {one.name: PartialSummary(one) for one in patterns if one.summary is not None}
 
     @contextmanager
     def next_file(self) -> Iterator[Callable[[str, pa.RecordBatch], None]]:
@@ -844,46 +490,34 @@ class _MatchFiles:
                 nonlocal writer
                 if not batch.num_rows:
                     return
+                self.matches[name] += batch.num_rows
+                self.profiler.add_rows(name, batch)
+                if name in self.summaries:
+                    self.summaries[name].add_rows(batch)
+                    return
                 if writer is None:
                     self.paths.append(self._directory.file(number, self._attempt))
                     writer = stack.enter_context(
                         open_data_file(self.paths[-1], columns, dictionaries=REPEATING_IN_MATCHES)
                     )
                 writer.write_table(conform(pa.Table.from_batches([batch]), columns))
-                self.matches[name] += batch.num_rows
-                self.profiler.add_rows(name, batch)
 
             yield write
 
 
-CANDIDATES_OF_A_PART = 200_000
-"""Number of candidates that are worth a task of their own."""
-MOST_SHARES = 8
-"""Shares of one pattern are at most as many, since each reads the columns that deciding needs of all its candidates."""
-_MOST_PARTS = 64
-
-
-def _batches(
-    path: str | None, names: Collection[str], columns: pa.Schema | None = CANDIDATES_SCHEMA
-) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The candidates of a slice of patterns of these names, a batch of one pattern after another.
-
-    Without `columns` they have what `candidates_of` needs.
-    """
+def _batches(path: str | None, names: Collection[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The candidates of a slice of patterns of these names, a batch of one pattern after another."""
     if path is None or not names:
         return
-    leaves = _CANDIDATES_OF if columns is None else columns.names
     with open_parquet(path) as file:
         column = file.schema_arrow.names.index("pattern")
         for group in range(file.num_row_groups):
             known = file.metadata.row_group(group).column(column).statistics
-            alone = known is not None and known.has_min_max and known.min == known.max
-            if alone and known.min not in names:
+            if known is not None and known.has_min_max and known.min == known.max and known.min not in names:
                 continue  # the candidates of one pattern stand together
-            read = file.read_row_group(group, columns=leaves if alone else [*dict.fromkeys((*leaves, "pattern"))])
-            of = [known.min] if alone else pc.unique(read["pattern"]).to_pylist()
-            for pattern in of:
+            read = file.read_row_group(group)
+            for pattern in pc.unique(read["pattern"]).to_pylist():
                 if pattern in names:
-                    own = read if alone else read.filter(pc.equal(read["pattern"], pattern))
-                    for batch in (own if columns is None else own.select(columns.names).cast(columns)).to_batches():
+                    own = read.filter(pc.equal(read["pattern"], pattern))
+                    for batch in own.select(CANDIDATES_SCHEMA.names).cast(CANDIDATES_SCHEMA).to_batches():
                         yield pattern, batch

@@ -2,21 +2,17 @@
 
 A match that a slice owns ends, or is closed, by an event of the slice. So a slice needs its own events and, of each
 partition that occurs among them, the events of so many positions before. What lies before the day is gathered once for
-all slices: earlier days are read from the latest on, first the columns that tell the partition, until each partition
-that is asked for has its positions. One task reads the last million events before the day. Where some partitions need
-more, tasks side by side count what is there of each, as many events again as have been looked at; from the counts
-follows how many events each file gives of each partition, and tasks side by side write those.
+all slices, by one task: it reads earlier days from the latest on, first the columns that tell the partition, until each
+partition that is asked for has its positions.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
-from itertools import islice
-from typing import Protocol, TypeVar
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -24,21 +20,12 @@ import pyarrow as pa
 from cep_pipeline.detection.output_policy import partition_texts
 from cep_pipeline.expressions.columns import Array, column_from_arrow
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.spark.slicing import MOST_ROWS, RowGroup, open_events, read_row_groups
+from cep_pipeline.spark.slicing import RowGroup, open_events, read_row_groups
 from cep_pipeline.storage import DataDirectory, open_data_file
 
 KEYS = ("timestamp", "seq")
 
 _NEVER_US = 2**63 - 1
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
-
-class TaskRunner(Protocol):
-    """Calls a function with each task and the number of the attempt; the results are in the order of the tasks."""
-
-    def __call__(self, function: Callable[[Task, int], Result], tasks: Sequence[Task], /) -> list[Result]: ...
 
 
 class MissingEvents:
@@ -69,11 +56,6 @@ class MissingEvents:
     def has_all_from(self, row_group: RowGroup) -> bool:
         """Return True if no event of a row group is needed, or of an earlier one."""
         return self.satisfied and not (self._first_us == row_group.last[0]).any()
-
-    @property
-    def missing(self) -> dict[str, int]:
-        """The partitions that still need events, and how many."""
-        return {text: int(self._missing[number]) for text, number in self._numbers.items() if self._missing[number]}
 
     def has_all(self, partition: str) -> bool:
         """Return True if a partition has all events that it needs."""
@@ -156,21 +138,23 @@ class PartitionedEvents:
 
         Partitions with fewer events, in the range and what was gathered before it, are left out.
         """
-        stretches = [StreamStretch(tuple(earlier)), StreamStretch(self.row_groups, self.start_us)]
-        return self.first_of_last(stretches, MissingEvents({}, max(self.positions, 1)))
-
-    def first_of_last(self, stretches: Sequence[StreamStretch], wanted: MissingEvents) -> dict[str, int]:
-        """Partition -> the seq of the first of its last so many events, where consecutive stretches have so many."""
+        wanted = MissingEvents({}, max(self.positions, 1))
         reader = BackwardReader(self.partition_by, wanted, dict.fromkeys((*KEYS, *self.partition_by)), False)
         first: dict[str, int] = {}
-        for stretch in reversed(stretches):
-            for events in reader.read(stretch.row_groups, since_us=stretch.since_us):
-                partitions = _partitions(events, self.partition_by)
-                texts = partitions.dictionary.to_pylist()
-                places, rows = np.unique(partitions.indices.to_numpy(), return_index=True)
-                seqs = events["seq"].to_numpy()[rows]
-                first.update((texts[place], int(seq)) for place, seq in zip(places, seqs, strict=True))
+        for events in chain(reader.read(self.row_groups, since_us=self.start_us), reader.read(earlier)):
+            partitions = _partitions(events, self.partition_by)
+            texts = partitions.dictionary.to_pylist()
+            places, rows = np.unique(partitions.indices.to_numpy(), return_index=True)
+            seqs = events["seq"].to_numpy()[rows]
+            first.update((texts[place], int(seq)) for place, seq in zip(places, seqs, strict=True))
         return {text: seq for text, seq in first.items() if wanted.has_all(text)}
+
+    def occurring(self) -> Iterator[str]:
+        """The partitions that occur in the range, some of them several times."""
+        for row_group in self.row_groups:
+            keys = _read(row_group, dict.fromkeys(("timestamp", *self.partition_by)))
+            times = keys["timestamp"].cast(pa.int64()).to_numpy()
+            yield from partition_names(keys.slice(int(np.searchsorted(times, self.start_us))), self.partition_by)
 
     def _own(self, start: Boundary, end: Boundary | None, names: Sequence[str]) -> pa.Table:
         parts = [
@@ -201,27 +185,15 @@ class BackwardReader:
         Those of the events that are.
     contiguous
         As in `PartitionedEvents`.
-    followed
-        Whether the event behind what is read is one that is kept.
     """
 
     def __init__(
-        self,
-        partition_by: Sequence[str],
-        wanted: MissingEvents,
-        columns: Iterable[str],
-        contiguous: bool,
-        followed: bool = True,
+        self, partition_by: Sequence[str], wanted: MissingEvents, columns: Iterable[str], contiguous: bool
     ) -> None:
         self._partition_by, self._wanted = partition_by, wanted
         self._columns, self._contiguous = columns, contiguous
         self._place = 0  # of the first event read so far, counted from where reading began
-        self._next_place = 0 if followed else 1  # of the first one that was wanted
-
-    @property
-    def begins_with_wanted(self) -> bool:
-        """True if the first event read so far is kept; before anything is read, the one behind."""
-        return self._place == self._next_place
+        self._next_place = 0  # of the first one that was wanted
 
     def read(
         self, row_groups: Sequence[RowGroup], *, until_us: int | None = None, since_us: int | None = None
@@ -284,22 +256,6 @@ class EarlierEvents:
 
 
 @dataclass(frozen=True)
-class StreamStretch:
-    """Consecutive row groups of the stream that one task reads, in stream order.
-
-    Attributes
-    ----------
-    row_groups
-        The row groups.
-    since_us
-        What they hold before this time is not read.
-    """
-
-    row_groups: tuple[RowGroup, ...]
-    since_us: int | None = None
-
-
-@dataclass(frozen=True)
 class Gathering:
     """The gathering of the events before a range, for all its slices.
 
@@ -321,8 +277,6 @@ class Gathering:
         Texts of partitions that may not occur in the range and are wanted too.
     forgets
         Whether it is asked for which events are out of reach.
-    most_rows
-        One task looks at so many events at most, and tasks that work side by side at a quarter of them each.
     """
 
     range: PartitionedEvents
@@ -333,248 +287,34 @@ class Gathering:
     directory: DataDirectory
     pending: Sequence[str] = ()
     forgets: bool = False
-    most_rows: int = MOST_ROWS
 
-    def run(self, run: TaskRunner) -> EarlierEvents:
-        """Read back until every partition has its positions: by one task, and by more where that takes many events."""
-        own = self._stretches(self.range.row_groups[::-1], self.range.start_us)
-        if self._rows(self.range.row_groups) > self.most_rows:
-            occurring = dict.fromkeys(text for counted in run(self._count_all, own) for text in counted.events)
-            begun = _Begun(_Written((), self.day, 0, more=True), self._wanted(occurring).missing, True, None)
-        else:
-            (begun,) = run(self._begin, [0])
-        found, first_day = list(begun.written.row_groups), begun.written.first_day
-        missing, followed = begun.missing, begun.followed
-        unread = islice(self._backwards(), begun.written.read, None)
-        looked_at = self.most_rows
-        while missing and begun.written.more:
-            wave = self._stretches(_first_rows(unread, looked_at))
-            if not wave:
-                break
-            looked_at += sum(self._rows(stretch.row_groups) for stretch in wave)
-            tasks = []
-            counts = run(_PartitionCounting(self.range.partition_by, frozenset(missing)), wave)
-            for stretch, counted in zip(wave, counts, strict=True):
-                share = {text: min(events, missing[text]) for text, events in counted.events.items() if text in missing}
-                if share:
-                    tasks.append(_Share(stretch, share, followed))
-                followed = counted.first in share and share[counted.first] == counted.events[counted.first]
-                missing = {text: left for text, events in missing.items() if (left := events - share.get(text, 0))}
-            for written in run(self._take, tasks) if tasks else ():
-                found += written.row_groups
-                first_day = written.first_day
-        found.sort(key=lambda row_group: row_group.first)
-        reachable: Mapping[str, int] = {}
-        if self.forgets:
-            reachable = begun.reachable if begun.reachable is not None else self._reachable(run, found)
-        return EarlierEvents(tuple(found), None if missing else first_day, reachable)
-
-    def _wanted(self, occurring: Iterable[str]) -> MissingEvents:
-        return MissingEvents(dict.fromkeys([*occurring, *self.pending], self.range.positions))
-
-    def _begin(self, _: int, attempt: int) -> _Begun:
-        """Read as many events as one task reads."""
-        own = StreamStretch(self.range.row_groups, self.range.start_us)
-        wanted = self._wanted(self._count_all(own, attempt).events)
-        reader = BackwardReader(self.range.partition_by, wanted, self._names, self.range.contiguous)
-        written = self._write(reader, wanted, self._backwards(), self.most_rows, attempt)
-        reachable = None
-        if self.forgets and not written.more and self._few(written.row_groups):
-            reachable = self.range.last_positions(written.row_groups)
-        return _Begun(written, wanted.missing, reader.begins_with_wanted, reachable)
-
-    def _take(self, share: _Share, attempt: int) -> _Written:
-        """Write a stretch's share of what is gathered."""
-        wanted = MissingEvents(share.events)
-        reader = BackwardReader(self.range.partition_by, wanted, self._names, self.range.contiguous, share.followed)
-        backwards = share.stretch.row_groups[::-1]
-        return self._write(reader, wanted, backwards, self._rows(backwards), attempt)
-
-    def _write(
-        self,
-        reader: BackwardReader,
-        wanted: MissingEvents,
-        backwards: Iterable[RowGroup],
-        most_rows: int,
-        attempt: int,
-    ) -> _Written:
-        """Write the wanted ones of so many events at most."""
-        schema = pa.schema([self.schema.field(name) for name in self._names])
-        days = {path: day for day, path in self.files}
+    def run(self, number: int = 0, attempt: int = 0) -> EarlierEvents:
+        """Read back until every partition has its positions, and write these events as a file."""
+        names = [*KEYS, *(name for name in self.columns if name not in KEYS)]
+        schema = pa.schema([self.schema.field(name) for name in names])
+        wanted = MissingEvents(dict.fromkeys([*self.range.occurring(), *self.pending], self.range.positions))
+        reader = BackwardReader(self.range.partition_by, wanted, names, self.range.contiguous)
         path: str | None = None
-        first_day, read, more = self.day, 0, False
-        first_us = _NEVER_US
+        first_day = self.day
         with ExitStack() as stack:
-            for row_group in backwards if not wanted.satisfied else ():
+            for day, row_group in self._backwards() if not wanted.satisfied else ():
                 if wanted.has_all_from(row_group):
                     break
-                most_rows -= row_group.rows
-                if more := most_rows < 0 and row_group.last[0] < first_us:
-                    break
-                first_us = row_group.first[0]
-                first_day, read = days[row_group.path], read + 1
+                first_day = day
                 for events in reader.read([row_group]):
                     if path is None:
-                        path = self.directory.file(0, attempt)
+                        path = self.directory.file(number, attempt)
                         writer = stack.enter_context(open_data_file(path, schema))
                     writer.write_table(events.cast(schema))
-        return _Written(() if path is None else tuple(read_row_groups([path])), first_day, read, more)
+        found = () if path is None else tuple(read_row_groups([path]))
+        reachable = self.range.last_positions(found) if self.forgets else {}
+        return EarlierEvents(found, first_day if wanted.satisfied else None, reachable)
 
-    def _few(self, earlier: Sequence[RowGroup]) -> bool:
-        """Return True if one task may look at the range and at what was gathered."""
-        return self._rows(self.range.row_groups) + self._rows(earlier) <= self.most_rows
-
-    def _reachable(self, run: TaskRunner, earlier: Sequence[RowGroup]) -> dict[str, int]:
-        """Find what `PartitionedEvents.last_positions` does, by tasks side by side where that reads many events."""
-        if self._few(earlier):
-            return run(self._last_positions, [tuple(earlier)])[0]
-        stretches = self._stretches(self.range.row_groups[::-1], self.range.start_us)
-        stretches += self._stretches(earlier[::-1])
-        missing: dict[str, int] = {}
-        tasks = []
-        for stretch, counted in zip(stretches, run(self._count_all, stretches), strict=True):
-            complete = {}
-            for text, events in counted.events.items():
-                left = missing.get(text, max(self.range.positions, 1))
-                if 0 < left <= events:
-                    complete[text] = left
-                missing[text] = max(left - events, 0)
-            if complete:
-                tasks.append(_Share(stretch, complete))
-        found: dict[str, int] = {}
-        for first in run(self._first_of_share, tasks) if tasks else ():
-            found |= first
-        return found
-
-    def _last_positions(self, earlier: Sequence[RowGroup], _: int) -> dict[str, int]:
-        return self.range.last_positions(earlier)
-
-    def _first_of_share(self, share: _Share, _: int) -> dict[str, int]:
-        return self.range.first_of_last([share.stretch], MissingEvents(share.events))
-
-    def _count_all(self, stretch: StreamStretch, attempt: int) -> _PartitionCounts:
-        return _PartitionCounting(self.range.partition_by)(stretch, attempt)
-
-    @property
-    def _names(self) -> list[str]:
-        return [*KEYS, *(name for name in self.columns if name not in KEYS)]
-
-    def _backwards(self) -> Iterator[RowGroup]:
+    def _backwards(self) -> Iterator[tuple[date, RowGroup]]:
         """The row groups of the earlier days, the latest first; a file's footer is read when its turn comes."""
-        for _, file in reversed(self.files):
-            yield from reversed(read_row_groups([file], self.schema))
-
-    def _stretches(self, backwards: Iterable[RowGroup], since_us: int | None = None) -> list[StreamStretch]:
-        """Stretches for tasks side by side, the latest first."""
-        found: list[list[RowGroup]] = []
-        rows = 0
-        for row_group in backwards:
-            # Events of one time stay together.
-            is_full = 4 * (rows + row_group.rows) > self.most_rows
-            if not found or (is_full and row_group.last[0] < found[-1][-1].first[0]):
-                found.append([])
-                rows = 0
-            found[-1].append(row_group)
-            rows += row_group.rows
-        return [StreamStretch(tuple(row_groups[::-1]), since_us) for row_groups in found]
-
-    @staticmethod
-    def _rows(row_groups: Iterable[RowGroup]) -> int:
-        return sum(row_group.rows for row_group in row_groups)
-
-
-@dataclass(frozen=True)
-class _Written:
-    """The events that a task wrote, and how far it read.
-
-    Attributes
-    ----------
-    row_groups
-        Those that it wrote.
-    first_day
-        The earliest day that it read.
-    read
-        How many row groups it read.
-    more
-        Whether it stopped because there were too many events for one task.
-    """
-
-    row_groups: tuple[RowGroup, ...]
-    first_day: date
-    read: int
-    more: bool
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """The first task's events, and what it left to others.
-
-    Attributes
-    ----------
-    written
-        The events.
-    missing
-        Partition -> how many events it still needs.
-    followed
-        Whether the first event that it read is kept.
-    reachable
-        As in `EarlierEvents`; None where it is not known.
-    """
-
-    written: _Written
-    missing: Mapping[str, int]
-    followed: bool
-    reachable: Mapping[str, int] | None
-
-
-@dataclass(frozen=True)
-class _Share:
-    """The last events of a stretch that are asked for, by partition, and whether the one behind it is kept."""
-
-    stretch: StreamStretch
-    events: Mapping[str, int]
-    followed: bool = True
-
-
-@dataclass(frozen=True)
-class _PartitionCounts:
-    """The events of a stretch by partition, and the partition of its first event, None: of none."""
-
-    events: Mapping[str, int]
-    first: str | None
-
-
-@dataclass(frozen=True)
-class _PartitionCounting:
-    """Counts the events of a stretch by partition: of some partitions, or of all (None)."""
-
-    partition_by: tuple[str, ...]
-    only: Collection[str] | None = None
-
-    def __call__(self, stretch: StreamStretch, _: int) -> _PartitionCounts:
-        events: Counter[str] = Counter()
-        first: str | None = None
-        begun = False
-        for row_group in stretch.row_groups:
-            keys = _read(row_group, dict.fromkeys(("timestamp", *self.partition_by)))
-            if stretch.since_us is not None:
-                keys = keys.slice(int(np.searchsorted(keys["timestamp"].cast(pa.int64()).to_numpy(), stretch.since_us)))
-            partitions = _partitions(keys, self.partition_by)
-            if not begun and len(partitions):
-                first, begun = partitions[0].as_py(), True
-            events.update(_events_by_partition(partitions))
-        if self.only is not None:
-            return _PartitionCounts({text: events[text] for text in events.keys() & self.only}, first)
-        return _PartitionCounts(dict(events), first)
-
-
-def _first_rows(row_groups: Iterator[RowGroup], most_rows: int) -> list[RowGroup]:
-    """Take row groups off an iterator, until they hold so many events or more."""
-    found: list[RowGroup] = []
-    while most_rows > 0 and (row_group := next(row_groups, None)) is not None:
-        found.append(row_group)
-        most_rows -= row_group.rows
-    return found
+        for day, file in reversed(self.files):
+            for row_group in reversed(read_row_groups([file], self.schema)):
+                yield day, row_group
 
 
 def _events_by_partition(partitions: pa.DictionaryArray) -> dict[str, int]:

@@ -7,19 +7,18 @@ closing burst is cut finer than a quiet noon.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cep_pipeline.events.type_spells import TypeSpells, spells_in
+from cep_pipeline.events.type_footer import types_in_footer
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.slices.candidates import Spans
 from cep_pipeline.slices.ownership import LookBack
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.storage import names_in_file, open_filesystem, read_footer, reading_data
@@ -149,24 +148,16 @@ def read_row_groups(paths: Iterable[str], columns: pa.Schema = _AS_IN_THE_FILE) 
     return sorted(found, key=lambda row_group: row_group.first)
 
 
-def read_summaries(
-    paths: Iterable[str], type_attribute: str, columns: pa.Schema = _AS_IN_THE_FILE
-) -> tuple[list[RowGroup], list[TypeSpells]]:
-    """Row groups of sorted events files, as `read_row_groups` gives them, and the summary of each file in their order.
-
-    A file that was written without a summary has one that says nothing.
-    """
-    groups: list[RowGroup] = []
-    summaries = []
-    for path in paths:
-        footer = read_footer(path)
-        own = _row_groups(path, footer, columns)
-        groups += own
-        if own:
-            spells = spells_in(footer.metadata, type_attribute, dict(own[0].renamed))
-            first_us, last_us = min(group.first[0] for group in own), max(group.last[0] for group in own)
-            summaries.append(spells or TypeSpells.unknown(type_attribute, first_us, last_us, footer.num_rows))
-    return sorted(groups, key=lambda row_group: row_group.first), summaries
+def types_in(paths: Iterable[str], type_attribute: str, row_groups: Sequence[RowGroup]) -> frozenset[str | None] | None:
+    """The types of the events in these files, by their footers; None where one does not name all that it has."""
+    renamed = {group.path: dict(group.renamed) for group in row_groups}
+    found: set[str | None] = set()
+    for path in (path for path in paths if path in renamed):
+        types = types_in_footer(read_footer(path).metadata, type_attribute, renamed[path])
+        if types is None:
+            return None
+        found |= types
+    return frozenset(found)
 
 
 def _row_groups(path: str, metadata: pq.FileMetaData, columns: pa.Schema) -> list[RowGroup]:
@@ -207,12 +198,6 @@ MOST_PIECES = 8_192
 _ROWS_OF_A_PIECE = 4_096
 
 
-_Part = list[tuple[RowGroup, Array]]
-"""Row groups of one file, and the rows at which the pieces of each begin."""
-_Counted = list[tuple[Array, Array]]
-"""A pair for each row group: the times of its pieces' first events, and the counts by type and piece."""
-
-
 @dataclass(frozen=True, eq=False)
 class Pieces:
     """The events of sorted row groups in short pieces, which no slice divides: how many there are, when, of what type.
@@ -247,35 +232,33 @@ class Pieces:
         return cls(tuple(row_groups), _rows_of(row_groups, offsets), _with_last(every, row_groups), {})
 
     @classmethod
-    def read(cls, row_groups: Sequence[RowGroup], type_attribute: str, types: Collection[str], run: Run) -> Pieces:
+    def read(cls, row_groups: Sequence[RowGroup], type_attribute: str, types: Collection[str]) -> Pieces:
         """The pieces by the timestamps and types of all events.
 
         Parameters
         ----------
         type_attribute, types
             The attribute that tells the type, and the types that are counted.
-        run
-            Calls a function with the row groups of each file, here or in tasks.
         """
-        offsets = _offsets(row_groups)
-        counting = _Counting(type_attribute, tuple(sorted(types)))
-        parts: dict[str, _Part] = {}
-        for group, own in zip(row_groups, offsets, strict=True):
-            parts.setdefault(group.path, []).append((group, own))
-        counted = {
-            (group.path, group.index): found
-            for part, results in zip(parts.values(), run(counting, list(parts.values())), strict=True)
-            for (group, _), found in zip(part, results, strict=True)
-        }
-        found = [counted[group.path, group.index] for group in row_groups]
-        times = np.concatenate([times for times, _ in found]) if found else np.zeros(0, np.int64)
-        counts = np.concatenate([own for _, own in found], axis=1) if found else np.zeros((len(types), 0), np.int64)
-        before = np.concatenate([np.zeros((len(types), 1), np.int64), np.cumsum(counts, axis=1)], axis=1)
+        offsets, names = _offsets(row_groups), sorted(types)
+        times, counts = [np.zeros(0, np.int64)], [np.zeros((len(names), 1), np.int64)]
+        for _, members in groupby(zip(row_groups, offsets, strict=True), key=lambda one: one[0].path):
+            parts = list(members)
+            with open_events(parts[0][0]) as file:
+                for group, own in parts:
+                    events = file.read([group.index], ["timestamp", type_attribute])
+                    times.append(events["timestamp"].cast(pa.int64()).to_numpy()[own])
+                    known = names and type_attribute in events.column_names
+                    counts.append(
+                        _by_type(events[type_attribute], names, own)
+                        if known
+                        else np.zeros((len(names), len(own)), np.int64)
+                    )
         return cls(
             tuple(row_groups),
             _rows_of(row_groups, offsets),
-            _with_last(times, row_groups),
-            dict(zip(counting.types, before, strict=True)),
+            _with_last(np.concatenate(times), row_groups),
+            dict(zip(names, np.cumsum(np.concatenate(counts, axis=1), axis=1), strict=True)),
         )
 
     def __len__(self) -> int:
@@ -305,39 +288,17 @@ class Pieces:
         return _point(self.row_groups[place], row - int(firsts[place]))
 
 
-Run = Callable[[Callable[[_Part, int], _Counted], list[_Part]], list[_Counted]]
-"""Calls a function with each part and the number of the attempt; the results are in the order of the parts."""
-
-
-@dataclass(frozen=True)
-class _Counting:
-    """Counts the events of pieces by type, file by file."""
-
-    type_attribute: str
-    types: tuple[str, ...]
-
-    def __call__(self, part: _Part, _: int) -> _Counted:
-        found = []
-        with open_events(part[0][0]) as file:
-            for group, offsets in part:
-                events = file.read([group.index], ["timestamp", self.type_attribute])
-                times = events["timestamp"].cast(pa.int64()).to_numpy()[offsets]
-                counts = np.zeros((len(self.types), len(offsets)), np.int64)
-                if self.types and self.type_attribute in events.column_names:
-                    counts = self._by_type(events[self.type_attribute], offsets)
-                found.append((times, counts))
-        return found
-
-    def _by_type(self, column: pa.ChunkedArray, offsets: Array) -> Array:
-        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        codes = encoded.unify_dictionaries().combine_chunks()
-        places = {name: place for place, name in enumerate(self.types)}
-        other = len(places)
-        found = np.array([*(places.get(str(name), other) for name in codes.dictionary.to_pylist()), other], np.int64)
-        place = found[codes.indices.fill_null(len(found) - 1).to_numpy()]
-        piece = np.repeat(np.arange(len(offsets)), np.diff([*offsets, len(place)]))
-        counted = np.bincount(place * len(offsets) + piece, minlength=(other + 1) * len(offsets))
-        return np.asarray(counted.reshape(other + 1, len(offsets))[:-1])
+def _by_type(column: pa.ChunkedArray, types: Sequence[str], offsets: Array) -> Array:
+    """The events of each type in each piece of a row group: shape (types, pieces)."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    codes = encoded.unify_dictionaries().combine_chunks()
+    places = {name: place for place, name in enumerate(types)}
+    other = len(places)
+    found = np.array([*(places.get(str(name), other) for name in codes.dictionary.to_pylist()), other], np.int64)
+    place = found[codes.indices.fill_null(len(found) - 1).to_numpy()]
+    piece = np.repeat(np.arange(len(offsets)), np.diff([*offsets, len(place)]))
+    counted = np.bincount(place * len(offsets) + piece, minlength=(other + 1) * len(offsets))
+    return np.asarray(counted.reshape(other + 1, len(offsets))[:-1])
 
 
 def _offsets(row_groups: Sequence[RowGroup]) -> list[Array]:
@@ -454,66 +415,6 @@ def slices_between(
         if needed:
             slices.append(Slice(start, end, needed, look_back))
     return slices
-
-
-@dataclass(frozen=True)
-class DayPart:
-    """A part `[start, end)` of a day in which matches can become final, and the row groups of the day that it reads."""
-
-    start: Boundary
-    end: Boundary
-    row_groups: tuple[RowGroup, ...]
-
-
-def parts_to_read(
-    row_groups: Sequence[RowGroup], start: Boundary, end: Boundary, look_back: LookBack, instants: Spans
-) -> list[DayPart]:
-    """The parts of a day that must be read for the matches which become final at some instants.
-
-    No two of them read one row group, and together they read only those that they need. A day of which all row groups
-    are needed is one part.
-
-    Parameters
-    ----------
-    row_groups
-        Sorted row groups that reach from the look-back before `start` to `end`.
-    instants
-        Timestamps in microseconds, which may lie outside the day.
-    """
-    own = tuple(row_group for row_group in row_groups if start <= row_group.last and row_group.first < end)
-    whole = [DayPart(start, end, own)]
-    instants = instants.within(Spans.of([start[0]], [end[0] - 1]))
-    if not instants:
-        return []
-    firsts = np.array([row_group.first[0] for row_group in row_groups], np.int64)
-    lasts = np.maximum.accumulate(np.array([row_group.last[0] for row_group in row_groups], np.int64))
-    rows = np.cumsum([0, *(row_group.rows for row_group in row_groups)])
-    by_time = np.searchsorted(lasts, instants.first - look_back.time_us)
-    before = np.searchsorted(lasts, instants.first)
-    by_positions = np.searchsorted(rows, rows[before] - look_back.positions, "right") - 1
-    if look_back.positions and row_groups:  # events of one time are read together
-        by_positions = np.searchsorted(lasts, firsts[np.clip(by_positions, 0, len(firsts) - 1)])
-    from_group = np.maximum(np.minimum(by_time, by_positions), 0)
-    to_group = np.searchsorted(firsts, instants.last, "right")
-    begins = np.ones(len(from_group), dtype=bool)
-    begins[1:] = from_group[1:] > np.maximum.accumulate(to_group)[:-1]
-    at_first = np.flatnonzero(begins)
-    at_last = np.append(at_first[1:], len(begins)) - 1
-    parts = []
-    for one, other in zip(at_first.tolist(), at_last.tolist(), strict=True):
-        read = tuple(group for group in row_groups[from_group[one] : to_group[other]] if start <= group.last)
-        parts.append(
-            DayPart(
-                max(start, (int(instants.first[one]), _BEFORE_ALL)),
-                min(end, (int(instants.last[other]) + 1, _BEFORE_ALL)),
-                read,
-            )
-        )
-    return whole if sum(len(part.row_groups) for part in parts) >= len(own) else parts
-
-
-_BEFORE_ALL = -(2**62)
-"""A seq that is before those of all events of a timestamp."""
 
 
 def first_read(row_groups: Sequence[RowGroup], start: Boundary, look_back: LookBack) -> int:

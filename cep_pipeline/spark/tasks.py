@@ -13,7 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -102,7 +102,6 @@ def run_tasks(
     *,
     what: str,
     progress: Progress | None = None,
-    steps: TaskSteps | None = None,
 ) -> list[Result]:
     """Run a function over tasks, one Spark task each, and return the results in the order of the tasks.
 
@@ -118,9 +117,7 @@ def run_tasks(
     what
         What is being done, for Spark's own page and for errors.
     progress
-        Called as tasks finish, or as their steps do.
-    steps
-        Where the tasks tell how far they are; None: each task is one step.
+        Called as tasks finish.
 
     Raises
     ------
@@ -130,33 +127,28 @@ def run_tasks(
     """
     if not tasks:
         return []
-    with ExitStack() as stack:
-        if steps is None:
-            steps = stack.enter_context(task_steps(spark, len(tasks), 1))
-        packed = [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks]
-        total = len(tasks) if steps is None else steps.total
-        if progress is not None:
-            progress(0, total)
-            stack.enter_context(_watched(spark, steps, total, progress))
-        frame = spark.range(0, len(tasks), 1, len(tasks))
-        results = _results(spark, frame, partial(_call, function, packed, steps), what, steps)
-    if progress is not None:
-        progress(total, total)
+    tell = progress or (lambda done, of: None)
+    tell(0, len(tasks))
+    packed = [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks]
+    frame = spark.range(0, len(tasks), 1, len(tasks))
+    with task_folder(spark) as folder, _watched(spark, folder, len(tasks), progress):
+        results = _results(spark, frame, partial(_call, function, packed, folder), what, folder)
+    tell(len(tasks), len(tasks))
     return [results[number] for number in range(len(tasks))]
 
 
 def _call(
     function: Callable[[Task, int], Result],
     packed: Sequence[bytes],
-    steps: TaskSteps | None,
+    folder: TaskFolder | None,
     rows: Batches,
     number: int,
     attempt: int,
 ) -> Result:
     """Call a function with the task of this number, of which the partition has one row."""
     result = function(pickle.loads(packed[number]), attempt)
-    if steps is not None:
-        steps.tell(number, steps.each)
+    if folder is not None:
+        folder.tell(number)
     return result
 
 
@@ -176,25 +168,25 @@ def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[R
         One that the function raised, which is not retried, and after which it is called for no further partition; or
         that the job failed, and why.
     """
-    with task_steps(spark, 1, 1) as steps:
-        return list(_results(spark, frame, function, what, steps).values())
+    with task_folder(spark) as folder:
+        return list(_results(spark, frame, function, what, folder).values())
 
 
 def _results(
-    spark: SparkSession, frame: DataFrame, function: OfPartition[Result], what: str, steps: TaskSteps | None
+    spark: SparkSession, frame: DataFrame, function: OfPartition[Result], what: str, folder: TaskFolder | None
 ) -> dict[int, Result]:
     """The number of each partition that has rows -> what the function gives for it, in the order of the numbers."""
-    call = _worker_call(function, Worker.of(spark, what, steps))
+    call = _worker_call(function, Worker.of(spark, what, folder))
     called = frame.mapInArrow(call, "part long, result binary, refusal binary")
     outcomes: list[tuple[int, bytes | None, bytes | None]] = []
     try:
         with explain_failures(what):
-            outcomes.extend(_outcomes(spark, called, what, steps))
+            outcomes.extend(_outcomes(spark, called, what, folder))
     except CepError:
-        if steps is None or not steps.refusals():
+        if folder is None or not folder.refusals():
             raise
     refused = {number: refusal for number, _, refusal in outcomes if refusal is not None}
-    refused |= steps.refusals() if steps is not None else {}
+    refused |= folder.refusals() if folder is not None else {}
     if refused:
         raise pickle.loads(refused[min(refused)])
     return {number: pickle.loads(result) for number, result, _ in sorted(outcomes) if result is not None}
@@ -208,7 +200,7 @@ class Worker:
     ----------
     what
         What is being done, for errors.
-    steps
+    folder
         Where tasks look whether they are still wanted; None: they do not.
     driver
         What the driver runs; None: the worker is of the same installation.
@@ -217,16 +209,16 @@ class Worker:
     """
 
     what: str
-    steps: TaskSteps | None
+    folder: TaskFolder | None
     driver: Installation | None
     properties: Mapping[str, str]
     free: Any
 
     @classmethod
-    def of(cls, spark: SparkSession, what: str, steps: TaskSteps | None) -> Worker:
+    def of(cls, spark: SparkSession, what: str, folder: TaskFolder | None) -> Worker:
         """The facts for the workers of a session."""
         driver = None if is_local(spark) else installation()
-        return cls(what, steps, driver, object_store_properties(), kept_free())
+        return cls(what, folder, driver, object_store_properties(), kept_free())
 
     def begin(self) -> tuple[int, int]:
         """Get ready on a worker; returns the number of the partition and of the attempt."""
@@ -244,7 +236,7 @@ class Worker:
         Such an error is the same at every attempt: it is not for Spark to retry.
         """
         try:
-            with self.steps.while_wanted() if self.steps is not None else nullcontext():
+            with self.folder.while_wanted() if self.folder is not None else nullcontext():
                 result = function()
             return pickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL), None
         except CepError as error:
@@ -261,7 +253,7 @@ class Worker:
 
 def _worker_call(function: OfPartition[Result], worker: Worker) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """The function of `mapInArrow`: calls the given one with the rows, and makes a row of what it gives."""
-    steps = worker.steps
+    folder = worker.folder
 
     def call(batches: Batches) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -269,10 +261,10 @@ def _worker_call(function: OfPartition[Result], worker: Worker) -> Callable[[Bat
         number, attempt = worker.begin()
         rows = (batch for batch in batches if batch.num_rows)
         first = next(rows, None)
-        if first is not None and not (steps is not None and steps.over()):
+        if first is not None and not (folder is not None and folder.over()):
             result, refusal = worker.answer(lambda: function(chain([first], rows), number, attempt))
-            if steps is not None and refusal is not None:
-                steps.refuse(number, refusal)
+            if folder is not None and refusal is not None:
+                folder.refuse(number, refusal)
             schema = pa.schema([("part", pa.int64()), ("result", pa.binary()), ("refusal", pa.binary())])
             yield pa.record_batch([[number], [result], [refusal]], schema=schema)
         for _ in rows:  # what is left of a refused partition
@@ -283,14 +275,14 @@ def _worker_call(function: OfPartition[Result], worker: Worker) -> Callable[[Bat
 
 
 def _outcomes(
-    spark: SparkSession, frame: DataFrame, what: str, steps: TaskSteps | None
+    spark: SparkSession, frame: DataFrame, what: str, folder: TaskFolder | None
 ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
     """The rows of partitions. Connect gives them as they end, in their order: after a refusal it interrupts the others.
 
     Ctrl-C and SIGTERM end the job.
     """
     if not is_connect(spark):
-        yield from zip(*collect(spark, frame, what, steps).to_pydict().values(), strict=True)
+        yield from zip(*collect(spark, frame, what, folder).to_pydict().values(), strict=True)
         return
     tag = f"cep-{uuid4().hex}"
     spark.addTag(tag)
@@ -309,17 +301,17 @@ def _outcomes(
                 spark.interruptTag(tag)
 
 
-def collect(spark: SparkSession, frame: DataFrame, what: str, steps: TaskSteps | None = None) -> pa.Table:
+def collect(spark: SparkSession, frame: DataFrame, what: str, folder: TaskFolder | None = None) -> pa.Table:
     """Return the rows of a DataFrame. Ctrl-C and SIGTERM end the job.
 
     PySpark lets an interruption of its own call pass only when the job has ended, so it is waited for in a thread.
-    Tasks in Python end themselves where they have steps. On a cluster of a classic session only its end does.
+    Tasks in Python end themselves where they have a folder. On a cluster of a classic session only its end does.
 
     Parameters
     ----------
     what
         What is being done, for errors: a failure of the job is a CepError.
-    steps
+    folder
         Where tasks in Python look whether they are still wanted; None: they do not.
     """
     tag = f"cep-{uuid4().hex}"
@@ -333,8 +325,8 @@ def collect(spark: SparkSession, frame: DataFrame, what: str, steps: TaskSteps |
         try:
             return collecting.result()
         except BaseException as error:
-            if steps is not None:
-                steps.stop()
+            if folder is not None:
+                folder.stop()
             elif isinstance(error, KeyboardInterrupt) and not (is_connect(spark) or is_local(spark)):
                 spark.stop()
             with suppress(Exception):  # the job may have failed because Spark has
@@ -343,110 +335,91 @@ def collect(spark: SparkSession, frame: DataFrame, what: str, steps: TaskSteps |
 
 
 @dataclass(frozen=True)
-class TaskSteps:
-    """A folder in which all tasks of a job write how many of their steps are done, and that one has failed for good.
+class TaskFolder:
+    """A folder on the machine of driver and workers, in which the tasks of a job write that they are done or failed."""
 
-    Attributes
-    ----------
-    folder
-        On the machine where driver and workers are. Its file `steps` has eight bytes a task.
-    tasks, each
-        How many tasks there are, and steps of each: all have the same number.
-    """
+    path: str
 
-    folder: str
-    tasks: int
-    each: int
-
-    @property
-    def total(self) -> int:
-        """The steps of all tasks."""
-        return self.tasks * self.each
-
-    @property
-    def _steps(self) -> Path:
-        return Path(self.folder, "steps")
-
-    def tell(self, task: int, done: int) -> None:
-        """Write how many steps a task has done. Nothing is written if the file is gone: nobody reads it any more."""
-        with suppress(OSError), self._steps.open("r+b") as file:
-            file.seek(_STEP_BYTES * task)
-            file.write(min(done, self.each).to_bytes(_STEP_BYTES, "little"))
+    def tell(self, task: int) -> None:
+        """Write that a task is done. Nothing is written if the folder is gone: nobody reads it any more."""
+        with suppress(OSError):
+            Path(self.path, f"{task}{_DONE}").touch()
 
     def finished(self) -> int:
-        """The steps that all tasks have said that they have done."""
-        told = self._steps.read_bytes()
-        return sum(int.from_bytes(told[at : at + _STEP_BYTES], "little") for at in range(0, len(told), _STEP_BYTES))
+        """The number of tasks that are done."""
+        return len(list(Path(self.path).glob(f"*{_DONE}")))
 
     def refuse(self, task: int, refusal: bytes) -> None:
         """Write the pickled error of a task that has failed for good, after which no other is wanted."""
         with suppress(OSError):
-            part = Path(self.folder, f"{task}.part")
+            part = Path(self.path, f"{task}.part")
             part.write_bytes(refusal)
             part.rename(part.with_suffix(_REFUSED))
 
     def stop(self) -> None:
         """Write that no task is wanted any more."""
-        Path(self.folder, _STOPPED).touch()
+        Path(self.path, _STOPPED).touch()
 
     def over(self) -> bool:
         """True if no task is wanted any more: one has failed for good, or the job is interrupted."""
-        return any(path.name == _STOPPED or path.suffix == _REFUSED for path in Path(self.folder).glob("*"))
+        return any(path.name == _STOPPED or path.suffix == _REFUSED for path in Path(self.path).glob("*"))
 
     def refusals(self) -> dict[int, bytes]:
         """The pickled errors of the tasks that have failed for good, by their numbers."""
-        return {int(path.stem): path.read_bytes() for path in Path(self.folder).glob(f"*{_REFUSED}")}
+        return {int(path.stem): path.read_bytes() for path in Path(self.path).glob(f"*{_REFUSED}")}
 
     @contextmanager
     def while_wanted(self) -> Iterator[None]:
         """End this worker in the block as soon as the job is over: a kernel does not end before its time."""
-        done = threading.Event()
-
-        def look() -> None:
-            while not done.wait(_POLL_S):
-                if self.over():
-                    os._exit(1)
-
-        threading.Thread(target=look, daemon=True).start()
-        try:
+        with _repeated(lambda: os._exit(1) if self.over() else None):
             yield
-        finally:
-            done.set()
 
 
-_STEP_BYTES = 8
+_DONE = ".done"
 _REFUSED = ".refused"
 _STOPPED = "stopped"
 
 
 @contextmanager
-def task_steps(spark: SparkSession, tasks: int, each: int) -> Iterator[TaskSteps | None]:
-    """Give the folder in which tasks tell how far they are, for the block; None where they run on other machines."""
-    if not is_local(spark):
-        yield None
-        return
-    with TemporaryDirectory(prefix="cep-steps-", ignore_cleanup_errors=True) as folder:
-        steps = TaskSteps(folder, tasks, each)
-        steps._steps.write_bytes(bytes(_STEP_BYTES * tasks))
-        yield steps
+def _repeated(look: Callable[[], None]) -> Iterator[None]:
+    """Call a function in a thread again and again, until the block is done."""
+    done = threading.Event()
+
+    def looking() -> None:
+        while not done.wait(_POLL_S):
+            look()
+
+    thread = threading.Thread(target=looking, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 @contextmanager
-def _watched(spark: SparkSession, steps: TaskSteps | None, total: int, progress: Progress) -> Iterator[None]:
-    """Tell of the progress in the block: by the steps, or by what Spark Connect tells of its tasks.
+def task_folder(spark: SparkSession) -> Iterator[TaskFolder | None]:
+    """Give the folder in which tasks tell of themselves, for the block; None where they run on other machines."""
+    if not is_local(spark):
+        yield None
+        return
+    with TemporaryDirectory(prefix="cep-tasks-", ignore_cleanup_errors=True) as path:
+        yield TaskFolder(path)
+
+
+@contextmanager
+def _watched(spark: SparkSession, folder: TaskFolder | None, total: int, progress: Progress | None) -> Iterator[None]:
+    """Tell of the progress in the block: by the folder, or by what Spark Connect tells of its tasks.
 
     A classic session on other machines tells nothing before the job is over.
     """
-    if steps is not None:
-        done = threading.Event()
-        watcher = threading.Thread(target=_watch, args=(steps, progress, done), daemon=True)
-        watcher.start()
-        try:
+    if progress is None or (folder is None and not is_connect(spark)):
+        yield
+    elif folder is not None:
+        with _repeated(lambda: progress(folder.finished(), total)):
             yield
-        finally:
-            done.set()
-            watcher.join()
-    elif is_connect(spark):
+    else:
 
         def tell(stages: Iterable[Any] | None, *_: object, **__: object) -> None:
             progress(min(sum(stage.num_completed_tasks for stage in stages or ()), total), total)
@@ -456,10 +429,3 @@ def _watched(spark: SparkSession, steps: TaskSteps | None, total: int, progress:
             yield
         finally:
             spark.removeProgressHandler(tell)
-    else:
-        yield
-
-
-def _watch(steps: TaskSteps, progress: Progress, done: threading.Event) -> None:
-    while not done.wait(_POLL_S):
-        progress(min(steps.finished(), steps.total), steps.total)

@@ -19,7 +19,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 
 from cep_pipeline.errors import DamagedError
-from cep_pipeline.events.type_spells import footer_of, type_attribute_in
+from cep_pipeline.events.type_footer import footer_of, type_attribute_in
 from cep_pipeline.storage import (
     ROW_GROUP_ROWS,
     conform,

@@ -23,7 +23,7 @@ CITATION = re.compile(
     rf"\bdocs/(?P<page>[a-z][\w/-]*\.md)(?:,{BLANK}sections?{BLANK}"
     rf"(?P<sections>{NUMBER}(?:(?:,|{BLANK}(?:to|and)){BLANK}{NUMBER})*))?"
 )
-CODE_PAGES = ("adaptation", "architecture", "mechanisms", "papers", "planning")
+CODE_PAGES = ("adaptation", "architecture", "internals", "mechanisms", "papers", "planning")
 """Pages that say where in the code a thing is."""
 HEADING = re.compile(r"^#{1,6} (?P<title>.*)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -99,7 +99,7 @@ def test_readme_s_first_detection_runs(tmp_path: Path) -> None:
     assert (tmp_path / "matches.parquet").exists()
 
 
-@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "docs/operations.md", "docs/python.md"])
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "docs/operations.md"])
 def test_names_of_the_package_in_a_page_exist(name: str) -> None:
     named = set(re.findall(r"\bcep\.([A-Za-z_]\w*)", PAGES[name].text))
     assert [one for one in named if one not in dir(cep)] == []

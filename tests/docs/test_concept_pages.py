@@ -33,6 +33,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 PAGES = {
     **{name: CHECKOUT / "docs" / f"{name}.md" for name in ("mechanisms", "planning", "adaptation", "papers")},
     "architecture": CHECKOUT / "docs" / "architecture.md",
+    "internals": CHECKOUT / "docs" / "internals.md",
     "CONTRIBUTING": CHECKOUT / "CONTRIBUTING.md",
 }
 PICTURE = CHECKOUT / "docs" / "pictures" / "stages_of_a_day.svg"
@@ -132,16 +133,12 @@ def test_every_source_that_the_code_cites_has_its_title() -> None:
 
 def test_the_stages_stand_in_the_order_of_the_dag() -> None:
     tasks = [step.name for step in STEPS]
-    page = section("architecture", "The stages of a day")
-    [block] = re.findall(r"^    stage +where.*\n((?:    .*\n)+)", page, re.M)
-    in_order = list(dict.fromkeys(line.split()[-1] for line in block.splitlines()))
-    assert in_order == tasks
+    stages = rows(section("architecture", "A day, from raw files to matches"))[2:]
+    assert list(dict.fromkeys(row[1].strip("`") for row in stages)) == tasks
 
 
 def test_the_picture_has_the_stages_of_the_text() -> None:
-    page = section("architecture", "The stages of a day")
-    [block] = re.findall(r"^    stage +where.*\n((?:    .*\n)+)", page, re.M)
-    stages = [re.split(r" {2,}", line.strip())[0] for line in block.splitlines()]
+    stages = [row[0] for row in rows(section("architecture", "A day, from raw files to matches"))[2:]]
     drawn = [
         "".join(element.itertext())
         for element in ElementTree.parse(PICTURE).iter("{http://www.w3.org/2000/svg}text")
@@ -158,7 +155,7 @@ def commands(page: str) -> list[list[str]]:
     return [shlex.split(line.replace("…", "")) for line in (*indented, *inline)]
 
 
-@pytest.mark.parametrize("page", ["mechanisms", "planning", "adaptation", "architecture", "CONTRIBUTING"])
+@pytest.mark.parametrize("page", ["mechanisms", "planning", "adaptation", "internals", "CONTRIBUTING"])
 def test_commands_and_their_options_exist(page: str) -> None:
     found = commands(page)
     assert found

@@ -23,7 +23,6 @@ def test_the_reader_of_links_finds_what_is_there_and_what_is_not() -> None:
     operations = PAGES["docs/operations.md"]
     assert "#leases" in operations.links and "leases" in operations.anchors
     assert "commands.md" in operations.links
-    assert "cep-run" in PAGES["docs/commands.md"].anchors
     assert "../CHANGELOG.md" in operations.links
 
 

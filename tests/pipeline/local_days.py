@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from cep_pipeline.events.columns import SEQ_PER_DAY, events_columns
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.type_spells import footer_of
+from cep_pipeline.events.type_footer import footer_of
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet, PatternSetLimits, SparkSettings
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
@@ -56,8 +56,6 @@ class LocalDays:
         Where files are written.
     row_group_size, slices, mechanism
         Events of a row group, slices of a day, and what finds the matches (None: the fastest that does).
-    unsummarised
-        The days whose files say nothing of the types in them, like those of earlier versions.
     limits
         The limits of the patterns.
     """
@@ -69,7 +67,6 @@ class LocalDays:
     slices: int = 3
     version: str = "v1"
     mechanism: str | None = None
-    unsummarised: Container[date] = ()
     days: dict[date, PublishedDay] = field(default_factory=dict)
     files: dict[date, EventsFile] = field(default_factory=dict)
     detected: dict[date, DetectedDay] = field(default_factory=dict)
@@ -89,7 +86,7 @@ class LocalDays:
         with_day = events.append_column("day", pa.array([day] * events.num_rows, pa.date32()))
         write_data_file(str(path), with_day, self.events_schema)
         plain = pq.read_table(path)
-        footer = footer_of(events, self.schema.type_attribute) if day not in self.unsummarised else {}
+        footer = footer_of(events, self.schema.type_attribute)
         pq.write_table(plain.replace_schema_metadata(footer), path, row_group_size=self.row_group_size)
         times, seqs = events["timestamp"].cast(pa.int64()).to_pylist(), events["seq"].to_pylist()
         self.files[day] = EventsFile(

@@ -11,11 +11,8 @@ from cep_pipeline.adaptation.decisions import ConstantThreshold, InvariantBased,
 from cep_pipeline.adaptation.distance import Fixed
 from cep_pipeline.detection.compressed.buffers import pattern_of, statement_of
 from cep_pipeline.errors import InputError, PatternError
-from cep_pipeline.language import parser
-from cep_pipeline.language.source import PatternWarning
 from cep_pipeline.patterns.pattern import Window
-from cep_pipeline.pipeline import configuration
-from cep_pipeline.pipeline.configuration import AdaptationSettings, Configuration, PatternSet, read_parameter
+from cep_pipeline.pipeline.configuration import AdaptationSettings, Configuration, read_parameter
 from cep_pipeline.pipeline.plans import statements_of
 
 SCHEMA = """\
@@ -59,12 +56,7 @@ def test_data_folder_of_a_call_goes_before_the_configured_one(folder: Path) -> N
     assert Configuration.load(folder / "pipeline.yaml").stream("trades", data=folder / "x").data == str(folder / "x")
 
 
-@pytest.mark.parametrize("kept_from", [0, configuration.KEPT_FROM])
-def test_the_version_follows_statements_and_parameters_but_not_layout(
-    folder: Path, kept_from: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(configuration, "KEPT_FROM", kept_from)
-
+def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Path) -> None:
     def version() -> str:
         return Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_set("market").version
 
@@ -76,32 +68,6 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(
     (folder / "market.sase").write_text(PATTERNS)
     (folder / "pipeline.yaml").write_text(PIPELINE.replace("MSFT", "IBM"))
     assert version() != first
-
-
-def test_a_long_pattern_file_is_parsed_once_for_all_processes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(configuration, "KEPT_FROM", 1)
-    monkeypatch.setenv("CEP_CACHE_DIR", str(tmp_path / "cache"))
-
-    def market() -> PatternSet:
-        return Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_set("market")
-
-    first = market()
-    with monkeypatch.context() as without_parser:
-        without_parser.setattr(parser, "parse_patterns", None)
-        assert market() == first and market().patterns[0].clauses == first.patterns[0].clauses
-        (folder / "trades.yaml").write_text(SCHEMA.replace("price: float64", "price: float64, size: int64"))
-        with pytest.raises(TypeError):
-            market()
-    assert market().patterns[0].attributes != first.patterns[0].attributes, "another schema, another pattern"
-    for kept in (tmp_path / "cache").rglob("*.mac.o"):
-        kept.write_bytes(kept.read_bytes()[:-1] + b" ")
-    assert market() == market(), "a file that this user did not write so is not read"
-    (folder / "market.sase").write_text(PATTERNS.replace("b.price > a.price", "b.price > 2 AND b.price < 1"))
-    for _ in range(2):
-        with pytest.warns(PatternWarning, match="has no matches"):
-            market()
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from cep_pipeline.pipeline import detection
-from cep_pipeline.spark.partitions import Gathering
 from cep_pipeline.warehouse.records import StaleDay
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, WEDNESDAY, Project
 from tests.pipeline.test_output_policy import kept, over_all_days
@@ -44,23 +40,6 @@ def test_three_daily_runs_are_one_run_over_three_days(project: Project) -> None:
     }
     assert all(whole.values())
     assert not list((project.folder / "apart" / "scratch").glob("candidates*"))
-
-
-def test_earlier_events_that_many_tasks_gather_give_the_same_days(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for warehouse in ("one", "many"):
-        if warehouse == "many":
-            monkeypatch.setattr(detection, "Gathering", partial(Gathering, most_rows=2))
-        for day in DAYS:
-            project.run(warehouse=warehouse).run_days([day])
-    assert kept(project, "many") == kept(project, "one")
-    one, many = (
-        [(unit.fingerprint, unit.carry_out_digest) for unit in project.tables(warehouse).matches_days("all")]
-        for warehouse in ("one", "many")
-    )
-    assert len(one) == len(DAYS)
-    assert one == many
 
 
 def stale(project: Project) -> list[StaleDay]:

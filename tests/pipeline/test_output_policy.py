@@ -7,8 +7,6 @@ import json
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.pipeline.detection import independent_days
-from cep_pipeline.spark import keeping
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, WEDNESDAY, Project, published
 from tests.pipeline.scheduler import run_day
 
@@ -45,28 +43,8 @@ def carries(project: Project, warehouse: str = "warehouse") -> list[str]:
     return [unit.carry_out_digest for unit in project.tables(warehouse).matches_days("all")]
 
 
-def test_days_that_go_on_from_one_another_are_not_independent(project: Project) -> None:
-    (pattern_set,) = project.configuration.stream("ticks").pattern_sets
-    assert not independent_days(pattern_set)
-    for text, independent in {
-        "SEQ(A a, Tick b) WITHIN 1 hour": True,
-        "SEQ(A a, ~Tick b) WITHIN 1 hour": True,
-        "SEQ(A a, B b) WITHIN 4 EVENTS PARTITION BY x": True,
-        "SEQ(A a, ~B b) WITHIN 4 EVENTS PARTITION BY x": False,
-        "SEQ(A a, Tick b) WITHIN 1 hour CONSUME MATCHED": False,
-    }.items():
-        (project.folder / "all.sase").write_text(f"PATTERN {text}")
-        (pattern_set,) = project.configuration.stream("ticks").pattern_sets
-        assert independent_days(pattern_set) is independent, text
-
-
-def test_three_daily_runs_are_one_run_over_three_days(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_daily_runs_are_one_run_over_three_days(project: Project) -> None:
     outcome = project.run(warehouse="together").run_days(DAYS)
-    with monkeypatch.context() as context:  # each pattern in a task of its own
-        context.setattr(keeping, "CANDIDATES_OF_A_PART", 1)
-        project.run(warehouse="divided").run_days(DAYS)
-    assert kept(project, "divided") == kept(project, "together")
-    assert carries(project, "divided") == carries(project, "together")
     for day in DAYS:
         project.run(warehouse="apart").run_days([day])
     assert published(project.tables("apart")) == published(project.tables("together"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import date, timedelta
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
@@ -76,55 +75,19 @@ def statistics_of(tables: StreamTables) -> list[tuple[object, ...]]:
     return [(row.day, row.snapshot, row.state) for row in tables.statistics("all")]
 
 
-@pytest.fixture
-def together(monkeypatch: pytest.MonkeyPatch) -> list[list[date]]:
-    """The days of each Spark job that detects."""
-    jobs: list[list[date]] = []
-    detect_together = job.detect_together
-
-    def watched(spark: Any, sliced: Sequence[detection.SlicedJob], progress: Any = None) -> Any:
-        jobs.append([one.job.final_day for one in sliced])
-        return detect_together(spark, sliced, progress)
-
-    monkeypatch.setattr(job, "detect_together", watched)
-    return jobs
-
-
-def test_days_are_detected_side_by_side_once_there_is_a_plan(project: Project, together: list[list[date]]) -> None:
-    outcome = project.run(warehouse="together").run_days(DAYS)
-    assert together == [[MONDAY], [TUESDAY, WEDNESDAY]]
-    for day in DAYS:
-        project.run(warehouse="apart").run_days([day])
-    assert together[2:] == [[MONDAY], [TUESDAY], [WEDNESDAY]]
-    assert published(project.tables("apart")) == published(project.tables("together"))
-    assert statistics_of(project.tables("apart")) == statistics_of(project.tables("together"))
-    fingerprints = [
-        [unit.fingerprint for unit in project.tables(name).matches_days()] for name in ("apart", "together")
-    ]
-    assert fingerprints[0] == fingerprints[1]
-    for day in outcome.days:
-        (detected,) = [step for step in day.steps if step.name == "detect all"]
-        assert detected.counts["matches"] == sum(day.matches["all"].values()) and detected.seconds > 0
-    project.run(warehouse="together", redo=True).run_days(DAYS)
-    assert together[5:] == [[MONDAY], [TUESDAY, WEDNESDAY]]
-    assert published(project.tables("apart")) == published(project.tables("together"))
-
-
 def test_days_before_one_whose_detection_fails_are_done_all_the_same(
-    project: Project, together: list[list[date]], monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = job.detect_together
+    detect_range = job.detect_range
 
-    def fails(spark: Any, sliced: Sequence[detection.SlicedJob], progress: Any = None) -> Any:
-        found = watched(spark, sliced, progress)
-        if any(one.job.final_day == WEDNESDAY for one in sliced):
+    def fails(spark: Any, asked: detection.DetectionJob, *others: Any) -> Any:
+        if asked.final_day == WEDNESDAY:
             raise DataError(f"{WEDNESDAY} cannot be detected")
-        return found
+        return detect_range(spark, asked, *others)
 
-    monkeypatch.setattr(job, "detect_together", fails)
+    monkeypatch.setattr(job, "detect_range", fails)
     with pytest.raises(DataError, match="2024-03-06 cannot be detected"):
         project.run(run_id="failing").run_days(DAYS)
-    assert together == [[MONDAY], [TUESDAY, WEDNESDAY], [TUESDAY], [WEDNESDAY]]
     assert {record.day: record.status for record in project.tables().runs() if record.run_id == "failing"} == {
         MONDAY: "succeeded",
         TUESDAY: "succeeded",
@@ -132,6 +95,19 @@ def test_days_before_one_whose_detection_fails_are_done_all_the_same(
     }
     assert {unit.final_day for unit in project.tables().matches_days()} == {MONDAY, TUESDAY}
     assert [day.day for day in project.tables().days()] == [MONDAY, TUESDAY], "nothing of a day is published before all"
+
+
+def test_days_of_one_run_are_those_of_several(project: Project) -> None:
+    outcome = project.run(warehouse="together").run_days(DAYS)
+    for day in DAYS:
+        project.run(warehouse="apart").run_days([day])
+    apart, together = project.tables("apart"), project.tables("together")
+    assert published(apart) == published(together)
+    assert statistics_of(apart) == statistics_of(together)
+    assert [one.fingerprint for one in apart.matches_days()] == [one.fingerprint for one in together.matches_days()]
+    for day in outcome.days:
+        (detected,) = [step for step in day.steps if step.name == "detect all"]
+        assert detected.counts["matches"] == sum(day.matches["all"].values()) and detected.seconds > 0
 
 
 def test_a_second_run_has_nothing_to_do_and_a_redone_day_is_the_same(project: Project) -> None:

@@ -104,7 +104,6 @@ def test_random_patterns_over_random_days(data: st.DataObject, stream_rows: list
             row_group_size=data.draw(st.integers(1, 3)),
             slices=data.draw(st.integers(1, 6)),
             mechanism=data.draw(st.sampled_from([None, *mechanisms_of(pattern)])),
-            unsummarised=data.draw(st.sets(st.sampled_from(sorted(by_day)))) if by_day else (),
         )
         whole = publish_and_detect(days, by_day, empty_days=empty)
         expected = cep.detect([pattern], whole)[pattern.name]["match_id"].to_pylist()

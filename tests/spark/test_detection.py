@@ -15,19 +15,16 @@ import cep_pipeline as cep
 from cep_pipeline.detection.limits import Limits, Then
 from cep_pipeline.errors import CepError, LimitExceeded
 from cep_pipeline.slices.ownership import look_back
-from cep_pipeline.spark import detection
 from cep_pipeline.spark.detection import (
     DetectionJob,
     DetectionResult,
-    SlicedJob,
     WorkEstimate,
     _packed,
     _unpacked,
-    detect_together,
-    read_pieces,
+    detect_range,
 )
 from cep_pipeline.spark.slicing import Pieces, Slice, cut, read_row_groups
-from cep_pipeline.spark.tasks import Progress, run_tasks, task_steps
+from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.storage import DataDirectory
 
 if TYPE_CHECKING:
@@ -54,8 +51,7 @@ def detect_slices(
     behind: Slice | None = None,
 ) -> DetectionResult:
     """Run one job over slices."""
-    (result,) = detect_together(spark, [SlicedJob(job, slices, behind)], progress)
-    return result
+    return detect_range(spark, job, slices, behind, progress)
 
 
 def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:
@@ -68,13 +64,11 @@ def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:
     return DetectionJob(PATTERNS, plan, "set", "version", date(2024, 1, 1), directory), table, [str(path)]
 
 
-def test_a_job_over_slices_of_equal_work_finds_what_one_detection_finds(
-    either: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_over_slices_of_equal_work_finds_what_one_detection_finds(either: SparkSession, tmp_path: Path) -> None:
     job, table, paths = make_job(tmp_path)
-    monkeypatch.setattr(detection, "_ROWS_READ_HERE", 0)  # events by time and type are counted by tasks too
-    pieces = read_pieces(either, PATTERNS, read_row_groups(paths))
-    work, again, _ = WorkEstimate(PATTERNS, job.plan)(pieces)
+    weigh = WorkEstimate(PATTERNS, job.plan)
+    pieces = weigh.pieces(read_row_groups(paths))
+    work, again = weigh(pieces)
     slices = cut(pieces, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7, work=work, again=again)
     assert len(slices) > 3 and all(one.row_groups[0].first < one.start for one in slices[1:]), "they look back"
     seen: list[tuple[int, int]] = []
@@ -88,8 +82,7 @@ def test_a_job_over_slices_of_equal_work_finds_what_one_detection_finds(
     assert {(row["pattern_set"], row["pattern_version"], row["final_day"]) for row in written} == {
         ("set", "version", date(2024, 1, 1))
     }
-    steps = len(slices) * len(PATTERNS)
-    assert seen[0] == (0, steps) and seen[-1] == (steps, steps)
+    assert seen[0] == (0, len(slices)) and seen[-1] == (len(slices), len(slices))
     assert sorted(seen) == seen
     candidates = {(node.pattern, node.node): node for node in detected.nodes}
     assert candidates["none", ("a",)].passes == 0
@@ -110,28 +103,6 @@ def test_a_limit_holds_for_all_slices_together(either: SparkSession, tmp_path: P
     assert (detected.limited["up"].matches, detected.limited["up"].exact) == (number, True)
     written = {row for path in detected.files for row in pq.read_table(path, partitioning=None)["pattern"].to_pylist()}
     assert written == {"either"} and detected.matches["up"] == 0
-
-
-def test_tasks_tell_how_many_patterns_they_have_done(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    with task_steps(spark, 3, 10) as steps:
-        assert steps is not None
-        assert (steps.finished(), steps.total) == (0, 30)
-        steps.tell(2, 4)
-        steps.tell(0, 99)
-        assert steps.finished() == 14
-        steps.tell(2, 7)
-        told: list[tuple[int, int]] = []
-
-        def work(task: int, attempt: int) -> int:
-            steps.tell(task, 5)
-            return task
-
-        found = run_tasks(spark, work, [0, 1, 2], what="telling", progress=lambda *at: told.append(at), steps=steps)
-        assert found == [0, 1, 2]
-        assert steps.finished() == 30
-        assert told[0] == (0, 30) and told[-1] == (30, 30)
-    steps.tell(1, 3)  # nobody wants to know any more
-    assert not Path(steps.folder).exists()
 
 
 def test_a_worker_reads_the_patterns_and_their_plan_once_for_all_days(tmp_path: Path) -> None:

@@ -1,28 +1,25 @@
-"""Gathering the events before a day by partition: many tasks side by side gather what one task gathers."""
+"""Gathering the events before a day by partition: the last ones of each, and nothing before them is read."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents, Result, Task, TaskRunner
+from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
 from cep_pipeline.spark.slicing import read_row_groups
-from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.storage import DataDirectory
 from tests.thoroughness import examples
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 SCHEMA = cep.StreamSchema.from_dict(
     {"base_type": "Ev", "type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}}
@@ -30,11 +27,6 @@ SCHEMA = cep.StreamSchema.from_dict(
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
 EVENT = st.tuples(st.sampled_from("AAAABBC"), st.sampled_from([0, 0, 0, 1, 2, None]))
 DAY = st.lists(EVENT, min_size=1, max_size=12)
-WHOLE = 10**9
-
-
-def here(function: Callable[[Task, int], Result], tasks: Sequence[Task]) -> list[Result]:
-    return [function(task, 0) for task in tasks]
 
 
 def microseconds(moment: datetime) -> int:
@@ -46,10 +38,8 @@ def gathering_of(
     days: list[list[tuple[str, int | None]]],
     *,
     positions: int = 2,
-    contiguous: bool = False,
     by: tuple[str, ...] = ("kind", "x"),
     pending: Sequence[str] = (),
-    most_rows: int = WHOLE,
     rows_of_a_group: int = 3,
     begun_minutes: int = 0,
 ) -> Gathering:
@@ -68,7 +58,7 @@ def gathering_of(
     start = MONDAY + timedelta(days=len(files), minutes=begun_minutes)
     row_groups = tuple(read_row_groups([own]))
     return Gathering(
-        PartitionedEvents(by, positions, contiguous, row_groups, microseconds(start)),
+        PartitionedEvents(by, positions, False, row_groups, microseconds(start)),
         ("timestamp", "seq", "kind", "x"),
         schema,
         files,
@@ -76,7 +66,6 @@ def gathering_of(
         DataDirectory(str(folder / "scratch"), "run"),
         pending,
         forgets=True,
-        most_rows=most_rows,
     )
 
 
@@ -87,57 +76,18 @@ def answer(earlier: EarlierEvents) -> tuple[list[dict[str, object]], date | None
     return events, earlier.first_day, dict(earlier.reachable)
 
 
-@settings(max_examples=examples(120), deadline=None)
-@given(
-    days=st.lists(DAY, min_size=1, max_size=7),
-    positions=st.integers(0, 6),
-    contiguous=st.booleans(),
-    by=st.sampled_from([("kind",), ("x",), ("kind", "x")]),
-    pending=st.lists(st.sampled_from(['["C"]', '["D"]', "[2]", '["B",1]']), unique=True),
-    most_rows=st.integers(1, 40),
-    rows_of_a_group=st.integers(1, 5),
-    begun_minutes=st.integers(0, 2),
-)
-def test_tasks_side_by_side_gather_what_one_task_does(
-    days: list[list[tuple[str, int | None]]],
-    positions: int,
-    contiguous: bool,
-    by: tuple[str, ...],
-    pending: list[str],
-    most_rows: int,
-    rows_of_a_group: int,
-    begun_minutes: int,
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        of = partial(
-            gathering_of,
-            Path(folder),
-            days,
-            positions=positions,
-            contiguous=contiguous,
-            by=by,
-            pending=pending,
-            rows_of_a_group=rows_of_a_group,
-            begun_minutes=begun_minutes,
-        )
-        assert answer(of(most_rows=most_rows).run(here)) == answer(of().run(here))
-
-
 @settings(max_examples=examples(80), deadline=None)
 @given(
     days=st.lists(DAY, min_size=1, max_size=7),
     positions=st.integers(1, 5),
     pending=st.lists(st.sampled_from(['["C"]', '["D"]']), unique=True),
-    most_rows=st.integers(1, 40),
 )
 def test_the_last_events_of_each_partition_are_gathered(
-    days: list[list[tuple[str, int | None]]], positions: int, pending: list[str], most_rows: int
+    days: list[list[tuple[str, int | None]]], positions: int, pending: list[str]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        gathering = gathering_of(
-            Path(folder), days, positions=positions, by=("kind",), pending=pending, most_rows=most_rows
-        )
-        found = answer(gathering.run(here))
+        gathering = gathering_of(Path(folder), days, positions=positions, by=("kind",), pending=pending)
+        found = answer(gathering.run())
     wanted = {kind for kind, _ in days[-1]} | {text[2:-2] for text in pending}
     expected, first_day, missing = [], gathering.day, dict.fromkeys(wanted, positions)
     first: dict[str, tuple[int, int]] = {}
@@ -156,43 +106,17 @@ def test_the_last_events_of_each_partition_are_gathered(
     assert found[1] == (None if any(missing.values()) else first_day)
 
 
-def counting(called: list[int]) -> TaskRunner:
-    def run(function: Callable[[Task, int], Result], tasks: Sequence[Task]) -> list[Result]:
-        called.append(len(tasks))
-        return here(function, tasks)
-
-    return run
-
-
-def test_few_events_are_one_task_even_if_the_stream_begins_too_late(tmp_path: Path) -> None:
-    for days in ([[("A", 1)] * 9, [("A", 1)] * 9], [[("A", 1)] * 9, [("A", 1), ("B", 1)]], [[("B", 1)]]):
-        called: list[int] = []
-        gathering_of(tmp_path, days).run(counting(called))
-        assert called == [1]
-
-
 def test_reading_back_stops_where_every_partition_has_its_events(tmp_path: Path) -> None:
-    called: list[int] = []
     days = [[("B", 1)] * 8] * 20 + [[("A", 1)] * 8] * 3 + [[("A", 1), ("B", 1)]]
-    gathering = gathering_of(tmp_path, days, most_rows=8, rows_of_a_group=2)
+    gathering = gathering_of(tmp_path, days, rows_of_a_group=2)
     for _, path in gathering.files[:17]:
         Path(path).unlink()  # whoever opened one of these would fail
-    found, first_day, _ = answer(gathering.run(counting(called)))
+    found, first_day, _ = answer(gathering.run())
     assert [event["kind"] for event in found] == ["B", "B", "A", "A"]
     assert first_day == (MONDAY + timedelta(days=19)).date()
-    assert max(called) > 1
-
-
-@pytest.mark.parametrize("contiguous", [False, True])
-def test_in_spark(spark: SparkSession, tmp_path: Path, contiguous: bool) -> None:
-    days = [[("C", 1), ("A", 0), ("B", 1)], [("A", 0)] * 9, [("B", 2), ("A", 0)] * 6, [("A", 0), ("C", 1), ("B", 2)]]
-    of = partial(gathering_of, tmp_path, days, contiguous=contiguous)
-    side_by_side = of(most_rows=4).run(partial(run_tasks, spark, what="gathering"))
-    assert len({group.path for group in side_by_side.row_groups}) > 1
-    assert answer(side_by_side) == answer(of().run(here))
 
 
 def test_a_row_group_of_nulls_is_in_no_partition(tmp_path: Path) -> None:
     days: list[list[tuple[str, int | None]]] = [[("A", 1)] * 3, [("A", None)] * 4, [("A", 1), ("A", None)]]
-    found, first_day, _ = answer(gathering_of(tmp_path, days, by=("x",), most_rows=2).run(here))
+    found, first_day, _ = answer(gathering_of(tmp_path, days, by=("x",)).run())
     assert ([event["x"] for event in found], first_day) == ([1, 1, 1], MONDAY.date()), "two are of one time"

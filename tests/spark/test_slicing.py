@@ -18,7 +18,6 @@ import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.candidates import Spans
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import LookBack, look_back
 from cep_pipeline.spark.detection import WorkEstimate
@@ -28,7 +27,6 @@ from cep_pipeline.spark.slicing import (
     Slice,
     cut,
     instant_before,
-    parts_to_read,
     read_row_groups,
     slices_between,
 )
@@ -168,7 +166,7 @@ def test_what_a_slice_loads_depends_on_the_slice_and_not_on_the_day(
 def test_pieces_tell_times_and_types(tmp_path: Path) -> None:
     table = table_of([(number % 3, "ABC"[number % 7 % 3], number % 4) for number in range(1_000)])
     row_groups = read_row_groups(write(table, tmp_path, 130, files=3))
-    pieces = Pieces.read(row_groups, "kind", {"A", "C", "never"}, in_order)
+    pieces = Pieces.read(row_groups, "kind", {"A", "C", "never"})
     times, kinds = table["timestamp"].cast(pa.int64()).to_numpy(), np.array(table["kind"].to_pylist())
     assert pieces.rows[0] == 0 and pieces.rows[-1] == 1_000 and len(pieces) >= len(row_groups)
     assert pieces.times_us.tolist() == [*times[pieces.rows[:-1]], times[-1]]
@@ -177,10 +175,6 @@ def test_pieces_tell_times_and_types(tmp_path: Path) -> None:
     assert sorted(pieces.types) == ["A", "C", "never"]
     assert Pieces.even(row_groups).rows.tolist() == pieces.rows.tolist()
     assert [pieces.point(row) for row in (0, 500, 999)] == [points_of(table)[row] for row in (0, 500, 999)]
-
-
-def in_order(count: Any, parts: list[Any]) -> list[Any]:
-    return [count(part, 0) for part in parts]
 
 
 SKEWED = cep.parse_patterns(
@@ -227,8 +221,8 @@ def test_the_largest_task_is_hardly_larger_than_the_mean_one(tmp_path: Path, ske
     row_groups = read_row_groups(write(table, tmp_path, 65_536))
     assert len(row_groups) == 1, "the burst is inside a row group"
     plan = cep.plan(SKEWED, cep.estimate_statistics(SKEWED, table))
-    pieces = Pieces.read(row_groups, "kind", {"A", "B", "C"}, in_order)
-    work, again, _ = WorkEstimate(SKEWED, plan)(pieces)
+    pieces = Pieces.read(row_groups, "kind", {"A", "B", "C"})
+    work, again = WorkEstimate(SKEWED, plan)(pieces)
     bounds: dict[str, Any] = {"start": (0, 0), "end": (10**9, 0), "look_back": look_back(SKEWED), "count": 12}
     done = work_of(cut(pieces, **bounds, work=work, again=again), plan)
     assert len(done) >= 10 and max(done) <= 1.5 * np.mean(done)
@@ -293,9 +287,8 @@ def test_a_burst_is_cut_finer_than_its_number_of_events_says(tmp_path: Path) -> 
     table = table_of([*quiet, *burst])
     patterns = cep.parse_patterns("PATTERN SEQ(A a, A b, A c) WITHIN 1 second", SCHEMA)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, table))
-    pieces = Pieces.read(read_row_groups(write(table, tmp_path, 100)), "kind", {"A"}, in_order)
-    work, _, stored = WorkEstimate(patterns, plan)(pieces)
-    assert stored[50:].sum() > 10 * stored[:50].sum()
+    pieces = Pieces.read(read_row_groups(write(table, tmp_path, 100)), "kind", {"A"})
+    work, _ = WorkEstimate(patterns, plan)(pieces)
     assert work[50:].sum() > 10 * work[:50].sum()
 
 
@@ -303,15 +296,8 @@ def test_work_of_events_at_one_instant_is_finite() -> None:
     pieces = Pieces.even([RowGroup("f", 0, 10, (5, 0), (5, 9))])
     patterns = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 1 second", SCHEMA)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, SCHEMA.table([])))
-    work, again, stored = WorkEstimate(patterns, plan)(pieces)
-    assert (work > 0).all() and all(np.isfinite(found).all() for found in (work, again, stored))
-
-
-def test_a_day_without_events_has_nothing_to_read() -> None:
-    start, end = (0, 0), (86_400_000_000, 0)
-    instants = Spans.of([5], [10])
-    for window in (LookBack(time_us=0, positions=0), LookBack(time_us=0, positions=1)):
-        assert all(not part.row_groups for part in parts_to_read((), start, end, window, instants))
+    work, again = WorkEstimate(patterns, plan)(pieces)
+    assert (work > 0).all() and all(np.isfinite(found).all() for found in (work, again))
 
 
 def test_a_count_window_looks_back_over_events() -> None:

@@ -15,7 +15,7 @@ from pyiceberg.table import Table, Transaction
 from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import RawFile
-from cep_pipeline.events.type_spells import footer_of
+from cep_pipeline.events.type_footer import footer_of
 from cep_pipeline.storage import conform, digest_of, write_data_file
 from cep_pipeline.warehouse import commits
 from cep_pipeline.warehouse.drafts import Draft

@@ -12,16 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import cep_pipeline as cep
 from cep_pipeline.events.columns import events_columns
 from cep_pipeline.spark.detection import _copy_of_patterns
 from cep_pipeline.spark.keeping import _MatchFiles
-from cep_pipeline.statistics.output_profile import OutputProfiler
 from cep_pipeline.storage import DataDirectory, conform, digest_of, write_data_file
 from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, table_layouts, without_composed
 from cep_pipeline.warehouse.match_pages import MatchesQuery, find_match, matches_page
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
+from tests.streams import stream_schema
 from tests.warehouse.published_days import (
     MONDAY,
     TUESDAY,
@@ -113,7 +114,8 @@ def test_tasks_write_what_the_table_has(tables: StreamTables, tmp_path: Path) ->
     assert directory.columns == READ_AS_TEXT
     rows = matches_of("demo", TUESDAY, ["a", "b"])
     texts = [str(id_named(name)) for name in "ab"]
-    files = _MatchFiles(directory, 0, iter([0]), {"rise": 0}, OutputProfiler([]))
+    (rise,) = cep.parse_patterns("NAME rise PATTERN A a WITHIN 1 s", stream_schema())
+    files = _MatchFiles(directory, 0, 0, [rise])
     with files.next_file() as write:
         for batch in rows.to_batches():
             write("rise", batch)
@@ -121,7 +123,7 @@ def test_tasks_write_what_the_table_has(tables: StreamTables, tmp_path: Path) ->
     for path in (*files.paths, copy):
         read = pq.ParquetFile(path).read()
         assert read["match_id"].to_pylist() == texts and read.schema.field("match_id").type == pa.string()
-    unknown = _MatchFiles(DataDirectory(str(tmp_path), "task"), 0, iter([0]), {"rise": 0}, OutputProfiler([]))
+    unknown = _MatchFiles(DataDirectory(str(tmp_path), "task"), 0, 0, [rise])
     with unknown.next_file() as write:
         write("rise", rows.to_batches()[0])
     assert pq.ParquetFile(unknown.paths[0]).schema_arrow.field("match_id").type == pa.uuid()
