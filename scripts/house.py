@@ -38,8 +38,8 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 8_335),
     "cli": (("cep_pipeline/cli",), 4_845),
     "events": (("cep_pipeline/events",), 4_515),
-    "adaptation": (("cep_pipeline/adaptation",), 2_140),
-    "statistics": (("cep_pipeline/statistics",), 2_690),
+    "adaptation": (("cep_pipeline/adaptation",), 2_130),
+    "statistics": (("cep_pipeline/statistics",), 2_685),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         7_760,

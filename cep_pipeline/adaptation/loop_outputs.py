@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.plan_switch import (
+    CommonReading,
     Reading,
     SlicesOfStream,
     Stretch,
@@ -24,7 +25,6 @@ from cep_pipeline.adaptation.plan_switch import (
     last_rows,
     matches_of_stretch,
     moved,
-    reading_of,
 )
 from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.counting.choice import binds_lists
@@ -281,7 +281,7 @@ def find_together(outputs: Sequence[LoopOutput], stretch: Stretch) -> None:
     for group in _run_together([one for one in outputs if not one.find_unlisted(stretch)], shares=stretch.shares):
         findings = [output.finding for output in group]
         first, patterns = findings[0], [finding.pattern for finding in findings]
-        reading = reading_of([finding.reading for finding in findings])
+        reading = CommonReading([finding.reading for finding in findings])
         most = [output.most for output in group]
         for part in matches_of_stretch(patterns, first.mechanism, stretch, reading, first.slices, first.counters, most):
             for output, own in zip(group, part, strict=True):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
 from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_together, output_of, work_over
 from cep_pipeline.adaptation.plan_makers import PlanMaker
-from cep_pipeline.adaptation.plan_switch import Stretch, reading_of
+from cep_pipeline.adaptation.plan_switch import CommonReading, Stretch
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.planning.plans import Plan
@@ -159,7 +159,7 @@ class PlanLoop:
         self.switches: list[PlanSwitch] = []
         self.seconds = Seconds()
         self._stream, self._counters = findings[0].stream, findings[0].counters
-        self._reading = reading_of([finding.reading for finding in findings])
+        self._reading = CommonReading([finding.reading for finding in findings])
         self._outputs = [output_of(finding, output) for finding in findings]
         self._plan_maker, self._minimum_gain, self._clock = plan_maker, minimum_gain, clock
         self._state: DecisionState | None = None

@@ -9,7 +9,6 @@ switch faster than windows pass any number are at work at a time.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -79,32 +78,7 @@ class Negations:
         return cls(leading, trailing, bool(negated) and not before_is_earlier(pattern.ties))
 
 
-class RowsRead(ABC):
-    """The events that decide about the matches that begin in a part of a stream."""
-
-    @abstractmethod
-    def has_come(self, stop: int) -> bool:
-        """True if all events have been read that decide about matches which begin before this row.
-
-        Notes
-        -----
-        Where a window counts the events of a partition, which may never come, that is at the end of the stream.
-        """
-
-    @abstractmethod
-    def ahead(self, stop: int) -> int:
-        """The number of events behind this row that matches begun before it may hold; 0 where that is not known."""
-
-    @abstractmethod
-    def window_at(self, row: int) -> int:
-        """The number of events of the latest window before an event that has come; 0 where that is not known."""
-
-    @abstractmethod
-    def rows(self, first: int, stop: int) -> tuple[int, int]:
-        """The rows `[from, up to)` that matches which begin in `[first, stop)` depend on."""
-
-
-class Reading(RowsRead):
+class Reading:
     """The events of a stream that decide about the matches of a pattern that begin in a part of it.
 
     Attributes
@@ -119,17 +93,24 @@ class Reading(RowsRead):
         self._whole: tuple[int, PreparedEvents] | None = None
 
     def has_come(self, stop: int) -> bool:
+        """True if all events have been read that decide about matches which begin before this row.
+
+        Where a window counts the events of a partition, which may never come, that is at the end of the stream.
+        """
         if self._stream.ended:
             return True
         return not counts_in_partitions(self._pattern) and self._behind(stop) < len(self._stream)
 
     def ahead(self, stop: int) -> int:
+        """The number of events behind this row that matches begun before it may hold; 0 where that is not known."""
         return 0 if counts_in_partitions(self._pattern) else self._behind(stop) - stop
 
     def window_at(self, row: int) -> int:
+        """The number of events of the latest window before an event that has come; 0 where that is not known."""
         return 0 if counts_in_partitions(self._pattern) else row - self.window_before(row)
 
     def rows(self, first: int, stop: int) -> tuple[int, int]:
+        """The rows `[from, up to)` that matches which begin in `[first, stop)` depend on."""
         if not counts_in_partitions(self._pattern):
             return self._before(first), self._behind(stop)
         partitions, own, events = self._partitions(), np.arange(first, stop), len(self._stream)
@@ -221,7 +202,7 @@ def matches_of_stretch(
     patterns: Sequence[Pattern],
     mechanism: Mechanism,
     stretch: Stretch,
-    reading: RowsRead,
+    reading: Reading | CommonReading,
     slices: SlicesOfStream,
     counters: Counters,
     most: Sequence[int | None] | None = None,
@@ -304,7 +285,7 @@ def _row_of_each(block: Block, extreme: np.ufunc) -> Array:
     return extreme.reduceat(block.rows, block.offsets[:-1]) if len(block) else np.empty(0, np.int32)
 
 
-class CommonReading(RowsRead):
+class CommonReading:
     """The events that several patterns read together: all between the first and the last one that any of them needs.
 
     Each finds the same matches as with its own events: those that begin in a part of the stream, and what rejects them,
@@ -326,8 +307,3 @@ class CommonReading(RowsRead):
     def rows(self, first: int, stop: int) -> tuple[int, int]:
         spans = [reading.rows(first, stop) for reading in self._readings]
         return min(span[0] for span in spans), max(span[1] for span in spans)
-
-
-def reading_of(readings: Sequence[Reading]) -> RowsRead:
-    """The events that patterns of one stream read together; a single pattern reads only those that it needs."""
-    return readings[0] if len(readings) == 1 else CommonReading(readings)

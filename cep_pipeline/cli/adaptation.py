@@ -76,7 +76,8 @@ def invariants(
     A plan is the best one as long as the comparisons that built it come out as they did: those are its invariants.
     They are verified on the latest day that has events, and forecast by their trend over the published days. Nothing
     is changed; with --check one decision a pattern set is recorded in the table `decisions`: replan, keep, or no new
-    data since the last check. Of more than 40 invariants those are shown that are closest to their violation.
+    data since the last check. Of more than 40 invariants those are shown and forecast that are closest to their
+    violation; --all and --json have all of them.
 
     A plan of all patterns together is checked by the invariants of the local plans inside it, and by those of what its
     patterns share; a violation names the patterns that it concerns, and `cep replan` plans those again with what is
@@ -114,9 +115,12 @@ def invariants(
             )
         else:
             shown, failed = [], []
+            most = None if show_all or as_json else MOST_SHOWN
             for wanted in opened.pattern_sets:
                 try:
-                    shown.append(show_invariants(opened.tables, opened.stream, wanted, asked, progress))
+                    shown.append(
+                        show_invariants(opened.tables, opened.stream, wanted, asked, progress, most_forecasts=most)
+                    )
                 except InputError as error:
                     failed.append(error)
             if failed and not shown:
@@ -142,7 +146,6 @@ def invariants(
     console = output_console()
     for of in shown:
         console.print(shown_headline(of), highlight=False)
-        most = None if show_all else MOST_SHOWN
         for table in (invariants_table(of, most), moved_table(of, most)):
             if table is not None:
                 console.print(table)

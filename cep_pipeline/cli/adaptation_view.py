@@ -105,16 +105,18 @@ def forecast_line(of: InvariantReport) -> str:
     lines.append(f"closest to violation: {describe(closest.invariant, patterns)}: it {state}")
     soonest = of.trends[0] if of.trends else None
     days = len(soonest.days) if soonest is not None else 0
+    among = "" if len(of.trends) == len(of.verifications) else f", of the {len(of.trends)} closest to violation"
     if soonest is None or soonest.per_day is None:
         lines.append(f"no forecast: it takes the statistics of 3 days, and {days} are published")
     elif soonest.latest.violated:
         lines.append(f"violated already: {describe(soonest.invariant, patterns)}")
     elif soonest.violated_on is not None:
         lines.append(
-            f"violated next, by the trend of {days} days: {describe(soonest.invariant, patterns)}, {_forecast(soonest)}"
+            f"violated next{among}, by the trend of {days} days: {describe(soonest.invariant, patterns)}, "
+            f"{_forecast(soonest)}"
         )
     else:
-        lines.append(f"by the trend of {days} days none will be violated")
+        lines.append(f"by the trend of {days} days none will be violated{among}")
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ import cep_pipeline as cep
 from cep_pipeline.adaptation.decisions import Unconditional
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.loop_outputs import Finding, find_together, output_of
-from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch, reading_of
+from cep_pipeline.adaptation.plan_switch import CommonReading, Reading, SlicesOfStream, Stretch
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.matches import matches_schema
 from cep_pipeline.detection.mechanisms import Counters, Orders
@@ -172,7 +172,7 @@ def test_patterns_that_are_run_together_read_what_one_of_them_needs() -> None:
     def read(patterns: Sequence[Pattern], first: int, stop: int) -> list[int]:
         stream = EventStream(patterns, events_table(stream_rows))
         stream.advance_by(len(stream_rows))
-        reading = reading_of([Reading(one, stream) for one in patterns])
+        reading = CommonReading([Reading(one, stream) for one in patterns])
         assert reading.has_come(stop) and reading.ahead(stop) == max(
             Reading(one, stream).ahead(stop) for one in patterns
         )

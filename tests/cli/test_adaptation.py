@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cep_pipeline.cli.adaptation_view import forecast_line
 from cep_pipeline.pipeline.invariant_report import show_invariants
 from tests.cli.command_line import cep
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, write_project
@@ -78,6 +80,10 @@ def test_a_report_forecasts_the_nearest_invariants_from_the_latest_days_where_it
     assert [trend.invariant for trend in brief.trends] == [nearest.invariant] and len(whole.trends) > 1
     assert [trend.days for trend in brief.trends] == [tuple(DRIFT_DAYS[1:4])]
     assert whole.trends[0].days == tuple(DRIFT_DAYS[:4])
+    [trend] = brief.trends
+    still = replace(trend, latest=replace(trend.latest, violated=False), violated_on=None)
+    said = forecast_line(replace(brief, trends=(still,)))
+    assert said.endswith("by the trend of 3 days none will be violated, of the 1 closest to violation")
 
 
 def test_a_plan_without_invariants_says_what_is_checked_instead(own: DriftingStream) -> None:
