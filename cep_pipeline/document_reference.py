@@ -5,7 +5,6 @@ Both are made from the pydantic model of the document. The descriptions and exam
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,14 +94,6 @@ def settings_table(schema: Schema, part: str) -> str:
     return markdown_table(("setting", "type", "default", "meaning", "example"), rows)
 
 
-def settings_page(schema: Schema) -> str:
-    """Make the tables of all parts of a document, each with its heading and description."""
-    return "\n\n".join(
-        f"### `{part.name}`\n\n{part.schema['description']}\n\n{settings_table(schema, part.name)}"
-        for part in parts_of(schema)
-    )
-
-
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Make a table in Markdown.
 
@@ -190,8 +181,3 @@ def _default(setting: Schema) -> str:
     if default is None or default in ({}, []) or isinstance(default, Mapping):
         return ""
     return f"`{as_yaml(default)}`"
-
-
-def as_json(content: object) -> str:
-    """A JSON text as it stands in a file, with a line break at its end."""
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

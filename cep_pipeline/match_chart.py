@@ -1,15 +1,14 @@
-"""Charts of a match: its events marked on the series that they come from, as an SVG or in characters.
+"""Charts of a match: its events marked on the series that they come from.
 
-The drawing needs no network, no script, no style sheet and no font of its own, and is legible on white and on black.
-Pages show it within their text, notebooks show it, and commands write it to a file or to the terminal.
+Pages show it within their text, notebooks show it, and commands write it to a file.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from zoneinfo import ZoneInfo
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.timestamps import moved
 from cep_pipeline.foreign_text import visible
+from cep_pipeline.vega import INK, PALETTE, Spec, layer, png_of, rendered, time_axis
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,29 +26,18 @@ if TYPE_CHECKING:
 
     from cep_pipeline.patterns.pattern import Pattern
 
-INK, GRID = "#79818c", "#79818c"
-"""Colours of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
-PALETTE = ("#d1495b", "#2a9d5c", "#3b82d6", "#b7791f", "#8e6bbf", "#1f9aa5", "#c2569b", "#7d8a2e")
-WIDTH, PANEL_HEIGHT = 860, 170
-LEFT, RIGHT, TOP, BOTTOM = 70, 16, 30, 26
+WIDTH, PANEL_HEIGHT = 780, 170
+"""The size of one panel in pixels."""
 MOST_PANELS = 8
 """Series that are drawn below each other; of a match with more of them the first ones are."""
 MOST_LABELS = 40
-"""Bound events that are named in one panel; the others are marked without a name."""
+"""Places of bound events that are named in one panel; the others are marked without a name."""
 MOST_EVENTS = 20_000
 """Events that a match is drawn on; of more, those of the match and as many others, evenly spread."""
 CHART_ENDINGS = (".html", ".svg", ".png")
 SERIES_COLOUR = PALETTE[2]
 MARK_COLOURS = (PALETTE[0], PALETTE[1], *PALETTE[3:])
 """Colours of variables: never that of the series."""
-
-_STEPS_US = tuple(
-    int(seconds * 1_000_000)
-    for seconds in (
-        *(factor * 10.0**power for power in range(-6, 1) for factor in (1, 2, 5)),
-        *(10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400),
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -221,7 +210,7 @@ def match_chart(
     ...     "price": [3.0, 2.5, 4.0],
     ... })
     >>> drawing = match_chart(events, [("a", 0), ("b", 2)], "price", title="v_reversal")
-    >>> drawing.startswith("<svg"), drawing.count("<circle")
+    >>> drawing.startswith("<svg"), drawing.count("<title>")
     (True, 2)
     """
     for name in ("timestamp", "seq", attribute, *series):
@@ -231,35 +220,55 @@ def match_chart(
     if not _is_number(kind):
         raise InputError(f"a match is drawn over an attribute of numbers; {attribute!r} is of type {kind}")
     panels = _panels(events, bound, attribute, series)
-    instants = [one for panel in panels if len(panel.at) for one in (panel.at[0], panel.at[-1])]
-    marks = [at for panel in panels for _, at, _, _ in panel.marks]
-    span = (min(marks, default=0), max(marks, default=0))
-    axis = TimeAxis(
-        int(min([*instants, *marks], default=0)),
-        int(max([*instants, *marks], default=0)),
-        LEFT,
-        WIDTH - RIGHT,
-        timezone,
-    )
-    order = list(dict.fromkeys(variable for variable, _ in bound))
-    colours = {name: MARK_COLOURS[place % len(MARK_COLOURS)] for place, name in enumerate(order)}
-    top = TOP + (14 if title else 0)
-    height = top + len(panels) * (PANEL_HEIGHT + 26) + BOTTOM
-    parts = [text_at(LEFT, 16, title, weight="bold")] if title else []
-    for place, panel in enumerate(panels):
-        parts += _drawn_panel(panel, top + place * (PANEL_HEIGHT + 26), axis, span, window_us, colours, attribute)
-    parts += axis.drawn(height - BOTTOM)
-    return svg(WIDTH, height, parts, title or "a match on the series of its events")
+    zone = ZoneInfo(timezone)
+    instants = [at for panel in panels for at in (*panel.at[:1], *panel.at[-1:], *(one.at for one in panel.marks))]
+    # One offset for the whole chart, so that a clock that is set back does not turn the line around.
+    begin = datetime.fromtimestamp(min(instants, default=0) // 1_000_000, zone)
+    shift_ms = (begin.utcoffset() or timedelta(0)) / timedelta(milliseconds=1)
+
+    def place(at_us: float) -> float:
+        return at_us / 1000 + shift_ms
+
+    axis = time_axis("at", place(min(instants, default=0)), place(max(instants, default=0)))
+    marks = [one.at for panel in panels for one in panel.marks] or [0]
+    span = [{"at": place(min(marks)), "to": place(max(marks))}]
+    shared = [layer(span, {"type": "rect", "color": SERIES_COLOUR, "opacity": 0.1}, x=axis, x2={"field": "to"})]
+    if window_us is not None and min(marks) + window_us <= max(instants, default=0):
+        end = [{"at": place(min(marks) + window_us)}]
+        shared.append(layer(end, {"type": "rule", "color": INK, "strokeDash": [5, 3]}, x=axis))
+    order = list(dict.fromkeys(visible(variable) for variable, _ in bound))
+    colours = [MARK_COLOURS[number % len(MARK_COLOURS)] for number in range(len(order))]
+    colour = {"field": "variable", "type": "nominal", "legend": None, "scale": {"domain": order, "range": colours}}
+    drawn = [
+        {
+            "title": visible(f"{panel.name} {attribute}".strip()),
+            "width": WIDTH,
+            "height": PANEL_HEIGHT,
+            "layer": [*shared, *_layers(panel, attribute, axis, place, colour, zone)],
+        }
+        for panel in panels
+    ]
+    heading = {"title": {"text": visible(title), "fontSize": 13, "fontWeight": "bold"}} if title else {}
+    return rendered({**heading, "vconcat": drawn, "spacing": 12}, quoted(title or "a match on its series"))
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """An event of the match: its variable, its instant in microseconds, and its value."""
+
+    variable: str
+    at: int
+    value: float | None
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """One series: instants and values of its events, and its events of the match (variable, instant, value, tip)."""
+    """One series: instants and values of its events, and its events of the match."""
 
     name: str
     at: np.ndarray[Any, Any]
     values: np.ndarray[Any, Any]
-    marks: Sequence[tuple[str, int, float | None, str]]
+    marks: Sequence[_Mark]
 
 
 def _panels(events: pa.Table, bound: Sequence[tuple[str, int]], attribute: str, series: Sequence[str]) -> list[_Panel]:
@@ -268,17 +277,14 @@ def _panels(events: pa.Table, bound: Sequence[tuple[str, int]], attribute: str, 
 
     at = np.asarray(events.column("timestamp").cast(pa.int64()).to_numpy())
     values = np.asarray(events.column(attribute).cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=float)
-    seqs = np.asarray(events.column("seq").to_numpy())
     parts = zip(*(events.column(name).to_pylist() for name in series), strict=True)
-    names = [" ".join(str(one) for one in values if one is not None) for values in parts] or [""] * len(seqs)
-    rows = {int(seq): row for row, seq in enumerate(seqs)}
-    marks: dict[str, list[tuple[str, int, float | None, str]]] = {}
+    names = [" ".join(str(one) for one in values if one is not None) for values in parts] or [""] * len(at)
+    rows = {int(seq): row for row, seq in enumerate(events.column("seq").to_pylist())}
+    marks: dict[str, list[_Mark]] = {}
     for variable, seq in bound:
-        row = rows.get(seq)
-        if row is not None:
+        if (row := rows.get(seq)) is not None:
             value = None if math.isnan(values[row]) else float(values[row])
-            tip = f"{variable}: {attribute} {'none' if value is None else f'{value:,.6g}'}"
-            marks.setdefault(names[row], []).append((variable, int(at[row]), value, tip))
+            marks.setdefault(names[row], []).append(_Mark(variable, int(at[row]), value))
     labels = np.array(names, dtype=object)
     panels = []
     for name in list(marks)[:MOST_PANELS] or [""]:
@@ -287,256 +293,51 @@ def _panels(events: pa.Table, bound: Sequence[tuple[str, int]], attribute: str, 
     return panels
 
 
-def _drawn_panel(
-    panel: _Panel,
-    top: float,
-    axis: TimeAxis,
-    span: tuple[int, int],
-    window_us: int | None,
-    colours: dict[str, str],
-    attribute: str,
-) -> list[str]:
-    known = [*panel.values.tolist(), *(value for _, _, value, _ in panel.marks if value is not None)]
-    low, high = min(known, default=0.0), max(known, default=1.0)
-    margin = (high - low) * 0.08 or abs(high) * 0.01 or 1.0
-    low, high = low - margin, high + margin
-    bottom = top + PANEL_HEIGHT
-
-    def y(value: float) -> float:
-        return bottom - (value - low) / (high - low) * PANEL_HEIGHT
-
-    first, last = axis.x(span[0]), axis.x(span[1])
-    parts = [
-        f'<rect x="{first:.1f}" y="{top}" width="{max(last - first, 1):.1f}" height="{PANEL_HEIGHT}" '
-        f'fill="{SERIES_COLOUR}" fill-opacity="0.1"/>',
-        text_at(LEFT, top - 4, f"{panel.name} {attribute}".strip(), size=12),
-    ]
-    for tick in value_ticks(low, high):
-        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), GRID, opacity=0.25))
-        parts.append(text_at(LEFT - 6, y(tick) + 4, f"{tick:,.6g}", anchor="end", size=11))
-    if window_us is not None and axis.x(span[0] + window_us) <= WIDTH - RIGHT + 0.5:
-        parts.append(line(axis.x(span[0] + window_us), top, axis.x(span[0] + window_us), bottom, INK, dashes="5 3"))
-    points = _thinned(panel, axis)
-    if points:
-        way = " ".join(f"{x:.1f},{y(value):.1f}" for x, value in points)
-        parts.append(f'<polyline points="{way}" fill="none" stroke="{SERIES_COLOUR}" stroke-width="1.2"/>')
-    taken: dict[int, list[float]] = {}
-    for number, (variable, at, value, tip) in enumerate(panel.marks):
-        x, height = axis.x(at), bottom if value is None else y(value)
-        colour = colours[variable]
-        shown = f"{tip}, {axis.clock(at)}"
-        parts.append(
-            f'<circle cx="{x:.1f}" cy="{height:.1f}" r="4.5" fill="{colour}" stroke="white" stroke-width="1">'
-            f"<title>{quoted(shown)}</title></circle>"
+def _layers(
+    panel: _Panel, attribute: str, axis: Spec, place: Callable[[float], float], colour: Spec, zone: ZoneInfo
+) -> Iterator[dict[str, Any]]:
+    """The line of a series, the events of the match on it, and the names of their variables."""
+    y = {"field": "y", "type": "quantitative", "scale": {"zero": False}}
+    rows = _extremes(panel.at, panel.values)
+    line = [{"at": place(panel.at[row]), "y": float(panel.values[row])} for row in rows]
+    yield layer(line, {"type": "line", "color": SERIES_COLOUR, "strokeWidth": 1.2}, x=axis, y=y)
+    lowest = float(min(panel.values, default=0.0))
+    marks, named = list[Spec](), dict[tuple[float, float], list[str]]()
+    for mark in panel.marks:
+        known = lowest if mark.value is None else mark.value
+        seconds, micros = divmod(mark.at, 1_000_000)
+        clock = datetime.fromtimestamp(seconds, zone).replace(tzinfo=None, microsecond=micros).isoformat(sep=" ")
+        value = "none" if mark.value is None else f"{mark.value:,.6g}"
+        marks.append(
+            {
+                "at": place(mark.at),
+                "y": known,
+                "variable": mark.variable,
+                "tip": f"{mark.variable}: {attribute} {value}, {clock}",
+            }
         )
-        if number < MOST_LABELS:
-            place = height - 9 if height - 9 > top + 8 else height + 17
-            step = 13 if place > height else -13
-            others = [other for cell in range(int(x) // 12 - 1, int(x) // 12 + 2) for other in taken.get(cell, [])]
-            while any(abs(place - other) < 12 for other in others) and top < place + step < bottom + 20:
-                place += step
-            taken.setdefault(int(x) // 12, []).append(place)
-            parts.append(text_at(x, place, variable, anchor="middle", size=12, weight="bold", fill=colour))
-    return parts
+        named.setdefault((place(mark.at), known), []).append(mark.variable)
+    tip = {"field": "tip", "type": "nominal"}
+    point = {"type": "point", "filled": True, "size": 70, "opacity": 1, "stroke": "white", "aria": True}
+    yield layer(marks, point, x=axis, y=y, color=colour, description=tip)
+    names = [
+        {"at": at, "y": value, "variable": variables[0], "names": ", ".join(variables)}
+        for (at, value), variables in list(named.items())[:MOST_LABELS]
+    ]
+    text = {"type": "text", "dy": -11, "fontSize": 12, "fontWeight": "bold"}
+    yield layer(names, text, x=axis, y=y, color=colour, text={"field": "names", "type": "nominal"})
 
 
-def _thinned(panel: _Panel, axis: TimeAxis) -> list[tuple[float, float]]:
-    """Points of the line: of the events of one pixel only the first, lowest, highest and last."""
-    points: list[tuple[float, float]] = []
-    pixel: list[tuple[float, float]] = []
+def _extremes(at: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> Sequence[int]:
+    """Rows of a line: all of few events, of very many the lowest and the highest of each small part of the time."""
+    import numpy as np
 
-    def take() -> None:
-        if len(pixel) <= 4:
-            points.extend(pixel)
-        else:
-            low, high = (choose(range(len(pixel)), key=lambda row: pixel[row][1]) for choose in (min, max))
-            points.extend(pixel[row] for row in sorted({0, low, high, len(pixel) - 1}))
-        pixel.clear()
-
-    for at, value in zip(panel.at.tolist(), panel.values.tolist(), strict=True):
-        x = axis.x(at)
-        if pixel and int(pixel[-1][0]) != int(x):
-            take()
-        pixel.append((x, value))
-    take()
-    return points
-
-
-# -- charts in characters ----------------------------------------------------------------------------------------------
-
-_HEIGHTS = "▁▂▃▄▅▆▇█"
-
-
-@dataclass(frozen=True)
-class Sparkline:
-    """The course of one series in a line of characters, with the events of a match below it.
-
-    The name is that of the values that tell the series apart; "" for the only one. In `marks` the names of variables
-    begin below the places of their events; a name that has no room there is a ^. `low` and `high` are the ends of the
-    values.
-    """
-
-    name: str
-    course: str
-    marks: str
-    low: float
-    high: float
-
-
-def sparklines(
-    events: pa.Table, bound: Sequence[tuple[str, int]], series: MatchSeries, width: int = 60
-) -> list[Sparkline]:
-    """Draw the series of a match in characters, those of one time below each other.
-
-    A character shows the last value of its time, or that of the event of the match in it.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> events = pa.table({
-    ...     "timestamp": pa.array(range(8), pa.timestamp("us", tz="UTC")),
-    ...     "seq": range(8),
-    ...     "price": [3.0, 2.5, 2.0, 1.0, 2.0, 3.5, 4.0, 3.0],
-    ... })
-    >>> [line] = sparklines(events, [("low", 3), ("back", 6)], MatchSeries("price", ()), 8)
-    >>> print(line.course, line.marks, sep="\\n")
-    ▆▅▃▁▃▇█▆
-       ^  back
-    """
-    panels = _panels(events, bound, series.attribute, series.apart)
-    instants = [at for panel in panels for at in (*panel.at.tolist(), *(mark[1] for mark in panel.marks))]
-    if not instants:
-        return []
-    first, length = min(instants), max(instants) - min(instants) + 1
-    return [_sparkline(panel, lambda at: (at - first) * width // length, width) for panel in panels]
-
-
-def _sparkline(panel: _Panel, cell: Callable[[int], int], width: int) -> Sparkline:
-    values = zip(panel.at.tolist(), panel.values.tolist(), strict=True)
-    known: dict[int, float] = {cell(at): value for at, value in values}
-    known |= {cell(at): value for _, at, value, _ in panel.marks if value is not None}
-    low, high = min(panel.values, default=math.nan), max(panel.values, default=math.nan)
-    course, height = "", " "
-    for place in range(width):
-        if place in known:
-            share = (known[place] - low) / (high - low) if high > low else 0.5
-            height = _HEIGHTS[min(int(share * len(_HEIGHTS)), len(_HEIGHTS) - 1)]
-        course += height
-    marks = ""
-    places = [cell(at) for _, at, _, _ in panel.marks]
-    for (variable, *_), place, following in zip(panel.marks, places, [*places[1:], 2 * width], strict=True):
-        if place >= len(marks):
-            marks = marks.ljust(place) + (variable if place + len(variable) < following else "^")
-    return Sparkline(panel.name, course, marks, float(low), float(high))
-
-
-# -- parts of charts ---------------------------------------------------------------------------------------------------
-
-
-class TimeAxis:
-    """A horizontal axis of instants in microseconds, labelled with the clocks of a time zone."""
-
-    def __init__(self, first_us: int, last_us: int, left: float, right: float, timezone: str) -> None:
-        room = max((last_us - first_us) // 50, 1)
-        self.first, self.last = first_us - room, last_us + room
-        self.left, self.right = left, right
-        self.zone = ZoneInfo(timezone)
-
-    def x(self, at_us: float) -> float:
-        """The place of an instant."""
-        return self.left + (at_us - self.first) / (self.last - self.first) * (self.right - self.left)
-
-    def clock(self, at_us: int) -> str:
-        """Local date and time of an instant."""
-        return self._local(at_us).replace(tzinfo=None).isoformat(sep=" ")
-
-    def ticks(self, most: int = 8) -> list[tuple[int, str]]:
-        """Instants at round times of the local clock, with their labels."""
-        span = self.last - self.first
-        step = next((one for one in _STEPS_US if span / one <= most), 86_400_000_000 * math.ceil(span / most / 8.64e10))
-        offset = self._local(self.first).utcoffset()
-        shift = 0 if offset is None else int(offset.total_seconds() * 1e6)
-        begin = math.ceil((self.first + shift) / step) * step - shift
-        return [(at, self._label(at, step)) for at in range(begin, self.last + 1, step)]
-
-    def drawn(self, y: float, most: int = 8) -> list[str]:
-        """The axis as parts of a drawing, with at most so many labels; its line is at y."""
-        parts = [line(self.left, y, self.right, y, INK)]
-        for at, label in self.ticks(most):
-            parts.append(line(self.x(at), y, self.x(at), y + 5, INK))
-            anchor = "end" if self.x(at) > self.right - 30 else "middle"
-            parts.append(text_at(self.x(at), y + 18, label, anchor=anchor, size=11))
-        return parts
-
-    def _label(self, at_us: int, step_us: int) -> str:
-        local = self._local(at_us)
-        if step_us >= 86_400_000_000:
-            return f"{local:%d %b}"
-        if self.last - self.first > 86_400_000_000:
-            return f"{local:%d %b %H:%M}"
-        if step_us >= 60_000_000:
-            return f"{local:%H:%M}"
-        if step_us >= 1_000_000:
-            return f"{local:%H:%M:%S}"
-        return f"{local:%H:%M:%S.%f}".rstrip("0").rstrip(".")
-
-    def _local(self, at_us: float) -> datetime:
-        seconds, micros = divmod(int(at_us), 1_000_000)
-        return datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros).astimezone(self.zone)
-
-
-def value_ticks(low: float, high: float, most: int = 4) -> list[float]:
-    """Round values between two.
-
-    Examples
-    --------
-    >>> value_ticks(0.0, 10.0), value_ticks(181.93, 182.41)
-    ([0.0, 5.0, 10.0], [182.0, 182.2, 182.4])
-    """
-    raw = (high - low) / most
-    if not (raw > 0 and math.isfinite(raw)):
-        return [low] if math.isfinite(low) else []
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
-    digits = max(0, -math.floor(math.log10(step)))
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(number * step, digits) for number in range(first, last + 1)]
-
-
-def svg(width: float, height: float, parts: Sequence[str], label: str) -> str:
-    """Make an `svg` element of parts; it shrinks to the room that it has."""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'height="{height:g}" role="img" aria-label="{quoted(label)}" font-family="system-ui, sans-serif" '
-        f'style="max-width:100%;height:auto">{"".join(parts)}</svg>'
-    )
-
-
-def png_of(drawing: str) -> bytes:
-    """An `svg` element as the pixels of a PNG, on white, since not every viewer has a background."""
-    import vl_convert
-
-    head, _, rest = drawing.partition(">")
-    return bytes(vl_convert.svg_to_png(f'{head}><rect width="100%" height="100%" fill="white"/>{rest}', scale=2))
-
-
-def text_at(
-    x: float, y: float, text: str, *, anchor: str = "start", size: int = 13, weight: str = "normal", fill: str = INK
-) -> str:
-    """Make a `text` element; nothing of the text is read as markup."""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}" '
-        f'fill="{fill}">{quoted(text)}</text>'
-    )
-
-
-def line(x1: float, y1: float, x2: float, y2: float, colour: str, *, opacity: float = 1.0, dashes: str = "") -> str:
-    """Make a `line` element."""
-    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
-        f'stroke-opacity="{opacity:g}"{dashed}/>'
-    )
+    if len(at) <= 2 * WIDTH:
+        return range(len(at))
+    parts = (at - at[0]) * WIDTH // (at[-1] - at[0] + 1)
+    order = np.lexsort((values, parts))
+    firsts = np.flatnonzero(np.diff(parts[order], prepend=-1))
+    return [int(row) for row in np.union1d(order[firsts], order[np.append(firsts[1:], len(order)) - 1])]
 
 
 def quoted(text: str) -> str:

@@ -1,30 +1,18 @@
-"""Drawings of the pages: steps of a run, days of a stream, matches over a day, plans; each is an SVG."""
+"""Drawings of the pages, each an SVG: charts by Vega-Lite, and by hand the days of a stream and networks of plans."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from cep_pipeline.match_chart import (
-    GRID,
-    INK,
-    LEFT,
-    PALETTE,
-    RIGHT,
-    WIDTH,
-    TimeAxis,
-    line,
-    quoted,
-    svg,
-    text_at,
-    value_ticks,
-)
+from cep_pipeline.match_chart import quoted
 from cep_pipeline.planning.clause_plans import ClausePlan, PlanStep, SharedPlanNode, Sharing
 from cep_pipeline.planning.numbers.logarithms import format_ln, format_number
 from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of
+from cep_pipeline.vega import GRID, INK, PALETTE, clock_ms, layer, rendered, time_axis
 from cep_pipeline.warehouse.records import RunStep
 
 RED, GREEN, BLUE, AMBER, VIOLET = PALETTE[:5]
@@ -73,51 +61,38 @@ def day_strip(cells: Sequence[DayCell]) -> str:
 
 def steps_chart(steps: Sequence[RunStep]) -> str:
     """Draw the steps of a run one after the other on a line of seconds."""
-    total = max(sum(step.seconds for step in steps), 1e-3)
-    height = 24 * len(steps)
-    room = WIDTH - RIGHT - 150
-
-    def x(seconds: float) -> float:
-        return 140 + seconds / total * room
-
-    parts = []
-    for tick in value_ticks(0.0, total, 6):
-        parts.append(line(x(tick), 0, x(tick), height, GRID, opacity=0.25))
-        parts.append(text_at(x(tick), height + 14, f"{tick:g} s", anchor="middle", size=11))
-    begun = 0.0
-    for place, step in enumerate(steps):
-        y, wide = 24 * place, max(step.seconds / total * room, 1.5)
+    rows, begun = list[dict[str, Any]](), 0.0
+    for step in steps:
         counts = ", ".join(f"{name} {number:,}" for name, number in step.counts.items())
-        parts.append(
-            f'<rect x="{x(begun):.1f}" y="{y + 3}" width="{wide:.1f}" height="17" rx="2" fill="{BLUE}">'
-            f"<title>{quoted(f'{step.name}: {step.seconds:.1f} s {counts}')}</title></rect>"
-        )
-        parts.append(text_at(132, y + 16, step.name, anchor="end", size=12))
-        behind = x(begun) + wide + 5
-        near_end = behind > WIDTH - 80
-        parts.append(
-            text_at(x(begun) - 5 if near_end else behind, y + 16, f"{step.seconds:.1f} s",
-                    anchor="end" if near_end else "start", size=11)
-        )  # fmt: skip
+        seconds = f"{step.seconds:.1f} s"
+        tip = f"{step.name}: {seconds} {counts}"
+        rows.append({"step": step.name, "from": begun, "to": begun + step.seconds, "seconds": seconds, "tip": tip})
         begun += step.seconds
-    return svg(WIDTH, height + 20, parts, "the steps of the run on a line of seconds")
+    y = {"field": "step", "type": "nominal", "sort": None}
+    bar = {"type": "bar", "color": BLUE, "aria": True, "cornerRadius": 2}
+    tips = {"field": "tip", "type": "nominal"}
+    label = {"type": "text", "align": "left", "dx": 4, "color": INK}
+    layers = [
+        layer(rows, bar, x="from", x2={"field": "to"}, y=y, description=tips),
+        layer(rows, label, x="to", y=y, text={"field": "seconds", "type": "nominal"}),
+    ]
+    spec = {"width": 700, "height": {"step": 24}, "layer": layers}
+    return rendered(spec, "the steps of the run on a line of seconds")
 
 
 def histogram(edges_us: Sequence[int], counts: Sequence[int], timezone: str) -> str:
     """Draw how many there were between instants."""
-    axis = TimeAxis(edges_us[0], edges_us[-1], LEFT, WIDTH - RIGHT, timezone)
-    top, bottom = 8, 118
-    most = max([*counts, 1])
-    parts = _levels(0.0, float(most), lambda value: bottom - value / most * (bottom - top))
-    for begin, end, count in zip(edges_us, edges_us[1:], counts, strict=False):
-        if count:
-            y = bottom - count / most * (bottom - top)
-            parts.append(
-                f'<rect x="{axis.x(begin):.1f}" y="{y:.1f}" width="{max(axis.x(end) - axis.x(begin) - 1, 1):.1f}" '
-                f'height="{bottom - y:.1f}" fill="{BLUE}">'
-                f"<title>{quoted(f'{count:,} from {axis.clock(begin)} on')}</title></rect>"
-            )
-    return svg(WIDTH, bottom + 24, [*parts, *axis.drawn(bottom)], "matches over the time of their last event")
+    clocks = [datetime.fromtimestamp(one / 1e6, ZoneInfo(timezone)).replace(tzinfo=None) for one in edges_us]
+    rows = [
+        {"at": clock_ms(begin), "to": clock_ms(end), "count": count, "tip": f"{count:,} from {begin} on"}
+        for begin, end, count in zip(clocks, clocks[1:], counts, strict=False)
+        if count
+    ]
+    axis = time_axis("at", clock_ms(clocks[0]), clock_ms(clocks[-1]))
+    bar = {"type": "rect", "color": BLUE, "aria": True}
+    tips = {"field": "tip", "type": "nominal"}
+    bars = layer(rows, bar, x=axis, x2={"field": "to"}, y="count", y2={"datum": 0}, description=tips)
+    return rendered({"width": 780, "height": 110, **bars}, "matches over the time of their last event")
 
 
 def count_line(counts: Sequence[int], band: tuple[int, int] | None) -> str:
@@ -286,11 +261,20 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _levels(low: float, high: float, y: object) -> list[str]:
-    assert callable(y)
-    parts = []
-    for tick in value_ticks(low, high):
-        if math.isfinite(tick):
-            parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), GRID, opacity=0.25))
-            parts.append(text_at(LEFT - 6, y(tick) + 4, f"{tick:,.6g}", anchor="end", size=11))
-    return parts
+def svg(width: float, height: float, parts: Sequence[str], label: str) -> str:
+    """Make an `svg` element of parts; it shrinks to the room that it has."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'height="{height:g}" role="img" aria-label="{quoted(label)}" font-family="system-ui, sans-serif" '
+        f'style="max-width:100%;height:auto">{"".join(parts)}</svg>'
+    )
+
+
+def text_at(
+    x: float, y: float, text: str, *, anchor: str = "start", size: int = 13, weight: str = "normal", fill: str = INK
+) -> str:
+    """Make a `text` element; nothing of the text is read as markup."""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}" '
+        f'fill="{fill}">{quoted(text)}</text>'
+    )

@@ -5,7 +5,7 @@
 
 A page names a command between two comments, and the script puts the output of the command there:
 
-    <!-- made by: cep schema stream --markdown --part source -->
+    <!-- made by: cep schema stream --part source -->
     …
     <!-- end -->
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import io
 import logging
 import os
@@ -38,8 +37,7 @@ COMMAND_GROUPS = {
     },
     "Run and look": {
         "run": ("cep_pipeline.cli.run:run", "Take days of a stream from raw files to published matches"),
-        "matches": ("cep_pipeline.cli.matches:matches", "Show, count, draw or export published matches"),
-        "summaries": ("cep_pipeline.cli.matches:summaries", "Show the groups of patterns with SUMMARIZE"),
+        "matches": ("cep_pipeline.cli.matches:matches", "Show, count, draw or export published matches and groups"),
         "why": ("cep_pipeline.cli.why:why", "Explain why some events are a match"),
         "why-not": ("cep_pipeline.cli.why:why_not", "Say why an expected match is not there"),
         "status": ("cep_pipeline.cli.status:status", "Show days, which are stale and why, plans and runs"),
@@ -75,11 +73,6 @@ KEEPING_MEMORY = ("detect", "expand", "bench")
 back to the system and to ask for it anew takes up to a third of the time in which matches are found and written. The
 workers of a day hand it back, since together they would hold a quarter more."""
 
-AT_WORK = ("run", "detect", "expand", "bench", "experiment")
-"""Commands that work for long and look for garbage as often as Python does. The others make a million objects, nearly
-all by imports, of which none is garbage: to look through them after every 700 new ones is a sixth of their time."""
-GARBAGE_AFTER = 50_000, 20
-
 _ROOT = Path(__file__).resolve().parents[2]
 """The folder of the package: that of the checkout, or of all installed packages."""
 
@@ -93,25 +86,6 @@ def _import_benchmarks() -> bool:
     return True
 
 
-def _command_of_a_checkout(name: str) -> click.Command:
-    """The command `name` where there is no checkout: it says what to do."""
-
-    def refuse(**_: object) -> None:
-        raise InputError(
-            f"cep {name} runs from a checkout of the project, which has the folder benchmarks; "
-            "the installed package has not: clone the project and run .venv/bin/cep there"
-        )
-
-    arguments = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
-    return click.Command(
-        name,
-        callback=refuse,
-        params=[arguments],
-        help=f"cep {name} runs from a checkout of the project only.",
-        context_settings={"ignore_unknown_options": True},
-    )
-
-
 class _LazyGroup(click.Group):
     """A group that imports a command's module only when the command is asked for."""
 
@@ -123,11 +97,12 @@ class _LazyGroup(click.Group):
             return None
         module, function = COMMANDS[cmd_name].split(":")
         if module.startswith("benchmarks.") and not _import_benchmarks():
-            return _command_of_a_checkout(cmd_name)
+            raise InputError(
+                f"cep {cmd_name} runs from a checkout of the project, which has the folder benchmarks; "
+                "the installed package has not: clone the project and run .venv/bin/cep there"
+            )
         if cmd_name in KEEPING_MEMORY:
             os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # read when pyarrow is imported
-        if cmd_name not in AT_WORK:
-            gc.set_threshold(*GARBAGE_AFTER)
         command = getattr(import_module(module), function)
         assert isinstance(command, click.Command)
         return command
@@ -210,14 +185,6 @@ class _ToStderr(logging.Handler):
         _tell(self.format(record))
 
 
-def tell_of_compiling() -> None:
-    """Let the user know of kernels that are compiled for the first time on a machine: it may take a minute."""
-    compiled = logging.getLogger("cep_pipeline.compiled")
-    if not any(isinstance(handler, _ToStderr) for handler in compiled.handlers):
-        compiled.addHandler(_ToStderr())
-        compiled.setLevel(logging.INFO)
-
-
 def show_log(level: int, *, as_json: bool = False) -> None:
     """Show what the package logs, from this level on: one line a record, with time, level and logger."""
     from cep_pipeline.pipeline.run_log import JsonFormatter
@@ -225,7 +192,6 @@ def show_log(level: int, *, as_json: bool = False) -> None:
     handler = _ToStderr(level)
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonFormatter() if as_json else text)
-    handler.addFilter(lambda record: not record.name.startswith("cep_pipeline.compiled"))  # told in any case
     package = logging.getLogger("cep_pipeline")
     package.handlers = [one for one in package.handlers if not isinstance(one, _ToStderr)]
     package.addHandler(handler)
@@ -252,7 +218,6 @@ def main() -> None:
     warnings.showwarning = _show_warning
     for name in ("root", "py4j.clientserver"):
         logging.getLogger(name).addFilter(_is_no_interrupt)
-    tell_of_compiling()
     try:
         for argument in sys.argv:
             if any("\ud800" <= character <= "\udfff" for character in argument):  # libraries that open files fail on it

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pyarrow as pa
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cep_pipeline.cli.options import PATH, counted, json_option
-from cep_pipeline.cli.terminal import Terminal, output_console, say_json
+from cep_pipeline.cli.options import PATH, counted
+from cep_pipeline.cli.tables import STDOUT, check_output_file, write_batches
+from cep_pipeline.cli.terminal import output_console
 from cep_pipeline.errors import InputError
 
 MOST_ROWS = 1_000_000_000
 """Rows that are written without --first: more are an oversight."""
-SHOWN = 20
-"""Matches that are shown without --first."""
 
 
 @click.command()
 @click.argument("file", type=PATH)
-@click.option("--out", type=PATH, help="File to write: .parquet, .csv or .json; none: show them.")
+@click.option("--out", type=PATH, default=STDOUT, help="File to write: .parquet, .csv or .json; CSV on stdout if none.")
 @click.option("--first", type=click.IntRange(min=1), metavar="N", help="Only the first N matches of the file.")
 @click.option("--pattern", metavar="NAME", help="Only the matches of this pattern.")
-@json_option
-def expand(file: Path, out: Path | None, first: int | None, pattern: str | None, as_json: bool) -> None:
+def expand(file: Path, out: Path, first: int | None, pattern: str | None) -> None:
     """List the matches that `cep detect --output compressed` wrote to a Parquet FILE.
 
     A compressed file has one row for all matches of a pattern that end with the same event, with their exact number.
@@ -35,51 +31,27 @@ def expand(file: Path, out: Path | None, first: int | None, pattern: str | None,
 
     \b
     Examples:
-      cep expand matches.parquet                      how many there are, and the first 20
+      cep expand matches.parquet --first 20           how many there are, and the first 20
       cep expand matches.parquet --first 1000 --out first.csv
       cep expand matches.parquet --pattern climb --out climb.parquet
     """
-    from cep_pipeline.cli.tables import check_output_file, write_batches
     from cep_pipeline.detection.compressed.tables import count_of
     from cep_pipeline.detection.compressed.tables import expand as read_matches
     from cep_pipeline.detection.decimal_text import grouped, to_text
 
-    if out:
-        check_output_file(out)
+    check_output_file(out)
     table = read_compressed(file)
     if pattern is not None:
         table = _of_pattern(table, pattern, file)
     reader = read_matches(table)
     total = sum(map(count_of, table.column("count").to_pylist()))
-    if out is None and as_json:
-        found = [row for batch in _first(reader, first or SHOWN) for row in batch.to_pylist()]
-        say_json({"matches": total, "end_events": table.num_rows, "first": found})
-        return
-    if out is None:
-        output_console().print(f"{grouped(to_text(total))} matches that end with {counted(table.num_rows, 'event')}")
-        _show(reader, first or SHOWN)
-        return
+    there = f"{grouped(to_text(total))} matches that end with {counted(table.num_rows, 'event')}"
     if first is None and total > MOST_ROWS:
-        raise InputError(
-            f"{file}: has {grouped(to_text(total))} matches, too many for a file: write some with --first N"
-        )
-    begin = time.perf_counter()
-    columns = (TextColumn("expanding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Terminal(stderr=True)
-    with Progress(*columns, console=console, transient=True) as progress:
-        rows = min(total, first) if first else total
-        task = progress.add_task("expanding", total=rows)
-
-        def advancing() -> Iterator[pa.RecordBatch]:
-            for batch in _first(reader, rows):
-                yield batch
-                progress.advance(task, batch.num_rows)
-
-        write_batches(reader.schema, advancing(), out)
-    if as_json:
-        say_json({"matches": total, "written": rows, "out": out, "seconds": time.perf_counter() - begin})
-        return
-    console.print(f"{counted(rows, 'match')} written to {out} in {time.perf_counter() - begin:.2f} s")
+        raise InputError(f"{file}: has {there}, too many for a file: write some with --first N")
+    rows = min(total, first) if first else total
+    write_batches(reader.schema, _first(reader, rows), out)
+    said = "" if out == STDOUT else f"; {counted(rows, 'match')} written to {out}"
+    output_console(stderr=True).print(f"{there}{said}")
 
 
 def read_compressed(file: Path) -> pa.Table:
@@ -116,15 +88,3 @@ def _first(reader: pa.RecordBatchReader, rows: int) -> Iterator[pa.RecordBatch]:
         rows -= batch.num_rows
         if rows <= 0:
             return
-
-
-def _show(reader: pa.RecordBatchReader, rows: int) -> None:
-    from rich.table import Table
-
-    names = [name for name in reader.schema.names if name not in ("match_id", "bindings")]
-    shown = Table(*names, "bindings")
-    for batch in _first(reader, rows):
-        for row in batch.to_pylist():
-            bindings = ", ".join(f"{bound['variable']} {bound['seq']}" for bound in row["bindings"])
-            shown.add_row(*("" if row[name] is None else str(row[name]) for name in names), bindings)
-    output_console().print(shown)

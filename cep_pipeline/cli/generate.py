@@ -59,7 +59,7 @@ def generate(
     """Make days of a trading stream, in the raw layout in which a vendor delivers them.
 
     Prices walk together (market, sector, stock), trading is busiest at the opening and the close, rates drift from day
-    to day, and weekends and holidays have no file. The same settings give the same bytes.
+    to day, and weekends have no file. The same settings give the same bytes.
 
     \b
     Examples:

@@ -1,13 +1,12 @@
-"""`cep matches` and `cep summaries` show what is published: matches, each in a line or with its events, and groups."""
+"""`cep matches` shows what is published: matches, each in a line or with its events, and groups of them."""
 
 from __future__ import annotations
 
 import json
-import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -25,12 +24,11 @@ from cep_pipeline.cli.options import (
     json_option,
     next_command,
     pattern_set_option,
-    with_options,
     writing,
 )
 from cep_pipeline.cli.sources import chosen_set, chosen_stream
 from cep_pipeline.cli.tables import check_output_file, write_table
-from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say, say_json
+from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.foreign_text import listed
@@ -43,31 +41,29 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.records import PublishedMatches
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
-MOST_DRAWN, MOST_OF_PATTERN = 12, 3
-"""Matches that `--events` draws in the terminal, and those of one of many patterns that are shown."""
+MOST_OF_PATTERN = 3
+"""Matches of one of many patterns that are shown."""
 
 
 SHOWN_ROWS = 100
 """Rows of a pattern that are shown."""
-_PUBLISHED = with_options(
-    configuration_options,
-    pattern_set_option,
-    click.option("--pattern", metavar="NAME", help="Only this pattern."),
-    click.option("--day", type=Day(), help="Only matches that became final on this day."),
-    click.option("--from", "first", type=Day(), help="First day."),
-    click.option("--to", "last", type=Day(), help="Last day, included."),
-)
-"""The options that say which published matches are meant."""
 
 
 @click.command()
-@_PUBLISHED
+@configuration_options
+@pattern_set_option
+@click.option("--pattern", metavar="NAME", help="Only this pattern.")
+@click.option("--day", type=Day(), help="Only matches that became final on this day.")
+@click.option("--from", "first", type=Day(), help="First day.")
+@click.option("--to", "last", type=Day(), help="Last day, included.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     help="Matches to show of each pattern.  [default: 20; 3 where there are more than three patterns]",
 )
 @click.option("--count", is_flag=True, help="Numbers of matches by day and pattern, in place of the matches.")
+@click.option("--summaries", is_flag=True, help="Rows of patterns with SUMMARIZE, of all these days put together.")
+@click.option("--by-day", is_flag=True, help="With --summaries: the rows of each day.")
 @click.option("--events", is_flag=True, help="Show the events of each match, with what its pattern reads of them.")
 @click.option("--match", "match_id", metavar="ID", help="Only the match of this id, which --json and --out tell.")
 @click.option(
@@ -97,6 +93,8 @@ def matches(
     last: date | None,
     limit: int | None,
     count: bool,
+    summaries: bool,
+    by_day: bool,
     events: bool,
     match_id: str | None,
     chart: Path | None,
@@ -105,7 +103,9 @@ def matches(
     as_json: bool,
     out: Path | None,
 ) -> None:
-    """Show published matches of each pattern, day by day as they became final.
+    """Show published matches of each pattern, day by day as they became final, or the rows of patterns with SUMMARIZE.
+
+    With --summaries the rows of several days are put together exactly: they are those of one run over all these days.
 
     \b
     Examples:
@@ -115,25 +115,31 @@ def matches(
       cep matches --pattern v_reversal --chart match.html         draw the first match, for a browser
       cep matches --match 0b51e2… --chart match.png --attribute size
       cep matches --count
+      cep matches --summaries --from 2013-10-07 --to 2013-10-11 --pattern spreads
       cep matches --out matches.csv
       cep matches --events --out events.parquet       their events, a row each, for any other program
     """
     from cep_pipeline.pipeline.configuration import Configuration
 
-    _check_options(count, events, match_id, chart, as_json, out)
+    _check_options(summaries, count, events, match_id, chart, as_json, out)
     configuration = Configuration.load(config)
     name = chosen_stream(configuration, stream)
     sets = tuple(configuration.stream_settings(name).pattern_sets)
     pattern_set = chosen_set(name, sets, pattern_set)
-    pinned = ("matches", "events") if events or chart else ("matches",)
+    pinned = ("summaries",) if summaries else ("matches", "events") if events or chart else ("matches",)
     tables = configuration.open_warehouse().open_stream(name).pinned(pinned)
+    first, last = _days(day, first, last)
+    if summaries:
+        _show_summaries(
+            configuration, tables, pattern_set, pattern, (first, last), by_day=by_day, as_json=as_json, out=out
+        )
+        return
     units = tables.matches_days()
     _check_name("pattern set", pattern_set, {*sets, *(unit.pattern_set for unit in units)})
     if pattern is not None:
         _check_name(
             "pattern", pattern, {key for unit in units if unit.pattern_set == pattern_set for key in unit.counts}
         )
-    first, last = _days(day, first, last)
     counts = list(_counts(units, pattern_set, pattern, first, last))
     if limit is None:
         limit = 20 if as_json or len({of for _, of, _ in counts}) <= MOST_OF_PATTERN else MOST_OF_PATTERN
@@ -142,12 +148,7 @@ def matches(
         _show_counts(heading, counts, as_json)
         return
     if out:
-        found = tables.read_matches(pattern_set, first, last, pattern=pattern)
-        if found["composed"].null_count == found.num_rows:
-            found = found.drop_columns("composed")
-        written, what = (tables.read_match_events(found), "event") if events else (found, "match")
-        write_table(written, out)
-        output_console().print(f"{counted(written.num_rows, what)} written to {out}")
+        _write_matches(tables, tables.read_matches(pattern_set, first, last, pattern=pattern), out, events=events)
         return
     if match_id is None:
         found = tables.first_matches(pattern_set, first, last, each=limit, pattern=pattern)
@@ -157,15 +158,14 @@ def matches(
     of_match = _events_by_match(tables, found, patterns) if events else {}
     schema = configuration.stream_schema(name)
     zone = "UTC" if utc else schema.timezone
-    drawn = _Drawn(tables, patterns, attribute, schema.type_attribute)
     if chart:
-        said = drawn.saved(found, chart, zone)
+        said = _draw(tables, found, chart, patterns, attribute, type_attribute=schema.type_attribute, timezone=zone)
         say(said, err=as_json)
         if not (events or as_json):
             return
-    totals: dict[str, int] = {}
+    totals = Counter[str]()
     for _, of, number in counts:
-        totals[of] = totals.get(of, 0) + number
+        totals[of] += number
     if as_json:
         moment = _iso_in(zone)
         rows = [_as_json(row, moment, of_match.get(row["match_id"])) for row in rows_of(found)]
@@ -177,20 +177,23 @@ def matches(
         console.print(f"no matches; `{shows}` shows which days are published", soft_wrap=True)
         return
     if events:
-        for shown in (*event_tables(found, of_match, totals, local_in(zone), zone), *drawn.tables(found, console)):
+        for shown in event_tables(found, of_match, totals, local_in(zone), zone):
             console.print(shown)
     else:
         console.print(_match_table(found, local_in(zone), zone))
         console.print("an event is its variable and its position in its day; --events shows it")
         console.print("--json and --out FILE tell the id of a match, and `cep why ID` explains the match")
     own = {unit.final_day: unit.fingerprint.ids for unit in units if unit.pattern_set == pattern_set}
-    old = sorted({final for final, _, number in counts if number and own[final] < IDS_VERSION})
-    if old:
-        redo = next_command("run", "--redo", stream=name, day=old[0])
-        said = f"{counted(len(old), 'day')} {'has' if len(old) == 1 else 'have'} ids of an older version"
-        console.print(f"{said}, the first is {old[0]}; `{redo}` makes new ones", soft_wrap=True)
+    _tell_of_old_ids(name, sorted({final for final, _, number in counts if number and own[final] < IDS_VERSION}))
     if match_id is None and any(number > limit for number in totals.values()):
         console.print(f"at most {counted(limit, 'match')} of each pattern: --limit N shows more, --count says how many")
+
+
+def _tell_of_old_ids(stream: str, days: Sequence[date]) -> None:
+    if days:
+        redo = next_command("run", "--redo", stream=stream, day=days[0])
+        said = f"{counted(len(days), 'day')} {'has' if len(days) == 1 else 'have'} ids of an older version"
+        output_console().print(f"{said}, the first is {days[0]}; `{redo}` makes new ones", soft_wrap=True)
 
 
 def _days(day: date | None, first: date | None, last: date | None) -> tuple[date | None, date | None]:
@@ -203,8 +206,16 @@ def _days(day: date | None, first: date | None, last: date | None) -> tuple[date
 
 
 def _check_options(
-    count: bool, events: bool, match_id: str | None, chart: Path | None, as_json: bool, out: Path | None
+    summaries: bool,
+    count: bool,
+    events: bool,
+    match_id: str | None,
+    chart: Path | None,
+    as_json: bool,
+    out: Path | None,
 ) -> None:
+    if summaries and (count or events or match_id or chart):
+        raise InputError("--summaries shows groups of matches; leave --count, --events, --match and --chart out")
     if out:
         check_output_file(out)
     if out and (as_json or count):
@@ -279,61 +290,33 @@ def _match_of(match_id: str, tables: StreamTables, pattern_set: str, days: Itera
     return found
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """Draws published matches over an attribute: into a file, or as lines of characters."""
+def _write_matches(tables: StreamTables, found: pa.Table, out: Path, *, events: bool) -> None:
+    """Write matches to a file, or a row for each of their events."""
+    if found["composed"].null_count == found.num_rows:
+        found = found.drop_columns("composed")
+    written, what = (tables.read_match_events(found), "event") if events else (found, "match")
+    write_table(written, out)
+    output_console().print(f"{counted(written.num_rows, what)} written to {out}")
 
-    of_stream: StreamTables
-    patterns: Mapping[str, Pattern]
-    attribute: str | None
-    type_attribute: str
 
-    def saved(self, found: pa.Table, path: Path, zone: str) -> str:
-        """Draw the first of some matches into a file, and say so."""
-        from cep_pipeline.warehouse.match_pages import draw_published
+def _draw(
+    tables: StreamTables,
+    found: pa.Table,
+    path: Path,
+    patterns: Mapping[str, Pattern],
+    attribute: str | None,
+    **stream: str,
+) -> str:
+    """Draw the first of some matches over an attribute into a file, and say so."""
+    from cep_pipeline.warehouse.match_pages import draw_published
 
-        if not found.num_rows:
-            raise InputError("there is no match to draw: none fits the choice")
-        [match] = found.slice(0, 1).to_pylist()
-        drawing = draw_published(
-            self.of_stream,
-            match,
-            self.attribute,
-            pattern=self.patterns.get(match["pattern"]),
-            type_attribute=self.type_attribute,
-            timezone=zone,
-        )
-        with writing(path):
-            drawing.save(path)
-        return f"match {match['match_id']} of {match['pattern']} is drawn in {path}"
-
-    def tables(self, found: pa.Table, console: Terminal) -> Iterator[Table]:
-        """A table for each pattern with the series of its first matches; none of a stream without numbers."""
-        from cep_pipeline.match_chart import MatchSeries, sparklines, thinned
-        from cep_pipeline.warehouse.match_pages import events_around, events_of, opened_match
-
-        schema, width = self.of_stream.events_schema, max(16, min(72, console.width - 56))
-        room = MOST_DRAWN
-        for pattern, rows in groupby(found.to_pylist(), key=lambda row: row["pattern"]):
-            try:
-                series = MatchSeries.of(schema, self.patterns.get(pattern), self.attribute, self.type_attribute)
-            except InputError:
-                if self.attribute:
-                    raise
-                return
-            shown = Table("match", "series", "course", "lowest", "highest", title=f"{pattern}: {series.attribute}")
-            shown.columns[2].no_wrap = True
-            for number, row in enumerate(islice(rows, min(room, MOST_OF_PATTERN)), 1):
-                room -= 1
-                row = opened_match(self.of_stream, row)
-                bound = events_of(self.of_stream, row)
-                events = thinned(events_around(self.of_stream, row, bound, series), bound["seq"].to_pylist())
-                named = [(one["variable"], one["seq"]) for one in row["bindings"]]
-                for line in sparklines(events, named, series, width):
-                    ends = ("" if math.isnan(one) else f"{one:,.10g}" for one in (line.low, line.high))
-                    shown.add_row(str(number), line.name, f"{line.course}\n{line.marks}", *ends)
-            if shown.row_count:
-                yield shown
+    if not found.num_rows:
+        raise InputError("there is no match to draw: none fits the choice")
+    [match] = found.slice(0, 1).to_pylist()
+    drawing = draw_published(tables, match, attribute, pattern=patterns.get(match["pattern"]), **stream)
+    with writing(path):
+        drawing.save(path)
+    return f"match {match['match_id']} of {match['pattern']} is drawn in {path}"
 
 
 def _events_by_match(
@@ -462,42 +445,20 @@ def _returns(text: str | None) -> str:
     return ", ".join(f"{name} = {'null' if value is None else cell(value)}" for name, value in values.items())
 
 
-@click.command()
-@_PUBLISHED
-@click.option("--by-day", is_flag=True, help="The rows of each day, in place of those of all days together.")
-@json_option
-@click.option("--out", type=PATH, help="Write the rows to a .parquet, .csv or .json file.")
-def summaries(
-    config: Path,
-    stream: str | None,
-    pattern_set: str | None,
+def _show_summaries(
+    configuration: Configuration,
+    tables: StreamTables,
+    pattern_set: str,
     pattern: str | None,
-    day: date | None,
-    first: date | None,
-    last: date | None,
+    days: tuple[date | None, date | None],
+    *,
     by_day: bool,
     as_json: bool,
     out: Path | None,
 ) -> None:
-    """Show the rows of patterns with SUMMARIZE over the matches of some days.
-
-    The rows of several days are put together exactly: they are those of one run over all of these days.
-
-    \b
-    Examples:
-      cep summaries                                        over all published days
-      cep summaries --from 2013-10-07 --to 2013-10-11 --pattern spreads
-      cep summaries --by-day --pattern spreads             a row for each day and group
-      cep summaries --pattern spreads --out spreads.csv
-    """
-    from cep_pipeline.pipeline.configuration import Configuration
-
-    if out:
-        check_output_file(out)
-    configuration = Configuration.load(config)
-    name = chosen_stream(configuration, stream)
-    pattern_set = chosen_set(name, tuple(configuration.stream_settings(name).pattern_sets), pattern_set)
-    known = [one for one in configuration.stream(name).pattern_set(pattern_set).statements if one.summary is not None]
+    """Show or write the rows of patterns with SUMMARIZE."""
+    name = tables.name
+    known = [one for one in _patterns(configuration, name, pattern_set).values() if one.summary is not None]
     chosen = [one for one in known if pattern in (None, one.name)]
     if not chosen:
         asked = "no pattern" if pattern is None or not known else f"no pattern {pattern!r}"
@@ -505,10 +466,7 @@ def summaries(
         raise InputError(f"pattern set {pattern_set!r} has {asked} with SUMMARIZE{there}")
     if out and len(chosen) > 1:
         raise InputError(f"--out writes the rows of one pattern; name one: --pattern {chosen[0].name}")
-    first, last = _days(day, first, last)
-    tables = configuration.open_warehouse().open_stream(name).pinned(("summaries",))
-    zone = configuration.stream_schema(name).timezone
-    found = {one.name: _summary_rows(tables, pattern_set, one, first, last, by_day=by_day) for one in chosen}
+    found = {one.name: _summary_rows(tables, pattern_set, one, *days, by_day=by_day) for one in chosen}
     if out:
         [rows] = found.values()
         write_table(rows, out)
@@ -517,6 +475,7 @@ def summaries(
         shown = {of: plain_value(rows_of(rows)) for of, rows in found.items()}
         say_json({"stream": name, "pattern_set": pattern_set, "summaries": shown})
     else:
+        zone = configuration.stream_schema(name).timezone
         for of, rows in found.items():
             output_console().print(summary_table(of, rows, zone))
 

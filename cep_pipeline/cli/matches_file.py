@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from cep_pipeline.cli.options import writing
 from cep_pipeline.cli.tables import STDOUT, check_output_file, write_batches
-from cep_pipeline.cli.terminal import show_file
 
 if TYPE_CHECKING:
     from cep_pipeline.events.event_files import EventPlaces
@@ -40,12 +39,6 @@ def write_matches(
     cannot be written is an InputError; after this, or whatever `found` raises, there is no file.
     """
     check_output_file(path)
-    if path == STDOUT:
-        with tempfile.TemporaryDirectory(prefix="cep-stdout-") as folder:
-            written = Path(folder) / "matches.csv"
-            counts = write_matches(written, output, schemas, found, places)
-            show_file(written)
-        return counts
     counts = dict.fromkeys(schemas, 0)
     by_pattern = _counted(found, output, counts)
     schema = _of_file(output, schemas)
@@ -55,7 +48,8 @@ def write_matches(
     if len(schemas) == 1:
         _write(schema, (batch for _, batch in by_pattern), path, places)
         return counts
-    with writing(path), tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as folder:
+    beside = None if path == STDOUT else path.absolute().parent
+    with writing(path), tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=beside) as folder:
         waiting = {name: Path(folder) / f"{place}.arrows" for place, name in enumerate(schemas)}
         _put_apart(by_pattern, schemas, waiting)
         _write(schema, _one_after_the_other(output, schema, waiting), path, places)

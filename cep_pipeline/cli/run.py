@@ -255,7 +255,7 @@ def _print_summary(
                 shown.caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together"
             console.print(shown)
             if summarized:
-                rows = next_command("summaries", stream=stream.name, pattern_set=pattern_set.name)
+                rows = next_command("matches", "--summaries", stream=stream.name, pattern_set=pattern_set.name)
                 console.print(f"the rows of SUMMARIZE: `{rows}`", soft_wrap=True)
         _print_left_alone(console, pattern_set, outcome, len(done))
     if any(outcome.pending.values()):

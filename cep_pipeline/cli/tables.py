@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -24,14 +25,10 @@ from cep_pipeline.cli.options import (
     json_option,
     writing,
 )
-from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json
+from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json, show_file
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.foreign_text import without_formulas
 from cep_pipeline.storage import id_texts
-
-if TYPE_CHECKING:
-    pass
-
 
 OF_MANY_VALUES = frozenset({"match_id", "bindings.list.element.seq", "composed.list.element.match_id"})
 """Columns of matches for which a Parquet file has no dictionary: to try one takes a sixth of the time to write them."""
@@ -46,8 +43,17 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 
 def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> None:
-    """Write batches of one schema as they come, as `write_table` writes a table; a file that is cut off is removed."""
+    """Write batches of one schema as they come, as `write_table` writes a table; a file that is cut off is removed.
+
+    The path `-` is stdout: CSV, once all of it is there.
+    """
     check_output_file(path)
+    if path == STDOUT:
+        with tempfile.TemporaryDirectory(prefix="cep-stdout-") as folder:
+            written = Path(folder) / "rows.csv"
+            write_batches(schema, batches, written)
+            show_file(written)
+        return
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         with writing(path):

@@ -8,31 +8,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from cep_pipeline.compiled.numba_ir import numba_ir, numba_version
-from cep_pipeline.compiled.object_code import (
-    Library,
-    code_key,
-    compile_ir,
-    compiling,
-    kept,
-    load,
-    read_cached,
-)
+from cep_pipeline.compiled.object_code import Library, code_key, compile_ir, kept, load
 from cep_pipeline.compiled.shipped import KernelSource, read_shipped, source
 
 Array = np.ndarray[Any, Any]
 
 logger = logging.getLogger(__name__)
-
-TOLD_AFTER_S = 2.0
-"""A kernel that takes longer to compile is told of, so that nobody wonders what a first run waits for."""
 
 _loading = threading.Lock()
 
@@ -104,23 +92,14 @@ class NativeKernel:
 
     def _compiled(self, present: KernelSource) -> bytes:
         """Object code of a kernel that nobody has shipped: kept from before, or compiled by Numba now."""
-        key = code_key(f"{present.text} {numba_version()}")
-        code = read_cached(key)
-        if code is None:
-            with self._told(), compiling(key):  # it takes seconds: another process may be at it, or have done it
-                code = kept(key, lambda: compile_ir(numba_ir(self.module, self.name, self.arguments)))
-        return code
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        text = "compiling %s.%s for this machine, which takes up to a minute; it is kept for all later runs"
-        timer = threading.Timer(TOLD_AFTER_S, logger.info, (text, self.module, self.name))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+        def make() -> bytes:
+            logger.info(
+                "compiling %s.%s, which takes up to a minute; it is kept for later runs", self.module, self.name
+            )
+            return compile_ir(numba_ir(self.module, self.name, self.arguments))
+
+        return kept(code_key(f"{present.text} {numba_version()}"), make)
 
 
 def address(array: Array) -> int:

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import hmac
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-from cep_pipeline.compiled.own_folder import discard, locked, own_folder, read_file, read_secret, write_file
+from cep_pipeline.compiled.cache import read_cached, write_cached
 from cep_pipeline.errors import InputError
-
-_DIGEST_BYTES = 32
-SECRET = "key"
-"""The file in the cache folder with the secret that the files of object code are authenticated by."""
-MOST_FILES = 8192
-"""Files of object code kept in the cache folder; beyond, the older half goes."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """The target of object code, which runs only where all of this is equal."""
-
-    package: str
-    llvm: str
-    triple: str
-    cpu: str
-    features: str
+from cep_pipeline.version import VERSION
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,21 +32,15 @@ class Library:
 
 
 @cache
-def host_target() -> Target:
-    """The target of this process."""
+def host_target() -> tuple[str, str, str]:
+    """Platform, processor and processor features: object code of this process runs only where they are equal."""
     llvm = _llvm()
-    try:
-        package = version("cep-pipeline")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        package = "0"
-    features = llvm.get_host_cpu_features().flatten()
-    return Target(package, _llvm_version(), llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+    return llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
-def code_key(ir: str, target: Target | None = None) -> str:
+def code_key(ir: str) -> str:
     """Hash of the code and of everything else that its object code depends on."""
-    target = target or host_target()
-    text = "\0".join((ir, target.package, target.llvm, target.triple, target.cpu, target.features))
+    text = "\0".join((ir, VERSION, str(_llvm().llvm_version_info), *host_target()))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -160,76 +133,6 @@ def kept(key: str, make: Callable[[], bytes]) -> bytes:
     return code
 
 
-def cache_folder() -> Path | None:
-    """The user's own folder for object code; None where there is no such place, or others could change it."""
-    root = os.environ.get("CEP_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    if not root:
-        try:
-            root = str(Path.home() / ".cache")
-        except RuntimeError:  # no home: the code stays in memory
-            return None
-    return own_folder(root, "cep_pipeline", "kernels")
-
-
-def _file(folder: Path, key: str) -> Path:
-    """The file of a key; earlier versions kept code without an authentication code, in KEY.o."""
-    return folder / f"{key}.mac.o"
-
-
-def _authentication(secret: bytes, key: str, code: bytes | memoryview) -> bytes:
-    """The keyed digest of code and of the key that it is kept under: only who knows the secret can make it."""
-    made = hmac.new(secret, f"{key}\0".encode(), "sha256")
-    made.update(code)
-    return made.digest()
-
-
-def read_cached(key: str) -> bytes | None:
-    """Object code kept under a key; None where there is none. A file that this user did not write so is deleted."""
-    folder = cache_folder()
-    if folder is None:
-        return None
-    path = _file(folder, key)
-    data = read_file(path)
-    if data is None:
-        return None
-    secret = read_secret(folder / SECRET)
-    if secret is None:
-        return None
-    if not hmac.compare_digest(_authentication(secret, key, memoryview(data)[_DIGEST_BYTES:]), data[:_DIGEST_BYTES]):
-        discard(path)
-        return None
-    return data[_DIGEST_BYTES:]
-
-
-def write_cached(key: str, code: bytes) -> None:
-    """Keep object code; readers see the whole file or none. Without a usable folder nothing is kept."""
-    folder = cache_folder()
-    secret = None if folder is None else read_secret(folder / SECRET)
-    if folder is None or secret is None:
-        return
-    if write_file(_file(folder, key), _authentication(secret, key, code) + code):
-        _drop_oldest(folder)
-
-
-@contextmanager
-def compiling(key: str) -> Iterator[None]:
-    """Let one process of the user at a time compile what is kept under a key; the others wait and find it kept."""
-    folder = cache_folder()
-    if folder is None:
-        yield
-        return
-    with locked(folder / f"{key}.lock"):
-        yield
-
-
-def _drop_oldest(folder: Path) -> None:
-    """Keep the folder from growing for ever."""
-    files = [entry for entry in os.scandir(folder) if entry.name.endswith(".o")]
-    if len(files) > MOST_FILES:
-        for entry in sorted(files, key=lambda entry: entry.stat(follow_symlinks=False).st_mtime)[: len(files) // 2]:
-            discard(Path(entry.path))
-
-
 LIBRARY_FUNCTIONS = ("memset", "memcpy", "memmove", "sqrt", "log", "fmod")
 """Functions of the C library that compiled code may call: loaded code finds none by itself."""
 
@@ -248,17 +151,9 @@ def _llvm() -> Any:
     return llvm
 
 
-def _llvm_version() -> str:
-    return ".".join(map(str, _llvm().llvm_version_info))
-
-
 def _target_machine(level: str | None = None) -> Any:
     """Return the compiler for this machine, or for all processors of Linux that LLVM calls by the name of a level."""
-    if level is None:
-        target = host_target()
-        triple, cpu, features = target.triple, target.cpu, target.features
-    else:
-        triple, cpu, features = _LEVEL_TRIPLE, level, ""
+    triple, cpu, features = host_target() if level is None else (_LEVEL_TRIPLE, level, "")
     return (
         _llvm()
         .Target.from_triple(triple)

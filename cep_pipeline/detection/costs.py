@@ -87,9 +87,6 @@ ROUNDS, MOST_PAIRS = 2, 6
 # What ways around listing take at least.
 EVENT_S, STEP_S = 1.4e-6, 2e-4
 """Seconds of merged runs for one event of one lane, and for one step of all lanes."""
-COMPILED_EVENT_S, LANE_S, PAIR_S = 1e-7, 1e-5, 1.5e-9
-"""Seconds of compiled runs for one event of one lane, for each lane, and for each pair of events of a lane whose
-partial matches are told apart by their events or their beginnings."""
 LISTED_NS, LEAST_S = 200.0, 0.1
 """Time to list a match for a summary, and the least limit: sweeps stop where they take longer than both."""
 LONG_LISTS, MOST_OF_ENDS = 48, 2

@@ -246,7 +246,7 @@ def test_the_command_writes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert done.code == 0, done.errors
     page = (tmp_path / "page.md").read_text()
     assert done.output == page
-    assert page.startswith("# Benchmarks\n\nMade by `cep bench` on ")
+    assert page.startswith("# Benchmarks\n\nOther figures: ") and "\n\nMade by `cep bench` on " in page
     assert "## The mechanisms that read event by event" in page
     assert "## Ingestion" not in page
 

@@ -89,8 +89,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         (WRONG, "--schema", "s.yaml"),
     ],
     "expand": [
-        ("by hand.parquet",),
-        ("by hand.parquet", "--json"),
+        ("by hand.parquet", "--first", "1", "--out", "h.json"),
         ("by hand.parquet", "--out", "h.csv"),
         ("by hand.parquet", "--pattern", WRONG),
     ],
@@ -116,13 +115,8 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         ("--out", f"m {FILE}.csv"),
         ("--pattern", WRONG),
         ("--out", f"{FILE}.txt"),
-    ],
-    "summaries": [
-        (),
-        ("--by-day",),
-        ("--json",),
-        ("--out", f"m {FILE}.csv"),
-        ("--pattern", WRONG),
+        *(("--summaries", *more) for more in ((), ("--by-day",), ("--json",), ("--out", f"m {FILE}.csv"))),
+        ("--summaries", "--pattern", WRONG),
     ],
     "why": [(WRONG,), (WRONG, *OVER_FILES), (WRONG, "--pattern", "falls", *OVER_FILES, "--json")],
     "why-not": [
@@ -147,7 +141,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "restore": [("--config", "damaged/pipeline.yaml", "--replace"), (WRONG,), ("--config", WRONG)],
     "rollback": [("--day", str(DAYS[0]), "--run", WRONG), ("--day", WRONG)],
     "generate": [("--days", "1", "--events-per-day", "100", "--out", FILE)],
-    "schema": [("tables", "--markdown", "--part", WRONG), ("stream", "--out", f"{FILE}/none/x.json")],
+    "schema": [("tables", "--part", WRONG), ("stream", "--out", f"{FILE}/none/x.json")],
     "bench": [(WRONG,), ("mechanisms", "--out", f"{FILE}/none/x.md")],
     "experiment": [(WRONG,), ("lazy_nfa", "--out", f"{FILE}/none/x.md")],
     "help": [(WRONG,), ("language", WRONG)],
@@ -263,7 +257,6 @@ def test_no_text_controls_the_terminal(folder: Path, command: str, number: int) 
 def test_values_are_shown_as_they_are(folder: Path) -> None:
     """No part of a value is taken for markup, and what is not seen is spelled."""
     calls = [("matches", "--limit", "500", "--pattern", "falls"), ("status", "--rejected")]
-    calls += [("expand", "c.parquet", "--pattern", "falls", "--first", "500")]
     for call in calls:
         shown = cep(*call, folder=folder).output
         for word in ("[/b]", "[red]gone[/red]", ":smile:", "\\x1b]0;pwned"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -109,8 +108,8 @@ def test_the_first_of_very_many(tmp_path: Path) -> None:
     assert detect(tmp_path, LISTS, 60, "--output", "compressed", "--out", "c.parquet").code == 0
     done = cep("expand", "c.parquet", "--first", "3", folder=tmp_path)
     assert done.code == 0
-    assert "1,152,921,504,606,846,975 matches that end with 1 event" in done.output
-    assert re.search(r"(?m)^\S+ +60 *$", done.output), done.output
+    assert "1,152,921,504,606,846,975 matches that end with 1 event" in done.errors
+    assert len(done.output.splitlines()) == 1 + 3, "a header and the matches"
     assert cep("expand", "c.parquet", "--first", "500", "--out", "f.parquet", folder=tmp_path).code == 0
     assert pq.read_table(tmp_path / "f.parquet").num_rows == 500
     done = cep("expand", "c.parquet", "--out", "all.parquet", folder=tmp_path)
@@ -266,6 +265,3 @@ def test_matches_that_bind_matches_are_written_and_shown_with_their_events(tmp_p
     assert done.output.count("ends") == 2
     done = cep("plan", "--compare", *over, folder=tmp_path)
     assert "pattern last on fused: the first" in done.output
-    done = cep("detect", *over, "--adapt", "--every", "2 events", "--lines", "--out", "adapted.csv", folder=tmp_path)
-    assert done.code == 0, done.errors
-    assert (tmp_path / "adapted.csv").read_text() == (tmp_path / "found.csv").read_text()

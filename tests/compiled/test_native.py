@@ -61,24 +61,6 @@ def test_only_the_first_process_compiles_a_kernel_that_is_not_shipped(tmp_path: 
     assert run(tmp_path, LIBRARY_PROGRAM) == ["1.0", "-1000", "True"]
 
 
-TOLD_PROGRAM = f"""{LIBRARY_PROGRAM}
-import sys
-from cep_pipeline.cli import tell_of_compiling
-sys.stderr = sys.stdout
-tell_of_compiling()
-tell_of_compiling()
-native.TOLD_AFTER_S = float(sys.argv[1])
-kernel.sources, kernel._function = ("tests.compiled.library_kernel",), None
-kernel(1000, values, flags)
-"""
-
-
-@pytest.mark.parametrize(("after_s", "told"), [("0", 1), ("600", 0)])
-def test_a_kernel_that_takes_long_to_compile_is_told_of_once(tmp_path: Path, after_s: str, told: int) -> None:
-    said = run(tmp_path, TOLD_PROGRAM, after_s)
-    assert said.count("compiling") == said.count("tests.compiled.library_kernel.logarithms") == told
-
-
 def test_arrays_of_another_type_or_layout_are_refused() -> None:
     numbers, words = np.zeros(4, np.int64), np.zeros(6, np.uint64)
     rows = np.zeros(4, np.int32)

@@ -135,12 +135,8 @@ def test_summaries(statement: Statement, stream_rows: list[Row]) -> None:
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(
-    statement=statements(COUNTED),
-    stream_rows=rows(edges=False),
-    by_event=st.booleans(),
-)
-def test_summaries_without_listing(statement: Statement, stream_rows: list[Row], *, by_event: bool) -> None:
+@given(statement=statements(COUNTED), stream_rows=rows(edges=False))
+def test_summaries_without_listing(statement: Statement, stream_rows: list[Row]) -> None:
     patterns, table = parsed(statement), events_table(stream_rows)
     assume(patterns[0].summary is not None)
     expected = comparable(oracle(patterns, table))
@@ -149,8 +145,6 @@ def test_summaries_without_listing(statement: Statement, stream_rows: list[Row],
         patched.setattr(costs, "FEW_SUMMARIZED", -1)
         patched.setattr(unlisted, "LEAST_S", 1e9)
         patched.setattr(unlisted, "MOST_COUNTS", 200)
-        if not by_event:
-            patched.setattr(unlisted, "_only_variable", lambda _: None)
         patched.setattr(unlisted, "finding_takes_long", lambda _: True)
         patched.setattr(unlisted, "count_owned", lambda *of, always=True, **asked: count(*of, always=True, **asked))
         found = comparable(summaries_from_tables(patterns, cep.detect(patterns, table)))

@@ -25,7 +25,7 @@ from tests.cli.command_line import Done, cep
 from tests.docs.pages import CHECKOUT, DOCS
 
 MADE = {
-    page: re.findall(r"<!-- made by: cep schema \w+ --markdown --part (\S+) -->", (DOCS / page).read_text())
+    page: re.findall(r"<!-- made by: cep schema \w+ --part (\S+) -->", (DOCS / page).read_text())
     for page in ("streams.md", "pipeline_yaml.md", "tables.md")
 }
 
@@ -70,7 +70,7 @@ def test_a_page_that_is_not_up_to_date_is_found_and_written_anew(tmp_path: Path)
     assert reference_pages("--check", "--docs", docs).output == ""
 
 
-@pytest.mark.parametrize("mark", ["<!-- end -->", "<!-- made by: cep schema stream --markdown --part source -->"])
+@pytest.mark.parametrize("mark", ["<!-- end -->", "<!-- made by: cep schema stream --part source -->"])
 def test_a_page_with_half_a_mark_is_refused_as_it_is(mark: str, tmp_path: Path) -> None:
     page = tmp_path / "streams.md"
     page.write_text((DOCS / "streams.md").read_text().replace(mark, "", 1))
@@ -106,23 +106,14 @@ def test_the_command_prints_and_writes_the_json_schema(what: str, tmp_path: Path
     assert (tmp_path / "schema.json").read_text() == printed.output
 
 
-def test_the_command_prints_all_tables_at_once(tmp_path: Path) -> None:
-    for what, page in (("stream", "streams.md"), ("pipeline", "pipeline_yaml.md"), ("tables", "tables.md")):
-        printed = cep("schema", what, "--markdown", folder=tmp_path).output
-        assert re.findall(r"^### `(.+)`$", printed, re.M) and printed.count("### ") == len(MADE[page])
-    columns = json.loads(cep("schema", "tables", folder=tmp_path).output)
-    assert columns["matches"]["partitions"] == ["pattern_set", "final_day"]
-    assert columns["quarantine"]["columns"]["line"]["type"] == "int64"
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("streams",), "'stream', 'pipeline', 'tables'"),
-        (("stream", "--part", "source"), "only together with --markdown"),
-        (("stream", "--markdown", "--part", "sauce"), "there is no part 'sauce'; there are: document, timestamp"),
-        (("tables", "--markdown", "--part", "match"), "there is no table 'match'; there are: events, quarantine"),
-        (("tables", "--out", "none/schema.json"), "none/schema.json: cannot be written"),
+        (("stream", "--part", "sauce"), "there is no part 'sauce'; there are: document, timestamp"),
+        (("tables", "--part", "match"), "name a table with --part; there are: events, quarantine"),
+        (("tables",), "name a table with --part; there are: events, quarantine"),
+        (("stream", "--out", "none/schema.json"), "none/schema.json: cannot be written"),
     ],
 )
 def test_what_there_is_not_is_refused_with_exit_code_2(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:

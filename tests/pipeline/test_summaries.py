@@ -87,7 +87,7 @@ def test_a_run_says_which_patterns_are_summarized(project: Project) -> None:
     cells = {line.split("│")[1].strip(): line.split("│")[2].strip() for line in done.output.splitlines() if "│" in line}
     assert cells["pairs"] == "summarized"
     assert int(cells["matches"]) == project.tables().read_matches("all").num_rows > 0
-    assert "cep summaries --stream ticks --pattern-set all" in done.output
+    assert "cep matches --summaries --stream ticks --pattern-set all" in done.output
 
 
 def test_rows_are_published_with_their_day(project: Project) -> None:

@@ -62,7 +62,7 @@ from benchmarks.experiments.join_plans.streams import STOCKS, TRAFFIC, WINDOW_S
 from benchmarks.experiments.page import Page, Picture, findings_page, table_across, zeros_not_drawn
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
-from cep_pipeline.match_chart import PALETTE
+from cep_pipeline.vega import PALETTE
 
 STYLES: Mapping[str, Style] = {
     name: Style(color, dashed)

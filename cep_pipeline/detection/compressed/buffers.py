@@ -752,14 +752,6 @@ class GraphBuilder:
         target, place = np.full_like(row, NO_NODE), np.full_like(row, self.places[variable])
         self._ends.append(np.stack([source, target, place, row]))
 
-    def add(self, nodes: int, edges: Array, ends: Array) -> None:
-        """A graph of so many nodes of its own, whose variables are numbered already."""
-        for kept, part in ((self._edges, edges.copy()), (self._ends, ends.copy())):
-            if self._nodes:
-                part[: TARGET + 1] += self._nodes * (part[: TARGET + 1] >= 0)
-            kept.append(part)
-        self._nodes += nodes
-
     def finished(self) -> tuple[int, Array, Array]:
         """The number of nodes, the edges by ascending target, and the ends of matches by ascending row."""
         edges, ends = (

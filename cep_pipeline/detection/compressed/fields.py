@@ -5,12 +5,10 @@ every choice of elements and indexes; its atoms are split into *components* that
 for all its choices (for all x: A(x) or B is the same as (for all x: A(x)) or B). A component is decided
 
 - as each element comes, where all else that it mentions is known by then: nothing is remembered but that it failed;
-- otherwise by the extreme of one side, where the elements stand on a side of their own of `<`, `<=`, `>`, `>=`, `=`:
-  all elements are below a number exactly if the greatest one is;
-- otherwise by *guessing* the event of a single variable ahead: runs with each of its candidates go apart from their
-  beginning.
+- where that is the event of a single variable that may come later, by *guessing* this event ahead: runs with each of
+  its candidates go apart from their beginning.
 
-What fits none of these (sums, and comparisons that mix the elements of two lists) needs the lists themselves.
+What fits neither of these (sums, and comparisons that mix the elements of two lists) needs the lists themselves.
 
 A run reads the stream in order, so that its state is the set of variables that have an event, as in the eager NFA
 (DEBS'15 section 3). A field keeps what a later conjunct, or a negated variable, may still ask of a run; a field that
@@ -21,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
-from cep_pipeline.expressions.evaluate import conjunct_holds, expression_values
+from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import resolved
-from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, expressions_of
+from cep_pipeline.patterns.conditions import Atom, Comparison, Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Element,
@@ -40,20 +38,9 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.views import implied_by
-
-_EXTREMES = {
-    Comparator.LT: (False, True),
-    Comparator.LE: (False, True),
-    Comparator.GT: (True, False),
-    Comparator.GE: (True, False),
-    Comparator.EQ: (None, None),
-}
-"""Comparison -> for its left and right side True if the least value decides, False if the largest one does; None: all
-values are equal."""
-
 
 Mention = Reference | Length | Aggregate
 
@@ -71,23 +58,6 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Side:
-    """One side of a separable comparison.
-
-    Attributes
-    ----------
-    choice
-        What the side's value depends on; None: on variables that bind one event and whole lists.
-    least
-        Whether the least value decides, or the greatest; None: all values must be equal.
-    """
-
-    expression: Expression
-    choice: Choice | None
-    least: bool | None
-
-
-@dataclass(frozen=True)
 class Component:
     """Atoms of a conjunct that share choices.
 
@@ -95,31 +65,22 @@ class Component:
     ----------
     number
         A number of the component in its group.
-    choices
-        None, one, or two where the component is separable.
+    choice
+        What it is asked of each of; None: it is asked once.
     events
         Positive variables whose one event (that of a single variable, or the first of a list) it mentions.
     wholes
         Kleene variables whose length, last element or aggregates it mentions.
     negated
         The negated variable that it mentions.
-    comparator, sides
-        For separable components.
     """
 
     number: int
     atoms: tuple[Atom, ...]
-    choices: tuple[Choice, ...]
+    choice: Choice | None
     events: frozenset[str]
     wholes: frozenset[str]
     negated: str | None
-    comparator: Comparator | None = None
-    sides: tuple[Side, Side] | None = None
-
-    def other_side(self, choice: Choice) -> Side:
-        """The side that a choice is compared with."""
-        assert self.sides is not None
-        return self.sides[1] if self.sides[0].choice == choice else self.sides[0]
 
 
 @dataclass(frozen=True)
@@ -137,22 +98,8 @@ class Condition:
     @cached_property
     def lists(self) -> frozenset[str]:
         """Kleene variables that must be complete for it to be decided."""
-        chosen = {choice.variable for component in self.components for choice in component.choices}
+        chosen = {component.choice.variable for component in self.components if component.choice is not None}
         return frozenset(chosen).union(*(component.wholes for component in self.components))
-
-
-def split(conjunct: Conjunct) -> Iterator[Conjunct]:
-    """BETWEEN as two comparisons, which are true together exactly where it is.
-
-    Of a list of one there is no index i, and BETWEEN holds whatever it says besides: both comparisons must mention i.
-    """
-    match conjunct.atoms:
-        case (Between(expression, low, high, False),):
-            parts = [Comparison(Comparator.GE, expression, low), Comparison(Comparator.LE, expression, high)]
-            indexes = [{c for c in map(choice_of, mentions((part,))) if c is not None and c.index} for part in parts]
-            yield from [Conjunct((part,)) for part in parts] if indexes[0] == indexes[1] else [conjunct]
-        case _:
-            yield conjunct
 
 
 def is_of_elements(conjunct: Conjunct) -> bool:
@@ -227,28 +174,18 @@ class Analysis:
                 events.add(node.variable)
             else:
                 wholes.add(node.variable)
-        comparator, sides = _separated(atoms)
+        if len(choices) > 1:
+            names = " and ".join(sorted({f"'{choice.variable}'" for choice in choices}))
+            raise NeedsLists(f"a comparison that mixes elements of {names}")
+        choice = next(iter(choices), None)
         self.components += 1
-        component = Component(
-            self.components - 1,
-            atoms,
-            tuple(choices),
-            frozenset(events),
-            frozenset(wholes),
-            mentioned,
-            comparator,
-            sides,
-        )
-        if choices and sides is None:
-            self._decide_at_once(component)
+        component = Component(self.components - 1, atoms, choice, frozenset(events), frozenset(wholes), mentioned)
+        if choice is not None:
+            self._decide_at_once(component, choice)
         return component
 
-    def _decide_at_once(self, component: Component) -> None:
+    def _decide_at_once(self, component: Component, choice: Choice) -> None:
         """Check that the component can be decided when an element comes; raise `NeedsLists` where it cannot."""
-        if len(component.choices) > 1:
-            names = " and ".join(sorted({f"'{choice.variable}'" for choice in component.choices}))
-            raise NeedsLists(f"a comparison that mixes elements of {names}")
-        [choice] = component.choices
         if component.negated is not None:
             raise NeedsLists(f"a comparison that mixes elements of '{choice.variable}' with '{component.negated}'")
         for name in sorted(component.wholes):
@@ -281,24 +218,6 @@ def _components(conjunct: Conjunct) -> list[tuple[Atom, ...]]:
                 apart.append((choices, others))
         parts = [*apart, (chosen, atoms)]
     return [tuple(atoms) for _, atoms in parts]
-
-
-def _separated(atoms: tuple[Atom, ...]) -> tuple[Comparator | None, tuple[Side, Side] | None]:
-    """The sides of one comparison whose elements stand on sides of their own."""
-    match atoms:
-        case (Comparison(comparator, left, right),) if comparator in _EXTREMES:
-            sides = []
-            for expression, least in zip((left, right), _EXTREMES[comparator], strict=True):
-                choices = {choice_of(node) for node in _mentions(expression)} or {None}
-                if len(choices) > 1:
-                    return None, None
-                sides.append(Side(expression, choices.pop(), least))
-            one, other = sides
-            if one.choice is not None and one.choice == other.choice:
-                return None, None
-            return comparator, (one, other)
-        case _:
-            return None, None
 
 
 @dataclass(frozen=True)
@@ -380,7 +299,7 @@ def groups_of(pattern: Pattern) -> list[Group]:
         A conjunct cannot be decided over merged runs, the strategy is not skip_till_any_match, or a composite or a
         list is negated.
     """
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+    if not pattern.strategy.forks:
         raise NeedsLists(f"the strategy {pattern.strategy.value}")
     for structure in (one for clause in pattern.clauses for one in clause.negated_structures):
         names = ", ".join(variable.name for variable in structure.variables)
@@ -407,7 +326,7 @@ def _group(pattern: Pattern, clauses: list[Clause]) -> Group:
             (name,) = conjunct.variables
             leaf[name] = (*leaf[name], conjunct)
         else:
-            conditions.extend(analysis.condition(part) for part in split(conjunct))
+            conditions.append(analysis.condition(conjunct))
     negations: list[NegatedVariable] = []
     if all(clause.negated for clause in clauses):
         for place, clause in enumerate(clauses):
@@ -439,7 +358,7 @@ def _negation(pattern: Pattern, analysis: Analysis, clause: Clause, place: int, 
         before=frozenset(v.name for v in clause.predecessors(name)),
         after=frozenset(v.name for v in clause.successors(name)),
         leaf=tuple(c for c in conjuncts if c.variables == {name}),
-        conditions=tuple(analysis.condition(p, name) for c in conjuncts if c.variables != {name} for p in split(c)),
+        conditions=tuple(analysis.condition(c, name) for c in conjuncts if c.variables != {name}),
         excluded=frozenset(excluded),
     )
 
@@ -518,27 +437,6 @@ class RunStates:
         bound = self.mask(condition.events) & ~(state | self.guessed) == 0
         return bound and self.mask(condition.lists) & ~self.closed(state) == 0
 
-    def is_known(self, component: Component, choice: Choice, state: int) -> bool:
-        """Return whether all that a component compares a choice with is known."""
-        if component.negated is not None:
-            return False
-        if len(component.choices) > 1:
-            [other] = [c for c in component.choices if c != choice]
-            return other.variable != choice.variable and self.closed(state) & self.bit[other.variable] != 0
-        if self.mask(component.events) & ~(state | self.guessed):
-            return False
-        return self.mask(component.wholes) & ~self.closed(state) == 0
-
-    def is_always_known(self, component: Component, choice: Choice) -> bool:
-        """Return whether that is so whenever an event is chosen."""
-        if component.negated is not None:
-            return False
-        sure = self.before[choice.variable] if self.in_order else 0
-        if len(component.choices) > 1:
-            return all(self.bit[c.variable] & sure for c in component.choices if c != choice)
-        own = self.bit[choice.variable]
-        return not (self.mask(component.events) & ~(sure | self.guessed | own) or self.mask(component.wholes) & ~sure)
-
     def is_rejection_decided(self, negation: NegatedVariable, state: int) -> bool:
         """Return whether all is known of a match that a negated variable asks for."""
         if not self.in_order or not negation.before or not self.mask(negation.after) & state:
@@ -563,9 +461,6 @@ class RunStates:
         return needed
 
 
-NOTHING, SOME, BROKEN = 0, 1, 2
-"""States of a side's extreme: no element yet, a value, or elements with which no value can be compared."""
-
 Fields = Mapping[str, Array]
 
 
@@ -585,12 +480,7 @@ def _asked(group: Group, states: RunStates) -> Iterator[tuple[str, int, Known]]:
         for component in condition.components:
             for node in mentions(component.atoms):
                 yield from _asked_by(node, undecided, states, kleene)
-            for choice in component.choices:
-                if has_extreme(component, choice, states):
-                    needed = partial(_still_compared, component, choice, undecided, states)
-                    yield f"extreme {component.number} {choice.index:d} {choice.variable}", 0, needed
-                    yield f"has {component.number} {choice.index:d} {choice.variable}", NOTHING, needed
-            if component.choices and keeps_failure(condition, negation):
+            if component.choice is not None and keeps_failure(condition, negation):
                 yield f"failed {component.number}", 0, undecided
     for negation in group.negations:
         undecided = states.asks([], [negation])
@@ -619,10 +509,6 @@ def _asked_by(node: Mention, undecided: Known, states: RunStates, kleene: set[st
         yield summary_field(node), 0 if counts else -1, needed
 
 
-def _still_compared(component: Component, choice: Choice, undecided: Known, states: RunStates, state: int) -> bool:
-    return undecided(state) and not states.is_known(component, choice, state)
-
-
 def all_conditions(group: Group) -> Iterator[tuple[Condition, NegatedVariable | None]]:
     """The conditions of a group with the negated variable that they mention."""
     for condition in group.conditions:
@@ -634,11 +520,6 @@ def all_conditions(group: Group) -> Iterator[tuple[Condition, NegatedVariable | 
 
 def _any(needed: list[Known]) -> Known:
     return lambda state: any(one(state) for one in needed)
-
-
-def has_extreme(component: Component, choice: Choice, states: RunStates) -> bool:
-    """Return whether elements of a choice may come before what they are compared with."""
-    return component.sides is not None and not states.is_always_known(component, choice)
 
 
 def keeps_failure(condition: Condition, negation: NegatedVariable | None) -> bool:
@@ -737,10 +618,6 @@ class RunScope:
         atoms = tuple(resolved(atom, self) for atom in component.atoms)
         return conjunct_holds(Conjunct(atoms), self, self.named)
 
-    def values(self, expression: Expression) -> Column:
-        """The value of an expression for each run."""
-        return expression_values(resolved(expression, self), self, self.named)
-
 
 def to_bits(column: Column) -> tuple[Array, Array]:
     """Values as int64, and where they are neither null nor NaN."""
@@ -750,13 +627,6 @@ def to_bits(column: Column) -> tuple[Array, Array]:
         known &= ~np.isnan(values)
         return np.ascontiguousarray(values, np.float64).view(np.int64), known
     return values.astype(np.int64), known
-
-
-def from_bits(bits: Array, like: Column) -> Column:
-    """The values again, as a column of the type of another one."""
-    if like.type is ValueType.FLOAT64:
-        return Column(like.type, np.ascontiguousarray(bits).view(np.float64))
-    return Column(like.type, bits.astype(like.values.dtype), None, like.dictionary)
 
 
 def equal_rows(events: ColumnSource, attributes: Iterable[str], rows: Array, size: int) -> Array:

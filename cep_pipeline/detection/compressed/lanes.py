@@ -2,11 +2,6 @@
 
 Where windows reach to the end of the stream, the first event decides nothing any more: the runs of all such beginnings
 share one lane, and are merged. A guessed event makes a lane of its own for each candidate.
-
-`CompiledRuns` reads lanes one after another by a compiled loop, where runs remember no more than single events: every
-condition compares an event that is being bound with one event that was bound before, as in `a.x < b.x`,
-`v[i].x > v[i-1].x`, `v.x < a.x` behind a, and `v[v.LEN].x < c.x`; or there is no condition. `MergedRuns` reads all
-others.
 """
 
 from __future__ import annotations
@@ -16,19 +11,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.compressed.buffers import NO_NODE, TARGET, GraphBuilder
-from cep_pipeline.detection.compressed.fields import Condition, Field, Group, RunScope, RunStates, fields_of, mentions
+from cep_pipeline.detection.compressed.fields import Group, RunStates
 from cep_pipeline.detection.costs import MOST_OF_ENDS
-from cep_pipeline.detection.limits import go_on
-from cep_pipeline.expressions.columns import Array, Column
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import Lists, holds_over_lists, pieces, ranges
-from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
-from cep_pipeline.patterns.expressions import Element, Expression, Reference
+from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.keys import agreement_codes, comparable
+from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import (
     StreamOrder,
     WindowInstants,
@@ -46,39 +37,6 @@ EVENTS_AT_ONCE = 1 << 22
 """Most events of all those lanes together, unless one has more."""
 EDGES_AT_ONCE = 1 << 25
 """Pairs of events in the lanes of ends that are read together: their buffers have no more edges."""
-MOST_VARIABLES = 10
-"""Most variables for which tables of all their sets are made."""
-ROOM_FOR_EDGES, ROOM_FOR_ENDS, ROOM_FOR_RUNS = 1 << 18, 1 << 16, 1 << 10
-"""Room that is there at first; a lane that needs more has it."""
-WORK_AT_ONCE = 1 << 25
-"""Runs that are tried before the work is interrupted, so that somebody may end it."""
-
-_read_lanes = NativeKernel(
-    "cep_pipeline.detection.compressed.graph_kernels",
-    "read_lanes",
-    (
-        *("int64", "int64*", "int64*", "int64*", "int64", "int64", "int64*", "int64*"),
-        *("int64", "int64*", "int64*", "int64", "int64*", "int64*", "int64", "int64*"),
-        *("int64", "int64*", "int64*", "int64*", "int64*", "int64*", "int64*", "int64", "int64*", "int64*"),
-        *("int64", "int64", "int64"),
-        *("int64*", "int64*", "int64*", "int64*", "int64*", "int64*", "int64*"),
-    ),
-    ("cep_pipeline.compiled.pointers",),
-)
-
-_SIGNS = {
-    Comparator.LT: 1,
-    Comparator.EQ: 2,
-    Comparator.LE: 3,
-    Comparator.GT: 4,
-    Comparator.NE: 5,
-    Comparator.GE: 6,
-}
-_SLOTS = {Element.ONLY: "row", Element.FIRST: "first", Element.LAST: "last", Element.PREVIOUS: "last"}
-_ALWAYS, _AT_FIRST, _LATER = 0, 1, 2
-_NO_ROOM_FOR_RUNS, _INTERRUPTED = 1, 2
-_CHOSEN = (Element.EACH, Element.CURRENT)
-_WHOLE = (Element.ONLY, Element.FIRST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,199 +240,3 @@ def candidates_of(variable: Variable, conjuncts: tuple[Conjunct, ...], events: P
         else:
             rows = rows[conjunct_holds(conjunct, events, {variable.name: rows})]
     return rows
-
-
-@dataclass(frozen=True)
-class BindingTest:
-    """A comparison of an event that is being bound to the variable of `own` with the event of `other`.
-
-    Attributes
-    ----------
-    when
-        Of each event, of a first one, or of further ones.
-    """
-
-    own: Reference
-    own_side: Expression
-    comparator: Comparator
-    other: Reference
-    other_side: Expression
-    when: int
-
-
-class CompiledRuns:
-    """The merged runs of one group of clauses over a slice, whose graph a compiled loop writes.
-
-    Parameters
-    ----------
-    fields, tests
-        What the runs remember, and what is asked when they bind an event (`tests_of`).
-    equal
-        Of each variable the events that its conditions do not tell apart (`equal_rows`).
-
-    Attributes
-    ----------
-    peak
-        The most runs of one lane.
-    """
-
-    def __init__(
-        self,
-        sequence: LaneEvents,
-        fields: tuple[Field, ...],
-        equal: dict[str, Array],
-        graph: GraphBuilder,
-        tests: list[BindingTest],
-    ) -> None:
-        self._sequence, self._graph, self.peak = sequence, graph, 0
-        states, names = sequence.states, sequence.states.names
-        self._variables = len(names)
-        self._rows = np.ascontiguousarray(sequence.rows, np.int64)
-        self._fits = np.zeros(len(self._rows), np.int64)
-        for number, fits in enumerate(sequence.fits):
-            self._fits |= fits[self._rows].astype(np.int64) << number
-        every = np.arange(states.full + 1)
-        self._may_bind = np.zeros(len(every), np.int64)
-        for number, name in enumerate(names):
-            before, after, bit = states.before[name], states.after[name], states.bit[name]
-            may = (every & after == 0) & (every & before == before)
-            if bit & states.singles:
-                may &= every & bit == 0
-            self._may_bind |= may.astype(np.int64) << number
-        self._needed = np.zeros(len(every), np.int64)
-        for number, one in enumerate(fields):
-            needed = np.array([one.needed(state) for state in every.tolist()], dtype=bool)
-            self._needed |= needed.astype(np.int64) << number
-        self._held: list[Array] = []
-        slots = [one.name.split(" ", 1) for one in fields]
-        of_slots = [(names.index(name), int(kind == "first"), self._address(equal[name])) for kind, name in slots]
-        self._slots = np.array(of_slots or [(0,) * 3], np.int64)
-        self._tests = np.array([self._words(test, slots) for test in tests] or [(0,) * 7], np.int64)
-        self._counts = len(slots), len(tests)
-
-    def _address(self, array: Array) -> int:
-        """The address of an array, which is held from now on."""
-        array = np.ascontiguousarray(array)
-        self._held.append(array)
-        return array.ctypes.data
-
-    def _words(self, test: BindingTest, slots: list[list[str]]) -> tuple[int, ...]:
-        names = self._sequence.states.names
-        sides = comparable([_values(self._sequence, side) for side in (test.own_side, test.other_side)])
-        slot = slots.index([_SLOTS[test.other.element], test.other.variable])
-        other = names.index(test.other.variable)
-        signs = _SIGNS[test.comparator]
-        return (names.index(test.own.variable), test.when, other, slot, signs, *map(self._address, sides))
-
-    def read(self, lanes: Lanes) -> Iterator[Lanes]:
-        """Read lanes, and give those whose edges and ends are in the graph, some at a time."""
-        starts, stops, begins = (np.ascontiguousarray(one, np.int64) for one in (lanes.start, lanes.stop, lanes.begin))
-        slots, tests = self._counts
-        most_edges, most_ends, most_runs = ROOM_FOR_EDGES, ROOM_FOR_ENDS, ROOM_FOR_RUNS
-        state = np.array([0, 1, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0], np.int64)
-        places = self._graph.places
-        stamps: Array | None = None
-        edges = ends = np.empty((4, 0), np.int64)
-        first = 0
-        while first < len(lanes):
-            if stamps is None:
-                stamps = np.zeros(4 * most_runs, np.int64)
-                table = np.empty(4 * most_runs, np.int64)
-                of_runs = np.empty((3, most_runs), np.int64)
-                bound, values = np.empty((6, most_runs), np.int64), np.empty(most_runs * slots + 1, np.int64)
-            if edges.shape[1] < most_edges:
-                edges, ends = np.empty((4, most_edges), np.int64), np.empty((3, most_ends), np.int64)
-            reason = _INTERRUPTED
-            while reason == _INTERRUPTED:
-                go_on()
-                read = _read_lanes(
-                    *(len(lanes), starts, stops, begins, int(lanes.closing), len(self._rows), self._rows, self._fits),
-                    *(self._variables, self._may_bind, places, slots, self._slots, self._needed, tests, self._tests),
-                    *(most_runs, *of_runs, values, table, stamps, len(stamps), bound, state),
-                    *(most_edges, most_ends, WORK_AT_ONCE, *edges, *ends),
-                )
-                nodes, edge_count, end_count, peak, reason = state[2:7].tolist()
-                self.peak = max(self.peak, peak)
-            if read > first:
-                own = np.insert(ends[:, :end_count], TARGET, NO_NODE, axis=0)
-                self._graph.add(nodes, edges[:, :edge_count], own)
-                yield lanes.take(np.arange(first, read))
-                first = read
-            elif reason == _NO_ROOM_FOR_RUNS:
-                most_runs, stamps = 4 * most_runs, None
-                state[1] = 1
-            else:
-                most_edges, most_ends = 4 * most_edges, 4 * most_ends
-
-
-def tests_of(sequence: LaneEvents, fields: tuple[Field, ...] | None = None) -> list[BindingTest] | None:
-    """The comparisons of events as runs bind them; None where runs remember more, or the order is not that of rows."""
-    group, states = sequence.group, sequence.states
-    if not sequence.untied or group.negations or group.guessed or len(states.names) > MOST_VARIABLES:
-        return None
-    if any(variable.maximum is not None for variable in group.positive):
-        return None
-    remembered = fields_of(group, states) if fields is None else fields
-    if any(one.name.split(" ", 1)[0] not in _SLOTS.values() for one in remembered):
-        return None
-    found = [_tests_of(condition, sequence) for condition in group.conditions]
-    return [test for tests in found for test in tests] if all(found) else None
-
-
-def _tests_of(condition: Condition, sequence: LaneEvents) -> list[BindingTest]:
-    """The comparisons of events as they are bound that make a condition hold; [] where there are no such ones."""
-    if len(condition.components) != 1 or len(condition.components[0].atoms) != 1:
-        return []
-    [atom] = condition.components[0].atoms
-    if not isinstance(atom, Comparison):
-        return []
-    sides = [_only_reference(atom.left), _only_reference(atom.right)]
-    if sides[0] is None or sides[1] is None:
-        return []
-    one = BindingTest(sides[0], atom.left, atom.comparator, sides[1], atom.right, _ALWAYS)
-    other = BindingTest(sides[1], atom.right, atom.comparator.mirror, sides[0], atom.left, _ALWAYS)
-    found = []
-    for test in (one, other):
-        when = _moment(test.own, test.other, sequence)
-        if when is not None:
-            found.append(replace(test, when=when))
-    # Of two variables that bind one event each, or a first one, whichever comes last is compared.
-    twice = sides[0].element in _WHOLE and sides[1].element in _WHOLE
-    return found if len(found) == 1 + twice else []
-
-
-def _moment(own: Reference, other: Reference, sequence: LaneEvents) -> int | None:
-    """The events of `own` that are compared when they are bound; None: none, or not only then."""
-    states = sequence.states
-    if own.variable == other.variable:
-        follows = other.element in (Element.PREVIOUS, Element.FIRST)
-        return _LATER if own.element is Element.CURRENT and follows else None
-    comes_before = states.bit[other.variable] & states.before[own.variable] != 0
-    if own.element in _CHOSEN:
-        of_one = other.element in _WHOLE or other.element is Element.LAST
-        when = _ALWAYS if own.element is Element.EACH else _LATER
-        return when if of_one and comes_before else None
-    if own.element in _WHOLE and (other.element in _WHOLE or (other.element is Element.LAST and comes_before)):
-        return _AT_FIRST
-    return None
-
-
-def _only_reference(side: Expression) -> Reference | None:
-    """A reference to the one event that a side mentions; None where it mentions none, several, or a list."""
-    found = [*mentions((Comparison(Comparator.EQ, side, side),))]
-    first = found[0] if found else None
-    if not isinstance(first, Reference):
-        return None
-    alike = all(
-        isinstance(one, Reference) and (one.variable, one.element) == (first.variable, first.element) for one in found
-    )
-    return first if alike else None
-
-
-def _values(sequence: LaneEvents, side: Expression) -> Column:
-    """The value of a side for each event, as the one that it mentions."""
-    every = np.arange(sequence.size)
-    names = sequence.states.names
-    fields = {f"{kind} {name}": every for kind in ("row", "first", "last") for name in names}
-    chosen = dict.fromkeys(names, (every, fields))
-    return RunScope(sequence.events, fields, sequence.size, {}, chosen).values(side)

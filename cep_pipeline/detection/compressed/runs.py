@@ -25,11 +25,6 @@ import numpy as np
 
 from cep_pipeline.detection.compressed.buffers import IGNORED, GraphBuilder
 from cep_pipeline.detection.compressed.fields import (
-    BROKEN,
-    NOTHING,
-    SOME,
-    Choice,
-    Component,
     Condition,
     Fields,
     Known,
@@ -38,21 +33,17 @@ from cep_pipeline.detection.compressed.fields import (
     all_conditions,
     equal_rows,
     fields_of,
-    from_bits,
     keeps_failure,
     longest_told_apart,
     mentions,
     summary_field,
-    to_bits,
 )
-from cep_pipeline.detection.compressed.lanes import CompiledRuns, LaneEvents, Lanes, candidates_of, tests_of
-from cep_pipeline.detection.costs import COMPILED_EVENT_S, EVENT_S, LANE_S, PAIR_S, STEP_S
+from cep_pipeline.detection.compressed.lanes import LaneEvents, Lanes, candidates_of
+from cep_pipeline.detection.costs import EVENT_S, STEP_S
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.expressions.columns import Array, Column
-from cep_pipeline.expressions.comparison import compare
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import atom_holds
 from cep_pipeline.expressions.lists import pieces, ranges
-from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.patterns.expressions import Aggregate, Length, Reference
 
 RUNS_AT_ONCE = 1 << 21
@@ -64,11 +55,7 @@ def least_seconds(sequence: LaneEvents) -> float:
     """The time that merged runs take at least to read all lanes, and to write their buffers."""
     lanes = sequence.unguessed(for_buffers=True)
     lengths = lanes.stop - lanes.start
-    if tests_of(sequence) is None:
-        return float(EVENT_S * lengths.sum() + STEP_S * lengths.max(initial=0))
-    apart = not lanes.closing or bool(fields_of(sequence.group, sequence.states))
-    pairs = PAIR_S * float((lengths.astype(np.float64) ** 2).sum()) if apart else 0.0
-    return float(COMPILED_EVENT_S * lengths.sum() + LANE_S * len(lengths)) + pairs
+    return float(EVENT_S * lengths.sum() + STEP_S * lengths.max(initial=0))
 
 
 Runs = dict[str, Array]
@@ -90,11 +77,6 @@ class MergedRuns:
         What they read.
     graph
         Takes the nodes and edges of the shared buffer; None: matches are counted only.
-
-    Attributes
-    ----------
-    compiled
-        What reads the lanes instead, if a graph is wanted and these runs can be compiled: it counts no matches.
     """
 
     def __init__(self, sequence: LaneEvents, graph: GraphBuilder | None = None) -> None:
@@ -102,10 +84,6 @@ class MergedRuns:
         self.group, self.states = sequence.group, sequence.states
         self.fields = fields_of(self.group, self.states)
         self.binder = Binder(sequence, {field.name for field in self.fields})
-        tests = None if graph is None else tests_of(sequence, self.fields)
-        self.compiled: CompiledRuns | None = None
-        if graph is not None and tests is not None:
-            self.compiled = CompiledRuns(sequence, self.fields, self.binder.equal, graph, tests)
         self.total = 0
         self.peak = 0
 
@@ -122,13 +100,8 @@ class MergedRuns:
             if not any(atom_holds(atom, events, {}).all() for atom in conjunct.atoms):
                 return
         for lanes in self.sequence.lanes(for_buffers=self.graph is not None):
-            if self.compiled is None:
-                self._read(lanes)
-                yield lanes
-                continue
-            for read in self.compiled.read(lanes):
-                self.peak = max(self.peak, self.compiled.peak)
-                yield read
+            self._read(lanes)
+            yield lanes
 
     def _read(self, lanes: Lanes, runs: Runs | None = None, first: int = 0) -> None:
         """Read lanes side by side, from a step on, with the runs that there are; of very many, one half first."""
@@ -304,7 +277,6 @@ class Binder:
         self.events, self.states, self.group = sequence.events, sequence.states, sequence.group
         self.conditions = [(*pair, keeps_failure(*pair)) for pair in all_conditions(self.group)]
         self.rejections = [Rejection(negation, sequence, self._settle) for negation in self.group.negations]
-        self._like: dict[str, Column] = {}
         used: dict[str, set[str]] = {name: set() for name in self.states.names}
         self.summaries: dict[str, dict[str, Aggregate | Length]] = {name: {} for name in self.states.names}
         for condition, _, _ in self.conditions:
@@ -474,134 +446,39 @@ class Binder:
         lanes: Lanes,
         alive: Array,
     ) -> None:
-        """Test or remember what the event adds to the choices of a condition; changes `new` and `alive`."""
-        states = self.states
+        """Test what a condition asks of the event as an element of a list; changes `new` and `alive`."""
         for component in condition.components:
-            for choice in component.choices:
-                is_known = partial(states.is_known, component, choice)
-                known = states.where(is_known, new["state"])
-                if choice.variable == name:
-                    adds = alive & (runs["state"] & states.bit[name] != 0) if choice.index else alive.copy()
-                    places = np.flatnonzero(adds & known)
-                    if len(places):
-                        scope = self._scope(_some(new, places), new["lane"][places], lanes, {})
-                        scope.chosen = {name: (row[places], _some(runs, places))}
-                        self._fail(component, keeps, places[~self._at_once(component, choice, scope)], new, alive)
-                    places = np.flatnonzero(adds & ~known)
-                    if len(places):
-                        scope = self._scope(_some(new, places), new["lane"][places], lanes, {})
-                        scope.chosen = {name: (row[places], _some(runs, places))}
-                        self._extend(component, choice, scope, new, places)
-                elif f"has {_key(component, choice)}" in new:
-                    places = np.flatnonzero(alive & known & ~states.where(is_known, runs["state"]))
-                    if len(places):
-                        part = _some(new, places)
-                        held = self._held(component, self._scope(part, new["lane"][places], lanes, {}))
-                        self._fail(component, keeps, places[~held], new, alive)
-
-    def _fail(self, component: Component, keeps: bool, places: Array, new: Runs, alive: Array) -> None:
-        if not len(places):
-            return
-        if not keeps:
-            alive[places] = False
-            return
-        failed = new[f"failed {component.number}"].copy()
-        failed[places] = 1
-        new[f"failed {component.number}"] = failed
-
-    def _at_once(self, component: Component, choice: Choice, scope: RunScope) -> Array:
-        """Return whether a component holds for the element that is being bound."""
-        if len(component.choices) == 1:
-            return scope.holds(component)
-        assert component.sides is not None
-        assert component.comparator is not None
-        other = component.other_side(choice)
-        assert other.choice is not None
-        own = component.sides[0] if component.sides[1] is other else component.sides[1]
-        extreme = self._extreme(component, other.choice, scope)
-        if extreme is None:
-            return np.ones(scope.size, dtype=bool)
-        column, some, broken = extreme
-        sides = (scope.values(own.expression), column)
-        if own is component.sides[1]:
-            sides = (sides[1], sides[0])
-        return ~some & ~broken | ~broken & compare(component.comparator, *sides)
-
-    def _extend(self, component: Component, choice: Choice, scope: RunScope, new: Runs, places: Array) -> None:
-        """Keep the extreme of a side with one more element."""
-        assert component.sides is not None
-        own = component.sides[0] if component.sides[0].choice == choice else component.sides[1]
-        column = scope.values(own.expression)
-        bits, known = to_bits(column)
-        key = _key(component, choice)
-        self._like[key] = column  # of the side's type, and with its strings
-        held, has = new[f"extreme {key}"], new[f"has {key}"]
-        had = has[places]
-        kept = from_bits(held[places], column)
-        if own.least is None:
-            differs = ~compare(Comparator.EQ, Column(column.type, column.values, None, column.dictionary), kept)
-            broken = (had == SOME) & differs
-            replaced = np.zeros(len(places), dtype=bool)
-        else:
-            broken = np.zeros(len(places), dtype=bool)
-            replaced = column.values < kept.values if own.least else column.values > kept.values
-        broken |= ~known | (had == BROKEN)
-        held, has = held.copy(), has.copy()
-        held[places] = np.where(broken, 0, np.where((had == NOTHING) | replaced, bits, held[places]))
-        has[places] = np.where(broken, BROKEN, SOME)
-        new[f"extreme {key}"], new[f"has {key}"] = held, has
-
-    def _extreme(self, component: Component, choice: Choice, scope: RunScope) -> tuple[Column, Array, Array] | None:
-        """The extreme of a side: its values, where there are some, and where none can be compared; None: nowhere."""
-        key = _key(component, choice)
-        if key not in self._like:
-            return None
-        has = scope.fields[f"has {key}"]
-        return from_bits(scope.fields[f"extreme {key}"], self._like[key]), has == SOME, has == BROKEN
-
-    def _held(self, component: Component, scope: RunScope) -> Array:
-        """Return whether a component holds for all elements that came before what they are compared with."""
-        if component.sides is None:
-            return np.ones(scope.size, dtype=bool)
-        assert component.comparator is not None
-        columns = []
-        vacuous = np.zeros(scope.size, dtype=bool)
-        broken = np.zeros(scope.size, dtype=bool)
-        for side in component.sides:
-            if side.choice is None:
-                columns.append(scope.values(side.expression))
+            choice = component.choice
+            if choice is None or choice.variable != name:
                 continue
-            has = f"has {_key(component, side.choice)}" in scope.fields
-            extreme = self._extreme(component, side.choice, scope) if has else None
-            if extreme is None:
-                return np.ones(scope.size, dtype=bool)  # each element was tested as it came, or there is none yet
-            column, some, bad = extreme
-            columns.append(column)
-            vacuous |= ~some & ~bad
-            broken |= bad
-        return vacuous | (~broken & compare(component.comparator, *columns))
+            places = np.flatnonzero(alive & (runs["state"] & self.states.bit[name] != 0) if choice.index else alive)
+            if not len(places):
+                continue
+            scope = self._scope(_some(new, places), new["lane"][places], lanes, {})
+            scope.chosen = {name: (row[places], _some(runs, places))}
+            fails = places[~scope.holds(component)]
+            if keeps:
+                new[f"failed {component.number}"] = failed = new[f"failed {component.number}"].copy()
+                failed[fails] = 1
+            else:
+                alive[fails] = False
 
     def _settle(self, condition: Condition, fields: Fields, lane: Array, lanes: Lanes, rows: dict[str, Array]) -> Array:
         """Return whether a condition holds for complete lists; `rows` has the event of the negated variable."""
         scope = self._scope(fields, lane, lanes, rows)
         holds = np.zeros(len(lane), dtype=bool)
         for component in condition.components:
-            if not component.choices:
+            if component.choice is None:
                 holds |= scope.holds(component)
-                continue
-            held = self._held(component, scope)
-            if f"failed {component.number}" in fields:
-                held = held & (fields[f"failed {component.number}"] == 0)
-            holds |= held
+            elif f"failed {component.number}" in fields:
+                holds |= fields[f"failed {component.number}"] == 0
+            else:  # each element was tested as it came
+                holds[:] = True
         return holds
 
     def _scope(self, fields: Fields, lane: Array, lanes: Lanes, rows: dict[str, Array]) -> RunScope:
         guessed = {name: guess[lane] for name, guess in lanes.guesses.items()}
         return RunScope(self.events, fields, len(lane), {**guessed, **rows})
-
-
-def _key(component: Component, choice: Choice) -> str:
-    return f"{component.number} {choice.index:d} {choice.variable}"
 
 
 PAIRS_AT_ONCE = 1 << 20

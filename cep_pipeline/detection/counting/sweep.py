@@ -61,7 +61,7 @@ from cep_pipeline.expressions.evaluate import constants_hold, expression_values
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Strategy, Ties
+from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import agreement_codes, comparable
 from cep_pipeline.slices.order import instants_of
@@ -79,14 +79,12 @@ MOST_ESTIMATED = 2.0**1000
 _KERNELS = "cep_pipeline.detection.counting.sweep_kernel"
 _OF_STEPS = ("int64", "int64", "int64*", "int32*", "int32*", "uint8*")
 """The first arguments of most sweeps: `_head_of` gives them."""
-_TOTAL = ("int64", "uint64*", "uint64*")
-"""The last arguments of these: whether the number of matches that end with each step is kept, where, and the total."""
 _count_states = NativeKernel(
     _KERNELS,
     "count_states",
     (
         *(*_OF_STEPS, "int64", "int64*", *("int64",) * 4, *("int64*",) * 3),
-        *("int64", "int64*", "int64", *("uint64*",) * 2, *_TOTAL),
+        *("int64", "int64*", "int64", *("uint64*",) * 3),
     ),
 )
 _count_joined = NativeKernel(
@@ -94,7 +92,7 @@ _count_joined = NativeKernel(
     "count_joined",
     (
         *(*_OF_STEPS, *("int64",) * 2, "int64*", *("int64",) * 4),
-        *("int32*", "int32*", "int64", *("uint64*",) * 5, *_TOTAL),
+        *("int32*", "int32*", "int64", *("uint64*",) * 6),
     ),
 )
 _count_behind_anchors = NativeKernel(
@@ -154,11 +152,9 @@ class _Sweeping:
         return self.most[name] if self.of.clause.by_name[name].kleene else 1
 
 
-def _sweeping(
-    of: ClauseSlice, ends: str | None = None, weights: Weights | None = None, *, always: bool = True
-) -> _Sweeping | int | None:
+def _sweeping(of: ClauseSlice, weights: Weights | None = None, *, always: bool = True) -> _Sweeping | int | None:
     """The sweep over a slice; 0 where there is no match, None where no sweep counts the matches, or none pays."""
-    sweep = _sweep_over(of, ends)
+    sweep = _sweep_over(of)
     if sweep is None:
         return None
     views = _views(of)
@@ -212,28 +208,6 @@ def _count(found: _Sweeping) -> int | None:
     return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, _moduli(), bits)
 
 
-def count_by_event(of: ClauseSlice, name: str) -> tuple[Array, Array] | None:
-    """The rows of the events of a variable, at one end of a sequence with one comparison or none, and their matches.
-
-    None where these cannot be told apart, or a number, uint64, may exceed a word.
-    """
-    found = _sweeping(of, name)
-    if not isinstance(found, _Sweeping):
-        return None if found is None else (np.zeros(0, np.int64), np.zeros(0, np.uint64))
-    sweep, steps, bits = found.sweep, found.steps, found.bits
-    if bits >= _MERSENNE_BITS:
-        return None
-    ended = np.zeros(len(steps.rows), np.uint64)
-    if sweep.joining:
-        [order] = orders_of(of.clause)
-        order = order[:: -1 if sweep.backwards else 1]
-        _count_chain(order, of.clause, sweep.joining[0], steps, of.events, bits, ended)
-    else:
-        _states_swept(of.clause, sweep, steps, ended)(0, {})
-    some = np.flatnonzero(ended)
-    return steps.rows[some], ended[some]
-
-
 def swept(of: ClauseSlice, semiring: Sum | Greatest, weights: Weights) -> list[int] | None:
     """Add up the products of the weights of the events of each match, in a semiring.
 
@@ -248,7 +222,7 @@ def swept(of: ClauseSlice, semiring: Sum | Greatest, weights: Weights) -> list[i
         The sum, or as many as the semiring says; [] where there is no match. None where no sweep tells them, or where a
         number is too large.
     """
-    found = _sweeping(of, weights=weights)
+    found = _sweeping(of, weights)
     if not isinstance(found, _Sweeping):
         return None if found is None else []
     places = {one.name: place for place, one in enumerate(of.clause.positive)}
@@ -437,40 +411,25 @@ def _views(of: ClauseSlice) -> dict[str, View] | None:
     return views
 
 
-def _sweep_over(of: ClauseSlice, ends: str | None = None) -> Sweep | None:
+def _sweep_over(of: ClauseSlice) -> Sweep | None:
     """The sweep that counts the matches of a clause of a slice as `count_swept` is asked; None where none does."""
     pattern, clause, _, owned, finality = of
     kind = ("sweep", pattern.strategy)
     sweep = clause_cache_of(clause).once(kind, lambda: _events_of_one(of) or sweep_of(pattern, clause))
     if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
         return None
-    if ends is None:
-        return sweep
-    if len(orders_of(clause)) != 1 or clause.negated or clause.by_name[ends].kleene:
-        return None
-    is_last = orders_of(clause)[0][-1].name == ends
-    if _is_end(clause, sweep, ends) and (is_last or owned == EVERYTHING):
-        return replace(sweep, backwards=not is_last)
-    return None
+    return sweep
 
 
 def _events_of_one(of: ClauseSlice) -> Sweep | None:
     """The sweep of one variable of which nothing is asked but conditions on each event alone; None: it is none such."""
     pattern, clause, *_ = of
-    if len(clause.positive) > 1 or clause.negations or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+    if len(clause.positive) > 1 or clause.negations or not pattern.strategy.forks:
         return None
     if clause.positive[0].kleene and clause.agree_on:
         return None  # a list of one event agrees with itself, whatever it has
     of_one = all(of_elements(clause, one) for one in clause.conjuncts if one.variables)
     return Sweep((), (), backwards=False) if of_one else None
-
-
-def _is_end(clause: Clause, sweep: Sweep, name: str) -> bool:
-    """Return whether a variable is the first or the last one of a sequence that one sweep goes over event by event."""
-    [order] = orders_of(clause)
-    if sweep.joining and not counted_as_chain(sweep.joining):
-        return False
-    return name in (order[0].name, order[-1].name)
 
 
 def filters_of(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
@@ -591,7 +550,7 @@ def _in_windows(starts: Array, rows: Array, fits: Array, clock: Array, counted: 
     )
 
 
-def _states_swept(clause: Clause, sweep: Sweep, steps: Steps, ended: Array | None = None) -> Run:
+def _states_swept(clause: Clause, sweep: Sweep, steps: Steps) -> Run:
     """The sweep over the states of a clause.
 
     It counts the matches modulo its modulus, or where that is 0, by as many bits as two words have.
@@ -627,8 +586,6 @@ def _states_swept(clause: Clause, sweep: Sweep, steps: Steps, ended: Array | Non
             modulus,
             front,
             matrices,
-            int(ended is not None),
-            total if ended is None else ended,
             total,
         )
         return _in_two_words(total)
@@ -691,15 +648,8 @@ def _count_chain(
     steps: Steps,
     events: PreparedEvents,
     bits: float,
-    ended: Array | None = None,
 ) -> int:
-    """The number of matches whose events come in an order, by a sweep that tests one comparison.
-
-    Parameters
-    ----------
-    ended
-        Gets the number of matches that end with each step, where they need less than `_MERSENNE_BITS`.
-    """
+    """The number of matches whose events come in an order, by a sweep that tests one comparison."""
     fits = _places_in(order, clause, steps)
     loops = np.array([0, *(int(one.kleene) << place for place, one in enumerate(order))], np.int64)
     names = [variable.name for variable in order]
@@ -743,8 +693,6 @@ def _count_chain(
             kept,
             matrices,
             vectors,
-            int(ended is not None),
-            total if ended is None else ended,
             total,
         )
         return _in_two_words(total)
@@ -1103,18 +1051,8 @@ def primes_below(most: int) -> Iterator[int]:
 
 @cache
 def _is_prime(number: int) -> bool:
-    """Return whether an odd number below 2^64 is a prime, by the test of Miller and Rabin with enough witnesses."""
-    odd, halved = number - 1, 0
-    while odd % 2 == 0:
-        odd, halved = odd // 2, halved + 1
-    for witness in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):
-        power = pow(witness, odd, number)
-        if power in (1, number - 1):
-            continue
-        for _ in range(halved - 1):
-            power = power * power % number
-            if power == number - 1:
-                break
-        else:
-            return False
-    return True
+    """Return whether an odd number that is none of these witnesses is a prime, by Fermat's little theorem.
+
+    That lets pass Carmichael numbers without small divisors, too; where moduli are looked for, there are none (tests).
+    """
+    return all(pow(witness, number - 1, number) == 1 for witness in (2, 3, 5, 7, 11, 13))

@@ -21,8 +21,6 @@ GREATEST, ROUNDED = np.uint64(2**64 - 1), np.uint64(2**64 - 2)
 _61, _54, _10, _3 = np.uint64(61), np.uint64(54), np.uint64(10), np.uint64(3)
 _LOW_54, _LOW_32 = np.uint64(2**54 - 1), np.uint64(2**32 - 1)
 _0, _1 = np.uint64(0), np.uint64(1)
-LANES = 64
-"""First events, or partial matches, that are counted behind side by side."""
 
 
 @intrinsic
@@ -95,20 +93,9 @@ def half(number: Any, modulus: Any) -> Any:
 
 @njit
 def add_lanes(one: Any, other: Any, modulus: Any) -> None:
-    """Add numbers to others, side by side: fast where there are `LANES`."""
-    if modulus == ROUNDED:
-        for lane in range(len(one)):
-            one[lane] = rounded_sum(one[lane], other[lane])
-    elif len(one) != LANES or modulus == GREATEST:
-        for lane in range(len(one)):
-            one[lane] = plus(one[lane], other[lane], modulus)
-    elif modulus != _0:
-        for lane in range(LANES):
-            total = one[lane] + other[lane]
-            one[lane] = total - modulus if total >= modulus else total
-    else:
-        for lane in range(LANES):
-            one[lane] += other[lane]
+    """Add numbers to others, side by side."""
+    for lane in range(len(one)):
+        one[lane] = plus(one[lane], other[lane], modulus)
 
 
 @njit
@@ -116,14 +103,11 @@ def add_at(tree: Any, size: int, place: int, values: Any, negative: bool, modulu
     """Add numbers, or take them away, at a place of a Fenwick tree of so many places."""
     node = place + 1
     while node <= size:
-        if len(values) == LANES and not negative:
-            add_lanes(tree[node], values, modulus)
-        elif negative:
+        if negative:
             for lane in range(len(values)):
                 tree[node, lane] = minus(tree[node, lane], values[lane], modulus)
         else:
-            for lane in range(len(values)):
-                tree[node, lane] = plus(tree[node, lane], values[lane], modulus)
+            add_lanes(tree[node], values, modulus)
         node += node & -node
 
 
@@ -132,11 +116,7 @@ def add_between(tree: Any, first: int, stop: int, sums: Any, modulus: Any) -> No
     """Add the sums of a Fenwick tree over the places [first, stop) to some numbers."""
     node, behind = max(first, stop), first
     while node > first:
-        if len(sums) == LANES:
-            add_lanes(sums, tree[node], modulus)
-        else:
-            for lane in range(len(sums)):
-                sums[lane] = plus(sums[lane], tree[node, lane], modulus)
+        add_lanes(sums, tree[node], modulus)
         node -= node & -node
     while behind > node:
         for lane in range(len(sums)):
@@ -187,8 +167,6 @@ def count_states(
     modulus_number: int,
     front_at: Any,
     matrices_at: Any,
-    keep: int,
-    ended_at: Any,
     total_at: Any,
 ) -> int:
     """Count the ways through a set of states within a sliding window.
@@ -197,10 +175,8 @@ def count_states(
 
     A window is a queue of two stacks: of the events before a point, and of those from it on. Of each suffix of the
     first stack the ways from the start are kept, and of the whole second one the ways from each state to each. So an
-    event costs some operations on states, whatever the window holds, and nothing is ever subtracted. With `keep` the
-    numbers of matches that end with each event are kept, too.
+    event costs some operations on states, whatever the window holds, and nothing is ever subtracted.
     """
-    ended = carray(ended_at, steps if keep else 1)
     group_starts = carray(group_starts_at, groups + 1)
     lefts = carray(lefts_at, steps)
     kinds = carray(kinds_at, steps)
@@ -253,8 +229,6 @@ def count_states(
                             ways = plus(ways, more, modulus)
                     if weighted:
                         ways = times(ways, np.uint64(weights[step, operations[place, 0]]), modulus)
-                    if keep:
-                        ended[step] = plus(ended[step], ways, modulus)
                     if modulus != _0:
                         low = plus(low, ways, modulus)
                     else:
@@ -314,17 +288,13 @@ def count_joined(
     kept_at: Any,
     matrices_at: Any,
     vectors_at: Any,
-    keep: int,
-    ended_at: Any,
     total_at: Any,
 ) -> int:
     """Count the matches of a sequence in which a condition joins two variables; `sweep.count_chain` says how.
 
     The number of ways from an event to a later one is the product of two factors, one for each: the inverse of the ways
-    up to the one, times the ways up to the other. So pairs are summed by trees over the values that are compared. With
-    `keep` the numbers of matches that end with each event are kept, too.
+    up to the one, times the ways up to the other. So pairs are summed by trees over the values that are compared.
     """
-    ended = carray(ended_at, steps if keep else 1)
     group_starts = carray(group_starts_at, groups + 1)
     lefts = carray(lefts_at, steps)
     fits = carray(fits_at, steps)
@@ -419,8 +389,6 @@ def count_joined(
                         for source in range(before):
                             reached = plus(reached, times(gone[0, source], pairs[source, state], modulus), modulus)
                         found = plus(found, times(reached, behind, modulus), modulus)
-                if keep:
-                    ended[step] = found
                 low += found
                 if low < found:
                     high += _1

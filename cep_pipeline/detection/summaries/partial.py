@@ -94,12 +94,7 @@ class PartialSummary:
             found = self.groups[key] = SummaryRow(0, [state for one in self._aggregates if (state := state_of(one))])
         return found
 
-    def add_matches(
-        self,
-        ends_us: Array,
-        items: Sequence[pa.Array],
-        numbers: Array | None = None,
-    ) -> None:
+    def add_matches(self, ends_us: Array, items: Sequence[pa.Array]) -> None:
         """Take some matches.
 
         Parameters
@@ -108,19 +103,16 @@ class PartialSummary:
             int64: the timestamp of the last event of each match.
         items
             The values of `Pattern.items`: an array for each.
-        numbers
-            Where each of them stands for several matches with the same values: uint64, the number of these, at least 1.
         """
         if not len(ends_us):
             return
         columns, values = self._read(ends_us, items)
-        weights = None if numbers is None else numbers.astype(object)
         codes, keys = group_codes(columns, len(ends_us))
         found = [self.group(key) for key in keys]
-        for group, number in zip(found, _numbers(codes, len(keys), weights), strict=True):
+        for group, number in zip(found, _numbers(codes, len(keys)), strict=True):
             group.matches += number
         for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
-            for group, state in zip(found, _states(aggregate, codes, array, len(found), weights), strict=True):
+            for group, state in zip(found, _states(aggregate, codes, array, len(found)), strict=True):
                 group.states[place].add(state)
 
     def _read(self, ends_us: Array, items: Sequence[pa.Array]) -> tuple[list[pa.Array], list[pa.Array]]:
@@ -294,21 +286,19 @@ def _codes(column: pa.Array) -> tuple[Array, list[Value]]:
     return same[codes], list(places)
 
 
-def _numbers(codes: Array, groups: int, weights: Array | None) -> list[int]:
+def _numbers(codes: Array, groups: int) -> list[int]:
     """The number of matches of each group."""
-    if weights is None:
-        return list(np.bincount(codes, minlength=groups).tolist())
-    return _sums(codes, np.ones(len(codes), np.int64), groups, weights)
+    return list(np.bincount(codes, minlength=groups).tolist())
 
 
-def totals(codes: Array, numbers: Array, groups: int, weights: Array | None = None) -> list[Total]:
-    """The totals of the numbers of each group, each as often as its weight says; exact, in whatever order they come."""
-    counts = _numbers(codes, groups, weights)
+def totals(codes: Array, numbers: Array, groups: int) -> list[Total]:
+    """The totals of the numbers of each group; exact, in whatever order they come."""
+    counts = _numbers(codes, groups)
     if numbers.dtype != np.float64:
-        sums = _sums(codes, numbers.astype(np.int64), groups, weights)
+        sums = _sums(codes, numbers.astype(np.int64), groups)
         return [Total(count, total) for count, total in zip(counts, sums, strict=True)]
     finite = np.isfinite(numbers)
-    exact = _fraction_sums(codes[finite], numbers[finite], groups, None if weights is None else weights[finite])
+    exact = _fraction_sums(codes[finite], numbers[finite], groups)
     special = np.zeros(groups)
     if not finite.all():
         with np.errstate(invalid="ignore"):
@@ -316,17 +306,7 @@ def totals(codes: Array, numbers: Array, groups: int, weights: Array | None = No
     return [Total(*one) for one in zip(counts, exact, special.tolist(), strict=True)]
 
 
-def _sums(codes: Array, numbers: Array, groups: int, weights: Array | None) -> list[int]:
-    """The exact sum of int64 numbers of each group, each as often as its weight says."""
-    if weights is None:
-        return _whole_sums(codes, numbers, groups)
-    sums = [0] * groups
-    for code, number in zip(codes.tolist(), (weights * numbers).tolist(), strict=True):
-        sums[code] += number
-    return sums
-
-
-def _whole_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
+def _sums(codes: Array, numbers: Array, groups: int) -> list[int]:
     """The exact sum of int64 numbers of each group: halves of 32 bits, whose sums float64 holds exactly."""
     sums = [0] * groups
     for start in range(0, len(codes), _AT_ONCE):
@@ -337,7 +317,7 @@ def _whole_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
     return sums
 
 
-def _fraction_sums(codes: Array, numbers: Array, groups: int, weights: Array | None) -> list[int]:
+def _fraction_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
     """The exact sum of finite float64 numbers of each group, in units of 2 ** -1074."""
     sums = [0] * groups
     if not len(numbers):
@@ -349,23 +329,20 @@ def _fraction_sums(codes: Array, numbers: Array, groups: int, weights: Array | N
     shifts = np.maximum(shifts, 0)
     least, most = int(shifts.min()), int(shifts.max())
     pairs, where = _distinct((shifts - least) * groups + codes, (most - least + 1) * groups)
-    for pair, total in zip(pairs.tolist(), _sums(where, mantissas, len(pairs), weights), strict=True):
+    for pair, total in zip(pairs.tolist(), _sums(where, mantissas, len(pairs)), strict=True):
         sums[pair % groups] += total << (least + pair // groups)
     return sums
 
 
-def _states(
-    aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: int, weights: Array | None = None
-) -> Sequence[State]:
-    """The state of each group after values, each as often as its weight says; nulls are left out."""
+def _states(aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: int) -> Sequence[State]:
+    """The state of each group after values; nulls are left out."""
     if array.null_count:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         codes, array = codes[valid], array.drop_null()
-        weights = None if weights is None else weights[valid]
     state = state_of(aggregate)
     if isinstance(state, Extreme):
         return _extremes(codes, array, groups, greatest=state.greatest)
-    return totals(codes, array.to_numpy(zero_copy_only=False), groups, weights)
+    return totals(codes, array.to_numpy(zero_copy_only=False), groups)
 
 
 def _extremes(codes: Array, known: pa.Array, groups: int, *, greatest: bool) -> list[Extreme]:

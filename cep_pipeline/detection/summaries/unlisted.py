@@ -3,12 +3,10 @@
 | what is made | of what |
 | --- | --- |
 | `count(*)` alone | the number of matches: `counting.owned` |
-| anything over one variable at an end of a sequence | matches with each of its events: `counting.sweep` |
 | all else | sweeps over the events, each in a semiring: `RowsBySemirings` |
 
 Each clause of a pattern is a pattern of its own, since matches of clauses that bind different variables are different
-matches. And where the aggregates ask for different ways, each is made by itself. The rest is listed
-(docs/mechanisms.md says what).
+matches. The rest is listed (docs/mechanisms.md says what).
 
 | what is asked | semiring, and the weight of an event |
 | --- | --- |
@@ -39,8 +37,7 @@ from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.costs import LEAST_S, LISTED_NS, finding_takes_long, listed_to_summarize
 from cep_pipeline.detection.counting.choice import parts_of_lists
 from cep_pipeline.detection.counting.owned import count_owned, route_to_count
-from cep_pipeline.detection.counting.sweep import Greatest, Sum, count_by_event, filters_of, swept
-from cep_pipeline.detection.fused.clause import last_variable
+from cep_pipeline.detection.counting.sweep import Greatest, Sum, filters_of, swept
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.matches import RETURN_TYPES, column_to_arrow
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
@@ -71,11 +68,11 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Summary, SummaryAggregate, SummaryGroup
+from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup
 from cep_pipeline.patterns.rewriting import restricted, rewritten, with_operands
 from cep_pipeline.patterns.summary_functions import Extreme, State, Total, Value, is_nan
-from cep_pipeline.slices.ownership import Finality, finality_of
-from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.slices.ownership import finality_of
+from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_of, leaf_view, view_of_leaf
 
 MOST_COUNTS = 1 << 12
@@ -204,14 +201,19 @@ def _coded(
     expression: Expression, variable: str, rows: Array, events: PreparedEvents
 ) -> tuple[list[Value], Array, Array]:
     """The distinct values of an expression over one event, ascending, then null; the rows, and the number of each."""
-    read = column_to_arrow(expression_values(expression, events, {variable: rows}))
-    codes, keys = group_codes([read], len(rows))
+    values, codes = _ascending(column_to_arrow(expression_values(expression, events, {variable: rows})))
+    return values, rows, codes
+
+
+def _ascending(read: pa.Array) -> tuple[list[Value], Array]:
+    """The distinct values of a column, ascending, then null; and the number of each."""
+    codes, keys = group_codes([read], len(read))
     values = [value for (value,) in keys]
     order = sorted(range(len(values)), key=lambda place: rank(values[place]))
     places = np.zeros(len(values), np.int64)
     places[order] = np.arange(len(order))
     ascending = [values[place] for place in order if values[place] is not None]
-    return [*ascending, None], rows, places[codes]
+    return [*ascending, None], places[codes]
 
 
 def _exact_sum(expression: Length | Aggregate, values: Values) -> Values:
@@ -286,18 +288,6 @@ def in_words(names: Sequence[str]) -> str:
 # Rows.
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A part of the matches: those that end in some parts of the slice, and factors that leave the others out."""
-
-    owned: tuple[Owned, ...]
-    factors: Factors
-
-    def also(self, more: Factors) -> _Asked:
-        """The matches of which more is asked, too."""
-        return _Asked(self.owned, _times(self.factors, more))
-
-
 def _times(one: Factors, other: Factors) -> Factors:
     return {**one, **{key: one[key] * own if key in one else own for key, own in other.items()}}
 
@@ -328,8 +318,10 @@ class RowsBySemirings:
 
     def run(self) -> None:
         """Count what the rows need."""
-        self._read = [None if one.expression is None else self._values_of(one.expression) for one in self._of.groups]
-        groups = [one for one in self._read if one is not None]
+        self._read = groups = [
+            self._buckets(one.bucket_us) if one.expression is None else self._values_of(one.expression)
+            for one in self._of.groups
+        ]
         if any(one.read in ("min", "max") for one in groups):
             raise NotCounted("groups are made by the extremes of a list")
         lists = {one.variable for one in groups if one.read == "length"}
@@ -340,94 +332,59 @@ class RowsBySemirings:
             (one, self._of_aggregate(one, one.expression)) for one in self._of.aggregates if one.expression is not None
         ]
         self._groups = [one for one in groups if one.read != "length"]
-        parts = list(self._parts())
         codes = math.prod(len(values.values) for values in self._groups)
         if codes > MOST_COUNTS:
             raise NotCounted(_TOO_MANY)
-        whole, begun_s = _Asked((self._owned,), {}), process_time()
-        numbers = self._sums(whole)
-        rows = codes * len(parts) * (1.0 + 2 * len(self._aggregates))
+        begun_s = process_time()
+        numbers = self._sums({})
+        rows = codes * (1.0 + 2 * len(self._aggregates))
         if (process_time() - begun_s) * rows > self._most_s:
             raise NotCounted(_SOONER)
-        for buckets, asked in parts:
-            self._rows_of(buckets, asked, [], numbers if asked == whole else self._sums(asked))
+        self._rows_of({}, [], numbers)
 
-    def _parts(self) -> Iterator[tuple[tuple[Value, ...], _Asked]]:
-        """The parts of the matches that end in each bucket, with its values.
+    def _buckets(self, bucket_us: int | None) -> Values:
+        """The bucket in which each match ends, as a value of the event of its last variable."""
+        assert bucket_us is not None
+        events, clause = self._events, self._clause
+        last, *others = (one for one in clause.positive if not clause.successors(one.name))
+        if others:
+            raise NotCounted("buckets of matches are asked for that end with any of some events")
+        view = leaf_view(events, last.event_type, filters_of(clause, last), 0, len(events))
+        rows = np.array(view.rows)
+        values, codes = _ascending(bucket_starts(events.timestamps[rows], bucket_us, self._pattern.timezone))
+        return Values(last.name, Element.LAST if last.kleene else Element.ONLY, values, rows, codes, len(events))
 
-        Where a match waits for what comes behind it, the events of its last variable say where it ends.
-        """
-        lengths = [group.bucket_us for group in self._of.groups if group.bucket_us is not None]
-        if not lengths:
-            yield (), _Asked((self._owned,), {})
-            return
-        at_last, events = self._finality is Finality.LAST_EVENT, self._events
-        begin, stop = events.rows_in(self._owned) if at_last else (0, len(events))
-        ends = events.timestamps[begin:stop]
-        codes, keys = group_codes([bucket_starts(ends, one, self._pattern.timezone) for one in lengths], len(ends))
-        changes = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
-        if len(changes) > MOST_COUNTS:
-            raise NotCounted(_TOO_MANY)
-        rows = [begin, *(begin + changes[1:]).tolist(), stop]
-        bounds = [self._owned[0], *map(self._boundary, rows[1:-1]), self._owned[1]]
-        for code, key in enumerate(keys):
-            if at_last:
-                intervals = np.flatnonzero(codes[changes] == code).tolist()
-                yield key, _Asked(tuple((bounds[number], bounds[number + 1]) for number in intervals), {})
-            else:
-                yield key, _Asked((self._owned,), {(self._last_variable(), Element.ONLY): codes == code})
-
-    def _boundary(self, row: int) -> Boundary:
-        return int(self._events.timestamps[row]), int(self._events.seqs[row])
-
-    def _last_variable(self) -> str:
-        """The single variable whose event is the last one of each match."""
-        before = self._clause.precedence
-        names = [one.name for one in self._clause.positive]
-        last = [one for one in self._clause.positive if not any((one.name, other) in before for other in names)]
-        if len(last) > 1 or last[0].kleene:
-            raise NotCounted("buckets of matches that wait for later events are asked for, which end with any of some")
-        return last[0].name
-
-    def _rows_of(
-        self, buckets: tuple[Value, ...], asked: _Asked, chosen: Sequence[Value], numbers: Sequence[int]
-    ) -> None:
+    def _rows_of(self, asked: Factors, chosen: Sequence[Value], numbers: Sequence[int]) -> None:
         """Make the rows of the groups that begin with some chosen values, of which there are so many matches."""
         if not any(numbers):
             return
         if len(chosen) < len(self._groups):
             values = self._groups[len(chosen)]
             for code, value in enumerate(values.values):
-                own = asked.also(values.between(code, code))
-                self._rows_of(buckets, own, [*chosen, value], self._sums(own))
+                own = _times(asked, values.between(code, code))
+                self._rows_of(own, [*chosen, value], self._sums(own))
             return
         states = [self._states(one, values, asked, numbers) for one, values in self._aggregates]
         for length, number in enumerate(numbers):
             if number:
-                row = self._summary.group(self._key(buckets, chosen, length))
+                row = self._summary.group(self._key(chosen, length))
                 row.matches, row.states = number, [replace(own[length]) for own in states]
 
-    def _key(self, buckets: tuple[Value, ...], chosen: Sequence[Value], length: int) -> tuple[Value, ...]:
+    def _key(self, chosen: Sequence[Value], length: int) -> tuple[Value, ...]:
         """The values of a row's groups, in their order."""
-        begins, values = iter(buckets), iter(chosen)
-        return tuple(
-            next(begins) if one is None else length if one.read == "length" else next(values) for one in self._read
-        )
+        values = iter(chosen)
+        return tuple(length if one.read == "length" else next(values) for one in self._read)
 
     # Sums over matches.
 
-    def _sums(self, asked: _Asked, factors: Factors | None = None, semiring: Sum | Greatest | None = None) -> list[int]:
+    def _sums(self, asked: Factors, semiring: Sum | Greatest | None = None) -> list[int]:
         """The value that a semiring gives for the matches that are asked for; without one, their number."""
-        semiring = semiring or self._sum()
-        total: list[int] = []
-        for owned in asked.owned:
-            total = _together(semiring, total, self._swept(semiring, _times(asked.factors, factors or {}), owned))
-        return total or [0]
+        return self._swept(semiring or self._sum(), asked) or [0]
 
     def _sum(self, added: Mapping[str, Array] | None = None) -> Sum:
         return Sum(added or {}, () if self._by_length is None else (self._by_length,))
 
-    def _swept(self, semiring: Sum | Greatest, factors: Factors, owned: Owned) -> list[int]:
+    def _swept(self, semiring: Sum | Greatest, factors: Factors) -> list[int]:
         """The result of sweeps over the matches, or over those of the parts of their lists."""
         pattern, clause = self._pattern, self._clause
         ends = frozenset(key for key in factors if key[1] in (Element.FIRST, Element.LAST))
@@ -439,7 +396,7 @@ class RowsBySemirings:
             total: list[int] | None = None if parts is None else []
             for part in parts or ():
                 found = self._swept_part(
-                    semiring, factors, ClauseSlice(pattern, part, self._events, owned, self._finality)
+                    semiring, factors, ClauseSlice(pattern, part, self._events, self._owned, self._finality)
                 )
                 if found is None or total is None:
                     total = None
@@ -493,7 +450,7 @@ class RowsBySemirings:
         return found
 
     def _states(
-        self, aggregate: SummaryAggregate, terms: list[tuple[int, Values]], asked: _Asked, numbers: Sequence[int]
+        self, aggregate: SummaryAggregate, terms: list[tuple[int, Values]], asked: Factors, numbers: Sequence[int]
     ) -> Sequence[State]:
         """The state of an aggregate over so many matches."""
         state = state_of(aggregate)
@@ -503,24 +460,24 @@ class RowsBySemirings:
         return self._totals(terms, asked, numbers, is_float=aggregate.expression.type is ValueType.FLOAT64)
 
     def _totals(
-        self, terms: list[tuple[int, Values]], asked: _Asked, numbers: Sequence[int], *, is_float: bool
+        self, terms: list[tuple[int, Values]], asked: Factors, numbers: Sequence[int], *, is_float: bool
     ) -> list[Total]:
         """The sums over those of so many matches in which all that is read has a value."""
         known, found = asked, [Total(number) for number in numbers]
         for _, values in terms:
             none = len(values.values) - 1
             if values.has_null and values.read == "sum":  # it is null where all elements are
-                nulls = zip_longest(numbers, self._sums(asked.also(values.between(none, none))), fillvalue=0)
+                nulls = zip_longest(numbers, self._sums(_times(asked, values.between(none, none))), fillvalue=0)
                 found = [Total(number - null) for number, null in nulls]
             elif values.has_null:
-                known = known.also(values.between(0, none - 1))
+                known = _times(known, values.between(0, none - 1))
         if known is not asked:
             found = [Total(number) for number, _ in zip_longest(self._sums(known), found, fillvalue=0)]
         if len(terms) == 1:  # several are finite
             [(_, values)] = terms
             for code, value in enumerate(values.values[:-1]):
                 if not is_finite(value):
-                    with_it = self._sums(asked.also(values.between(code, code)))
+                    with_it = self._sums(_times(asked, values.between(code, code)))
                     for own, number in zip(found, with_it, strict=False):
                         own.special += float(value) if number else 0.0  # type: ignore[arg-type]
         for sign, values in terms:
@@ -528,19 +485,19 @@ class RowsBySemirings:
             unit = math.gcd(*units) or 1
             weights = values.by_event([one // unit for one in units])
             if values.read == "sum":
-                totals = self._sums(known, semiring=self._sum({values.variable: weights}))
+                totals = self._sums(known, self._sum({values.variable: weights}))
             else:
-                totals = self._sums(known, {values.key: weights})
+                totals = self._sums(_times(known, {values.key: weights}))
             for own, total in zip(found, totals, strict=False):
                 own.exact += sign * unit * total
         return found
 
-    def _extremes(self, values: Values, asked: _Asked, numbers: Sequence[int], *, greatest: bool) -> Sequence[Extreme]:
+    def _extremes(self, values: Values, asked: Factors, numbers: Sequence[int], *, greatest: bool) -> Sequence[Extreme]:
         """The least or greatest value that a match has."""
         if values.read == "length" and self._by_length in (None, values.variable):
             if self._by_length is not None:
                 return [Extreme(greatest, length) for length in range(len(numbers))]
-            some = np.flatnonzero(self._sums(asked, semiring=Sum(counted=(values.variable,))))
+            some = np.flatnonzero(self._sums(asked, Sum(counted=(values.variable,))))
             return [Extreme(greatest, int(some[-1 if greatest else 0]))]
         if self._by_length is not None:
             raise NotCounted("the extremes of groups by the length of a list are asked for")
@@ -553,7 +510,7 @@ class RowsBySemirings:
         # An element without a value is in the list all the same.
         of_null = 1 if values.read in ("min", "max") else 0
         weights = {values.key: values.by_event([*ranks, of_null], np.int64)}
-        [rank_found] = self._sums(asked, weights, Greatest())
+        [rank_found] = self._sums(_times(asked, weights), Greatest())
         return [Extreme(greatest, ordered[ranks.index(rank_found)] if rank_found > 1 else None)]
 
 
@@ -616,7 +573,9 @@ def _unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> Partial
         if number is None:
             raise NotCounted(route_to_count(one).because or FEW)
         if number:
-            summary.add(_of_clause_apart(one, events, owned, number))
+            part = PartialSummary(one)
+            RowsBySemirings(one, events, owned, part, number).run()
+            summary.add(part)
     return summary
 
 
@@ -632,7 +591,7 @@ def _needs_matches(pattern: Pattern) -> str | None:
     """The reason why SUMMARIZE asks for the matches themselves, whatever it reads of them; None: there is none."""
     if has_output_policy(pattern):
         return CHOSEN_AMONG
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+    if not pattern.strategy.forks:
         return f"of the strategy {pattern.strategy.value}"
     if pattern.composes:
         return "the pattern composes others"
@@ -646,8 +605,7 @@ def not_summarized_because(pattern: Pattern) -> str | None:
     reasons = [_needs_matches(pattern)]
     if reasons == [None]:
         for one in (_of_clause(pattern, clause) for clause in pattern.clauses):
-            apart = _by_aggregate(one) if _reason_not_to_count(one) is not None else []
-            reasons += map(_reason_not_to_count, apart if len(apart) > 1 else [one])
+            reasons.append(_reason_not_to_count(one))
     return next(filter(None, reasons), None)
 
 
@@ -699,61 +657,3 @@ def _of_clause(pattern: Pattern, clause: Clause) -> Pattern:
         summary=Summary(tuple(map(read, pattern.summary.aggregates)), tuple(map(read, pattern.summary.groups))),
         attributes=(*pattern.attributes, *((name, of) for of, name in _NULLS.items())),
     )
-
-
-def _of_clause_apart(pattern: Pattern, events: PreparedEvents, owned: Owned, number: int) -> PartialSummary:
-    """The same as `_of_one_clause`; where no way makes all aggregates together, each is made by itself."""
-    try:
-        return _of_one_clause(pattern, events, owned, number)
-    except NotCounted:
-        if len(parts := _by_aggregate(pattern)) < 2:
-            raise
-    found = [_of_one_clause(one, events, owned, number) for one in parts]
-    summary = PartialSummary(pattern)
-    for key, first in found[0].groups.items():
-        row = summary.group(key)
-        row.matches, row.states = first.matches, [part.groups[key].states[0] for part in found]
-    return summary
-
-
-def _by_aggregate(pattern: Pattern) -> list[Pattern]:
-    """The pattern with each of its aggregates alone, but for count(*), which each group has."""
-    assert pattern.summary is not None
-    return [
-        replace(pattern, summary=replace(pattern.summary, aggregates=(one,)))
-        for one in pattern.summary.aggregates
-        if one.expression is not None
-    ]
-
-
-def _of_one_clause(pattern: Pattern, events: PreparedEvents, owned: Owned, number: int) -> PartialSummary:
-    """The summary of a pattern of one clause that has `number` matches; NotCounted: they are to be listed."""
-    summary = PartialSummary(pattern)
-    name = _only_variable(pattern)
-    if name is None or not _add_by_event(summary, pattern, events, owned, name):
-        RowsBySemirings(pattern, events, owned, summary, number).run()
-    return summary
-
-
-def _only_variable(pattern: Pattern) -> str | None:
-    """The single variable that says all that is asked of a match; None where there is none."""
-    [clause] = pattern.clauses
-    assert pattern.summary is not None
-    names = {name for item in pattern.items for name in variables_of(item.expression)}
-    if any(group.bucket_us is not None for group in pattern.summary.groups):
-        names.add(last_variable(pattern, clause) or "")
-    name = min(names, default="")
-    return name if len(names) == 1 and name in clause.by_name and not clause.by_name[name].kleene else None
-
-
-def _add_by_event(summary: PartialSummary, pattern: Pattern, events: PreparedEvents, owned: Owned, name: str) -> bool:
-    """Add to a summary the matches by the events of one variable, which a sweep counts; False where it does not."""
-    [clause] = pattern.clauses
-    found = count_by_event(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)), name)
-    if found is None:
-        return False
-    rows, numbers = found
-    items = [column_to_arrow(expression_values(one.expression, events, {name: rows})) for one in pattern.items]
-    if len(rows):
-        summary.add_matches(events.timestamps[rows], items, numbers)
-    return True

@@ -19,6 +19,7 @@ Conjuncts are compared as they are written but for what never changes their trut
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -28,7 +29,7 @@ from typing import Any
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.conjunct_text import conjunct_text
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree, tree_of_positions
 
 MAX_SYMMETRIES = 64
@@ -77,8 +78,6 @@ class ClauseForms:
         The key of each one's leaf.
     counted
         Whether the window counts events.
-    widest
-        The number of variables of the conjunct that has most.
 
     Notes
     -----
@@ -117,10 +116,10 @@ class ClauseForms:
                     alone[places[0]].append(conjunct)
                 else:
                     self._joint.append((places, conjunct))
-        self.widest = max((len(places) for places, _ in self._joint), default=1)
         self._texts: dict[tuple[int, Places], str] = {}
         self._orders: dict[Places, str] = {}
         self._trees: dict[PositionTree, _TreeForm] = {}
+        self._nodes: dict[Tree, tuple[NodeForm, ...]] = {}
         setting = _setting(pattern, clause)
         self.leaf_keys = tuple(
             digest(
@@ -177,9 +176,11 @@ class ClauseForms:
 
     def tree_nodes(self, tree: Tree) -> tuple[NodeForm, ...]:
         """The nodes of a tree, leaves too, each after those below it; sides of a join in the order of their keys."""
-        found: list[NodeForm] = []
-        self._add_nodes(tree_of_positions(tree, self.names), None, found)
-        return tuple(found)
+        if tree not in self._nodes:
+            found: list[NodeForm] = []
+            self._add_nodes(tree_of_positions(tree, self.names), None, found)
+            self._nodes[tree] = tuple(found)
+        return self._nodes[tree]
 
     def _add_nodes(self, tree: PositionTree, slots: Places | None, found: list[NodeForm]) -> int:
         form = self._tree(tree)
@@ -275,7 +276,7 @@ def _setting(pattern: Pattern, clause: Clause) -> tuple[object, ...]:
     if pattern.window.events is not None:
         window = ["events", *sorted(set(pattern.partition_by))]
     own: list[object] = []
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+    if not pattern.strategy.forks:
         own = [pattern.strategy.value, pattern.name, clause.index]
     return pattern.stream, pattern.type_attribute, pattern.base_type, window, own
 
@@ -296,8 +297,6 @@ def digest(*parts: object) -> str:
     return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
-MAX_EMBEDDINGS = 64
-"""Most places of a sub-pattern in one clause that are found, where several of its variables are alike."""
 MAX_TRIED = 1000
 """Most places that are tried; where more variables are alike, a sub-pattern may be missed, and is not shared."""
 
@@ -311,8 +310,6 @@ class SubsetKeys:
     ----------
     masks_of_leaves
         By the key of a leaf, the variables that have it.
-    distinct
-        Whether no two variables have one.
 
     Examples
     --------
@@ -333,7 +330,6 @@ class SubsetKeys:
         self.masks_of_leaves: dict[str, int] = {}
         for place, key in enumerate(forms.leaf_keys):
             self.masks_of_leaves[key] = self.masks_of_leaves.get(key, 0) | 1 << place
-        self.distinct = len(self.masks_of_leaves) == len(forms.leaf_keys)
 
     def key(self, mask: int) -> str:
         """The key of a set of at least one variable; of one variable it is the leaf's."""
@@ -351,20 +347,9 @@ class SubsetKeys:
         """The keys of the leaves of a set, in the order of the slots: ascending."""
         return tuple(self.forms.leaf_keys[place] for place in self.slots(mask))
 
-    def masks_with(self, key: str, leaves: Sequence[str], among: int = -1) -> list[int]:
-        """The sets of these variables (-1: all) with a key and the keys of its leaves; or `MAX_EMBEDDINGS` of them."""
-        if self.distinct:
-            mask = 0
-            for leaf in leaves:
-                mask |= self.masks_of_leaves.get(leaf, 0) & among
-            return [mask] if mask.bit_count() == len(leaves) and self.key(mask) == key else []
-        found: list[int] = []
-        for mask in islice(self._masks_with_leaves(leaves, among), MAX_TRIED):
-            if self.key(mask) == key:
-                found.append(mask)
-                if len(found) == MAX_EMBEDDINGS:
-                    break
-        return found
+    def masks_with(self, key: str, leaves: Sequence[str]) -> list[int]:
+        """The sets with a key and the keys of its leaves, among the first `MAX_TRIED`."""
+        return [mask for mask in islice(self._masks_with_leaves(leaves), MAX_TRIED) if self.key(mask) == key]
 
     def relation(self, one: int, other: int) -> str:
         """The relation of two variables, seen from the first one."""
@@ -373,20 +358,12 @@ class SubsetKeys:
             known = self._relations[one, other] = digest(*self.forms.joining((one,), (other,)))
         return known
 
-    def _masks_with_leaves(self, leaves: Sequence[str], among: int) -> Iterator[int]:
-        choices: list[list[int]] = []
-        for leaf in dict.fromkeys(leaves):
-            here = self.masks_of_leaves.get(leaf, 0) & among
-            asked = leaves.count(leaf)
-            if here.bit_count() < asked:
-                return
-            if here.bit_count() == asked:
-                choices.append([here])
-            else:
-                bits = [1 << place for place in bits_of(here)]
-                choices.append([sum(chosen) for chosen in combinations(bits, asked)])
-        for chosen in product(*choices):
-            yield sum(chosen)
+    def _masks_with_leaves(self, leaves: Sequence[str]) -> Iterator[int]:
+        choices: list[Iterable[int]] = []
+        for leaf, asked in Counter(leaves).items():
+            bits = [1 << place for place in bits_of(self.masks_of_leaves.get(leaf, 0))]
+            choices.append(map(sum, combinations(bits, asked)))
+        return map(sum, product(*choices))
 
     def _form(self, mask: int) -> tuple[str, Places]:
         known = self._known.get(mask)

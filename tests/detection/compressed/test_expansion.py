@@ -19,10 +19,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection import costs, outputs
 from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.compressed import buffers, lanes, runs, tables
-from cep_pipeline.detection.compressed.buffers import GraphBuilder, ListedMatches, MatchesOfEvent, Paths
-from cep_pipeline.detection.compressed.fields import groups_of
-from cep_pipeline.detection.compressed.lanes import LaneEvents
-from cep_pipeline.detection.compressed.runs import MergedRuns
+from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEvent, Paths
 from cep_pipeline.detection.compressed.tables import compress_merged, statements_in
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import MANY_PATTERNS
@@ -50,11 +47,6 @@ def never_listed(*_: object) -> None:
     return
 
 
-def never_compiled(*_: object) -> None:
-    """In place of compiled runs: all merged runs are read step by step."""
-    return
-
-
 def compressed(text: str, table: pa.Table) -> pa.Table:
     [found] = cep.detect(cep.parse_patterns(text, stream_schema()), table, output="compressed").values()
     return found
@@ -68,9 +60,7 @@ def test_part_by_part_and_all_at_once(statement: Statement, stream_rows: list[Ro
     table = events_table(stream_rows)
     listing = data.draw(st.sampled_from([outputs._listed_up_to, never_listed]))
     with (
-        patch.object(runs, "tests_of", data.draw(st.sampled_from([runs.tests_of, never_compiled]))),
-        patch.object(lanes, "ROOM_FOR_EDGES", data.draw(st.sampled_from([1 << 18, 2]))),
-        patch.object(lanes, "ROOM_FOR_RUNS", data.draw(st.sampled_from([1 << 10, 1]))),
+        patch.object(runs, "RUNS_AT_ONCE", data.draw(st.sampled_from([1 << 21, 1]))),
         patch.object(buffers, "MATCHES_AT_ONCE", data.draw(st.sampled_from([1 << 17, 1, 8]))),
         patch.object(buffers, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 20, 1, 8]))),
         patch.object(buffers, "MOST_COUNTED", data.draw(st.sampled_from([1 << 61, 1]))),
@@ -110,12 +100,12 @@ OF_SINGLE_EVENTS = {
     "AND({T} b, {T}+ v[])": ["v[1].x >= b.x", "v[i].x < v[i-1].x"],
     "SEQ({T} a, OR({T}+ v[], B b))": ["a.x > 0", "v[i].x > v[i-1].x"],
 }
-"""Structures with conditions that compiled runs ask of single events."""
+"""Structures with conditions that runs ask of single events."""
 
 
 @settings(max_examples=examples(120), deadline=None)
 @given(stream_rows=rows(), data=st.data())
-def test_compiled_runs_and_those_that_are_read_step_by_step(stream_rows: list[Row], data: st.DataObject) -> None:
+def test_conditions_on_single_events(stream_rows: list[Row], data: st.DataObject) -> None:
     structure = data.draw(st.sampled_from([*OF_SINGLE_EVENTS]))
     condition = data.draw(st.sampled_from(["a.x > 0", *OF_SINGLE_EVENTS[structure]]))
     condition = condition if condition != "a.x > 0" or " a" in structure else "b.x > 0"
@@ -125,33 +115,13 @@ def test_compiled_runs_and_those_that_are_read_step_by_step(stream_rows: list[Ro
     text = text.replace("{T}", data.draw(st.sampled_from(["A", "Ev"])))
     patterns = cep.parse_patterns(text, stream_schema())
     table = events_table(stream_rows)
-    tables = []
-    for tests_of in (runs.tests_of, never_compiled):
-        with (
-            patch.object(outputs, "_listed_up_to", never_listed),
-            patch.object(runs, "tests_of", tests_of),
-            patch.object(lanes, "ROOM_FOR_EDGES", data.draw(st.sampled_from([1 << 18, 2]))),
-            patch.object(lanes, "ROOM_FOR_RUNS", data.draw(st.sampled_from([1 << 10, 1]))),
-            patch.object(lanes, "WORK_AT_ONCE", data.draw(st.sampled_from([1 << 25, 1]))),
-            patch.object(lanes, "MOST_OF_ENDS", data.draw(st.sampled_from([0, 2, 100]))),
-        ):
-            tables.append(cep.detect(patterns, table, output="compressed")["p"])
-    assert tables[0].drop_columns("buffer").equals(tables[1].drop_columns("buffer"))
-    expanded = [cep.expand(one).read_all() for one in tables]
-    assert expanded[0].equals(expanded[1])
-    assert comparable(from_tables(patterns, {"p": expanded[0]})) == comparable(evaluate(patterns, table))
-
-
-@pytest.mark.parametrize("structure", [*OF_SINGLE_EVENTS])
-def test_conditions_on_single_events_are_compiled(structure: str) -> None:
-    table = events_table([{"timestamp": t, "seq": t, "kind": "ABC"[t % 3], "x": t} for t in range(9)])
-    for condition in OF_SINGLE_EVENTS[structure]:
-        text = f"NAME p PATTERN {structure} WHERE {condition} WITHIN 1 day".replace("{T}", "A")
-        [pattern] = cep.parse_patterns(text, stream_schema())
-        events = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
-        for group in groups_of(pattern):
-            sequence = LaneEvents(pattern, group, events)
-            assert MergedRuns(sequence, GraphBuilder(np.arange(9))).compiled is not None, condition
+    with (
+        patch.object(outputs, "_listed_up_to", never_listed),
+        patch.object(lanes, "MOST_OF_ENDS", data.draw(st.sampled_from([0, 2, 100]))),
+    ):
+        found = cep.detect(patterns, table, output="compressed")["p"]
+    expanded = cep.expand(found).read_all()
+    assert comparable(from_tables(patterns, {"p": expanded})) == comparable(evaluate(patterns, table))
 
 
 @pytest.mark.parametrize("at_once", [0, 1 << 17])

@@ -107,41 +107,6 @@ def same(one: list[list[Any]], other: list[list[Any]]) -> bool:
     return repr(one).replace("-0.0", "0.0") == repr(other).replace("-0.0", "0.0")
 
 
-@settings(max_examples=examples(60), deadline=None)
-@given(
-    rows=st.lists(
-        st.tuples(st.sampled_from("pq"), LARGE, REAL, st.sampled_from([1, 2, 2**31, 2**63, 2**64 - 1])),
-        min_size=1,
-        max_size=8,
-    ),
-)
-def test_one_stands_for_many(rows: list[tuple[Any, ...]]) -> None:
-    """Matches that stand for several add as much as each of these, whatever their number is."""
-    [pattern] = cep.parse_patterns(
-        "PATTERN A a WITHIN 1 s SUMMARIZE count(*), sum(a.x), min(a.x), max(a.x), avg(a.y), min(a.y) GROUP BY a.s",
-        SCHEMA,
-    )
-
-    def items(some: Sequence[tuple[Any, ...]]) -> list[pa.Array]:
-        s, x, y = ([row[place] for row in some] for place in range(3))
-        x, y = pa.array(x, pa.int64()), pa.array(y, pa.float64())
-        return [pa.array(s, pa.string()), x, x, x, y, y]
-
-    together, by_one = PartialSummary(pattern), PartialSummary(pattern)
-    numbers = np.array([row[3] for row in rows], np.uint64)
-    together.add_matches(np.zeros(len(rows), np.int64), items(rows), numbers)
-    for row in rows:  # doubled, or doubled and increased by one, as the bits of the number say
-        one, own = PartialSummary(pattern), PartialSummary(pattern)
-        one.add_matches(np.zeros(1, np.int64), items([row]))
-        for bit in bin(row[3])[2:]:
-            twice = PartialSummary.from_json(pattern, own.to_json())
-            own.add(twice)
-            if bit == "1":
-                own.add(one)
-        by_one.add(own)
-    assert repr(together.table().to_pylist()) == repr(by_one.table().to_pylist())
-
-
 @settings(max_examples=examples(40), deadline=None)
 @given(rows=events)
 def test_rows_are_those_of_group_by_over_the_matches(rows: list[dict[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.planning.multi_pattern import Member, MemberId, members_of
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
-from cep_pipeline.planning.multi_pattern.pattern_graph import _maximal_cliques, common_subpatterns, components
+from cep_pipeline.planning.multi_pattern.pattern_graph import common_subpatterns, components
 from tests.planning.multi_pattern import literal
 from tests.planning.multi_pattern.workloads import workloads
 from tests.statistics.market import parse
@@ -72,19 +72,6 @@ def test_a_conjunct_over_three_variables_leaves_their_pairs_in_common() -> None:
         "NAME p2 PATTERN SEQ(A a, B b, C c, D d) WHERE c.diff < d.diff WITHIN 1 second"
     )
     assert maximal_common(workload) == {"abd", "acd", "bcd"}
-
-
-@given(st.integers(0, 8), st.data())
-def test_maximal_cliques_are_those_of_all_sets_of_vertices(size: int, data: st.DataObject) -> None:
-    edges = data.draw(st.sets(st.sampled_from([*combinations(range(size), 2)]))) if size > 1 else set()
-    near = tuple(sum(1 << w for w in range(size) if (min(v, w), max(v, w)) in edges) for v in range(size))
-    cliques = {
-        chosen
-        for chosen in range(1 << size)
-        if all(chosen & ~(near[v] | 1 << v) == 0 for v in range(size) if chosen >> v & 1)
-    }
-    wanted = {one for one in cliques if not any(one != other and one & other == one for other in cliques)}
-    assert sorted(_maximal_cliques(near)) == sorted(wanted)
 
 
 # -- against all subsets and all mappings ------------------------------------------------------------------------------
