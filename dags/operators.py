@@ -270,7 +270,7 @@ class CepSparkOperator(_Step, PySparkOperator):
     def work_on(self, spark: Any, context: Any, before: Any) -> Any:
         """Do the step on a session."""
         from cep_pipeline.spark.session import is_connect, prepare_session, spark_page
-        from cep_pipeline.spark.tasks import described, logged_stages
+        from cep_pipeline.spark.tasks import described
 
         prepare_session(spark, self.config_kwargs.get("spark.remote"), self._properties)
         self._spark = spark
@@ -280,8 +280,7 @@ class CepSparkOperator(_Step, PySparkOperator):
         self.spark_page = spark_page(spark)
         logger.info("%s: %s", described(spark), self.spark_page or "it has no page")
         context["ti"].xcom_push(SparkPageLink().xcom_key, self.spark_page)
-        with logged_stages(spark):
-            return self.do(context, before, spark)
+        return self.do(context, before, spark)
 
 
 class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
@@ -309,8 +308,8 @@ class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
 
     def execute(self, context: Any) -> Any:
         """Submit the program, and take what it has written."""
-        from cep_pipeline.pipeline.program import read_document, submitted_error, write_document
-        from cep_pipeline.pipeline.tasks import documents_of, look_ahead
+        from cep_pipeline.pipeline.program import submitted_error
+        from cep_pipeline.pipeline.tasks import documents_of, look_ahead, read_document, write_document
 
         with failures_explained():
             task = self.task(context)

@@ -30,7 +30,6 @@ from cep_pipeline.pipeline.detection import (
     detection_scratch,
     nothing_detected,
     observed_before,
-    tell_of_limits,
     unplanned,
     with_composed,
     with_kept,
@@ -69,7 +68,6 @@ def detect_day(
         with detection_scratch(work, pattern_set) as scratch:
             day = PreparedDay.of(spark, work, detected, planned, inputs, kept, scratch)
             first_days = day.first_days
-            tell_of_limits(work, detected, planned, day.span_us)
             types = inputs.events.types
             for text in doubts_about(detected.patterns, types, day.read_us) if day.slices or types else ():
                 work.observer.note(f"{work.day}: {pattern_set.name}: {text}")

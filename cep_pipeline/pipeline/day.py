@@ -256,7 +256,7 @@ OPTIONS = tuple(dict.fromkeys(step.option for step in STEPS))
 def do_step(step: Step, works: Sequence[DayWork]) -> None:
     """Do a step for days; what is logged meanwhile belongs to it, and to the day where there is one."""
     days = {work.day for work in works}
-    with working_on(step=step.name, day=str(works[0].day) if len(days) == 1 else ""):
+    with working_on(day=str(works[0].day) if len(days) == 1 else "", step=step.name):
         step.run(works)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from math import exp
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.limits import Limits
@@ -216,7 +215,7 @@ def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result:
         known = {group.path for group in events.row_groups}
         files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
         before = [file.path for file in files if file.path not in known]
-    found = compose_day(
+    return compose_day(
         spark,
         ComposingJob(
             pattern_set=pattern_set.name,
@@ -234,19 +233,8 @@ def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result:
             then={pattern.name: pattern_set.limits_of(pattern.name).then for pattern in composing},
         ),
         composing,
-        result.files,
-        result.limited,
-        inputs.carry_in,
-        result.carry_out,
-    )
-    return replace(
         result,
-        files=(*result.files, *found.files),
-        matches={**result.matches, **found.matches},
-        pending={**result.pending, **found.pending},
-        limited={**result.limited, **found.limited},
-        carry_out=found.carry_out,
-        summaries={**result.summaries, **found.summaries},
+        inputs.carry_in,
     )
 
 
@@ -270,15 +258,13 @@ def observed_before(work: DayWork, pattern_set: PatternSet, kept: frozenset[str]
 class PreparedDay:
     """A day that is ready to be detected: its job and slices, and what comes behind them.
 
-    `first_days` are those of the events that were gathered by partition. The events of the day span `span_us`, those
-    that are read `read_us`.
+    `first_days` are those of the events that were gathered by partition. The events that are read span `read_us`.
     """
 
     job: DetectionJob
     slices: Sequence[Slice]
     behind: Slice
     first_days: frozenset[date | None]
-    span_us: int
     read_us: int
 
     @classmethod
@@ -334,7 +320,6 @@ class PreparedDay:
             slices,
             behind[0] if behind else Slice(work.end, None, (), events.look_back),
             frozenset(earlier.first_day for _, earlier in gathered),
-            sum(max(group.span_us, 1) for group in groups if group.last[0] >= events.start[0]),
             max((group.last[0] for group in groups), default=0) - min((group.first[0] for group in groups), default=0),
         )
 
@@ -349,41 +334,6 @@ def _limits(work: DayWork, pattern_set: PatternSet, patterns: Sequence[Pattern])
     most = None if free is None else int(max(free, 0) * SHARE_OF_DISK)
     found = {pattern.name: pattern_set.limits_of(pattern.name).limits for pattern in patterns}
     return {name: replace(limits, max_bytes=most) for name, limits in found.items()}
-
-
-_MOST_LN = 50.0
-
-
-def expected_matches(plan: Plan, patterns: Sequence[Pattern], span_us: int) -> dict[str, float]:
-    """Pattern -> the matches that its plan expects of events that come within so many microseconds.
-
-    It is a lower bound where the plan cannot count further; patterns with windows of events are left out.
-    """
-    found: dict[str, float] = {}
-    for pattern in patterns:
-        window_us = pattern.window.time_us
-        if window_us is None:
-            continue
-        total = 0.0
-        for clause, planned in zip(pattern.clauses, plan.for_pattern(pattern.name).clauses, strict=True):
-            whole = max(planned.expected, key=len)
-            assert len(whole) == len(clause.positive)
-            total += exp(min(planned.expected[whole].ln_partial_matches, _MOST_LN))
-        found[pattern.name] = total * max(span_us / window_us, 1.0)
-    return found
-
-
-def tell_of_limits(work: DayWork, pattern_set: PatternSet, plan: Plan, span_us: int) -> None:
-    """Tell, before anything is detected, of the patterns that are expected to have more matches than their limit."""
-    for name, expected in expected_matches(plan, pattern_set.patterns, span_us).items():
-        limits = pattern_set.limits_of(name)
-        if limits.max_matches is not None and expected > limits.max_matches:
-            number = f"{expected:,.0f}" if expected < 1e12 else f"{expected:.0e}"
-            work.observer.note(
-                f"{work.day}: pattern {name!r} of {pattern_set.name} is expected to have about {number} matches, more "
-                f"than its limit (max_matches {limits.max_matches:,}, then: {limits.then}): shorten its WITHIN, add "
-                "conditions, or raise the limit in pipeline.yaml"
-            )
 
 
 def draft_detected(work: DayWork, detected: DetectedDay) -> list[Draft]:
@@ -570,10 +520,6 @@ def cut_day(spark: SparkSession, work: DayWork, events: DayEvents, weigh: WorkEs
     return cut(pieces, start=start, end=end, look_back=events.look_back, count=count, work=estimated, again=again)
 
 
-MANY_PATTERNS = 100
-"""A set of so many patterns is large: patterns and plan are much of a process's memory and of a slice's time."""
-
-
 COST_OF_A_PATTERN = 50_000
 """Time to begin with a pattern on a slice (0.25 ms), in events and partial matches that take as long."""
 
@@ -590,10 +536,10 @@ def slices_of_a_day(
     """Return the number of slices of a day: by its work, and at least some for each core that is known.
 
     A cluster that is busy, or is just beginning, shows few cores. Its day is cut by work all the same, so that all
-    cores find tasks once they are there. `configured` and `patterns` are as of `slices_of_a_core`, `estimated` counts
-    events and partial matches of the day, `rows` its events, and `parallelism` the cores that are known. `again` is the
-    estimated work of the look-back of a slice: all of them together do at most twice the work of the day, but for the
-    slices that each core gets.
+    cores find tasks once they are there. Each core that is known (`parallelism`) gets so many slices as are
+    `configured`. `patterns` is their number, `estimated` counts events and partial matches of the day, `rows` its
+    events. `again` is the estimated work of the look-back of a slice: all of them together do at most twice the work of
+    the day, but for the slices that each core gets.
 
     Examples
     --------
@@ -602,22 +548,5 @@ def slices_of_a_day(
     >>> slices_of_a_day(3, 10, 1e10, 20_000_000, 2, again=2e8)
     50
     """
-    by_core = parallelism * slices_of_a_core(configured, patterns, estimated / parallelism)
     by_work = estimated / max(WORK_OF_A_SLICE, patterns * COST_OF_A_PATTERN, again)
-    return max(by_core, math.ceil(min(by_work, rows / LEAST_ROWS)))
-
-
-def slices_of_a_core(configured: int, patterns: int, work_of_a_core: float) -> int:
-    """Return the number of slices of a day for each core: more of them balance better, but each pattern costs more.
-
-    `configured` is the most, and so many for few patterns. `work_of_a_core` counts estimated events and partial
-    matches.
-
-    Examples
-    --------
-    >>> [slices_of_a_core(3, patterns, 120e6) for patterns in (1, 1000, 5000)]
-    [3, 2, 1]
-    """
-    if patterns < MANY_PATTERNS:
-        return configured
-    return int(min(max(work_of_a_core / (patterns * COST_OF_A_PATTERN), 1), configured))
+    return max(parallelism * configured, math.ceil(min(by_work, rows / LEAST_ROWS)))

@@ -22,7 +22,7 @@ from cep_pipeline.errors import CepError
 from cep_pipeline.pipeline.plan_checks import finite
 from cep_pipeline.planning import Plan
 from cep_pipeline.slices.events_input import columns_needed
-from cep_pipeline.spark.slicing import RowGroup, open_events, read_row_groups
+from cep_pipeline.spark.slicing import RowGroup, read_events, read_row_groups
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.mechanisms import Metrics
@@ -80,14 +80,8 @@ def _rows_of(groups: Sequence[RowGroup], first: int, end: int, columns: Sequence
     begin = 0
     for group in groups:
         if begin < end and first < begin + group.rows:
-            with open_events(group) as file:
-                part = file.read([group.index], wanted)
-            names = set(part.column_names)
-            part = part.slice(max(0, first - begin), min(group.rows, end - begin) - max(0, first - begin))
-            for name in wanted:  # an attribute that is newer than the file
-                if name not in names:
-                    part = part.append_column(name, pa.nulls(part.num_rows))
-            parts.append(part.select(wanted))
+            part = read_events([group], wanted)
+            parts.append(part.slice(max(0, first - begin), min(group.rows, end - begin) - max(0, first - begin)))
         begin += group.rows
     return pa.concat_tables(parts, promote_options="permissive").unify_dictionaries().combine_chunks()
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from cep_pipeline.errors import BusyError, CepError, DataError, InputError, LimitExceeded
-from cep_pipeline.guarded import brief
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.run import new_run_id
-from cep_pipeline.pipeline.tasks import DayTask, StepResult, run_step
+from cep_pipeline.pipeline.tasks import DayTask, StepResult, read_document, run_step, write_document
 from cep_pipeline.signals import end_in_order
-from cep_pipeline.storage import open_filesystem, storage_errors
 
 
 def main(step: str, about: str | None) -> None:
@@ -80,23 +77,6 @@ def _given(addresses: Sequence[str]) -> tuple[list[StepResult], dict[date, list[
             handed += document.get("handed", [])
             before |= {date.fromisoformat(day): results for day, results in document.get("before", {}).items()}
     return handed, before
-
-
-def read_document(address: str) -> Any:
-    """Read a JSON document from a file or an object store; an InputError says that there is none."""
-    filesystem, path = open_filesystem(address)
-    try:
-        with filesystem.open_input_stream(path) as file:
-            return json.loads(file.read())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{address}: there is no document that a step has written: {brief(error)}") from error
-
-
-def write_document(address: str, content: Mapping[str, Any]) -> None:
-    """Write a JSON document to a file or an object store, whose folder is there."""
-    filesystem, path = open_filesystem(address)
-    with storage_errors(f"writing {address}"), filesystem.open_output_stream(path) as file:
-        file.write(json.dumps(content).encode())
 
 
 def submitted_error(result: str) -> CepError | None:

@@ -126,11 +126,41 @@ def replan(
     if current is not None:
         part = pattern_set if again is None else part_of_set(pattern_set, again)
         comparison = compare(tables, part, current.plan, made, fresh)
-    outcome = _Outcome(
-        tables, pattern_set, asked, run_id, current, in_place_of, made, fresh, comparison, verdict, again, said
-    ).settle(dry_run)
-    log_decision(stream, outcome.decision)
-    return outcome
+    forced = asked.force and current is not None and not made_alike(current.plan, made)
+    replaces = comparison is None or comparison.better or forced
+    outcome = MADE if current is None else REPLACED if replaces else KEPT
+    reason = _reason(asked, said, comparison, replaces)
+    details: dict[str, Any] = {
+        "statistics": fresh.to_json(),
+        "snapshot": fresh.snapshot.to_json(),
+        "comparison": None if comparison is None else comparison.to_json(),
+        "planner": made.planner,
+        "cost_model": made.cost_model,
+        "distances": _distances(pattern_set, asked, current, made, fresh, comparison, verdict, outcome),
+    }
+    if made.workload is not None:
+        details["planned_again"] = ALL if again is None else sorted(again)
+
+    def decided(record: PlanRecord | None) -> Decision:
+        current_version = {"current": None if record is None else record.version}
+        of = _decision(pattern_set, outcome, reason, run_id, asked, current, {**details, **current_version})
+        return replace(of, day=fresh.day)
+
+    record = None if current is None else current.record
+    if replaces and not dry_run:
+        before = None if in_place_of is None else in_place_of.version
+        with tables.plan_lease(pattern_set.name, run_id=run_id, wait_s=PLAN_WAIT_S) as lease:
+            record = _recorded_alike(tables, pattern_set, made) or append_plan(
+                tables, pattern_set, made, fresh.snapshot, lease=lease, reason=reason, make_current=False
+            )
+            decision = decided(record)
+            tables.record_decision(decision, makes_current=record.version, in_place_of=before)
+    else:
+        decision = decided(record)
+        if not dry_run:
+            tables.record_decision(decision)
+    log_decision(stream, decision)
+    return Replanning(decision, None if current is None else current.plan, made, record, comparison, fresh.notes)
 
 
 def _concerned(asked: PlanRequest, verdict: Verdict | None) -> tuple[str, ...]:
@@ -217,98 +247,44 @@ def _overtaken(asked: PlanRequest, current: CurrentPlan | None, found: CurrentPl
     return ""
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """A plan that was made, and what decides whether it becomes the current one."""
+def _reason(asked: PlanRequest, anew: str, comparison: PlanComparison | None, replaces: bool) -> str:
+    """The reason of a decision: why a plan was asked for, what of it was planned anew, and how it compares."""
+    said = "" if comparison is None else comparison.describe()
+    if replaces and comparison is not None and not comparison.better:
+        said = f"{said}; it is made current all the same, as asked"
+    # The reason of a violation says already what is planned anew.
+    return "; ".join(filter(None, (asked.reason, "" if anew in asked.reason else anew, said)))
 
-    tables: StreamTables
-    pattern_set: PatternSet
-    asked: PlanRequest
-    run_id: str
-    current: CurrentPlan | None
-    in_place_of: PlanRecord | None
-    made: Plan
-    fresh: FreshStatistics
-    comparison: PlanComparison | None
-    verdict: Verdict | None
-    again: frozenset[str] | None = None
-    anew: str = ""
 
-    def settle(self, dry_run: bool) -> Replanning:
-        """Record the decision, and make the plan the current one where it is better."""
-        replaces = self._replaces()
-        outcome = MADE if self.current is None else REPLACED if replaces else KEPT
-        said = "" if self.comparison is None else self.comparison.describe()
-        if replaces and self.comparison is not None and not self.comparison.better:
-            said = f"{said}; it is made current all the same, as asked"
-        why = self.asked.reason  # that of a violation says already what is planned anew
-        reason = "; ".join(filter(None, (why, "" if self.anew in why else self.anew, said)))
-        record = None if self.current is None else self.current.record
-        if replaces and not dry_run:
-            record, decision = self._make_current(outcome, reason)
-        else:
-            decision = self._decision(outcome, reason, record)
-            if not dry_run:
-                self.tables.record_decision(decision)
-        before = None if self.current is None else self.current.plan
-        return Replanning(decision, before, self.made, record, self.comparison, self.fresh.notes)
+def _recorded_alike(tables: StreamTables, pattern_set: PatternSet, made: Plan) -> PlanRecord | None:
+    """Return an earlier version that is the same plan: it becomes current again, and no plan is recorded twice."""
+    for record in tables.plans(pattern_set.name):
+        if outdated(record, pattern_set) is None and made_alike(plan_of(record), made):
+            return record
+    return None
 
-    def _replaces(self) -> bool:
-        if self.current is None or self.comparison is None:
-            return True
-        return self.comparison.better or (self.asked.force and not made_alike(self.current.plan, self.made))
 
-    def _make_current(self, outcome: str, reason: str) -> tuple[PlanRecord, Decision]:
-        name, before = self.pattern_set.name, None if self.in_place_of is None else self.in_place_of.version
-        with self.tables.plan_lease(name, run_id=self.run_id, wait_s=PLAN_WAIT_S) as lease:
-            record = self._recorded_alike() or append_plan(
-                self.tables,
-                self.pattern_set,
-                self.made,
-                self.fresh.snapshot,
-                lease=lease,
-                reason=reason,
-                make_current=False,
-            )
-            decision = self._decision(outcome, reason, record)
-            self.tables.record_decision(decision, makes_current=record.version, in_place_of=before)
-        return record, decision
-
-    def _recorded_alike(self) -> PlanRecord | None:
-        """Return an earlier version that is the same plan: it becomes current again, and no plan is recorded twice."""
-        for record in self.tables.plans(self.pattern_set.name):
-            if outdated(record, self.pattern_set) is None and made_alike(plan_of(record), self.made):
-                return record
-        return None
-
-    def _decision(self, outcome: str, reason: str, record: PlanRecord | None) -> Decision:
-        details: dict[str, Any] = {
-            "statistics": self.fresh.to_json(),
-            "snapshot": self.fresh.snapshot.to_json(),
-            "comparison": None if self.comparison is None else self.comparison.to_json(),
-            "planner": self.made.planner,
-            "cost_model": self.made.cost_model,
-            "current": None if record is None else record.version,
-            "distances": self._distances(outcome),
-        }
-        if self.made.workload is not None:
-            details["planned_again"] = ALL if self.again is None else sorted(self.again)
-        decision = _decision(self.pattern_set, outcome, reason, self.run_id, self.asked, self.current, details)
-        return replace(decision, day=self.fresh.day)
-
-    def _distances(self, outcome: str) -> Mapping[str, Any]:
-        """Return the minimal distances to go on with, which follow from what answering a violation has gained."""
-        function = self.pattern_set.adaptation.function()
-        if self.current is None or self.comparison is None:
-            return function.begin(self.made, self.pattern_set.patterns, self.fresh.snapshot).distances.to_json()
-        state = self.current.state(self.fresh.snapshot)
-        if self.asked.violation is None:
-            return state.distances.to_json()
-        replaced = outcome == REPLACED
-        verdict = self.verdict or function.decide(state, self.fresh.snapshot)
-        plan = self.made if replaced else self.current.plan
-        gained = self.comparison.observed_gain if replaced else 0.0
-        return function.replanned(state, verdict, plan, self.fresh.snapshot, gain=gained).distances.to_json()
+def _distances(
+    pattern_set: PatternSet,
+    asked: PlanRequest,
+    current: CurrentPlan | None,
+    made: Plan,
+    fresh: FreshStatistics,
+    comparison: PlanComparison | None,
+    verdict: Verdict | None,
+    outcome: str,
+) -> Mapping[str, Any]:
+    """Return the minimal distances to go on with, which follow from what answering a violation has gained."""
+    function = pattern_set.adaptation.function()
+    if current is None or comparison is None:
+        return function.begin(made, pattern_set.patterns, fresh.snapshot).distances.to_json()
+    state = current.state(fresh.snapshot)
+    if asked.violation is None:
+        return state.distances.to_json()
+    replaced = outcome == REPLACED
+    verdict = verdict or function.decide(state, fresh.snapshot)
+    plan, gained = (made, comparison.observed_gain) if replaced else (current.plan, 0.0)
+    return function.replanned(state, verdict, plan, fresh.snapshot, gain=gained).distances.to_json()
 
 
 def _decision(

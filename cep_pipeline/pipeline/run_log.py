@@ -9,24 +9,14 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 PACKAGE = "cep_pipeline"
 
 
-@dataclass(frozen=True)
-class Place:
-    """The work that a record of the log belongs to; empty where it is not known, or is several days at once."""
-
-    run: str = ""
-    stream: str = ""
-    day: str = ""
-    step: str = ""
-
-
-_here = Place()
+_here: dict[str, str] = {}
+"""The work that a record of the log belongs to; a part is empty where it is several days at once."""
 
 
 @contextmanager
@@ -34,7 +24,7 @@ def working_on(**parts: str) -> Iterator[None]:
     """Say of the records of the block what they belong to: `run`, `stream`, `day`, `step`."""
     global _here
     before = _here
-    _here = replace(before, **parts)
+    _here = {**before, **parts}
     try:
         yield
     finally:
@@ -56,7 +46,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         said = {"time": at, "level": record.levelname, "logger": record.name, "message": record.getMessage()}
-        content = {**said, **{name: value for name, value in asdict(_here).items() if value}}
+        content = {**said, **{name: value for name, value in _here.items() if value}}
         if record.exc_info:
             content["error"] = self.formatException(record.exc_info)
         return json.dumps(content, ensure_ascii=False)

@@ -25,7 +25,7 @@ from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.slices.ownership import LookBack, look_back
-from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, open_events, read_row_groups
+from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, read_events, read_row_groups
 from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.observed import Observed, combine_observed
@@ -332,8 +332,7 @@ def _rows_from(group: RowGroup, point: Boundary) -> int:
         return 0
     if point <= group.first:
         return group.rows
-    with open_events(group) as file:
-        keys = file.read([group.index], ["timestamp", "seq"])
+    keys = read_events([group], ["timestamp", "seq"])
     timestamps = keys["timestamp"].cast(pa.int64()).to_numpy()
     before = (timestamps < point[0]) | ((timestamps == point[0]) & (keys["seq"].to_numpy() < point[1]))
     return int(group.rows - np.count_nonzero(before))

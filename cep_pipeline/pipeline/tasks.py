@@ -182,33 +182,39 @@ def _result(work: DayWork, step: Step, scratch: str, steps: Sequence[RunStep], *
 
 def _handed_on(content: Any, name: str, scratch: str) -> dict[str, Any]:
     """A document as it is, or the address of the file that it is written to."""
-    text = json.dumps(content)
-    if len(text) <= MOST_INLINE:
+    if len(json.dumps(content)) <= MOST_INLINE:
         return {"content": content}
     make_directory(scratch)
     location = f"{scratch}/{name}-{uuid.uuid4().hex}.json"
-    filesystem, path = open_filesystem(location)
-    with storage_errors(f"writing {location}"):
-        with filesystem.open_output_stream(f"{path}.part") as file:
-            file.write(text.encode())
-        filesystem.move(f"{path}.part", path)
+    write_document(location, content)
     return {"at": location}
 
 
-def _content(document: Mapping[str, Any]) -> Any:
-    if "at" not in document:
-        return document["content"]
-    location = document["at"]
-    filesystem, path = open_filesystem(location)
+def write_document(address: str, content: Any) -> None:
+    """Write a JSON document to a file or an object store, whose folder is there."""
+    filesystem, path = open_filesystem(address)
+    with storage_errors(f"writing {address}"):
+        with filesystem.open_output_stream(f"{path}.part") as file:
+            file.write(json.dumps(content).encode())
+        filesystem.move(f"{path}.part", path)
+
+
+def read_document(address: str) -> Any:
+    """Read a JSON document from a file or an object store; an InputError says that none is there."""
+    filesystem, path = open_filesystem(address)
     try:
         with filesystem.open_input_stream(path) as file:
             return json.loads(file.read())
     except FileNotFoundError as error:
         raise InputError(
-            f"{location} is not there: the run has ended and was tidied up; run the day again from the step ingest"
+            f"{address} is not there: the run has ended and was tidied up; run the day again from the step ingest"
         ) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(location, error) from error
+        raise _damaged(address, error) from error
+
+
+def _content(document: Mapping[str, Any]) -> Any:
+    return read_document(document["at"]) if "at" in document else document["content"]
 
 
 def _damaged(what: str, error: Exception) -> InputError:

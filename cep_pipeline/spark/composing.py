@@ -60,7 +60,7 @@ from cep_pipeline.slices.ownership import (
     rows_before,
 )
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.spark.keeping import CarryState, in_page_order, last_seqs
+from cep_pipeline.spark.keeping import CarryState, in_page_order, last_seqs, rows_to_json
 from cep_pipeline.spark.partitions import BackwardReader, MissingEvents, partition_names, partitions_of
 from cep_pipeline.spark.slicing import RowGroup, Slice, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks
@@ -76,6 +76,7 @@ from cep_pipeline.storage import (
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
 if TYPE_CHECKING:
+    from cep_pipeline.spark.detection import DetectionResult
     from cep_pipeline.spark.session import SparkSession
 
 _FIRST_FILE = 50_000
@@ -269,10 +270,7 @@ def to_rows(matches: pa.Table) -> list[list[Any]]:
     >>> to_rows(_from_rows(rows)) == rows
     True
     """
-    bindings = [[[one["variable"], one["seq"]] for one in row] for row in matches["bindings"].to_pylist()]
-    instants = [matches[name].cast(pa.int64()).to_pylist() for name in ("start_ts", "end_ts")]
-    ids, returns = id_texts(matches["match_id"]).to_pylist(), matches["returns"].to_pylist()
-    return [list(row) for row in zip(ids, *instants, bindings, returns, strict=True)]
+    return rows_to_json(matches, _READ.names)
 
 
 def _from_rows(rows: Iterable[Sequence[Any]]) -> pa.Table:
@@ -287,54 +285,23 @@ def _from_rows(rows: Iterable[Sequence[Any]]) -> pa.Table:
     return pa.table(columns, schema=_READ)
 
 
-@dataclass(frozen=True)
-class ComposedDay:
-    """The outcome of the composing patterns of a day.
-
-    Attributes
-    ----------
-    files
-        Files to publish.
-    matches, pending
-        Pattern -> the number of matches that the day publishes, and of those that later days will decide about.
-    limited
-        The patterns that reached a limit, or that compose one that did.
-    carry_out
-        What the next day goes on from, of all patterns.
-    summaries
-        Pattern with SUMMARIZE -> its groups, as `PartialSummary.to_json`.
-    """
-
-    files: tuple[str, ...]
-    matches: Mapping[str, int]
-    pending: Mapping[str, int]
-    limited: Mapping[str, LimitedPattern]
-    carry_out: CarryState
-    summaries: Mapping[str, list[dict[str, Any]]]
-
-
 def compose_day(
     spark: SparkSession,
     job: ComposingJob,
     patterns: Sequence[Pattern],
-    files: Sequence[str],
-    limited: Mapping[str, LimitedPattern],
+    detected: DetectionResult,
     carry_in: CarryState,
-    carry_out: CarryState,
-) -> ComposedDay:
-    """Find the matches of composing patterns that a day publishes.
+) -> DetectionResult:
+    """Add the matches of composing patterns that a day publishes to what it has of all other patterns of the set.
 
     Parameters
     ----------
     patterns
-        In the order of the file.
-    files
-        The files of the day with the matches of all other patterns of the set.
-    limited
-        The patterns of which the day has no matches, since they reached a limit.
-    carry_in, carry_out
-        What the day before has handed on, and what is handed on of the other patterns.
+        In the order of the file. A pattern that composes a limited one is limited, too.
+    carry_in
+        What the day before has handed on.
     """
+    files, limited, carry_out = detected.files, detected.limited, detected.carry_out
     known: dict[str, KnownMatches] = {}
     for composed in (one for pattern in patterns for one in pattern.composes):
         of_day = () if composed.composes or composed.name in limited else tuple(files)
@@ -385,23 +352,27 @@ def compose_day(
     pending: dict[str, Sequence[str]] = {name: one.partitions for name, one in made.items() if one.partitions}
     pending |= {name: keys for name, keys in carry_in.pending.items() if name in stopped}
     waiting |= {name: event for name, event in carry_in.waiting.items() if name in stopped}
-    return ComposedDay(
-        tuple(one.path for one in made.values() if one.path is not None),
-        {pattern.name: made[pattern.name].matches if pattern.name in made else 0 for pattern in patterns},
-        {name: one.pending for name, one in made.items() if one.pending},
-        stopped,
-        replace(
+    handed_on = {
+        name: rows
+        for name, one in sorted(known.items())
+        if (rows := to_rows(one.rows(_reach(one.pattern, patterns, made))))
+    }
+    matches = {pattern.name: made[pattern.name].matches if pattern.name in made else 0 for pattern in patterns}
+    groups = {one.name: made[one.name].groups for one in patterns if one.summary is not None and one.name in made}
+    return replace(
+        detected,
+        files=(*files, *(one.path for one in made.values() if one.path is not None)),
+        matches={**detected.matches, **matches},
+        pending={**detected.pending, **{name: one.pending for name, one in made.items() if one.pending}},
+        limited={**limited, **stopped},
+        carry_out=replace(
             carry_out,
             patterns={**carry_out.patterns, **states},
             pending={**carry_out.pending, **pending},
             waiting=waiting,
-            composed={
-                name: rows
-                for name, one in sorted(known.items())
-                if (rows := to_rows(one.rows(_reach(one.pattern, patterns, made))))
-            },
+            composed=handed_on,
         ),
-        {one.name: made[one.name].groups for one in patterns if one.summary is not None and one.name in made},
+        summaries={**detected.summaries, **groups},
     )
 
 

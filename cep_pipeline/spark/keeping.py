@@ -149,14 +149,16 @@ def _ends_us(path: str, pattern: str) -> tuple[int, int] | None:
     return (min(first for first, _ in ends), max(last for _, last in ends)) if ends else None
 
 
-def undecided_to_json(held: pa.Table) -> list[list[Any]]:
-    """Return the final matches of `CandidateDecider.held` in JSON form: a list each, with what the next day needs."""
-    rows = held.filter(pc.invert(held[_PENDING]))
-    instants = [rows[name].cast(pa.int64()).to_pylist() for name in ("start_ts", "end_ts")]
-    bindings = [[[binding["variable"], binding["seq"]] for binding in row] for row in rows["bindings"].to_pylist()]
-    others = [rows[name].to_pylist() for name in _UNDECIDED[4:]]
-    ids = id_texts(rows["match_id"]).to_pylist()
-    return [list(row) for row in zip(ids, *instants, bindings, *others, strict=True)]
+def rows_to_json(matches: pa.Table, names: Sequence[str]) -> list[list[Any]]:
+    """Return some columns of matches in JSON form, a list each: ids as text, times in microseconds."""
+    columns = []
+    for name in names:
+        column = id_texts(matches[name]) if name == "match_id" else matches[name]
+        values = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+        if name == "bindings":
+            values = [[[binding["variable"], binding["seq"]] for binding in row] for row in values]
+        columns.append(values)
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def undecided_from_json(pattern: Pattern, rows: Sequence[Sequence[Any]], constants: Mapping[str, Any]) -> pa.Table:
@@ -337,7 +339,8 @@ class CarryState:
             held = (undecided or {}).get(name)
             earliest_us = earliest_instant_us(held) if held is not None else None
             _forget(matches, horizons_us[name], earliest_us, held, (reachable or {}).get(name))
-            rows = {UNDECIDED: undecided_to_json(held)} if held is not None else {}
+            final = held.filter(pc.invert(held[_PENDING])) if held is not None else None
+            rows = {UNDECIDED: rows_to_json(final, _UNDECIDED)} if final is not None else {}
             if state := {key: value for key, value in {**matches.to_json(), **rows}.items() if value}:
                 states[name] = state
         return replace(self, patterns=states)

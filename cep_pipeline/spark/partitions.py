@@ -20,7 +20,7 @@ import pyarrow as pa
 from cep_pipeline.detection.output_policy import partition_texts
 from cep_pipeline.expressions.columns import Array, column_from_arrow
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.spark.slicing import RowGroup, open_events, read_row_groups
+from cep_pipeline.spark.slicing import RowGroup, read_events, read_row_groups
 from cep_pipeline.storage import DataDirectory, open_data_file
 
 KEYS = ("timestamp", "seq")
@@ -152,18 +152,18 @@ class PartitionedEvents:
     def occurring(self) -> Iterator[str]:
         """The partitions that occur in the range, some of them several times."""
         for row_group in self.row_groups:
-            keys = _read(row_group, dict.fromkeys(("timestamp", *self.partition_by)))
+            keys = read_events([row_group], dict.fromkeys(("timestamp", *self.partition_by)))
             times = keys["timestamp"].cast(pa.int64()).to_numpy()
             yield from partition_names(keys.slice(int(np.searchsorted(times, self.start_us))), self.partition_by)
 
     def _own(self, start: Boundary, end: Boundary | None, names: Sequence[str]) -> pa.Table:
         parts = [
-            _read(row_group, names)
+            read_events([row_group], names)
             for row_group in self.row_groups
             if row_group.last[0] >= start[0] and (end is None or row_group.first < end)
         ]
         if not parts:
-            return _read((*self.row_groups, *self.earlier)[0], names).slice(0, 0)
+            return read_events([(*self.row_groups, *self.earlier)[0]], names).slice(0, 0)
         table = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
         times, seqs = table["timestamp"].cast(pa.int64()).to_numpy(), table["seq"].to_numpy()
         keep = times >= start[0]
@@ -210,7 +210,7 @@ class BackwardReader:
                 return
             if until_us is not None and row_group.first[0] >= until_us:
                 continue
-            keys = _read(row_group, dict.fromkeys(("timestamp", *self._partition_by)))
+            keys = read_events([row_group], dict.fromkeys(("timestamp", *self._partition_by)))
             times = keys["timestamp"].cast(pa.int64()).to_numpy()
             low = 0 if since_us is None else int(np.searchsorted(times, since_us))
             high = len(times) if until_us is None else int(np.searchsorted(times, until_us))
@@ -219,7 +219,7 @@ class BackwardReader:
             self._place -= max(high - low, 0)
             if len(rows):
                 places = self._place + rows
-                events = _read(row_group, self._columns).take(pa.array(rows + low))
+                events = read_events([row_group], self._columns).take(pa.array(rows + low))
                 yield _with_gaps(events, places, self._next_place) if self._contiguous else events
                 self._next_place = int(places[0])
 
@@ -342,12 +342,3 @@ def _partitions(events: pa.Table, partition_by: Sequence[str]) -> pa.DictionaryA
     if any(pa.types.is_null(events[name].type) for name in partition_by):  # from before there was such an attribute
         return pa.DictionaryArray.from_arrays(pa.nulls(events.num_rows, pa.int32()), pa.array([], pa.string()))
     return partition_texts([column_from_arrow(events[name], name) for name in partition_by])
-
-
-def _read(row_group: RowGroup, columns: Iterable[str]) -> pa.Table:
-    """Columns of a row group; those that its file does not have yet are null."""
-    names = list(columns)
-    with open_events(row_group) as file:
-        there = file.read([row_group.index], names)
-    known = set(there.column_names)
-    return pa.table({name: there[name] if name in known else pa.nulls(there.num_rows) for name in names})

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, pairwise
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -58,14 +57,9 @@ class Slice:
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Read the slice's events, sorted, from the look-back's first up to the end; `columns` besides the two keys."""
         wanted = ["timestamp", "seq", *(name for name in columns if name not in ("timestamp", "seq"))]
-        parts = []
-        for group in _by_file(self.row_groups):
-            with open_events(group[0]) as file:
-                parts.append(file.read([row_group.index for row_group in group], wanted))
+        of_file = groupby(self.row_groups, key=lambda row_group: row_group.path)
+        parts = [read_events([*row_groups], wanted) for _, row_groups in of_file]
         table = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
-        for name in wanted:  # an attribute that is newer than all of these files
-            if name not in table.column_names:
-                table = table.append_column(name, pa.nulls(table.num_rows))
         timestamps = table["timestamp"].cast(pa.int64()).to_numpy()
         by_time = int(np.searchsorted(timestamps, self.start[0] - self.look_back.time_us))
         by_positions = int(np.searchsorted(timestamps, self.start[0])) - self.look_back.positions
@@ -82,61 +76,25 @@ def _rows_before(timestamps: Array, seqs: pa.ChunkedArray, point: Boundary) -> i
     return first + int(np.searchsorted(seqs.slice(first, last - first).to_numpy(), point[1]))
 
 
-def _by_file(row_groups: Iterable[RowGroup]) -> list[list[RowGroup]]:
-    files: dict[str, list[RowGroup]] = {}
-    for row_group in row_groups:
-        files.setdefault(row_group.path, []).append(row_group)
-    return list(files.values())
+def read_events(row_groups: Sequence[RowGroup], columns: Iterable[str]) -> pa.Table:
+    """Read columns of some row groups of one file; those that the file does not have yet are null.
 
-
-class EventsReader:
-    """An open file of events, whose columns have the names that the attributes have now.
-
-    Parameters
-    ----------
-    path, file
-        The file, which is closed with the reader.
-    path
-        Where the file is.
-    renamed
-        As in `RowGroup`.
+    Text columns are read as dictionaries: the split by type needs their codes. The columns have the names that the
+    attributes have now: every reader of published events that goes by names reads through this, or `storage.conform`.
     """
-
-    def __init__(self, path: str, file: pq.ParquetFile, renamed: Iterable[tuple[str, str]]) -> None:
-        self._path, self._file = path, file
-        self._there = dict(renamed)
-        self._now = {there: attribute for attribute, there in self._there.items()}
-
-    def read(self, row_groups: Sequence[int], columns: Iterable[str]) -> pa.Table:
-        """Read columns of some row groups; those that the file does not have yet are left out."""
-        wanted = [self._there.get(name, name) for name in columns]
-        with reading_data(self._path):
-            table = self._file.read_row_groups(list(row_groups), columns=wanted)
-        return table.rename_columns([self._now.get(name, name) for name in table.column_names]) if self._now else table
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-
-def open_events(row_group: RowGroup) -> EventsReader:
-    """Open the file of a row group so that text columns are read as dictionaries: the split by type needs their codes.
-
-    Every reader of published events that goes by the names of columns reads through it, or through `storage.conform`.
-    """
-    metadata = read_footer(row_group.path)
-    filesystem, name = open_filesystem(row_group.path)
+    names, path, there = list(columns), row_groups[0].path, dict(row_groups[0].renamed)
+    metadata = read_footer(path)
+    filesystem, name = open_filesystem(path)
     texts = [field.name for field in metadata.schema.to_arrow_schema() if pa.types.is_string(field.type)]
-    with reading_data(row_group.path):
-        file = pq.ParquetFile(
-            filesystem.open_input_file(name),
-            metadata=metadata,
-            read_dictionary=texts,
-            page_checksum_verification=True,
-        )
-    return EventsReader(row_group.path, file, row_group.renamed)
+    own = {column: there.get(column, column) for column in names}
+    with (
+        reading_data(path),
+        filesystem.open_input_file(name) as source,
+        pq.ParquetFile(source, metadata=metadata, read_dictionary=texts, page_checksum_verification=True) as file,
+    ):
+        table = file.read_row_groups([group.index for group in row_groups], columns=[*own.values()])
+    known = set(table.column_names)
+    return pa.table({one: table[own[one]] if own[one] in known else pa.nulls(table.num_rows) for one in names})
 
 
 def read_row_groups(paths: Iterable[str], columns: pa.Schema = _AS_IN_THE_FILE) -> list[RowGroup]:
@@ -243,17 +201,14 @@ class Pieces:
         offsets, names = _offsets(row_groups), sorted(types)
         times, counts = [np.zeros(0, np.int64)], [np.zeros((len(names), 1), np.int64)]
         for _, members in groupby(zip(row_groups, offsets, strict=True), key=lambda one: one[0].path):
-            parts = list(members)
-            with open_events(parts[0][0]) as file:
-                for group, own in parts:
-                    events = file.read([group.index], ["timestamp", type_attribute])
-                    times.append(events["timestamp"].cast(pa.int64()).to_numpy()[own])
-                    known = names and type_attribute in events.column_names
-                    counts.append(
-                        _by_type(events[type_attribute], names, own)
-                        if known
-                        else np.zeros((len(names), len(own)), np.int64)
-                    )
+            groups, own = zip(*members, strict=True)
+            begins = _rows_of(groups, own)[:-1]
+            events = read_events(groups, ["timestamp", type_attribute])
+            times.append(events["timestamp"].cast(pa.int64()).to_numpy()[begins])
+            if pa.types.is_null(events[type_attribute].type):
+                counts.append(np.zeros((len(names), len(begins)), np.int64))
+            else:
+                counts.append(_by_type(events[type_attribute], names, begins))
         return cls(
             tuple(row_groups),
             _rows_of(row_groups, offsets),
@@ -289,7 +244,7 @@ class Pieces:
 
 
 def _by_type(column: pa.ChunkedArray, types: Sequence[str], offsets: Array) -> Array:
-    """The events of each type in each piece of a row group: shape (types, pieces)."""
+    """The events of each type in each piece of a file: shape (types, pieces)."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     codes = encoded.unify_dictionaries().combine_chunks()
     places = {name: place for place, name in enumerate(types)}
@@ -452,6 +407,5 @@ def _point(row_group: RowGroup, row: int) -> Boundary:
 @lru_cache(maxsize=1)
 def _keys(row_group: RowGroup) -> tuple[Array, Array]:
     """Timestamps (int64, microseconds) and seqs of a row group; points are asked for in order, so one is kept."""
-    with open_events(row_group) as file:
-        keys = file.read([row_group.index], ["timestamp", "seq"])
+    keys = read_events([row_group], ["timestamp", "seq"])
     return keys["timestamp"].cast(pa.int64()).to_numpy(), keys["seq"].to_numpy()

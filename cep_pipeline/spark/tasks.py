@@ -51,30 +51,6 @@ def described(spark: SparkSession) -> str:
     return f"Spark, {spark.conf.get('spark.master')}, application {spark.conf.get('spark.app.id')}"
 
 
-@contextmanager
-def logged_stages(spark: SparkSession) -> Iterator[None]:
-    """Log, after the block, what Spark did in it: jobs, stages, tasks. A classic session does not tell of them.
-
-    The server tells every 200 ms, and not once more at the end: a stage that was seen at work has done all its tasks.
-    """
-    if not is_connect(spark):
-        yield
-        return
-    done: dict[str, dict[int, int]] = {}
-
-    def tell(stages: Iterable[Any] | None, *, operation_id: str, **_: object) -> None:
-        known = done.setdefault(operation_id, {})
-        known.update({one.stage_id: one.num_tasks for one in stages or () if one.num_completed_tasks})
-
-    spark.registerProgressHandler(tell)
-    try:
-        yield
-    finally:
-        spark.removeProgressHandler(tell)
-        counts = [len(done), sum(map(len, done.values())), sum(sum(one.values()) for one in done.values())]
-        logger.info("Spark did %d jobs in %d stages of %d tasks", *counts)
-
-
 def cores_of(spark: SparkSession) -> int:
     """The number of tasks that run at a time, as far as Spark knows it: it cuts a range into as many."""
     if spark not in _CORES:
@@ -122,8 +98,8 @@ def run_tasks(
     Raises
     ------
     CepError
-        One that a task raised, which is not retried, and after which no further task begins; or that the job failed,
-        and why.
+        One that a task raised, which is not retried, and after which no further task begins on this machine; or that
+        the job failed, and why.
     """
     if not tasks:
         return []
@@ -165,8 +141,8 @@ def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[R
     Raises
     ------
     CepError
-        One that the function raised, which is not retried, and after which it is called for no further partition; or
-        that the job failed, and why.
+        One that the function raised, which is not retried, and after which it is called for no further partition on
+        this machine; or that the job failed, and why.
     """
     with task_folder(spark) as folder:
         return list(_results(spark, frame, function, what, folder).values())
@@ -176,12 +152,12 @@ def _results(
     spark: SparkSession, frame: DataFrame, function: OfPartition[Result], what: str, folder: TaskFolder | None
 ) -> dict[int, Result]:
     """The number of each partition that has rows -> what the function gives for it, in the order of the numbers."""
-    call = _worker_call(function, Worker.of(spark, what, folder))
+    driver = None if is_local(spark) else installation()
+    call = _worker_call(function, what, folder, driver, object_store_properties(), kept_free())
     called = frame.mapInArrow(call, "part long, result binary, refusal binary")
     outcomes: list[tuple[int, bytes | None, bytes | None]] = []
     try:
-        with explain_failures(what):
-            outcomes.extend(_outcomes(spark, called, what, folder))
+        outcomes += zip(*collect(spark, called, what, folder).to_pydict().values(), strict=True)
     except CepError:
         if folder is None or not folder.refusals():
             raise
@@ -192,14 +168,22 @@ def _results(
     return {number: pickle.loads(result) for number, result, _ in sorted(outcomes) if result is not None}
 
 
-@dataclass(frozen=True)
-class Worker:
-    """The facts that a worker needs before it calls a function of the pipeline, and the form of its answers.
+def _worker_call(
+    function: OfPartition[Result],
+    what: str,
+    folder: TaskFolder | None,
+    driver: Installation | None,
+    properties: Mapping[str, str],
+    free: Any,
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """The function of `mapInArrow`: calls the given one with the rows, and makes a row of what it gives.
 
-    Attributes
+    An error that the function explains is the same at every attempt: it is a refusal, not for Spark to retry.
+
+    Parameters
     ----------
     what
-        What is being done, for errors.
+        What is being done, for errors and as the name of the operator on Spark's own page.
     folder
         Where tasks look whether they are still wanted; None: they do not.
     driver
@@ -208,61 +192,26 @@ class Worker:
         How object stores are reached, and what the disk must keep free.
     """
 
-    what: str
-    folder: TaskFolder | None
-    driver: Installation | None
-    properties: Mapping[str, str]
-    free: Any
-
-    @classmethod
-    def of(cls, spark: SparkSession, what: str, folder: TaskFolder | None) -> Worker:
-        """The facts for the workers of a session."""
-        driver = None if is_local(spark) else installation()
-        return cls(what, folder, driver, object_store_properties(), kept_free())
-
-    def begin(self) -> tuple[int, int]:
-        """Get ready on a worker; returns the number of the partition and of the attempt."""
-        from pyspark import TaskContext
-
-        check_worker(self.driver)
-        reach_object_stores(self.properties)
-        keep_free(self.free)
-        running = TaskContext.get()
-        return (running.partitionId(), running.attemptNumber()) if running is not None else (0, 0)
-
-    def answer(self, function: Callable[[], Any]) -> tuple[bytes | None, bytes | None]:
-        """Call a function, and return its pickled result, or the pickled error that it explains.
-
-        Such an error is the same at every attempt: it is not for Spark to retry.
-        """
-        try:
-            with self.folder.while_wanted() if self.folder is not None else nullcontext():
-                result = function()
-            return pickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL), None
-        except CepError as error:
-            return None, pickle.dumps(error)
-        except MemoryError:
-            reason = f"{self.what}: a task has not enough memory; give it fewer or smaller slices"
-            return None, pickle.dumps(NoRoom(reason))
-
-    @property
-    def name(self) -> str:
-        """The name of the operator on Spark's own page."""
-        return re.sub(r"\W+", "_", self.what)
-
-
-def _worker_call(function: OfPartition[Result], worker: Worker) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """The function of `mapInArrow`: calls the given one with the rows, and makes a row of what it gives."""
-    folder = worker.folder
-
     def call(batches: Batches) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
+        from pyspark import TaskContext
 
-        number, attempt = worker.begin()
+        check_worker(driver)
+        reach_object_stores(properties)
+        keep_free(free)
+        running = TaskContext.get()
+        number, attempt = (running.partitionId(), running.attemptNumber()) if running is not None else (0, 0)
         rows = (batch for batch in batches if batch.num_rows)
         first = next(rows, None)
         if first is not None and not (folder is not None and folder.over()):
-            result, refusal = worker.answer(lambda: function(chain([first], rows), number, attempt))
+            result = refusal = None
+            try:
+                with folder.while_wanted() if folder is not None else nullcontext():
+                    result = pickle.dumps(function(chain([first], rows), number, attempt), pickle.HIGHEST_PROTOCOL)
+            except CepError as error:
+                refusal = pickle.dumps(error)
+            except MemoryError:
+                refusal = pickle.dumps(NoRoom(f"{what}: a task has not enough memory; give it fewer or smaller slices"))
             if folder is not None and refusal is not None:
                 folder.refuse(number, refusal)
             schema = pa.schema([("part", pa.int64()), ("result", pa.binary()), ("refusal", pa.binary())])
@@ -270,35 +219,8 @@ def _worker_call(function: OfPartition[Result], worker: Worker) -> Callable[[Bat
         for _ in rows:  # what is left of a refused partition
             pass
 
-    call.__name__ = worker.name
+    call.__name__ = re.sub(r"\W+", "_", what)
     return call
-
-
-def _outcomes(
-    spark: SparkSession, frame: DataFrame, what: str, folder: TaskFolder | None
-) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """The rows of partitions. Connect gives them as they end, in their order: after a refusal it interrupts the others.
-
-    Ctrl-C and SIGTERM end the job.
-    """
-    if not is_connect(spark):
-        yield from zip(*collect(spark, frame, what, folder).to_pydict().values(), strict=True)
-        return
-    tag = f"cep-{uuid4().hex}"
-    spark.addTag(tag)
-    over = False
-    try:
-        for number, result, refusal in frame.toLocalIterator():
-            yield number, result, refusal
-            if refusal is not None:
-                break
-        else:
-            over = True
-    finally:
-        spark.removeTag(tag)
-        if not over:
-            with suppress(Exception):  # the server may be what has failed
-                spark.interruptTag(tag)
 
 
 def collect(spark: SparkSession, frame: DataFrame, what: str, folder: TaskFolder | None = None) -> pa.Table:
@@ -315,9 +237,11 @@ def collect(spark: SparkSession, frame: DataFrame, what: str, folder: TaskFolder
         Where tasks in Python look whether they are still wanted; None: they do not.
     """
     tag = f"cep-{uuid4().hex}"
+    tags = {tag, *spark.getTags()}
 
     def collected() -> pa.Table:
-        spark.addTag(tag)  # tags are those of a thread
+        for one in tags:  # tags are those of a thread
+            spark.addTag(one)
         return frame.toArrow()
 
     with explain_failures(what), ThreadPoolExecutor(1, thread_name_prefix="spark-job") as waiting:

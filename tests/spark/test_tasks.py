@@ -18,8 +18,8 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.errors import CepError, InputError, NoRoom
 from cep_pipeline.spark import tasks
-from cep_pipeline.spark.session import is_connect, spark_session
-from cep_pipeline.spark.tasks import Batches, cores_of, described, logged_stages, of_partitions, run_tasks
+from cep_pipeline.spark.session import spark_session
+from cep_pipeline.spark.tasks import Batches, cores_of, described, of_partitions, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,13 +160,6 @@ def test_no_server_is_said_at_once() -> None:
         spark_session(remote="sc://localhost:1")
     with pytest.raises(cep.InputError, match="is no address of a Spark Connect server"):
         spark_session(remote="localhost:15002")
-
-
-def test_a_connect_server_tells_of_its_stages(either: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", logger="cep_pipeline"), logged_stages(either):
-        run_tasks(either, lambda *_: time.sleep(0.6), [1, 2, 3], what="waiting")  # some looks of the server long
-    told = re.findall(r"Spark did (\d+) jobs in (\d+) stages of (\d+) tasks", caplog.text)
-    assert told == ([("1", "1", "3")] if is_connect(either) else [])
 
 
 def test_functions_of_partitions_give_refuse_fail_and_are_interrupted(either: SparkSession) -> None:
