@@ -2,67 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 EVERY_S = 0.5
 """Seconds between two looks."""
-_PROC = Path("/proc")
-_USER, _SYSTEM = 11, 12
-"""Fields of /proc/PID/stat behind the name: clock ticks of the processor in user and kernel mode."""
-
-
-def descendants(pid: int) -> list[int]:
-    """A process and all that it started, directly or not, that are still there."""
-    children: dict[int, list[int]] = {}
-    for folder in _PROC.iterdir():
-        if folder.name.isdigit():
-            try:
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue  # it has ended in the meantime
-            children.setdefault(parent, []).append(int(folder.name))
-    found = [pid]
-    for one in found:
-        found += children.get(one, [])
-    return found
-
-
-def held_kb(pid: int) -> int:
-    """Return the memory of a process in kB; shared memory is divided by its users. 0 where it has ended."""
-    try:
-        lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
-
-
-def processor_s(pid: int) -> float:
-    """Seconds of the processor that it has used so far, all its threads together; 0 where it has ended."""
-    try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[_USER]) + int(fields[_SYSTEM])) / os.sysconf("SC_CLK_TCK")
 
 
 def told_here() -> bool:
     """Return whether this system tells what processes hold."""
-    return (_PROC / "self" / "smaps_rollup").exists()
+    return bool(psutil.LINUX)
+
+
+def processor_s(process: psutil.Process) -> float:
+    """Seconds of the processor that it has used so far, all its threads together; 0 where it has ended."""
+    with suppress(psutil.Error):
+        used = process.cpu_times()
+        return float(used.user + used.system)
+    return 0.0
 
 
 @dataclass
 class Watched:
     """A process that is watched with all that it started, from entering the context to leaving it.
 
-    `peak_kb` is the most memory that all held at once, and `processes` how many they were then; 0 where the system does
-    not tell. `used_s` has of each process the seconds of the processor at the last look. `largest_kb` is the most
-    memory that one process held: `driver`, the first of them; `jvm`; `worker`, each other process of Python. Linux
-    alone tells. What is used between the last look at a process and its end is missing: half a second at most.
+    `peak_kb` is the most memory that all held at once, where shared memory is divided by its users, and `processes` how
+    many they were then; 0 where the system does not tell. `used_s` has of each process the seconds of the processor at
+    the last look. `largest_kb` is the most memory that one process held: `driver`, the first of them; `jvm`; `worker`,
+    each other process of Python. Linux alone tells. What is used between the last look at a process and its end is
+    missing: half a second at most.
     """
 
     pid: int
@@ -79,25 +52,21 @@ class Watched:
         return sum(self.used_s.values())
 
     def look(self) -> None:
-        """Look once."""
-        pids = descendants(self.pid)
-        held = {pid: held_kb(pid) for pid in pids}
-        now_kb = sum(held.values())
-        for pid, kb in held.items():
-            kind = self._kind(pid)
-            self.largest_kb[kind] = max(self.largest_kb.get(kind, 0), kb)
+        """Look once; a process that ends meanwhile holds nothing."""
+        family: list[psutil.Process] = []
+        with suppress(psutil.Error):
+            first = psutil.Process(self.pid)
+            family = [first, *first.children(recursive=True)]
+        now_kb = 0
+        for process in family:
+            self.used_s[process.pid] = max(self.used_s.get(process.pid, 0.0), processor_s(process))
+            with suppress(psutil.Error):
+                kb = process.memory_full_info().pss // 1024
+                kind = "driver" if process is family[0] else "jvm" if process.name() == "java" else "worker"
+                self.largest_kb[kind] = max(self.largest_kb.get(kind, 0), kb)
+                now_kb += kb
         if now_kb > self.peak_kb:
-            self.peak_kb, self.processes = now_kb, len(pids)
-        for pid in pids:
-            self.used_s[pid] = max(self.used_s.get(pid, 0.0), processor_s(pid))
-
-    def _kind(self, pid: int) -> str:
-        if pid == self.pid:
-            return "driver"
-        try:
-            return "jvm" if (_PROC / str(pid) / "comm").read_text().strip() == "java" else "worker"
-        except OSError:
-            return "worker"  # it has ended, and holds nothing
+            self.peak_kb, self.processes = now_kb, len(family)
 
     def __enter__(self) -> Self:
         if told_here():

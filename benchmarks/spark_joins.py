@@ -8,13 +8,14 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.engine_processes import Engine, read_events
 from benchmarks.joins import DUCKDB_QUERIES
 from benchmarks.measure import Measurement
-from benchmarks.processes import descendants, processor_s, told_here
+from benchmarks.processes import processor_s, told_here
 from benchmarks.stock_stream import StockStream
 
 LONGEST = dict.fromkeys(("W1", "W2", "W3", "W4"), 1_000_000)
@@ -66,7 +67,7 @@ def start(workload: str, events: Path) -> Engine:
     queries = [sqlglot.transpile(query, read="duckdb", write="spark")[0] for query in DUCKDB_QUERIES[workload]]
 
     def used_s() -> float:
-        return sum(map(processor_s, descendants(os.getpid())[1:])) if told_here() else time.perf_counter()
+        return sum(map(processor_s, psutil.Process().children(recursive=True))) if told_here() else time.perf_counter()
 
     def run() -> Measurement:
         began = used_s()

@@ -32,23 +32,23 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 19_430),
-    "planning": (("cep_pipeline/planning",), 7_830),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 18_855),
+    "planning": (("cep_pipeline/planning",), 7_724),
     "warehouse": (("cep_pipeline/warehouse",), 4_610),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 8_335),
     "cli": (("cep_pipeline/cli",), 4_845),
     "events": (("cep_pipeline/events",), 4_515),
-    "adaptation": (("cep_pipeline/adaptation",), 2_220),
-    "statistics": (("cep_pipeline/statistics",), 2_950),
+    "adaptation": (("cep_pipeline/adaptation",), 2_140),
+    "statistics": (("cep_pipeline/statistics",), 2_690),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         7_760,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/generate", "cep_pipeline/*.py"), 2_705),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 11_940),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 11_185),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 345, 162, 20, 105
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 345, 159, 19, 100
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]

@@ -45,11 +45,10 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
                 generated stocks (2,100 with --full) and over traffic; cost against throughput; cost and planning time
                 of patterns of up to 22 events; throughput against latency; selection strategies
       adaptation
-                the acep-invariants patent where a plan is dear, as in daily jobs: static, unconditional, constant
-                threshold and invariants with t and d tuned on other data; days of traffic and bars (100 patterns; up
-                to 1,000 with --full), patterns of 9 and 12 events, sets that are planned together, a stream of which
-                one change matters, 16 and 64 decisions a window with and without the price of a switch; alarms,
-                planning, time lost to worse plans, and who is ahead by intervals
+                the acep-invariants patent, in the product's loop: static, unconditional, constant thresholds (relative,
+                absolute, ratio) and invariants, t and d tuned on other stretches and in hindsight; traffic whose rates
+                are exchanged over 1 : 500, stocks that drift, and the real month; 4 to 64 decisions a window, with and
+                without the price of a switch; throughput of all seconds, estimating among them. About an hour
       multi_pattern
                 the MCEP patent, section 6: throughput gain of shared plans over plans of each pattern by itself,
                 against the number of patterns (300; 1,000 with --full), their size, search time, windows, density

@@ -1,14 +1,14 @@
 """The minimal distance d of invariants: by how much f1 must exceed f2 before planning again is worth it.
 
 Four ways to find it (acep-invariants patent, section "Distance-Based Invariants"): fixed; by trying some values, the
-best of which is then fixed (`scan`); the average relative difference of the first invariants; and from what
+best of which is then fixed (`scanning`); the average relative difference of the first invariants; and from what
 replanning has brought so far, for all invariants together or for each.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -159,41 +159,6 @@ def average_relative_difference(comparisons: Iterable[DecidingComparison]) -> fl
     """The mean of |f2 - f1| / min(f1, f2) over deciding conditions, as the plan's statistics had them; of none, 0."""
     found = [math.expm1(min(abs(one.ln_rejected - one.ln_chosen), 600.0)) for one in comparisons]
     return math.fsum(found) / len(found) if found else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The distances that were tried, and the best of them."""
-
-    best: float
-    tried: tuple[tuple[float, float], ...]
-
-
-def scan(performance: Callable[[float], float], candidates: Iterable[float] = SCANNED_DISTANCES) -> Scan:
-    """Try candidate values of a parameter, a distance or a threshold, and take the one that performs best.
-
-    Parameters
-    ----------
-    performance
-        Candidate -> what is to be large, such as events a second; equal work for each candidate is the caller's matter.
-
-    Returns
-    -------
-    Scan
-        Of equally good candidates the first, and all pairs of candidate and performance.
-
-    Examples
-    --------
-    >>> scan(lambda d: -abs(d - 0.12), (0.0, 0.1, 0.2)).best
-    0.1
-    """
-    tried = tuple((candidate, performance(candidate)) for candidate in candidates)
-    if not tried:
-        raise InputError("there is nothing to try: a scan takes one candidate or more")
-    if any(math.isnan(found) for _, found in tried):
-        raise InputError("a candidate's performance is no number")
-    best, _ = max(tried, key=lambda one: one[1])
-    return Scan(best, tried)
 
 
 DISTANCES: dict[str, DistanceRule] = {

@@ -133,6 +133,10 @@ class EventStream:
             self.ended = True
             return False
         table = events_for(self._patterns, pa.Table.from_batches([part]) if isinstance(part, pa.RecordBatch) else part)
+        for name in {pattern.type_attribute for pattern in self._patterns}.intersection(table.column_names):
+            if pa.types.is_string(table.schema.field(name).type):  # once, not for every part that is looked at
+                column = table.column(name).dictionary_encode()
+                table = table.set_column(table.column_names.index(name), name, column)
         self._parts.append(table)
         if table.num_rows:
             self._take(table)

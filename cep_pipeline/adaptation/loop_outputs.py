@@ -31,10 +31,10 @@ from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.detect import COUNT_SCHEMA, count_table
 from cep_pipeline.detection.matches import match_batches, matches_schema
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
-from cep_pipeline.detection.outputs import Detection, SummaryOf
+from cep_pipeline.detection.outputs import SummaryOf
 from cep_pipeline.detection.parts import JointRun, count_blocks
 from cep_pipeline.detection.route import Sink
 from cep_pipeline.detection.summaries.partial import summary_schema
@@ -241,13 +241,14 @@ class NumberOutput(LoopOutput):
         self._lists = binds_lists(finding.pattern)
         if not self._lists:
             self.most = None
+        self._merges = self._lists and not route_of(finding.pattern, Sink.COMPRESS).lists
         self._number = 0
-        self.at_once = self._lists and counts_in_partitions(finding.pattern)
+        self.at_once = self._merges and counts_in_partitions(finding.pattern)
 
     def find_unlisted(self, stretch: Stretch) -> bool:
-        counted = self._counted(stretch) if self._lists else None
-        self._number += counted or 0
-        return counted is not None
+        if self._merges:
+            self._number += sum(map(from_text, _merged(self.finding, stretch).column("count").to_pylist()))
+        return self._merges
 
     def take(self, blocks: list[Block]) -> None:
         if not blocks:
@@ -257,41 +258,13 @@ class NumberOutput(LoopOutput):
         if self.most is not None and self._number > self.most:
             raise TooManyMatches(self.finding.pattern.name, self.most)
 
-    def _counted(self, stretch: Stretch) -> int | None:
-        """The matches of a stretch as the difference of two slices, one of which has none of the others less."""
-        reading, first, stop = self.finding.reading, stretch.first, stretch.stop
-        asked, orders = reading.negations, stretch.orders[self.finding.pattern.name]
-        if self.at_once:
-            return self._in(0, len(self.finding.stream), orders)
-        if asked.tied or (asked.leading and asked.trailing):
-            if route_of(self.finding.pattern, Sink.COMPRESS).lists:
-                return None
-            return sum(map(from_text, _merged(self.finding, stretch).column("count").to_pylist()))
-        if asked.trailing:  # those that begin in the stretch: of those that begin behind it later events decide too
-            _, end = reading.rows(first, stop)
-            both, others = (first, int(end)), (stop, int(end))
-        else:  # those that end in the stretch
-            start, _ = reading.rows_of_ends(first, stop)
-            both, others = (start, stop), (start, first)
-        counted = self._in(*both, orders)
-        less = self._in(*others, orders) if counted else 0
-        return None if counted is None or less is None else counted - less
-
-    def _in(self, first: int, stop: int, orders: Orders) -> int | None:
-        """The matches all of whose events are in a slice, and that none of its events rejects."""
-        finding = self.finding
-        if stop == first:
-            return 0
-        events = finding.slices.prepared(finding.pattern, (first, stop))
-        return Detection(finding.pattern, finding.mechanism, orders, events, finding.counters).counted_at_once()
-
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
         if before is None:
             yield from count_table(self.finding.pattern, self._number).to_batches()
 
     def needs_from(self, begin: int) -> int:
         reading = self.finding.reading
-        return reading.ends_read_from(begin) if self._lists else reading.reads_from(begin)
+        return reading.ends_read_from(begin) if self._merges else reading.reads_from(begin)
 
 
 def output_of(finding: Finding, output: str) -> LoopOutput:

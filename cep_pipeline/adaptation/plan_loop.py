@@ -17,7 +17,6 @@ from cep_pipeline.adaptation.plan_makers import PlanMaker
 from cep_pipeline.adaptation.plan_switch import Stretch, reading_of
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
 from cep_pipeline.errors import TooManyMatches
-from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import runs_of
 from cep_pipeline.planning.trees import written
@@ -349,7 +348,7 @@ class PlanLoop:
 def _follows_plans(output: LoopOutput) -> bool:
     """True if there is more than one plan by which a pattern's matches are found."""
     pattern = output.finding.pattern
-    in_order = pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or output.finding.mechanism.in_pattern_order
+    in_order = not pattern.strategy.forks or output.finding.mechanism.in_pattern_order
     if in_order or not output.asks_plans:
         return False
     return any(len(clause.positive) > 1 for clause in pattern.clauses)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.parts import JointRun
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import counts_in_partitions
@@ -100,8 +100,8 @@ class RowsRead(ABC):
         """The number of events of the latest window before an event that has come; 0 where that is not known."""
 
     @abstractmethod
-    def rows(self, first: int, stop: int) -> tuple[int, int] | Array:
-        """The rows that matches which begin in `[first, stop)` depend on: from, up to; or all of them, ascending."""
+    def rows(self, first: int, stop: int) -> tuple[int, int]:
+        """The rows `[from, up to)` that matches which begin in `[first, stop)` depend on."""
 
 
 class Reading(RowsRead):
@@ -129,20 +129,15 @@ class Reading(RowsRead):
     def window_at(self, row: int) -> int:
         return 0 if counts_in_partitions(self._pattern) else row - self.window_before(row)
 
-    def rows(self, first: int, stop: int) -> tuple[int, int] | Array:
+    def rows(self, first: int, stop: int) -> tuple[int, int]:
         if not counts_in_partitions(self._pattern):
             return self._before(first), self._behind(stop)
-        partitions = self._partitions()
-        if self._pattern.strategy is Strategy.STRICT_CONTIGUITY or self.negations.tied:
-            # Events of other partitions matter too, or those of one time.
-            own = np.arange(first, stop)
-            events = len(self._stream)
-            assert self._pattern.window.events is not None
-            distance = self._pattern.window.events - 1
-            start = int(partitions.rows_back(own, distance).min()) if self.negations.leading else first
-            end = min(int(partitions.rows_ahead(own, distance).max()) + 1, events)
-            return self._with_tied_before(start, first), self._with_tied_behind(end)
-        return self._of_partitions(partitions, first, stop)
+        partitions, own, events = self._partitions(), np.arange(first, stop), len(self._stream)
+        assert self._pattern.window.events is not None
+        distance = min(self._pattern.window.events - 1, events)
+        start = int(partitions.rows_back(own, distance).min()) if self.negations.leading else first
+        end = min(int(partitions.rows_ahead(own, distance).max()) + 1, events)
+        return self._with_tied_before(start, first), self._with_tied_behind(end)
 
     def rows_of_ends(self, first: int, stop: int) -> tuple[int, int]:
         """The rows `[from, up to)` that matches which end in `[first, stop)` depend on."""
@@ -195,20 +190,6 @@ class Reading(RowsRead):
             return end
         return self._stream.row_at(self._stream.time_of(end - 1), "right")
 
-    def _of_partitions(self, partitions: Partitions, first: int, stop: int) -> Array:
-        """The events of each partition that has some in `[first, stop)`, and the window behind (and before) them."""
-        assert self._pattern.window.events is not None
-        own = np.arange(first, stop)
-        places = partitions.place[own]
-        alone = own[places < 0]
-        places = places[places >= 0]
-        distance = min(self._pattern.window.events - 1, len(partitions.place))
-        start = np.maximum(places - distance, partitions.starts[places]) if self.negations.leading else places
-        end = np.minimum(places + distance + 1, partitions.ends[places])
-        size = len(partitions.rows) + 1
-        needed = np.cumsum(np.bincount(start, minlength=size) - np.bincount(end, minlength=size))[:-1] > 0
-        return np.sort(np.concatenate((alone, partitions.rows[needed])))
-
     def _partitions(self) -> Partitions:
         """The partitions of all events that have been read."""
         if self._whole is None or self._whole[0] != len(self._stream):
@@ -228,10 +209,8 @@ class SlicesOfStream:
         """The row of the first event that is held."""
         return self._stream.first
 
-    def prepared(self, pattern: Pattern, rows: tuple[int, int] | Array) -> PreparedEvents:
-        """The events of these rows."""
-        if not isinstance(rows, tuple):
-            return _prepared(pattern, self._stream.table.take(pa.array(rows - self._stream.first)))
+    def prepared(self, pattern: Pattern, rows: tuple[int, int]) -> PreparedEvents:
+        """The events of the rows `[from, up to)`."""
         key = (*rows, pattern.type_attribute, pattern.base_type)
         if self._latest is None or self._latest[0] != key:
             self._latest = key, _prepared(pattern, self._stream.between(*rows))
@@ -277,18 +256,17 @@ def matches_of_stretch(
     events = slices.prepared(patterns[0], rows)
     events.split(operand.event_type for pattern in patterns for operand in pattern.operands)
     orders = [stretch.orders[pattern.name] for pattern in patterns]
-    begin, end = stretch.first - slices.first, stretch.stop - slices.first
 
     def own(block: Block) -> Block:
-        first = first_rows(_renumbered(block, rows, slices.first))
-        return block.take((first >= begin) & (first < end))
+        first = first_rows(block) + rows[0]
+        return block.take((first >= stretch.first) & (first < stretch.stop))
 
     owning = replace(
         mechanism, find=lambda *asked: map(own, mechanism.find(*asked)), find_many=_owning(mechanism.find_many, own)
     )
     most = [None] * len(patterns) if most is None else most
     for parts in JointRun(patterns, owning, orders, events, EVERYTHING, counters, most).parts():
-        yield [[_renumbered(block, rows, slices.first) for block in blocks] for blocks in parts]
+        yield [[moved(block, rows[0] - slices.first) for block in blocks] for blocks in parts]
 
 
 def _owning(
@@ -308,13 +286,6 @@ def _prepared(pattern: Pattern, table: pa.Table) -> PreparedEvents:
 def moved(block: Block, by: int) -> Block:
     """The block with row numbers that count from elsewhere."""
     return block if by == 0 else replace(block, rows=block.rows + np.int32(by))
-
-
-def _renumbered(block: Block, rows: tuple[int, int] | Array, first: int) -> Block:
-    """The block with rows that count from the first event held, in place of those of a part of the stream."""
-    if isinstance(rows, tuple):
-        return moved(block, rows[0] - first)
-    return replace(block, rows=(rows - first).astype(np.int32)[block.rows])
 
 
 def first_rows(block: Block) -> Array:
@@ -353,12 +324,8 @@ class CommonReading(RowsRead):
         return max(reading.window_at(row) for reading in self._readings)
 
     def rows(self, first: int, stop: int) -> tuple[int, int]:
-        spans = [_span(reading.rows(first, stop)) for reading in self._readings]
+        spans = [reading.rows(first, stop) for reading in self._readings]
         return min(span[0] for span in spans), max(span[1] for span in spans)
-
-
-def _span(rows: tuple[int, int] | Array) -> tuple[int, int]:
-    return rows if isinstance(rows, tuple) else (int(rows[0]), int(rows[-1]) + 1)
 
 
 def reading_of(readings: Sequence[Reading]) -> RowsRead:

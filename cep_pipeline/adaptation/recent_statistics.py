@@ -14,10 +14,11 @@ from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import Kind, PartialStatistics, StatisticsSnapshot, partial_statistics
 from cep_pipeline.statistics.partial import snapshot_of
-from cep_pipeline.statistics.samples import Terms
 
 PAIRS_A_CHECK = 2048
 """Pairs that are tested a scope between two decisions, unless told otherwise."""
+PAIRS_OF_ONE = 2
+"""Pairs that are tested of each first event, where a scope has more than are tested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,6 @@ class RecentStatistics:
     -----
     A window over a stream in one process needs no histogram: that of the daily statistics (`WindowedStatistics`) is
     for states that are stored, and costs more to carry on than it costs to count the events.
-
-    The orders of pairs are not counted: planners do not ask for them (`clause_statistics.ln_order_share`).
     """
 
     def __init__(
@@ -67,7 +66,6 @@ class RecentStatistics:
         if max_pairs < 1:
             raise InputError(f"max_pairs is {max_pairs}: at least one pair must be tested")
         self._patterns, self._window, self._seed, self._max_pairs = patterns, window, seed, max_pairs
-        self._terms = Terms.of(patterns).without_orders
         self._reach_us = max((pattern.window.time_us or 0 for pattern in patterns), default=0)
         self._reach = max((pattern.window.events or 1 for pattern in patterns), default=1) - 1
         self._parts: deque[_Part] = deque()
@@ -88,7 +86,7 @@ class RecentStatistics:
             start=first - start,
             seed=self._seed + first,
             max_pairs=self._max_pairs,
-            terms=self._terms,
+            most_first=max(self._max_pairs // PAIRS_OF_ONE, 1),
         )
         self._parts.append(_Part(first, stream.time_of(first), after_us, counts))
         self._last_us = stream.time_of(stop - 1)

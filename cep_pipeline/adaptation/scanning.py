@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cep_pipeline.adaptation.decisions import InvariantBased
-from cep_pipeline.adaptation.distance import SCANNED_DISTANCES, Fixed, scan
+from cep_pipeline.adaptation.distance import SCANNED_DISTANCES, Fixed
 from cep_pipeline.adaptation.loop import AdaptiveDetection, Events
-from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
@@ -99,25 +98,18 @@ def scan_distance(
     decision = loop.decision
     if not isinstance(decision, InvariantBased):
         raise InputError("distances are those of invariants: the decision function has to be invariant")
+    if not candidates:
+        raise InputError("there is nothing to try: a scan takes one candidate or more")
     tried: list[Tried] = []
-
-    def run(distance: float) -> float:
+    for distance in candidates:
         # A part of the price of switches would be timed.
         least = 0.0 if loop.minimum_gain is None else loop.minimum_gain
         found = replace(loop, decision=replace(decision, distance=Fixed(distance)), minimum_gain=least)
-        report = _report(found, patterns, events(), plan, output)
+        run = found.begin(patterns, events(), plan, output=output)
+        for _ in run.batches():
+            pass
+        report = run.report()
         tries = sum(node.candidates for node in report.metrics.nodes)
         tried.append(Tried(distance, tries, report.replannings, len(report.switches)))
         progress(len(tried), len(candidates))
-        return -float(tried[-1].work)
-
-    return ScannedDistance(scan(run, candidates).best, tuple(tried))
-
-
-def _report(
-    loop: AdaptiveDetection, patterns: Sequence[Pattern], events: Events, plan: Plan | None, output: str
-) -> AdaptationReport:
-    run = loop.begin(patterns, events, plan, output=output)
-    for _ in run.batches():
-        pass
-    return run.report()
+    return ScannedDistance(min(tried, key=lambda one: one.work).distance, tuple(tried))

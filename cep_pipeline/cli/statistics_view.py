@@ -22,7 +22,6 @@ from cep_pipeline.statistics.snapshot import Kind as SnapshotKind
 TITLES: dict[What, tuple[str, str]] = {
     "rate": ("leaf", "events/s"),
     "selectivity": ("condition", "selectivity"),
-    "order": ("temporal order", "share"),
     "joint selectivity": ("conditions that depend on each other", "selectivity"),
 }
 PANELS_DRAWN = 12

@@ -215,11 +215,12 @@ def _print_sharing(console: Terminal, record: PlanRecord) -> None:
     if not record.plan.get("workload"):
         return
     from cep_pipeline.pipeline.plans import of_another_format
-    from cep_pipeline.planning.clause_plans import workload_from_json
+    from cep_pipeline.planning.clause_plans import WorkloadPlan
     from cep_pipeline.planning.explain.text import summary_lines
+    from cep_pipeline.planning.plan_json import part_from_json
 
     if of_another_format(record) is None:
-        workload = workload_from_json(record.plan["workload"])
+        workload = part_from_json(WorkloadPlan, record.plan["workload"])
         console.print("\n".join(summary_lines(record.plan["sharing"], workload)), highlight=False)
 
 

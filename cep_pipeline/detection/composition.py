@@ -30,7 +30,7 @@ from cep_pipeline.events.columns import ARROW_TYPES, ascend
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, LongerColumns, plain_pattern
 from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.storage import id_texts
 
@@ -104,7 +104,7 @@ def events_read(pattern: Pattern, events: pa.Table) -> pa.Table:
         Events of the stream, sorted by (timestamp, seq), which the composed patterns have been detected in.
     """
     names = {name for operand in pattern.operands for name in operand.types} - {one.name for one in pattern.composes}
-    skips = pattern.strategy in (Strategy.SKIP_TILL_ANY_MATCH, Strategy.SKIP_TILL_NEXT_MATCH)
+    skips = pattern.strategy.skips
     if not skips or pattern.window.events is not None or pattern.base_type in names:
         return events
     if not ascend(events.column("seq").to_numpy(), strictly=True):

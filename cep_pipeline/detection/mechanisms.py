@@ -18,7 +18,7 @@ from cep_pipeline.errors import InputError, PlanError, UnsupportedPattern
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_set
+from cep_pipeline.patterns.pattern import Pattern, once_a_set
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
@@ -315,7 +315,7 @@ class ManyFinder(Protocol):
 
 def beyond_any_match(pattern: Pattern) -> str | None:
     """The strategy of a pattern in words, if it is another one than skip_till_any_match; otherwise None."""
-    if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
+    if pattern.strategy.forks:
         return None
     return f"the strategy {pattern.strategy.value}"
 
@@ -530,7 +530,7 @@ def refuse_other_orders(mechanism: str, pattern: Pattern, clause: Clause, order:
     """
     names = [variable.name for variable in clause.positive]
     if list(order) != names:
-        binding = mechanism if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH else pattern.strategy.value
+        binding = mechanism if pattern.strategy.forks else pattern.strategy.value
         raise PlanError(
             f"pattern {pattern.name!r}: the plan orders {', '.join(order)}; {binding} binds events in the pattern's "
             f"order, {', '.join(names)}: use planner 'trivial'"

@@ -23,7 +23,7 @@ from cep_pipeline.detection.conditions.codes import CODE_WORDS, EARLIER, LATER, 
 from cep_pipeline.detection.conditions.groups import ClauseConditions, ConditionGroups, Moment, filters_of, of_any_event
 from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, CellRing, Program
 from cep_pipeline.detection.conditions.writer import comparable_columns
-from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
+from cep_pipeline.detection.kleene.list_conditions import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Uses

@@ -30,7 +30,7 @@ from cep_pipeline.detection.mechanisms import MECHANISMS
 from cep_pipeline.detection.route import Sink
 from cep_pipeline.patterns.conditions import Comparator, Comparison
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, PlanStep, StatisticsSummary
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.prepared import PreparedEvents, Streams
@@ -68,7 +68,7 @@ def worth_planning(
 
 def _has_orders(pattern: Pattern, mechanism: str, output: str) -> bool:
     """True if what a mechanism does for a pattern depends on the order of a plan."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or MECHANISMS[mechanism].in_pattern_order:
+    if not pattern.strategy.forks or MECHANISMS[mechanism].in_pattern_order:
         return False
     if all(len(clause.positive) == 1 for clause in pattern.clauses):
         return False

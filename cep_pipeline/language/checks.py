@@ -35,7 +35,7 @@ from cep_pipeline.patterns.normal_form import (
     negations,
     split_condition,
 )
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.patterns.structure import (
     EventOperand,
@@ -113,7 +113,7 @@ def check_return_item(expression: Expression, scope: Scope) -> None:
 
 def check_strategy(pattern: Pattern, source: SourceText, strategy: Span, ties: Span) -> None:
     """Refuse what section 4 refuses under strategies other than skip_till_any_match."""
-    if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
+    if pattern.strategy.forks:
         return
     name = pattern.strategy.value
     for clause in pattern.clauses:

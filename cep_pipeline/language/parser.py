@@ -310,12 +310,10 @@ class _Statement:
         follower = self.cursor.ahead(2 * len(words) - 1)
         name = "_".join(token.word for token in words)
         span = Span(words[0].span.start, words[-1].span.end)
-        if name not in _STRATEGIES:
-            if follower.text == "{" and words[0].kind is Kind.WORD:
-                hint = did_you_mean(name.lower(), [strategy.value for strategy in Strategy])
-                raise self.cursor.error(f"unknown strategy{hint}", span)
-            return Strategy.SKIP_TILL_ANY_MATCH, None
-        if words[0].value in self.scope.variables and follower.text not in ("(", "{"):
+        known, is_variable = name in _STRATEGIES, words[0].value in self.scope.variables
+        if not known and follower.text == "{" and words[0].kind is Kind.WORD:
+            raise self.cursor.error(f"unknown strategy{did_you_mean(name.lower(), [s.value for s in Strategy])}", span)
+        if not known or (is_variable and follower.text not in ("(", "{")):
             return Strategy.SKIP_TILL_ANY_MATCH, None
         for _ in range(2 * len(words) - 1):
             self.cursor.advance()

@@ -21,12 +21,33 @@ from cep_pipeline.patterns.summary_functions import SUMMARY_FUNCTIONS, SummaryFu
 
 
 class Strategy(Enum):
-    """Event selection strategy (SIGMOD'08 section 2; docs/language.md, sections 3 and 4)."""
+    """Event selection strategy (SIGMOD'08 section 2; docs/language.md, sections 3 and 4), with all that it says.
 
-    SKIP_TILL_ANY_MATCH = "skip_till_any_match"
-    SKIP_TILL_NEXT_MATCH = "skip_till_next_match"
-    PARTITION_CONTIGUITY = "partition_contiguity"
-    STRICT_CONTIGUITY = "strict_contiguity"
+    Attributes
+    ----------
+    forks
+        Whether a run that takes an event also goes on without it: then every choice of events is a match. Else a run
+        decides about an event when it comes.
+    skips
+        Whether a run passes over an event that it does not take; else such an event ends it.
+    crosses_partitions
+        Whether a run is shown events that do not agree with its own, too.
+    """
+
+    SKIP_TILL_ANY_MATCH = "skip_till_any_match", True, True, False
+    SKIP_TILL_NEXT_MATCH = "skip_till_next_match", False, True, False
+    PARTITION_CONTIGUITY = "partition_contiguity", False, False, False
+    STRICT_CONTIGUITY = "strict_contiguity", False, False, True
+
+    forks: bool
+    skips: bool
+    crosses_partitions: bool
+
+    def __new__(cls, text: str, forks: bool, skips: bool, crosses_partitions: bool) -> Strategy:
+        """A strategy whose value is its name in the language."""
+        one = object.__new__(cls)
+        one._value_, one.forks, one.skips, one.crosses_partitions = text, forks, skips, crosses_partitions
+        return one
 
 
 class Ties(Enum):
@@ -323,8 +344,7 @@ class Pattern:
         Equalities that say what `[k]` says stand there as `[k]`, and bounds on the time of the last event of a list as
         bounds on each.
         """
-        by_runs = self.strategy is not Strategy.SKIP_TILL_ANY_MATCH  # they decide about an event when it comes
-        in_partitions = self.strategy is Strategy.PARTITION_CONTIGUITY
+        by_runs, in_partitions = not self.strategy.forks, not (self.strategy.skips or self.strategy.crosses_partitions)
         clauses = with_agreement(self.written_clauses, by_runs=by_runs, in_partitions=in_partitions)
         return clauses if by_runs else tuple(map(asked_of_elements, clauses))
 

@@ -18,7 +18,7 @@ from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
 from cep_pipeline.planning import Plan
@@ -456,7 +456,7 @@ def _partitioned(
     own = tuple(group for group in events.row_groups if group.last[0] >= events.start[0])
     for partition_by in dict.fromkeys(pattern.partition_by for pattern in counting):
         members = [pattern for pattern in counting if pattern.partition_by == partition_by]
-        contiguous = any(pattern.strategy is Strategy.STRICT_CONTIGUITY for pattern in members)
+        contiguous = any(pattern.strategy.crosses_partitions for pattern in members)
         source = PartitionedEvents(partition_by, look_back(members).positions, contiguous, own, events.start[0])
         files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
         gathering = Gathering(

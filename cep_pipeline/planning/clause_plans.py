@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
-from typing import Any, Literal, NotRequired, TypeAlias
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
 
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.orderings import (
-    DecidingComparison,
-    Side,
-    comparison_from_json,
-    comparison_to_json,
-)
-from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of, tree_from_json, tree_to_json
-from cep_pipeline.statistics.snapshot import Selectivity, Source
+from cep_pipeline.planning.orderings import DecidingComparison
+from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of
+from cep_pipeline.statistics.snapshot import Selectivity
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,153 +336,6 @@ class StatisticsSummary:
     end_us: int | None
 
 
-def clause_to_json(plan: ClausePlan) -> dict[str, Any]:
-    """A clause plan as JSON values."""
-    return {
-        "clause": plan.clause,
-        "order": list(plan.order),
-        "tree": None if plan.tree is None else tree_to_json(plan.tree),
-        "ln_cost": plan.ln_cost,
-        "ln_waiting": plan.ln_waiting,
-        "steps": [_expected_to_json(step) for step in plan.steps],
-        "nodes": [_expected_to_json(node) for node in plan.nodes],
-        "negations": [_listed(asdict(negation)) for negation in plan.negations],
-        "alternatives": [
-            {
-                "planner": other.planner,
-                "order": list(other.order),
-                "tree": None if other.tree is None else tree_to_json(other.tree),
-                "ln_cost": other.ln_cost,
-            }
-            for other in plan.alternatives
-        ],
-        "comparisons": [comparison_to_json(comparison) for comparison in plan.comparisons],
-        "note": plan.note,
-    }
-
-
-def clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
-    """Read what `clause_to_json` wrote, of the form of `forms_of_clauses`; ValueError where it fits no clause."""
-    plan = ClausePlan(
-        clause=content["clause"],
-        steps=tuple(PlanStep(**_expected_from_json(step)) for step in content["steps"]),
-        ln_cost=content["ln_cost"],
-        alternatives=tuple(
-            Alternative(other["planner"], tuple(other["order"]), other["ln_cost"], _join_from_json(other["tree"]))
-            for other in content["alternatives"]
-        ),
-        comparisons=tuple(comparison_from_json(comparison) for comparison in content["comparisons"]),
-        note=content["note"],
-        tree=_join_from_json(content["tree"]),
-        nodes=tuple(PlanNode(**_expected_from_json(node)) for node in content["nodes"]),
-        negations=tuple(PlacedNegation(**_tupled(negation)) for negation in content["negations"]),
-        ln_waiting=content["ln_waiting"],
-    )
-    if list(plan.order) != list(content["order"]):
-        raise ValueError(f"the steps bind {', '.join(plan.order)}, the order is {', '.join(content['order'])}")
-    joins = [] if plan.tree is None else [len(node.leaves) for node in nodes_of(plan.tree) if isinstance(node, Join)]
-    for comparison in plan.comparisons:
-        _check_comparison(comparison, len(plan.steps), joins)
-    return plan
-
-
-def _check_comparison(comparison: DecidingComparison, variables: int, joins: Sequence[int]) -> None:
-    """Refuse a comparison that is of no step of an order, or no join of so many variables."""
-    step, is_tree = comparison.step, comparison.measure == "tree"
-    if not 0 <= step < (len(joins) if is_tree else variables):
-        raise ValueError(f"a comparison is of step {step}, which the plan does not have")
-    size = joins[step] if is_tree else 1 if comparison.measure == "instances" else step + 1
-    for side in (comparison.chosen, comparison.rejected):
-        bound, distinct, largest, binary = _bound_by(side)
-        if len(bound) != size or distinct != size or largest >= variables:
-            raise ValueError(f"a comparison of step {step} binds {size} of {variables} variables, not {bound}")
-        if isinstance(side, int) or (not is_tree and side != bound):
-            raise ValueError(f"a side of a comparison of step {step} is {side}")
-        if is_tree and not binary:
-            raise ValueError(f"a join has two sides, unlike one in {side}")
-
-
-@lru_cache(maxsize=1 << 16)
-def _bound_by(side: Side) -> tuple[tuple[int, ...], int, int, bool]:
-    """The positions in a side of a comparison, how many different ones, the largest, and if all joins are of two."""
-    bound, binary, waiting = [], True, [side]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, int):
-            bound.append(node)
-        else:
-            binary = binary and len(node) == 2
-            waiting.extend(reversed(node))
-    return tuple(bound), len(set(bound)), max(bound, default=0), binary
-
-
-def forms_of_clauses() -> dict[Any, Any]:
-    """The JSON forms of the parts of a plan that are not written as an object with their fields."""
-    from cep_pipeline.documents import form_of, nested
-
-    tree = nested(str, MOST_DEPTH, sides=(2, 1))
-    forms: dict[Any, Any] = {
-        Join: tree,
-        NodeUse: tuple[form_of(str), form_of(int), list[form_of(str)]],  # type: ignore[misc]
-        TestedCondition: form_of(
-            Selectivity,
-            {"text": str, "agreement": bool, "correction": float | None, "kind": NotRequired[str]},
-        ),
-    }
-    side = nested(int, MOST_DEPTH)
-    optional = {"given": NotRequired[list[list[side]]], "share": NotRequired[float]}  # type: ignore[valid-type]
-    forms[DecidingComparison] = form_of(DecidingComparison, {"chosen": side, "rejected": side, **optional})
-    forms[WorkloadSearch] = form_of(WorkloadSearch, {"compares_sharing": NotRequired[bool]})
-    forms[ClausePlan] = form_of(ClausePlan, {"order": tuple[str, ...]}, forms)
-    return forms
-
-
-MOST_DEPTH = 256
-"""Joins of a tree below each other, at most, in a plan that is read."""
-
-
-def _expected_to_json(expected: PlanStep | PlanNode) -> dict[str, Any]:
-    conditions = [
-        {
-            "text": condition.text,
-            "agreement": condition.agreement,
-            "correction": condition.correction,
-            **({} if condition.kind == "number" else {"kind": condition.kind}),
-            **{name: getattr(condition.selectivity, name) for name in condition.selectivity.__dataclass_fields__},
-            "source": condition.selectivity.source.value,
-        }
-        for condition in expected.conditions
-    ]
-    own = {name: getattr(expected, name) for name in expected.__dataclass_fields__ if name != "conditions"}
-    return _listed(own) | {"conditions": conditions}
-
-
-def _expected_from_json(content: Mapping[str, Any]) -> dict[str, Any]:
-    return _tupled(content) | {"conditions": tuple(_condition_from_json(c) for c in content["conditions"])}
-
-
-def _condition_from_json(content: Mapping[str, Any]) -> TestedCondition:
-    numbers = {key: value for key, value in content.items() if key not in ("text", "agreement", "correction", "kind")}
-    selectivity = Selectivity(**{**numbers, "source": Source(content["source"])})
-    own = content["text"], selectivity, content["agreement"], content["correction"]
-    return TestedCondition(*own, content.get("kind", "number"))
-
-
-def _join_from_json(content: Any) -> Join | None:
-    tree = None if content is None else tree_from_json(content)
-    if isinstance(tree, str):
-        raise ValueError(f"the tree {tree!r} joins nothing: a clause of one variable has an order only")
-    return tree
-
-
-def _listed(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in content.items()}
-
-
-def _tupled(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
-
-
 Sharing: TypeAlias = Literal["none", "prefix", "subexpression"]
 SHARINGS: tuple[Sharing, ...] = ("none", "prefix", "subexpression")
 """The rules of sharing: nothing; equal beginnings of orders (MCEP [0076]); equal subtrees (MCEP [0119])."""
@@ -596,24 +444,3 @@ class WorkloadPlan:
 def _check_costs(*logarithms: float) -> None:
     if not all(map(math.isfinite, logarithms)):
         raise ValueError("costs are finite logarithms")
-
-
-def workload_to_json(workload: WorkloadPlan) -> dict[str, Any]:
-    """A workload plan as JSON values."""
-    return asdict(workload) | {
-        "shared": [
-            asdict(work) | {"uses": [[use.pattern, use.clause, list(use.variables)] for use in work.uses]}
-            for work in workload.shared
-        ]
-    }
-
-
-def workload_from_json(content: Mapping[str, Any]) -> WorkloadPlan:
-    """Read what `workload_to_json` wrote; ValueError where its numbers are none of a workload."""
-    shared = tuple(
-        SharedPlanNode(
-            **{**work, "uses": tuple(NodeUse(pattern, clause, tuple(names)) for pattern, clause, names in work["uses"])}
-        )
-        for work in content["shared"]
-    )
-    return WorkloadPlan(**{**content, "search": WorkloadSearch(**content["search"]), "shared": shared})

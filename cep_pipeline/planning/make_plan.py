@@ -8,7 +8,7 @@ from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.composing import plain_pattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.planned_clauses import (
@@ -141,7 +141,7 @@ def plan_by_strategy(
 
 def planner_for(pattern: Pattern, planner: str, *, in_pattern_order: bool = False, orders_only: bool = False) -> str:
     """The planner that `plan_by_strategy` takes for a pattern."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or in_pattern_order:
+    if not pattern.strategy.forks or in_pattern_order:
         return "trivial"
     return DEFAULT_PLANNER if orders_only and planner_named(planner).makes_trees else planner
 

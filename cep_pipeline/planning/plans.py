@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -18,13 +18,9 @@ from cep_pipeline.planning.clause_plans import (
     Sharing,
     StatisticsSummary,
     WorkloadPlan,
-    clause_from_json,
-    clause_to_json,
-    forms_of_clauses,
-    workload_from_json,
-    workload_to_json,
 )
 from cep_pipeline.planning.numbers.logarithms import from_ln, ln_sum
+from cep_pipeline.planning.plan_json import forms_of_parts, part_from_json, part_to_json
 from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
@@ -186,25 +182,7 @@ class Plan:
         return {"version": VERSION, "plan_id": plan_id, **content}
 
     def _content(self) -> dict[str, Any]:
-        return {
-            "alpha": self.alpha,
-            "statistics": asdict(self.statistics),
-            "patterns": [
-                {
-                    "pattern": plan.pattern,
-                    "window": plan.window,
-                    "strategy": plan.strategy,
-                    "planner": plan.planner,
-                    "cost_model": plan.cost_model,
-                    "unit": plan.unit,
-                    "events_in_window": plan.events_in_window,
-                    "clauses": [clause_to_json(clause) for clause in plan.clauses],
-                }
-                for plan in self.patterns
-            ],
-            "sharing": self.sharing,
-            "workload": None if self.workload is None else workload_to_json(self.workload),
-        }
+        return {name: part_to_json(getattr(self, name)) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "plan") -> Plan:
@@ -219,25 +197,7 @@ class Plan:
 
         check_version(content, VERSION, "plan", source)
         with without_collecting(), reading_form(_form(), content, "no plan", source, "make the plan again"):
-            return cls(
-                alpha=content["alpha"],
-                statistics=StatisticsSummary(**content["statistics"]),
-                patterns=tuple(
-                    PatternPlan(
-                        plan["pattern"],
-                        plan["window"],
-                        plan["strategy"],
-                        tuple(clause_from_json(clause) for clause in plan["clauses"]),
-                        plan["planner"],
-                        plan["cost_model"],
-                        plan["unit"],
-                        plan["events_in_window"],
-                    )
-                    for plan in content["patterns"]
-                ),
-                sharing=content["sharing"],
-                workload=None if content["workload"] is None else workload_from_json(content["workload"]),
-            )
+            return part_from_json(cls, {name: content[name] for name in cls.__dataclass_fields__})
 
 
 @cache
@@ -245,7 +205,7 @@ def _form() -> Any:
     """The JSON form of a plan."""
     from cep_pipeline.documents import form_of
 
-    return form_of(Plan, {"version": int, "plan_id": str}, forms_of_clauses())
+    return form_of(Plan, {"version": int, "plan_id": str}, forms_of_parts())
 
 
 def validate(plan: Plan, patterns: Iterable[Pattern]) -> None:

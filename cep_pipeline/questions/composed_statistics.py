@@ -76,7 +76,6 @@ def estimate_statistics(
         rates=_first_of([one.rates for one in found], lambda rate: rate.leaf),
         selectivities=_first_of([one.selectivities for one in found], lambda one: one.condition),
         joints=_first_of([one.joints for one in found], lambda joint: joint.members),
-        orders=_first_of([one.orders for one in found], lambda order: order.condition),
         notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
     )
 

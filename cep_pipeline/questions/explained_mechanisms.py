@@ -10,7 +10,7 @@ from itertools import pairwise, permutations
 from cep_pipeline.detection import costs
 from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.counting.choice import binds_lists
-from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
+from cep_pipeline.detection.kleene.list_conditions import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.route import Executor, Route, Sink

@@ -48,7 +48,7 @@ from cep_pipeline.patterns.conditions import (
     Truth,
 )
 from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable, negation_of, split_condition
-from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern
 from cep_pipeline.patterns.rewriting import restricted, with_operands
 from cep_pipeline.patterns.structure import type_alternatives
 from cep_pipeline.slices.events_input import as_table, columns_of, events_for
@@ -365,7 +365,7 @@ class AskedPattern:
         rows = {variable.name: _rows_of(prepared, places[variable.name]) for variable in clause.positive}
         asked = _Rules(pattern, clause, prepared, rows, timezone, self.event_name)
         checks = tuple(asked.checks())
-        if all(check.holds for check in checks) and pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+        if all(check.holds for check in checks) and not pattern.strategy.forks:
             checks = (*checks, asked.strategy())
         bound = [(one.name, int(prepared.seqs[row])) for one in clause.positive for row in rows[one.name]]
         as_match = pa.table(
@@ -656,9 +656,9 @@ class _Rules:
 
     def _taken_instead(self, ours: Sequence[tuple[str, int]], runs: Sequence[set[tuple[str, int]]], end: int) -> str:
         """Say which event keeps a run from taking the last of some events."""
-        if self.pattern.strategy in (Strategy.STRICT_CONTIGUITY, Strategy.PARTITION_CONTIGUITY):
+        if not self.pattern.strategy.skips:
             between = np.setdiff1d(np.arange(self.matched[0], end), self.matched)
-            if self.pattern.strategy is Strategy.PARTITION_CONTIGUITY and self.clause.agree_on:
+            if not self.pattern.strategy.crosses_partitions and self.clause.agree_on:
                 codes = agreement_codes(self.events, self.clause.agree_on)[0]
                 between = between[codes[between] == codes[self.matched[0]]]
             if len(between):

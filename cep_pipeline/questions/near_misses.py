@@ -533,7 +533,7 @@ class _Question:
             f"WITHIN {format_window(wider)} in place of {format_window(pattern.window)}",
             replace(pattern, window=wider),
         )
-        runs = pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
+        runs = not pattern.strategy.forks
         if not negated and not (runs and any(operand.kleene for operand in pattern.operands)):
             unordered = replace(pattern, structure=_unordered(pattern.structure))
             if unordered != pattern:
@@ -696,7 +696,7 @@ class _Question:
 
         How near is told by the first of them. Under runs this is not possible: other conditions make other runs.
         """
-        if self.pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or not left_out.without.matches:
+        if not self.pattern.strategy.forks or not left_out.without.matches:
             return None
         known = self.count(self.pattern).matches
         share = min(1.0, (LOOKED_AT / 2 + known) / left_out.without.matches)

@@ -15,7 +15,7 @@ import numpy as np
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.expressions import Reference, ValueType
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.partitions import partitions_of
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
@@ -286,7 +286,7 @@ def waits_alike(pattern: Pattern) -> bool:
     if not waited and not _waits_in_partitions(pattern):
         return True
     return (
-        pattern.strategy is not Strategy.STRICT_CONTIGUITY
+        not pattern.strategy.crosses_partitions
         and counts_in_partitions(pattern)
         and all({*one.partition_by} == {*pattern.partition_by} for one in waited)
         and all(hands_on(one, name) for one in waited for name in pattern.partition_by)
@@ -326,7 +326,7 @@ def look_backs(pattern: Pattern) -> tuple[LookBack, ...]:
     partition, they lead to that point only: from there each partition has its own distance. The events of a match that
     are neighbours in the stream are nearer to it.
     """
-    if counts_in_partitions(pattern) and pattern.strategy is not Strategy.STRICT_CONTIGUITY:
+    if counts_in_partitions(pattern) and not pattern.strategy.crosses_partitions:
         return _waiting(pattern) or (LookBack(),)
     length = LookBack(pattern.window.time_us or 0, (pattern.window.events or 1) - 1)
     return _merged((*_waiting(pattern), length))

@@ -47,7 +47,7 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import Array, column_from_arrow
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, plain_pattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy, with_composed
+from cep_pipeline.patterns.pattern import Pattern, with_composed
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import (
     LookBack,
@@ -581,7 +581,7 @@ class _CountedPartitions:
                 reach = _reach_in_partition(pattern)
                 self._whole = last >= reach
                 self._reached = (last[self._code] - numbers < reach) & ~alone
-        if len(unread) and pattern.strategy is not Strategy.STRICT_CONTIGUITY:
+        if len(unread) and not pattern.strategy.crosses_partitions:
             of_unread = pc.is_in(stream[COMPOSED_MATCH], value_set=unread).to_numpy()
             self.known[np.isin(self._code, np.unique(self._code[of_unread]))] = _PUBLISHED
         self._reached[self._neighbours(stop) :] = True
@@ -592,7 +592,7 @@ class _CountedPartitions:
 
     def _neighbours(self, place: int) -> int:
         """The first place that may be in a match which ends at a place or behind, if all are neighbours."""
-        if self._pattern.strategy is not Strategy.STRICT_CONTIGUITY:
+        if not self._pattern.strategy.crosses_partitions:
             return place
         assert self._pattern.window.events is not None
         counted = np.flatnonzero(self._counted[:place])[-self._pattern.window.events :]
@@ -610,7 +610,7 @@ class _CountedPartitions:
     def reachable_matches(self, waiting: Array) -> dict[str, frozenset[str]]:
         """Composed pattern -> the ids of its matches that a later match, or one that ends at these places, may bind."""
         reached = self._reached.copy()
-        if self._pattern.strategy is Strategy.STRICT_CONTIGUITY and len(waiting):  # every match may be a neighbour
+        if self._pattern.strategy.crosses_partitions and len(waiting):  # every match may be a neighbour
             reached[self._neighbours(int(waiting[0])) :] = True
         rows = pa.array(reached & ~self._counted)
         types, ids = self._stream[EVENT_TYPE].filter(rows).to_pylist(), self._stream[COMPOSED_MATCH].filter(rows)

@@ -43,7 +43,7 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.language.source import PatternWarning
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import split_condition
-from cep_pipeline.patterns.pattern import Output, Pattern, Strategy, with_composed
+from cep_pipeline.patterns.pattern import Output, Pattern, with_composed
 from cep_pipeline.slices.events_input import columns_needed, events_for
 from cep_pipeline.slices.ownership import hands_on, look_back
 from cep_pipeline.spark.session import explain_failures, is_local
@@ -140,7 +140,7 @@ def common_keys(pattern: Pattern) -> frozenset[str]:
     it: no count of events and no OUTPUT. It is none under strict contiguity, and none where a pattern binds matches
     of others that do not hand on the attribute.
     """
-    if pattern.strategy is Strategy.STRICT_CONTIGUITY:
+    if pattern.strategy.crosses_partitions:
         return frozenset()
     keys = frozenset(pattern.partition_by)
     if pattern.window.events is None and pattern.output is Output.ALL:
@@ -406,8 +406,7 @@ def _types_read(patterns: Sequence[Pattern]) -> list[str] | None:
     """The types of the events that patterns read; None where events of any type may decide about a match."""
     whole = with_composed(patterns)
     names = {name for pattern in whole for operand in pattern.operands for name in operand.types}
-    skipping = {Strategy.SKIP_TILL_ANY_MATCH, Strategy.SKIP_TILL_NEXT_MATCH}
-    if any(one.strategy not in skipping or one.window.events is not None or one.base_type in names for one in whole):
+    if any(not one.strategy.skips or one.window.events is not None or one.base_type in names for one in whole):
         return None
     return sorted(names)
 

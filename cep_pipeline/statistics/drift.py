@@ -73,7 +73,7 @@ class Drift:
         return f"{'≈' if written == '1' else f'× {written}' if self.factor > 1 else f'÷ {written}'}{widths}"
 
 
-What = Literal["rate", "selectivity", "order", "joint selectivity"]
+What = Literal["rate", "selectivity", "joint selectivity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,6 @@ def _numbers(snapshot: StatisticsSnapshot) -> Iterator[Number]:
         yield Number("rate", rate.leaf, _estimate(rate.per_s, rate), _rests_rate(rate), rate.worst_per_s)
     for share in snapshot.selectivities:
         yield Number("selectivity", share.condition, _estimate(share.value, share), _rests_share(share))
-    for order in snapshot.orders:
-        yield Number("order", order.condition, _estimate(order.value, order), _rests_share(order))
     for joint in snapshot.joints:
         together = " and ".join(f"{key} ({', '.join(map(str, over))})" for key, over in joint.members)
         yield Number("joint selectivity", together, _estimate(joint.value, joint), _rests_joint(joint))

@@ -18,7 +18,6 @@ from cep_pipeline.statistics.joint import DEPENDENT_FACTOR
 from cep_pipeline.statistics.partial import PairCount, PartialStatistics, snapshot_of
 from cep_pipeline.statistics.samples import Sample, Terms, rows_of_leaves, sample_scopes
 from cep_pipeline.statistics.snapshot import Kind, StatisticsSnapshot
-from cep_pipeline.statistics.terms import OrderCondition
 from cep_pipeline.statistics.windowed import EPSILON, WindowedStatistics
 
 Array = np.ndarray[Any, Any]
@@ -87,7 +86,6 @@ def partial_statistics(
     seed: int = 0,
     max_pairs: int = MAX_PAIRS,
     most_first: int | None = None,
-    terms: Terms | None = None,
 ) -> PartialStatistics:
     """Count one slice of a stream, to be added to the others.
 
@@ -100,8 +98,6 @@ def partial_statistics(
         of `events` that it begins with.
     most_first
         As `sample_scopes` takes it.
-    terms
-        What the patterns ask, `Terms.of(patterns)`, where that is known already.
 
     Raises
     ------
@@ -112,20 +108,18 @@ def partial_statistics(
         raise InputError(f"max_pairs is {max_pairs}: at least one pair must be tested")
     prepared = prepare(patterns, events)
     first, last = owned_rows(prepared, start, end)
-    terms = Terms.of(patterns) if terms is None else terms
+    terms = Terms.of(patterns)
     rows = rows_of_leaves(terms.leaves, prepared)
     counts = {}
     for leaf, found in rows.items():  # bounds of the rows' own type, else NumPy copies all rows
         begin, end = np.searchsorted(found, np.array([first, last], found.dtype))
         counts[leaf.key] = int(end - begin)
     conditions: dict[str, PairCount] = {}
-    orders: dict[str, PairCount] = {}
     for scope, sample in sample_scopes(
-        terms, prepared, rows, (first, last), seed=seed, max_pairs=max_pairs, count_orders=True, most_first=most_first
+        terms, prepared, rows, (first, last), seed=seed, max_pairs=max_pairs, most_first=most_first
     ):
         for condition in terms.scopes[scope]:
-            into = orders if isinstance(condition, OrderCondition) else conditions
-            into[condition.key] = sample.counted(condition.key)
+            conditions[condition.key] = sample.counted(condition.key)
     own = prepared.timestamps[first:last]
     return PartialStatistics(
         stream=patterns[0].stream,
@@ -134,7 +128,6 @@ def partial_statistics(
         end_us=int(own[-1]) if len(own) else None,
         leaves=counts,
         conditions=conditions,
-        orders=orders,
     )
 
 
@@ -143,11 +136,7 @@ def rough_statistics(patterns: Sequence[Pattern], events: PreparedEvents) -> Sta
 
     Leaves are counted. Selectivities are known to about 1.5 % at 95 %: enough to tell orders apart whose costs differ.
     """
-    terms = Terms.of(patterns).without_orders
-    return snapshot_of(
-        partial_statistics(patterns, events, max_pairs=ROUGH_PAIRS, most_first=ROUGH_FIRST, terms=terms),
-        DEPENDENT_FACTOR,
-    )
+    return snapshot_of(partial_statistics(patterns, events, max_pairs=ROUGH_PAIRS, most_first=ROUGH_FIRST))
 
 
 def prepare(patterns: Sequence[Pattern], events: pa.Table | PreparedEvents) -> PreparedEvents:
@@ -221,9 +210,7 @@ def windowed_statistics(
     conditions = {scope.key: scope.conditions for scope in state.scopes}
     cells = {
         scope.key: _cells(sample, conditions[scope.key], times, edges)
-        for scope, sample in sample_scopes(
-            terms, prepared, rows, owned, seed=seed, max_pairs=max_pairs, count_orders=False
-        )
+        for scope, sample in sample_scopes(terms, prepared, rows, owned, seed=seed, max_pairs=max_pairs)
     }
     state.take_in(own, arrivals, cells)
     return state

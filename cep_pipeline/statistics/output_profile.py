@@ -78,7 +78,14 @@ class OrderProfile:
         """Share of the matches in which the variable's event is the last."""
         return self.last[self.variables.index(variable)] / max(self.matches, 1)
 
-    def __add__(self, other: OrderProfile) -> OrderProfile:
+    def plus(self, other: OrderProfile, most: int = MOST_ORDERS) -> OrderProfile:
+        """The profile of both, with at most so many orders.
+
+        Raises
+        ------
+        ValueError
+            They are of different patterns or variables.
+        """
         if (self.pattern, self.variables) != (other.pattern, other.variables):
             raise ValueError(
                 f"profiles of {self.pattern!r} over {', '.join(self.variables)} and of {other.pattern!r} over "
@@ -87,7 +94,7 @@ class OrderProfile:
         counts = dict(self.orders)
         for order, count in other.orders:
             counts[order] = counts.get(order, 0) + count
-        kept, cut = _most_frequent(counts, MOST_ORDERS)
+        kept, cut = _most_frequent(counts, most)
         return OrderProfile(
             self.pattern,
             self.variables,
@@ -166,13 +173,12 @@ class OutputProfiler:
 
     def __init__(self, patterns: Iterable[Pattern], most: int = MOST_ORDERS) -> None:
         self._most = most
-        self._counted: dict[tuple[str, tuple[str, ...]], _Orders] = {}
+        self._counted: dict[tuple[str, tuple[str, ...]], OrderProfile] = {}
         self._patterns: dict[str, list[tuple[str, ...]]] = {}
         for pattern in patterns:
             self._patterns[pattern.name] = sorted({_names(clause) for clause in pattern.clauses})
-            for clause in pattern.clauses:
-                if is_open(clause):
-                    self._counted[pattern.name, _names(clause)] = _Orders(len(clause.positive))
+            for names in (_names(clause) for clause in pattern.clauses if is_open(clause)):
+                self._counted[pattern.name, names] = OrderProfile(pattern.name, names, 0, (0,) * len(names), ())
 
     def add_rows(self, pattern: str, matches: pa.RecordBatch | pa.Table) -> None:
         """Count the matches of a pattern as rows of a table, by their column `bindings`."""
@@ -187,7 +193,7 @@ class OutputProfiler:
         seqs = elements.field("seq").to_numpy()
         sets = self._patterns[pattern]
         if len(sets) == 1 and len(seqs) == len(bindings) * len(sets[0]):  # all of them bind each variable once
-            self._counted[pattern, sets[0]].add(seqs.reshape(-1, len(sets[0])).T, self._most)
+            self._add(pattern, sets[0], seqs.reshape(-1, len(sets[0])).T)
             return
         encoded = elements.field("variable").dictionary_encode()
         names = encoded.dictionary.to_pylist()
@@ -209,13 +215,21 @@ class OutputProfiler:
             places = fitting[:, np.newaxis] + np.arange(len(own))
             chosen = places[(codes[places] == wanted).all(axis=1)]
             if len(chosen):
-                self._counted[pattern, own].add(seqs[chosen].T, self._most)
+                self._add(pattern, own, seqs[chosen].T)
+
+    def _add(self, pattern: str, names: tuple[str, ...], instants: Array) -> None:
+        """Count matches: shape (variables, n), distinct numbers in each column that grow with time."""
+        orders, counts = _count_orders(instants)
+        last = np.bincount(orders[:, -1], counts, len(names)).astype(np.int64)
+        named = (
+            (tuple(names[place] for place in order), int(count)) for order, count in zip(orders, counts, strict=True)
+        )
+        found = OrderProfile(pattern, names, int(counts.sum()), tuple(last.tolist()), tuple(named))
+        self._counted[pattern, names] = self._counted[pattern, names].plus(found, self._most)
 
     def profiles(self) -> tuple[OrderProfile, ...]:
         """The profiles of clauses with at least one match."""
-        return tuple(
-            orders.profile(pattern, names) for (pattern, names), orders in self._counted.items() if orders.matches
-        )
+        return tuple(profile for profile in self._counted.values() if profile.matches)
 
 
 def merge_profiles(profiles: Iterable[OrderProfile]) -> tuple[OrderProfile, ...]:
@@ -223,7 +237,7 @@ def merge_profiles(profiles: Iterable[OrderProfile]) -> tuple[OrderProfile, ...]
     merged: dict[tuple[str, tuple[str, ...]], OrderProfile] = {}
     for profile in profiles:
         key = profile.pattern, profile.variables
-        merged[key] = merged[key] + profile if key in merged else profile
+        merged[key] = merged[key].plus(profile) if key in merged else profile
     return tuple(merged.values())
 
 
@@ -231,29 +245,6 @@ def is_open(clause: Clause) -> bool:
     """True where the structure leaves open which variable's event comes last."""
     names = _names(clause)
     return not any(all(other == name or (other, name) in clause.precedence for other in names) for name in names)
-
-
-class _Orders:
-    """Counters of one clause: orders by the positions of the variables in time."""
-
-    def __init__(self, variables: int) -> None:
-        self.matches, self.missed = 0, 0
-        self.last = np.zeros(variables, np.int64)
-        self.counts: dict[tuple[int, ...], int] = {}
-
-    def add(self, instants: Array, most: int) -> None:
-        """Count matches: shape (variables, n), distinct numbers in each column that grow with time."""
-        orders, counts = _count_orders(instants)
-        self.matches += int(counts.sum())
-        for order, count in zip(orders.tolist(), counts.tolist(), strict=True):
-            self.last[order[-1]] += count
-            self.counts[tuple(order)] = self.counts.get(tuple(order), 0) + count
-        self.counts, cut = _most_frequent(self.counts, most)
-        self.missed += cut
-
-    def profile(self, pattern: str, names: tuple[str, ...]) -> OrderProfile:
-        named = tuple((tuple(names[place] for place in order), count) for order, count in self.counts.items())
-        return OrderProfile(pattern, names, self.matches, tuple(self.last.tolist()), named, self.missed)
 
 
 def _count_orders(instants: Array) -> tuple[Array, Array]:

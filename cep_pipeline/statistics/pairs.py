@@ -6,22 +6,14 @@ A pair belongs to the slice that has its later event, so that slices with look-b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.patterns.pattern import Ties, Window
 from cep_pipeline.slices.order import order_bound
 
 Array = np.ndarray[Any, Any]
-
-_find_ranges = NativeKernel(
-    "cep_pipeline.statistics.pairs_kernel",
-    "find_ranges",
-    (*("int64",) * 9, "int64*", "int32*", "int32*", "int64*", "int32*", "int32*"),
-)
-
 LONGEST_US = 2**61
 """Windows are cut to this, so that a timestamp plus a window is an int64."""
 
@@ -37,9 +29,9 @@ class PairRanges:
     ends
         int64, shape of `first`: how many there are in the ranges up to that of each, its own included.
     high
-        int32, shape of `first`: where the range of each ends.
+        int64, shape of `first`: where the range of each ends.
     itself
-        int32: indices into `first` of events whose range holds the same event, which is no pair.
+        int64: indices into `first` of events whose range holds the same event, which is no pair.
     each
         How many first events each of them stands for: 1, but where they are a sample.
     """
@@ -62,110 +54,89 @@ class PairRanges:
         return round(self.found * self.each)
 
 
-def pair_ranges(
-    timestamps: Array,
-    first: Array,
-    second: Array,
-    *,
-    window: Window,
-    ordered: bool,
-    ties: Ties = Ties.ARRIVAL,
-    owned: tuple[int, int] | None = None,
-) -> PairRanges:
-    """Find the pairs of a scope in time linear in the events, whatever the number of pairs.
+class FirstEvents:
+    """The first events of pairs: those of a leaf, or a sample, one of each of `most` equal parts of them.
+
+    Pairs are looked up by binary search. The search through the whole stream takes longest, so that all scopes of the
+    same leaf and window share it.
 
     Parameters
     ----------
     timestamps
         int64, ascending, shape (events,): microseconds.
-    first, second
-        Ascending rows of the two leaves' events.
-    window
-        The pattern's window; a count window counts rows.
-    ordered
-        Whether the first event must come before the second, by `ties`.
+    first
+        Ascending rows of the leaf's events.
     owned
         Rows `[start, end)`: only pairs whose later event lies there. None: all rows.
-    """
-    start, end = owned if owned is not None else (0, len(timestamps))
-    first = np.ascontiguousarray(first[: np.searchsorted(first, end)], np.int32)
-    second = np.ascontiguousarray(second[: np.searchsorted(second, end)], np.int32)
-    by_time = window.time_us is not None
-    size = window.time_us if window.time_us is not None else (window.events or 1) - 1
-    ends = np.empty(len(first), np.int64)
-    high, itself = (np.empty(len(first), np.int32) for _ in range(2))
-    found = _find_ranges(
-        len(first),
-        len(second),
-        len(timestamps),
-        int(by_time),
-        min(size, LONGEST_US),
-        int(ordered),
-        *order_bound(ties, after=True),
-        start,
-        np.ascontiguousarray(timestamps),
-        first,
-        second,
-        ends,
-        high,
-        itself,
-    )
-    return PairRanges(first, second, ends, high, itself[:found])
-
-
-class FirstSample:
-    """A sample of the first events of pairs: from each of `most` equal parts of a leaf's events one is drawn.
-
-    Pairs are looked up by binary search, which is quick where there are far more events. The search through the whole
-    stream takes longest, so that all scopes of the same leaf and window share it.
+    most, seed
+        At most so many first events, and what decides which; None: all.
     """
 
-    def __init__(self, timestamps: Array, first: Array, most: int, seed: np.random.SeedSequence) -> None:
+    def __init__(
+        self,
+        timestamps: Array,
+        first: Array,
+        owned: tuple[int, int] | None = None,
+        most: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+    ) -> None:
         self._timestamps = timestamps
-        self._each = len(first) / most
-        places = ((np.arange(most) + np.random.default_rng(seed).random(most)) * self._each).astype(np.int64)
-        self._rows = first[np.minimum(places, len(first) - 1)].astype(np.int64)
+        self._start, self._end = (0, len(timestamps)) if owned is None else owned
+        first = first[: np.searchsorted(first, self._end)]
+        self._each = 1.0
+        if most is not None and len(first) > most:
+            self._each = len(first) / most
+            places = ((np.arange(most) + np.random.default_rng(seed).random(most)) * self._each).astype(np.int64)
+            first = first[np.minimum(places, len(first) - 1)]
+        self._rows = first.astype(np.int64)
         self._times = timestamps[self._rows]
-        self._within: dict[Window, tuple[Array, Array]] = {}
-        self._after: dict[int, Array] = {}
+        self._rows_at: dict[tuple[int, str], Array] = {}
 
-    def ranges(self, second: Array, *, window: Window, ordered: bool, ties: Ties) -> PairRanges:
-        """The pairs of the sample, as `pair_ranges` has those of all first events of a stream."""
-        low, behind = self._rows_within(window)
+    def ranges(self, second: Array, *, window: Window, ordered: bool, ties: Ties = Ties.ARRIVAL) -> PairRanges:
+        """The pairs with second events, given by their ascending rows.
+
+        Parameters
+        ----------
+        window
+            The pattern's window; a count window counts rows.
+        ordered
+            Whether the first event must come before the second, by `ties`.
+        """
         by_rows, distance = order_bound(ties, after=True)
         if ordered and by_rows:
-            low = np.maximum(low, self._rows + distance)
+            low = self._rows + distance
         elif ordered:
-            if distance not in self._after:
-                self._after[distance] = np.searchsorted(self._timestamps, self._times + distance, "left")
-            low = np.maximum(low, self._after[distance])
-        begin, end = (self._places(second, bound).astype(np.int64) for bound in (low, behind))
+            low = self._row_at(distance, "left")
+        elif window.time_us is None:
+            low = np.maximum(self._rows - (window.events or 1) + 1, 0)
+        else:
+            low = self._row_at(-min(window.time_us, LONGEST_US), "left")
+        if window.time_us is None:
+            behind = self._rows + (window.events or 1)
+        else:
+            behind = self._row_at(min(window.time_us, LONGEST_US), "right")
+        if self._start:
+            low = np.where(self._rows < self._start, np.maximum(low, self._start), low)
+        begin, end = (_places(second, bound) for bound in (low, np.minimum(behind, self._end)))
         end = np.maximum(begin, end)
-        itself = np.empty(0, np.int32)
+        itself = np.empty(0, np.int64)
         if not (ordered and by_rows and distance > 0):
-            own = self._places(second, self._rows)
+            own = _places(second, self._rows)
             same = (begin <= own) & (own < end)
             same[same] = second[own[same]] == self._rows[same]
-            itself = np.flatnonzero(same).astype(np.int32)
-        return PairRanges(self._rows, second, np.cumsum(end - begin), end.astype(np.int32), itself, self._each)
+            itself = np.flatnonzero(same)
+        return PairRanges(self._rows, second, np.cumsum(end - begin), end, itself, self._each)
 
-    def _places(self, second: Array, rows: Array) -> Array:
-        """The place of rows among second events; rows of the events' own type, else NumPy copies all events."""
-        return np.searchsorted(second, np.clip(rows, 0, len(self._timestamps)).astype(second.dtype))
+    def _row_at(self, after_us: int, side: Literal["left", "right"]) -> Array:
+        """The row of the first event so long after each event or later ("right": later)."""
+        if (after_us, side) not in self._rows_at:
+            self._rows_at[after_us, side] = np.searchsorted(self._timestamps, self._times + after_us, side)
+        return self._rows_at[after_us, side]
 
-    def _rows_within(self, window: Window) -> tuple[Array, Array]:
-        """The first row within the window of each event, and the one behind the last."""
-        if window not in self._within:
-            if window.time_us is None:
-                reach = (window.events or 1) - 1
-                self._within[window] = self._rows - reach, self._rows + reach + 1
-            else:
-                reach = min(window.time_us, LONGEST_US)
-                self._within[window] = (
-                    np.searchsorted(self._timestamps, self._times - reach, "left"),
-                    np.searchsorted(self._timestamps, self._times + reach, "right"),
-                )
-        return self._within[window]
+
+def _places(second: Array, rows: Array) -> Array:
+    """The place of rows among second events; rows of the events' own type, else NumPy copies all events."""
+    return np.searchsorted(second, rows.astype(second.dtype))
 
 
 def draw_pairs(ranges: PairRanges, most: int, seed: np.random.SeedSequence) -> tuple[Array, Array]:

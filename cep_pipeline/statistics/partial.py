@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from cep_pipeline.errors import InputError
@@ -75,7 +75,6 @@ class PartialStatistics:
     end_us: int | None
     leaves: Mapping[str, int]
     conditions: Mapping[str, PairCount]
-    orders: Mapping[str, PairCount] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.events < 0 or any(count < 0 for count in self.leaves.values()):
@@ -94,13 +93,11 @@ class PartialStatistics:
             start_us=min((t for t in (self.start_us, other.start_us) if t is not None), default=None),
             end_us=max((t for t in (self.end_us, other.end_us) if t is not None), default=None),
             leaves={key: self.leaves.get(key, 0) + other.leaves.get(key, 0) for key in {**self.leaves, **other.leaves}},
-            conditions=_added(self.conditions, other.conditions),
-            orders=_added(self.orders, other.orders),
+            conditions={
+                key: self.conditions.get(key, PairCount()) + other.conditions.get(key, PairCount())
+                for key in {**self.conditions, **other.conditions}
+            },
         )
-
-
-def _added(one: Mapping[str, PairCount], other: Mapping[str, PairCount]) -> dict[str, PairCount]:
-    return {key: one.get(key, PairCount()) + other.get(key, PairCount()) for key in {**one, **other}}
 
 
 def snapshot_of(
@@ -129,7 +126,6 @@ def snapshot_of(
         ),
         selectivities=selectivities,
         joints=joints,
-        orders=tuple(selectivity_of(condition, count) for condition, count in whole.orders.items() if count.tested),
         **described,
     )
 

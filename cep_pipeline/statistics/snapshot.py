@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.terms import agreement, clauses_read, format_conjunct, leaf_of, order_of, pair_of, tuple_of
+from cep_pipeline.statistics.terms import agreement, clauses_read, format_conjunct, leaf_of, pair_of, tuple_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
 if TYPE_CHECKING:
@@ -256,8 +256,6 @@ class StatisticsSnapshot:
         The number of windows that a business day is the mean of.
     confidence
         How sure the intervals of sampled numbers are.
-    orders
-        Share of the pairs in one window that are in a temporal order, under a TIES mode; sorted by key.
     order_profiles
         In which temporal orders the events of reported matches came.
     notes
@@ -277,7 +275,6 @@ class StatisticsSnapshot:
     windows: int | None = None
     confidence: float = CONFIDENCE
     joints: tuple[JointSelectivity, ...] = ()
-    orders: tuple[Selectivity, ...] = ()
     order_profiles: tuple[OrderProfile, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -298,7 +295,6 @@ class StatisticsSnapshot:
             )
         object.__setattr__(self, "rates", tuple(sorted(self.rates, key=lambda rate: rate.leaf)))
         object.__setattr__(self, "selectivities", tuple(sorted(self.selectivities, key=lambda s: s.condition)))
-        object.__setattr__(self, "orders", tuple(sorted(self.orders, key=lambda order: order.condition)))
         object.__setattr__(self, "joints", tuple(sorted(self.joints, key=lambda joint: joint.members)))
         if len(self.by_leaf) != len(self.rates) or len(self.by_condition) != len(self.selectivities):
             raise ValueError("a snapshot holds each key once")
@@ -381,30 +377,13 @@ class StatisticsSnapshot:
         key = agreement(pattern, clause, attribute, first, second).key
         return self.by_condition.get(key, Selectivity(key, EQUAL, source=Source.PRIOR))
 
-    def order(self, pattern: Pattern, clause: Clause, first: str, second: str) -> Selectivity:
-        """Share of the pairs of two variables in one window whose first event comes before the second.
-
-        By the pattern's TIES; measured of variables that follow one another in the clause, a prior of 1/2 for others.
-        """
-        key = order_of(pattern, clause, first, second).key
-        known = {order.condition: order for order in self.orders}
-        return known.get(key, Selectivity(key, 0.5, source=Source.PRIOR))
-
     def to_json(self) -> dict[str, Any]:
         """The snapshot as JSON values, with its version."""
         return {
             "version": VERSION,
-            **{name: getattr(self, name) for name in _PLAIN},
-            "kind": self.kind.value,
-            "rates": [_entry(rate, _RATE) for rate in self.rates],
-            "selectivities": [_entry(selectivity, _SELECTIVITY) for selectivity in self.selectivities],
-            "orders": [_entry(order, _SELECTIVITY) for order in self.orders],
-            "joints": [
-                {**_entry(joint, _JOINT), "conditions": list(joint.conditions), "over": list(map(list, joint.over))}
-                for joint in self.joints
-            ],
+            **{one.name: _plain(getattr(self, one.name)) for one in fields(self) if one.name != "order_profiles"},
+            "orders": [],  # earlier versions had the shares of pairs in temporal order
             "order_profiles": [profile.to_json() for profile in self.order_profiles],
-            "notes": list(self.notes),
         }
 
     @classmethod
@@ -421,27 +400,14 @@ class StatisticsSnapshot:
 
         check_version(content, VERSION, "statistics snapshot", source)
         with reading_form(_form(), content, "no statistics snapshot", source, "estimate the statistics again"):
-            return cls(
-                **{name: content[name] for name in _PLAIN},
-                kind=Kind(content["kind"]),
-                rates=tuple(LeafRate(**_arguments(entry, _RATE)) for entry in content["rates"]),
-                selectivities=tuple(
-                    Selectivity(**_arguments(entry, _SELECTIVITY)) for entry in content["selectivities"]
-                ),
-                orders=tuple(Selectivity(**_arguments(entry, _SELECTIVITY)) for entry in content["orders"]),
-                joints=tuple(
-                    JointSelectivity(
-                        **{
-                            **_arguments(entry, _JOINT),
-                            "conditions": tuple(entry["conditions"]),
-                            "over": tuple(map(tuple, entry["over"])),
-                        }
-                    )
-                    for entry in content["joints"]
-                ),
-                order_profiles=tuple(OrderProfile.from_json(entry) for entry in content["order_profiles"]),
-                notes=tuple(content["notes"]),
-            )
+            plain = {name: value for name, value in content.items() if name not in ("version", "orders")}
+            numbers = {
+                name: tuple(kind(**_tuples({**one, "source": Source(one["source"])})) for one in content[name])
+                for name, kind in _NUMBERS.items()
+            }
+            profiles = tuple(map(OrderProfile.from_json, content["order_profiles"]))
+            described = {"kind": Kind(content["kind"]), "notes": tuple(content["notes"])}
+            return cls(**{**plain, **numbers, **described, "order_profiles": profiles})
 
     @cached_property
     def digest(self) -> str:
@@ -455,21 +421,26 @@ def _form() -> Any:
     from cep_pipeline.documents import form_of
     from cep_pipeline.statistics.output_profile import profile_form
 
-    return form_of(StatisticsSnapshot, {"version": int, "order_profiles": list[profile_form()]})  # type: ignore[misc]
+    return form_of(StatisticsSnapshot, {"version": int, "orders": list[Any], "order_profiles": list[profile_form()]})  # type: ignore[misc]
 
 
-_PLAIN = ("stream", "events", "start_us", "end_us", "window_us", "window_events", "as_of_us", "windows", "confidence")
-_RATE = ("leaf", "per_s", "count", "source", "low", "high", "worst_per_s")
-_SELECTIVITY = ("condition", "value", "pairs", "tested", "source", "low", "high")
-_JOINT = ("conditions", "value", "low", "high", "tested", "independent", "over", "source")
+_NUMBERS = {"rates": LeafRate, "selectivities": Selectivity, "joints": JointSelectivity}
 
 
-def _entry(number: LeafRate | Selectivity | JointSelectivity, names: Iterable[str]) -> dict[str, Any]:
-    return {**{name: getattr(number, name) for name in names}, "source": number.source.value}
+def _plain(value: Any) -> Any:
+    """A number of a snapshot, or what it consists of, as JSON values."""
+    if isinstance(value, tuple):
+        return list(map(_plain, value))
+    if isinstance(value, Enum):
+        return value.value
+    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
 
 
-def _arguments(entry: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {**{name: entry[name] for name in names}, "source": Source(entry["source"])}
+def _tuples(value: Any) -> Any:
+    """JSON values with tuples in place of lists."""
+    if isinstance(value, dict):
+        return {name: _tuples(of) for name, of in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def span_seconds(start_us: int | None, end_us: int | None) -> float:

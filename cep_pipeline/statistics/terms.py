@@ -380,36 +380,12 @@ def tuple_of(pattern: Pattern, clause: Clause, conjunct: Conjunct) -> TupleCondi
     return TupleCondition(TupleScope(members, precedence, pattern.window, ties), rewritten(conjunct, renamed))
 
 
-def order_of(pattern: Pattern, clause: Clause, first: str, second: str) -> OrderCondition:
-    """The condition that the temporal order of a clause puts on two variables."""
-    one, other = (leaf_of(pattern, clause, name) for name in (first, second))
-    return OrderCondition(PairScope(one, other, ordered=False, window=pattern.window), pattern.ties)
-
-
-def tuples_and_orders(patterns: Iterable[Pattern]) -> tuple[list[TupleCondition], list[OrderCondition]]:
-    """The conditions of patterns that are no pairwise ones, each once.
-
-    Of the temporal order, those between variables that follow one another: the others follow from them.
-    """
-    tuples: dict[TupleCondition, None] = {}
-    orders: dict[OrderCondition, None] = {}
-    for pattern in patterns:
-        for clause in pattern.clauses:
-            for conjunct in positive_conjuncts(clause):
-                condition = tuple_of(pattern, clause, conjunct)
-                if condition is not None:
-                    tuples[condition] = None
-            for first, second in neighbours(clause):
-                orders[order_of(pattern, clause, first, second)] = None
-    return list(tuples), list(orders)
-
-
-def neighbours(clause: Clause) -> list[tuple[str, str]]:
-    """The positive variables that follow one another in the temporal order, none between them."""
-    names = [variable.name for variable in clause.positive]
-    follows = {(one, other) for one in names for other in names if (one, other) in clause.precedence}
-    return sorted(
-        (one, other)
-        for one, other in follows
-        if not any((one, name) in follows and (name, other) in follows for name in names)
+def tuples_of(patterns: Iterable[Pattern]) -> list[TupleCondition]:
+    """The conditions of patterns that are no pairwise ones, each once."""
+    asked = (
+        tuple_of(pattern, clause, conjunct)
+        for pattern in patterns
+        for clause in pattern.clauses
+        for conjunct in positive_conjuncts(clause)
     )
+    return list(dict.fromkeys(condition for condition in asked if condition is not None))

@@ -22,6 +22,8 @@ Array = np.ndarray[Any, Any]
 
 LONGEST_LIST = 12
 """Events that a list is drawn from, at most."""
+_MOST_BITS = 62
+"""Events of which there are too many lists to look at them all, whatever else there is."""
 MOST_ALL = 65_536
 """The most tuples of a slice that are all tested."""
 
@@ -68,27 +70,11 @@ def find_tuples(
         Rows `[start, end)`: only tuples whose last event lies there.
     """
     rows = [found[: np.searchsorted(found, owned[1])].astype(np.int64) for found in rows]
-    every = _Search(scope, timestamps, rows, None, most)
-    found = every.run() if all(len(of) for of in rows) else every.nothing()
+    found = _Search(scope, timestamps, rows, None, most).run(owned)
     if found is None:
-        sampling = _Search(scope, timestamps, rows, np.random.default_rng(seed), most)
-        found = sampling.run()
+        found = _Search(scope, timestamps, rows, np.random.default_rng(seed), most).run(owned)
         assert found is not None
-    last = found.last
-    keep = np.flatnonzero((last >= owned[0]) & (last < owned[1]) & found.inside & _distinct(found.bound, len(last)))
-    bound = {name: of.take(keep) if isinstance(of, Lists) else of[keep] for name, of in found.bound.items()}
-    return Tuples(bound, last[keep], found.weights[keep], found.whole)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """Tuples before it is looked at who owns them; a list may reach beyond the window on both of an event's sides."""
-
-    bound: Bound
-    last: Array
-    weights: Array
-    whole: bool
-    inside: Array
+    return found
 
 
 class _Search:
@@ -110,31 +96,22 @@ class _Search:
         self.first, self.last = np.empty(0, np.int64), np.empty(0, np.int64)
         self.weights = np.empty(0)
 
-    def nothing(self) -> _Found:
-        empty = np.empty(0, np.int64)
-        bound = {
-            member_name(place): Lists(empty, empty, empty) if member.kleene else empty
-            for place, member in enumerate(self.scope.members)
-        }
-        return _Found(bound, empty, np.empty(0), True, np.empty(0, dtype=bool))
-
-    def run(self) -> _Found | None:
-        """The tuples; None where there are too many to look at them all."""
+    def run(self, owned: tuple[int, int]) -> Tuples | None:
+        """The tuples whose last event is owned; None where there are too many to look at them all."""
         members = self.scope.members
         order = [place for place, member in enumerate(members) if not member.kleene]
         lists = [place for place, member in enumerate(members) if member.kleene]
         anchor = (order or lists)[0]
-        if not self._anchor(anchor):
-            return None
-        for place in (*order[1:], *(place for place in lists if order or place != anchor)):
-            low, high = self._range(place)
-            if not (self._add_lists(place, low, high) if members[place].kleene else self._add_rows(place, low, high)):
-                return None
-        if not order and not self._prolong(anchor):
+        others = (place for place in (*order, *lists) if place != anchor)
+        if not (self._anchor(anchor) and all(map(self._add, others)) and (order or self._prolong(anchor))):
             return None
         bound = {member_name(place): of for place, of in sorted(self.bound.items())}
+        # A list may reach beyond the window on both of an event's sides.
         inside = self.key_of(self.last) - self.key_of(self.first) <= self.reach
-        return _Found(bound, self.last, self.weights, self.random is None, inside)
+        own = (self.last >= owned[0]) & (self.last < owned[1])
+        keep = np.flatnonzero(own & inside & _distinct(bound, len(self.last)))
+        kept = {name: of.take(keep) if isinstance(of, Lists) else of[keep] for name, of in bound.items()}
+        return Tuples(kept, self.last[keep], self.weights[keep], self.random is None)
 
     def _anchor(self, place: int) -> bool:
         pool = len(self.rows[place])
@@ -164,61 +141,45 @@ class _Search:
                 high = np.minimum(high, np.searchsorted(rows, ahead, "left"))
         return low, np.maximum(low, high)
 
-    def _add_rows(self, place: int, low: Array, high: Array) -> bool:
-        chosen = self._choose(high - low)
-        if chosen is None:
-            return False
-        again, offset = chosen
-        self._keep(again)
-        row = self.rows[place][(low[again] + offset)]
-        self.bound[place] = row
-        self.first, self.last = np.minimum(self.first, row), np.maximum(self.last, row)
-        return True
-
-    def _add_lists(self, place: int, low: Array, high: Array) -> bool:
-        low, size = self._run_of(low, high - low)
-        chosen = self._choose((np.int64(1) << size) - 1, weighed=False)
+    def _add(self, place: int) -> bool:
+        """Bind one more member to an event of its leaf, or to a list of them."""
+        rows, lists = self.rows[place], self.scope.members[place].kleene
+        low, high = self._range(place)
+        low, size = self._run_of(low, high - low) if lists else (low, high - low)
+        chosen = self._choose((np.int64(1) << size) - 1 if lists else size, weighed=not lists)
         if chosen is None:
             return False
         again, number = chosen
         self._keep(again)
-        self.bound[place] = lists = _subsets(self.rows[place], low[again], size[again], number + 1)
-        self.first = np.minimum(self.first, lists.firsts())
-        self.last = np.maximum(self.last, lists.lasts())
+        of = _subsets(rows, low[again], size[again], number + 1) if lists else rows[low[again] + number]
+        self.bound[place] = of
+        self.first, self.last = np.minimum(self.first, _firsts(of)), np.maximum(self.last, _lasts(of))
         return True
 
     def _prolong(self, place: int) -> bool:
         """Make lists of the anchor: it, and some of the later events of its leaf."""
-        head = self.bound[place]
+        rows, head = self.rows[place], self.bound[place]
         assert not isinstance(head, Lists)
-        keys = self.keys[place]
-        low = np.searchsorted(self.rows[place], head, "right")
-        high = np.searchsorted(keys, np.minimum(self.key_of(head), self.key_of(self.first)) + self.reach, "right")
+        low = np.searchsorted(rows, head, "left")
+        high = np.searchsorted(self.keys[place], self.key_of(self.first) + self.reach, "right")
         for one, other in self.scope.precedence:  # what comes after the list, and was bound to come after its head
             if one == place and other in self.bound:
                 high = np.minimum(high, self._range(place)[1])
-        low, size = self._run_of(low, np.maximum(high - low, 0), LONGEST_LIST - 1)
-        chosen = self._choose(np.int64(1) << size, weighed=False)
+        size = np.clip(high - low, 1, _MOST_BITS if self.random is None else LONGEST_LIST)
+        chosen = self._choose(np.int64(1) << (size - 1), weighed=False)
         if chosen is None:
             return False
         again, number = chosen
         self._keep(again)
-        rest = _subsets(self.rows[place], low[again], size[again], number)
-        head = head[again]
-        lengths = rest.lengths + 1
-        starts = np.cumsum(lengths) - lengths
-        flat = np.empty(int(lengths.sum()), np.int64)
-        flat[starts] = head
-        flat[ranges(starts + 1, rest.lengths)] = rest.flat()
-        self.bound[place] = lists = Lists(starts, lengths, flat)
+        self.bound[place] = lists = _subsets(rows, low[again], size[again], 2 * number + 1)
         self.last = np.maximum(self.last, lists.lasts())
         return True
 
-    def _run_of(self, low: Array, size: Array, longest: int = LONGEST_LIST) -> tuple[Array, Array]:
+    def _run_of(self, low: Array, size: Array) -> tuple[Array, Array]:
         """Cut ranges with too many candidates for a list down to a run of neighbours."""
-        spare = np.maximum(size - longest, 0)
         if self.random is None:
-            return low, np.minimum(size, 62)  # too many lists to look at them all
+            return low, np.minimum(size, _MOST_BITS)
+        spare = np.maximum(size - LONGEST_LIST, 0)
         return low + (self.random.random(len(size)) * (spare + 1)).astype(np.int64), size - spare
 
     def _choose(self, counts: Array, weighed: bool = True) -> tuple[Array, Array] | None:

@@ -443,7 +443,6 @@ class WindowedStatistics:
             notes.append(self._no_events)
         span_s = max(end - begin, 0) / 1e6 or 1.0
         rates = tuple(rate_in_window(key, counts[key], span_s) for key in self.leaves)
-        conditions, orders = self._selectivities(begin, end)
         return self._described_snapshot(
             Kind.WINDOW,
             begin,
@@ -452,8 +451,7 @@ class WindowedStatistics:
             tuple(notes),
             events=round(counts[_EVENTS].value),
             rates=rates,
-            selectivities=conditions,
-            orders=orders,
+            selectivities=self._selectivities(begin, end),
         )
 
     def windows(self, start_us: int, end_us: int, most: int = 96) -> Iterator[StatisticsSnapshot]:
@@ -484,7 +482,6 @@ class WindowedStatistics:
         rates = counts / seconds
         mean, worst = rates.mean(axis=1), rates.max(axis=1)
         totals = self._bins.totals(start_us, end_us)
-        conditions, orders = self._selectivities(start_us, end_us - 1)
         length = float(seconds.mean())
         return self._described_snapshot(
             Kind.BUSINESS_DAY,
@@ -498,8 +495,7 @@ class WindowedStatistics:
                 LeafRate(key, float(per_s), int(total), Source.COUNT, float(per_s), float(per_s), float(highest))
                 for key, per_s, total, highest in zip(self.leaves, mean[1:], totals[1:], worst[1:], strict=True)
             ),
-            selectivities=conditions,
-            orders=orders,
+            selectivities=self._selectivities(start_us, end_us - 1),
             window_us=round(length * 1e6),
         )
 
@@ -542,7 +538,7 @@ class WindowedStatistics:
             if digest_of(whole) != content["checksum"]:
                 raise ValueError("its checksum is that of something else")
             window = Window(*content["window"])
-            scopes = [ScopeKeys(key, tuple(asked), frozenset(orders)) for key, asked, orders in content["scopes"]]
+            scopes = [ScopeKeys(key, tuple(asked)) for key, asked, _ in content["scopes"]]
             conditions = [condition for scope in scopes for condition in scope.conditions]
             for key in conditions:
                 check_key(key)
@@ -584,7 +580,7 @@ class WindowedStatistics:
             "window": [self.window.time_us, self.window.events],
             "epsilon": self.epsilon,
             "leaves": list(self.leaves),
-            "scopes": [[scope.key, list(scope.conditions), sorted(scope.orders)] for scope in self.scopes],
+            "scopes": [[scope.key, list(scope.conditions), []] for scope in self.scopes],
         }
 
     @property
@@ -619,18 +615,18 @@ class WindowedStatistics:
             for key, (value, low, high) in zip((_EVENTS, *self.leaves), bounds, strict=True)
         }
 
-    def _selectivities(self, start: int, end: int) -> tuple[tuple[Selectivity, ...], tuple[Selectivity, ...]]:
-        """The selectivities of conditions and orders, by the pairs whose later event lies between two instants."""
-        conditions: list[Selectivity] = []
-        orders: list[Selectivity] = []
+    def _selectivities(self, start: int, end: int) -> tuple[Selectivity, ...]:
+        """The selectivities of conditions, by the pairs whose later event lies between two instants."""
+        found: list[Selectivity] = []
         for scope in self.scopes:
             sums = self._sums[scope.key].between(start, end)
             if sums.inside[1] + sums.cut[1] == 0:
                 continue  # nothing was tested: the snapshot's reader falls back to the prior
-            for place, condition in enumerate(scope.conditions):
-                found = selectivity_in_window(condition, sums, 3 + 2 * place)
-                (orders if condition in scope.orders else conditions).append(found)
-        return tuple(conditions), tuple(orders)
+            found += [
+                selectivity_in_window(condition, sums, 3 + 2 * place)
+                for place, condition in enumerate(scope.conditions)
+            ]
+        return tuple(found)
 
     def _described_snapshot(
         self, kind: Kind, start: int | None, end: int | None, as_of: int | None, notes: tuple[str, ...], **numbers: Any

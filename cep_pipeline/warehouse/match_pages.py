@@ -196,12 +196,12 @@ def explain_match(
     An InputError says that the pattern binds other variables, or that an event is not published any more.
     """
     from cep_pipeline.detection.composition import with_typed_returns
-    from cep_pipeline.patterns.pattern import Strategy, with_composed
+    from cep_pipeline.patterns.pattern import with_composed
     from cep_pipeline.questions.match_checks import why_match
     from cep_pipeline.slices.events_input import columns_needed
 
     width = pattern.window.time_us
-    any_match = pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
+    any_match = pattern.strategy.forks
     if width is not None and any_match and not pattern.composes and not any(one.negated for one in pattern.operands):
         return why_match(pattern, events_of(tables, match), match, timezone=timezone)  # no rule asks for other events
     whole = with_composed([pattern])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 
@@ -14,7 +13,6 @@ from cep_pipeline.adaptation.distance import (
     MetaAdaptive,
     adapted,
     average_relative_difference,
-    scan,
 )
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning import plan
@@ -77,17 +75,6 @@ def test_meta_adaptive_for_each_invariant() -> None:
 
 def test_meta_adaptive_begins_with_no_more_than_its_largest() -> None:
     assert MetaAdaptive(AverageRelativeDifference()).begin(MADE).everywhere == 0.5
-
-
-def test_parameter_scanning() -> None:
-    performance = {0.0: 3.0, 0.1: 5.0, 0.2: 5.0, 0.3: 1.0}
-    found = scan(performance.__getitem__, performance)
-    assert found.best == 0.1
-    assert dict(found.tried) == performance
-    with pytest.raises(InputError, match="nothing to try"):
-        scan(lambda _: 1.0, [])
-    with pytest.raises(InputError, match="no number"):
-        scan(lambda _: math.nan)
 
 
 def test_rules_by_name() -> None:

@@ -76,13 +76,11 @@ def test_without_a_window_they_are_those_of_the_last_two_parts() -> None:
         assert {rate.leaf: rate.count for rate in found.rates} == {kind: kinds.count(kind) for kind in "ABC"}
 
 
-def test_orders_of_pairs_are_not_counted() -> None:
-    """Nobody plans by them; all else is as it is with them."""
+def test_they_are_those_of_a_table_of_the_same_events() -> None:
     patterns, table = patterns_of(ABC), drifting()
     stream, statistics = EventStream(patterns, table), RecentStatistics(patterns, Window(events=400), max_pairs=10**9)
     statistics.update(stream, *stream.advance_by(400))
     found, whole = statistics.snapshot(), cep.estimate_statistics(patterns, table.slice(0, 400), max_pairs=10**9)
-    assert whole.orders and not found.orders
     assert (found.rates, found.selectivities, found.joints) == (whole.rates, whole.selectivities, whole.joints)
 
 

@@ -148,7 +148,7 @@ def test_the_bitcode_of_a_kernel_becomes_code_of_another_processor(monkeypatch: 
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
     machine = target.create_target_machine(opt=2, reloc="pic", codemodel="jitdefault")
-    code = shipped.read_shipped("cep_pipeline.statistics.pairs_kernel", "find_ranges")
+    code = shipped.read_shipped("cep_pipeline.statistics.sliding_window_kernel", "compress")
     assert code
     made = []
     monkeypatch.setattr(shipped, "runs_level", lambda: False)

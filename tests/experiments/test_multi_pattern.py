@@ -46,6 +46,7 @@ from benchmarks.experiments.multi_pattern.streams import (
     permuted,
     stocks,
     traffic,
+    window_s_of,
 )
 from benchmarks.experiments.multi_pattern.workloads import (
     Shape,
@@ -62,6 +63,7 @@ EXCHANGED = AdaptiveSizes(
     patterns=4,
     size=3,
     windows={STOCKS: 6, TRAFFIC: 3},
+    window_events=360,
     phases=(300,),
     longer=(600,),
     workloads=1,
@@ -210,7 +212,18 @@ def test_plans_are_switched_without_a_match_lost(trades: WorkloadStream) -> None
     assert figures["loop static:checks"] == 0 and figures["loop static:candidates"] > 0  # type: ignore[operator]
 
 
+def test_windows_of_ten_thousand_events_have_patterns_of_which_all_events_are_compared() -> None:
+    stream = stocks(2, window_s=window_s_of(STOCKS, 10_000))
+    assert stream.events.num_rows == pytest.approx(20_000, rel=0.01)
+    shape = Shape(4, 3, window=f"{stream.window_s} seconds", kleene=False, all_compared=True)
+    drawn = draw_workload(stream, shape, 0, 1)
+    sizes = [len(pattern.operands) for pattern in drawn.patterns]
+    assert drawn.text.count(".diff - ") == sum(size * (size - 1) // 2 for size in sizes)
+    assert {pattern.window.time_us for pattern in drawn.patterns} == {stream.window_s * 1_000_000}
+
+
 def test_full_is_more_of_the_same() -> None:
+    assert {SMALL.patterns[number] for number in (10, 30, 100)} == {10}
     small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
     assert len(small.cells) < len(full.cells)
     assert max(FULL.patterns) == 1_000 and FULL.ours_s == 5 and FULL.ratio * FULL.ours_s == 180
@@ -258,6 +271,7 @@ def paper_rows(factors: Mapping[str, float] = {}, **changed: Figure) -> Iterator
             yield {**row, **changed}
     for stream in STREAMS:
         own = {"static:seconds": 11.0, "loop static:seconds": 12.0, "loop:seconds": 1.0}
+        own |= {"loop, invariants:seconds": 2.0, "loop, invariants:candidates": 100.0}
         own |= {f"{name}:candidates": 100.0 for name in ("static", "loop static", "loop", "hindsight", "phases")}
         for exchange, x in product((ANEW, ON_TOP), (10, 10_000)):
             judged = exchange is ANEW and x == 10

@@ -20,6 +20,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Ties, Window
+from cep_pipeline.slices.order import StreamOrder
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import (
     Kind,
@@ -31,7 +32,7 @@ from cep_pipeline.statistics import (
     partial_statistics,
 )
 from cep_pipeline.statistics.estimate import rough_statistics
-from cep_pipeline.statistics.pairs import FirstSample, draw_pairs, pair_ranges
+from cep_pipeline.statistics.pairs import FirstEvents, draw_pairs
 from cep_pipeline.statistics.partial import snapshot_of
 from tests import streams
 from tests.oracle.answer import evaluate
@@ -295,18 +296,27 @@ def test_what_patterns_share_is_measured_once(monkeypatch: pytest.MonkeyPatch) -
     ordered=st.booleans(),
     ties=st.sampled_from(Ties),
 )
-def test_a_sample_of_all_first_events_has_all_pairs(
+def test_pairs_are_those_of_the_window_and_the_order(
     times: list[int], data: st.DataObject, window: Window, ordered: bool, ties: Ties
 ) -> None:
     timestamps = np.array(times, np.int64)
     rows = st.sets(st.integers(0, len(times) - 1), min_size=1).map(sorted)
     first, second = (np.array(data.draw(rows), np.int32) for _ in range(2))
-    whole = pair_ranges(timestamps, first, second, window=window, ordered=ordered, ties=ties)
-    sample = FirstSample(timestamps, first, len(first), np.random.SeedSequence(1))
-    found = sample.ranges(second, window=window, ordered=ordered, ties=ties)
-    assert found.count == whole.count
-    pairs = [list(zip(*draw_pairs(one, 10**6, np.random.SeedSequence(2)), strict=True)) for one in (found, whole)]
-    assert pairs[0] == pairs[1]
+    begin = data.draw(st.integers(0, len(times)))
+    end = data.draw(st.integers(begin, len(times)))
+    order = StreamOrder(timestamps, ties)
+
+    def is_pair(one: int, other: int) -> bool:
+        apart = abs(times[other] - times[one]) if window.time_us is not None else abs(other - one) + 1
+        in_order = not ordered or bool(order.holds(np.array([one]), np.array([other]))[0])
+        return (
+            one != other and begin <= max(one, other) < end and apart <= (window.time_us or window.events) and in_order
+        )
+
+    found = FirstEvents(timestamps, first, (begin, end)).ranges(second, window=window, ordered=ordered, ties=ties)
+    pairs = list(zip(*(rows.tolist() for rows in draw_pairs(found, 10**6, np.random.SeedSequence(2))), strict=True))
+    assert pairs == [(one, other) for one in first for other in second if is_pair(int(one), int(other))]
+    assert found.count == len(pairs)
 
 
 def test_rough_statistics_are_near_the_whole() -> None:

@@ -143,7 +143,7 @@ def test_a_profile_says_which_event_comes_last() -> None:
 def test_profiles_of_different_clauses_do_not_add_up() -> None:
     one = OrderProfile("p", ("a", "b"), 1, (0, 1), ((("a", "b"), 1),))
     with pytest.raises(ValueError, match="do not add up"):
-        _ = one + OrderProfile("q", ("a", "b"), 1, (0, 1), ((("a", "b"), 1),))
+        one.plus(OrderProfile("q", ("a", "b"), 1, (0, 1), ((("a", "b"), 1),)))
     with pytest.raises(ValueError, match="each variable once"):
         OrderProfile("p", ("a", "b"), 1, (0, 1), ((("a",), 1),))
     with pytest.raises(ValueError, match="is the last"):

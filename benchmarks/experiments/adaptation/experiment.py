@@ -1,70 +1,83 @@
-"""`cep experiment adaptation`: decisions to plan again where a plan is dear, as daily jobs make them (ACEP patent)."""
+"""`cep experiment adaptation`: decisions to plan again, over streams whose best plan changes (ACEP patent)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any
 
-import pyarrow as pa
-
-from benchmarks.experiments.adaptation.jobs import MADE_COUNTS, JobSuccession, PlannedBy
-from benchmarks.experiments.adaptation.patterns import PatternDrawing, pattern_of_discrepancy
-from benchmarks.experiments.adaptation.sizes import (
-    DAYS,
-    DEAR,
-    DISCREPANCY,
-    FREE,
-    FREQUENCY,
-    FULL,
-    PRICED,
-    SMALL,
-    STATIC,
-    TOGETHER,
-    DaysCase,
-    DearCase,
-    Sizes,
-    decisions_of,
-)
-from benchmarks.experiments.adaptation.streams import (
-    BARS,
-    PER_S,
-    TRAFFIC,
-    days_of_bars,
-    days_of_traffic,
-    stretches_of_discrepancy,
-    stretches_of_trades,
-)
+from benchmarks.experiments.adaptation.decisions import META, UNCONDITIONAL, decisions_of, named
+from benchmarks.experiments.adaptation.patterns import CONJUNCTION, SEQUENCE, SETS, pattern_of
+from benchmarks.experiments.adaptation.streams import AARHUS, STOCKS, TRAFFIC, has_month, stretch_of
 from benchmarks.experiments.cells import Cell, Figure, Row
 from benchmarks.experiments.experiment import Experiment, Request, Work
 from benchmarks.experiments.page import Page
 from benchmarks.measure import one_core
 from cep_pipeline.adaptation import AdaptiveDetection
-from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState, Verdict
+from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.errors import CepError
-from cep_pipeline.planning.plans import Plan
-from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
+from cep_pipeline.statistics import estimate_statistics
 
 MECHANISMS = {
-    "dp_left_deep": PlannedBy("dp_left_deep", "lazy_chain_nfa"),
-    "greedy": PlannedBy("greedy", "lazy_chain_nfa"),
-    "dp_bushy": PlannedBy("dp_bushy", "evaluation_tree", "instances"),
-    "zstream": PlannedBy("zstream", "evaluation_tree", "instances"),
-    TOGETHER: PlannedBy(TOGETHER, "multitree"),
+    "greedy": ("lazy_chain_nfa", "throughput"),
+    "zstream": ("evaluation_tree", "throughput"),
+    "zstream, instances": ("evaluation_tree", "instances"),
 }
-"""Planner -> how its plans are run."""
-DAY_WINDOW_S: Mapping[str, int] = {TRAFFIC: 900, BARS: 1_800}
-DAY_SIZES, DAY_SELECTIVITIES = (3, 4, 5), (0.01, 0.1)
-DEAR_WINDOW_S, SET_WINDOW_S, DEAR_SELECTIVITIES = 150, 20, (0.025, 0.025)
-DISCREPANCY_WINDOW_S = 160
-FREQUENCY_WINDOW_S, FREQUENCY_SIZE, FREQUENCY_SELECTIVITIES = 60, 5, (0.02, 0.02)
-FEW_PAIRS = 512
-"""Pairs that the statistics test a scope between two of many decisions a window."""
+"""Planner -> the mechanism that runs its plans, and their cost."""
+PRICED = "a price"
+"""A switch has to pay for its price, which is the product's default; elsewhere any gain is enough, as in the patent."""
 REACH = 4
-"""Jobs that the statistics of short jobs reach back; those of days are of the day."""
+"""Windows that the statistics reach back."""
+MAX_PAIRS = 512
+"""Pairs that the statistics test a scope between two decisions."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The extent of what is measured.
+
+    Attributes
+    ----------
+    repetitions
+        Stretches of each stream.
+    parameters
+        What is tried of t, of each kind, and of d beside 0.
+    frequencies
+        Decisions a window, each with the number of windows of a generated stretch.
+    sets
+        Sets of patterns and their sizes, which all decide as often as the first of `frequencies` says.
+    base
+        The set and the size for all frequencies.
+    planners
+        Of `MECHANISMS`.
+    """
+
+    repetitions: int
+    parameters: tuple[float, ...]
+    frequencies: tuple[tuple[int, int], ...]
+    sets: tuple[tuple[str, int], ...]
+    base: tuple[str, int]
+    planners: tuple[str, ...]
+
+
+SMALL = Sizes(
+    5,
+    (0.1, 0.4, 1.6, 6.4),
+    ((4, 100), (16, 60), (64, 20)),
+    ((CONJUNCTION, 4),),
+    (SEQUENCE, 5),
+    ("greedy", "zstream"),
+)
+FULL = Sizes(
+    5,
+    (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8),
+    ((4, 450), (16, 300), (64, 150)),
+    tuple(product(SETS, range(3, 9))),
+    (SEQUENCE, 5),
+    tuple(MECHANISMS),
+)
 
 
 def plan_work(request: Request) -> Work:
@@ -80,126 +93,98 @@ def plan_work(request: Request) -> Work:
 
 
 def _cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
-    """The cells, the cheap ones first; all repetitions of a case follow each other."""
-    repetitions = range(1, sizes.repetitions + 1)
-    tried: dict[str, Figure] = {
-        "thresholds": " ".join(f"{t:g}" for t in sizes.thresholds),
-        "distances": " ".join(f"{d:g}" for d in sizes.distances),
-    }
-    for planner, number in product(("greedy", "zstream"), repetitions):
-        key: dict[str, Figure] = {
-            "part": DISCREPANCY,
-            "planner": planner,
-            "jobs": sizes.stretches,
-            "seconds a job": sizes.stretch_s,
-        }
-        seed = request.seed * 1_000 + number
-        yield Cell({**key, **tried, "repetition": number}, partial(_discrepancy, planner, sizes, seed))
-    for case, number in product(sizes.dear, repetitions):
-        key = {"part": DEAR, "planner": case.planner, "size": case.size, "jobs": case.jobs, "events a job": case.events}
-        seed = request.seed * 1_000 + number
-        yield Cell({**key, **tried, "repetition": number}, partial(_dear, case, sizes, seed))
-    few: dict[str, Figure] = {"few": " ".join(f"{one:g}" for of in sizes.few for one in of)}
-    for (often, windows), planner, number in product(sizes.frequencies, ("greedy", "zstream"), repetitions):
-        key = {"part": FREQUENCY, "planner": planner, "a window": often, "windows": windows}
-        seed = request.seed * 1_000 + number
-        yield Cell({**key, **few, "repetition": number}, partial(_frequency, planner, often, windows, sizes, seed))
-    for days, stream, number in product(sizes.days, (TRAFFIC, BARS), repetitions):
-        key = {"part": DAYS, "stream": stream, "planner": days.planner, "size": days.patterns, "jobs": days.days}
-        seed = request.seed * 1_000 + number
-        yield Cell({**key, **tried, "repetition": number}, partial(_days, stream, days, sizes, request, seed))
+    """The cells; all repetitions of a case follow each other."""
+    often, windows = sizes.frequencies[0]
+    cases = [
+        *((*sizes.base, *frequency) for frequency in sizes.frequencies),
+        *((*one, often, windows) for one in sizes.sets if one != sizes.base),
+    ]
+    streams = [TRAFFIC, STOCKS, *([AARHUS] if has_month(request.data) else [])]
+    for stream, planner, case, number in product(streams, sizes.planners, cases, range(1, sizes.repetitions + 1)):
+        kind, size, often, windows = case
+        key: dict[str, Figure] = {"stream": stream, "planner": planner, "set": kind, "size": size, "a window": often}
+        key |= {"windows": windows, "parameters": " ".join(f"{one:g}" for one in sizes.parameters)}
+        run = partial(_measure, stream, planner, case, number, sizes.parameters, request)
+        yield Cell({**key, "repetition": number}, run)
 
 
-def _days(name: str, case: DaysCase, sizes: Sizes, request: Request, seed: int) -> dict[str, Figure]:
-    if name == TRAFFIC:
-        stream = days_of_traffic(request.data, max(one.days for one in sizes.days) + 1, request.seed)
-    else:
-        stream = days_of_bars(max(one.days for one in sizes.days) + 1, seed)
-    drawing = PatternDrawing(stream, DAY_WINDOW_S[name], DAY_SELECTIVITIES, seed)
-    patterns = drawing.many(case.patterns, DAY_SIZES)
-    jobs = stream.jobs[: case.days + 1]
-    by = MECHANISMS[case.planner]
-    figures = JobSuccession(patterns, jobs, by, 1, daily=True, seed=seed).measure(
-        decisions_of(sizes.thresholds, sizes.distances)
-    )
-    return {"stream is": stream.description, **figures}
+def _measure(
+    name: str,
+    planner: str,
+    case: tuple[str, int, int, int],
+    number: int,
+    parameters: Sequence[float],
+    request: Request,
+) -> dict[str, Figure]:
+    """Run one pattern over one stretch by all decision functions.
 
+    Decision functions that switch to the same plans at the same events share a run of detection: then it is their
+    decisions that differ, not the noise of the machine.
 
-def _dear(case: DearCase, sizes: Sizes, seed: int) -> dict[str, Figure]:
-    by = MECHANISMS[case.planner]
-    stream = stretches_of_trades(case.jobs + 1, case.events, seed)
-    drawing = PatternDrawing(stream, SET_WINDOW_S if by.together else DEAR_WINDOW_S, DEAR_SELECTIVITIES, seed)
-    patterns = drawing.many(case.size, DAY_SIZES) if by.together else [drawing.one(case.size)]
-    succession = JobSuccession(patterns, stream.jobs, by, REACH, daily=False, seed=seed)
-    return succession.measure(decisions_of(sizes.thresholds, sizes.distances, rules=True))
-
-
-def _discrepancy(planner: str, sizes: Sizes, seed: int) -> dict[str, Figure]:
-    stream = stretches_of_discrepancy(sizes.stretches + 1, sizes.stretch_s, seed)
-    pattern = pattern_of_discrepancy(stream, DISCREPANCY_WINDOW_S)
-    succession = JobSuccession([pattern], stream.jobs, MECHANISMS[planner], 1, daily=False, seed=seed)
-    return succession.measure(decisions_of(sizes.thresholds, sizes.distances, rules=True))
-
-
-def _frequency(planner: str, often: int, windows: int, sizes: Sizes, seed: int) -> dict[str, Figure]:
-    """Run the product's loop, in which the old plan reads on for a window wherever the plan is switched."""
-    events_a_window = round(FREQUENCY_WINDOW_S * PER_S)
-    stream = stretches_of_trades(windows + 1, events_a_window, seed)
-    pattern = PatternDrawing(stream, FREQUENCY_WINDOW_S, FREQUENCY_SELECTIVITIES, seed).one(FREQUENCY_SIZE)
-    by, begin = MECHANISMS[planner], stream.jobs[0]
-    known = estimate_statistics([pattern], begin, seed=seed)
+    Raises
+    ------
+    CepError
+        Two decision functions found different matches.
+    """
+    kind, size, often, windows = case
+    stretch = stretch_of(name, windows, number, request.seed, request.data)
+    pattern = pattern_of(stretch_of(name, windows, 1, request.seed, request.data), kind, size, request.seed)
+    begin = stretch.events.slice(0, REACH * stretch.window)
+    known = estimate_statistics([pattern], begin, seed=number)
+    mechanism, cost = MECHANISMS[planner]
     settled = AdaptiveDetection(
-        planner=by.planner,
-        cost=by.cost,
-        mechanism=by.mechanism,
-        every_events=events_a_window // often,
-        window=events_a_window,
-        seed=seed,
-        max_pairs=FEW_PAIRS,
+        planner=planner.partition(",")[0],
+        cost=cost,
+        mechanism=mechanism,
+        every_events=max(stretch.window // often, 1),
+        window=REACH * stretch.window,
+        minimum_gain=0.0,
+        seed=number,
+        max_pairs=MAX_PAIRS,
         clock=time.process_time,
     )
-    # What is loaded or compiled on first use is no part of any decision function's time.
-    settled.detect([pattern], begin, snapshot=known, output="count")
-    figures: dict[str, Figure] = {"decisions": windows * often, "events": stream.events.num_rows}
-    from_us = begin.column("timestamp").cast(pa.int64())[-1].as_py()
-    for price, (name, decision) in product((FREE, PRICED), decisions_of(*sizes.few).items()):
-        own = name if price == FREE else f"{name}, {price}"
-        if price == PRICED and name == STATIC:
-            continue
-        loop = replace(settled, decision=Later(decision, from_us), minimum_gain=0.0 if price == FREE else None)
-        with one_core():
-            tables, report = loop.detect([pattern], stream.events, snapshot=known, output="count")
-        matches = int(tables[pattern.name].column("count")[0].as_py())
+    figures: dict[str, Figure] = {"stream is": stretch.description, "events": stretch.events.num_rows}
+    runs: dict[tuple[tuple[int, str], ...], tuple[int, AdaptationReport]] = {}
+
+    def run(loop: AdaptiveDetection) -> tuple[int, AdaptationReport]:
+        tables, report = loop.detect([pattern], stretch.events, snapshot=known, output="count")
+        return int(tables[pattern.name].column("count")[0].as_py()), report
+
+    def keep(own: str, decided: AdaptationReport, found: tuple[int, AdaptationReport]) -> None:
+        matches, report = found
         if figures.setdefault("matches", matches) != matches:
             raise CepError(f"adaptation: {own} finds {matches:,} matches, where {figures['matches']:,} were found")
-        figures |= {
-            f"{own}:alarms": report.replannings,
-            f"{own}:switches": len(report.switches),
-            f"{own}:deciding": report.total.deciding if name != STATIC else 0.0,
-            f"{own}:planning": report.total.planning,
-            f"{own}:detecting": report.total.detecting,
-            f"{own}:tries": sum(node.candidates + MADE_COUNTS * node.created for node in report.metrics.nodes),
-        }
+        figures.update(
+            {
+                f"{own}:alarms": decided.replannings,
+                f"{own}:switches": len(decided.switches),
+                f"{own}:estimating": decided.seconds_estimating,
+                f"{own}:deciding": decided.total.deciding,
+                f"{own}:planning": decided.total.planning,
+                f"{own}:detecting": report.total.detecting,
+                f"{own}:tries": sum(node.candidates for node in report.metrics.nodes),
+            }
+        )
+
+    with one_core():
+        # What is loaded or compiled on first use is no part of any decision function's time.
+        settled.detect([pattern], begin, snapshot=known, output="count")
+        for own, decision in decisions_of(parameters).items():
+            loop = replace(settled, decision=decision)
+            if own == META:  # it learns from the work that a switch has saved
+                found = run(loop)
+                keep(own, found[1], found)
+                continue
+            _, decided = run(replace(loop, find=False))
+            switches = tuple((one.row, one.orders) for one in decided.switches)
+            if switches not in runs:
+                runs[switches] = run(loop)
+            keep(own, decided, runs[switches])
+        for own in (UNCONDITIONAL, named("d", 0.0)):
+            found = run(replace(settled, decision=decisions_of(())[own], minimum_gain=None))
+            keep(f"{own}, {PRICED}", found[1], found)
+    figures["decisions"] = len(found[1].checks)
     return figures
-
-
-@dataclass(frozen=True)
-class Later(DecisionFunction):
-    """Decides as another one does, but not before an instant: until then the statistics are those of a few events."""
-
-    decided_by: DecisionFunction
-    from_us: int
-
-    def begin(self, plan: Plan, *others: Any, **settings: Any) -> DecisionState:
-        return self.decided_by.begin(plan, *others, **settings)
-
-    def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        if snapshot.end_us is None or snapshot.end_us <= self.from_us:
-            return Verdict(False, "the statistics do not reach back as far as they are to")
-        return self.decided_by.decide(state, snapshot)
-
-    def replanned(self, state: DecisionState, *others: Any, **settings: Any) -> DecisionState:
-        return self.decided_by.replanned(state, *others, **settings)
 
 
 EXPERIMENT = Experiment("adaptation", plan_work)

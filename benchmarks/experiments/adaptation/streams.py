@@ -1,8 +1,8 @@
-"""The streams of `cep experiment adaptation`, cut into jobs: days of traffic and of bars, and stretches of trades."""
+"""The streams of `cep experiment adaptation`: rates that change seldom and by much, or always and by little."""
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -22,178 +22,150 @@ from benchmarks.experiments.events import (
 )
 from cep_pipeline.events.schema import StreamSchema
 
-TRAFFIC, BARS, TRADES, DISCREPANCY = "traffic", "bars", "trades", "discrepancy"
-COMPARED = ("x", "y")
-"""The two numbers of an event: changes of speed and of vehicles, of price and of volume."""
-DAY_US = 86_400_000_000
-CLASSES, ONE_OF = 20, 2
-"""Classes of the roads, by how often vehicles are found there; and one of so many roads is read."""
-SYMBOLS, BARS_A_DAY = 60, 390
-TRADED, PER_S = 12, 10.0
-"""Types of the trades, and events a second of all of them."""
-DRIFT_EVERY = 100
-"""Events after which rates of the trades change."""
-_DRIFT, _BACK, _SHIFT = 0.1, 0.01, 0.02
-"""A step of a type's ln rate, the part of it that it goes back, and the step of the means of its numbers."""
-_DAY_DRIFT, _DAY_BACK = 0.4, 0.3
-"""The same of ln rate and ln spread from day to day."""
-WEEKEND = 0.4
-"""The share of a weekday's events that the generated traffic has on the second and the third day."""
-FLAPPING, TIED, CHANGING, STEADY = "F", ("B", "C"), "D", "A"
-FLAP, CHANGE = 8.0, 3.0
-"""The factors by which the rate of the irrelevant type flaps, and by which the relevant one changes."""
+TRAFFIC, STOCKS, AARHUS = "traffic", "stocks", "Aarhus"
+TYPES, PER_S = 10, 80.0
+"""Event types, and events a second of all types of a generated stream together."""
+WINDOW_S = {TRAFFIC: 60, STOCKS: 80, AARHUS: 10_800}
+PASSING = {TRAFFIC: 4.0, STOCKS: 2.4, AARHUS: 2.4}
+"""Of the events of a type in a window, so many pass a condition with one of the other, in the middle."""
+SKEW = 500.0
+"""The rate of the most frequent type of the traffic, as a multiple of that of the rarest."""
+STEPS = 4
+"""Rates take a step so many times a window."""
+FREQUENT = 3
+"""The rarest type exchanges its rate with one of so many that are the most frequent."""
+_WANDER, _WANDER_BACK = 0.12, 0.05
+"""A step of the ln rate of a type of the traffic, and the part of it that it goes back: it wanders by 46 %."""
+_WALK, _WALK_BACK = 0.07, 0.05
+"""The same of the stocks, whose rates begin within 20 %."""
+_SHIFT, _SHIFT_BACK = 0.05, 0.01
+"""The same of the means of the stocks' numbers."""
+ONE_OF = 2
+"""One of so many roads is read."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class JobStream:
-    """A stream in jobs that follow each other, such as days.
+class Stretch:
+    """A stretch of a stream, whose events have a type and the numbers x and y.
 
     Attributes
     ----------
     name, description
         For keys, and for people.
-    jobs
-        The events of each job, in stream order.
+    events
+        In stream order.
     """
 
     name: str
     description: str
-    jobs: tuple[pa.Table, ...]
+    events: pa.Table
 
     @cached_property
     def schema(self) -> StreamSchema:
-        return events_schema(self.name, "Event", "kind", kind="string", **dict.fromkeys(COMPARED, "float64"))
+        return events_schema(self.name.lower(), "Event", "kind", kind="string", x="float64", y="float64")
 
     @cached_property
     def types(self) -> tuple[str, ...]:
-        """The event types of the first job."""
-        return tuple(sorted(pc.unique(self.jobs[0].column("kind")).to_pylist()))
+        """The event types by their number of events before anything changes, the rarest first."""
+        begin = self.events.slice(0, self.events.num_rows // 10)
+        found = pc.value_counts(begin.column("kind")).to_pylist()
+        return tuple(one["values"] for one in sorted(found, key=lambda one: (one["counts"], one["values"])))
 
     @property
-    def events(self) -> pa.Table:
-        """The events of all jobs."""
-        return pa.concat_tables(self.jobs)
+    def window(self) -> int:
+        """The events of a window, in the mean."""
+        ends = self.events.column("timestamp").cast(pa.int64())
+        span_us: int = ends[-1].as_py() - ends[0].as_py()
+        return round(self.events.num_rows * WINDOW_S[self.name] * 1e6 / span_us)
 
 
-@lru_cache(maxsize=2)
-def days_of_traffic(data: Path | None, days: int, seed: int) -> JobStream:
-    """Looks at roads that found vehicles, by classes of roads, a job a day from Friday, 1 August 2014, on.
+def stretch_of(name: str, windows: int, number: int, seed: int, data: Path | None) -> Stretch:
+    """One stretch of a stream; those of other numbers are of the same kind, and no event is in two of them.
 
-    Where the month is not there, days of a generated twin: few events on the second and the third day.
+    Parameters
+    ----------
+    windows
+        Of the generated streams: the rates of two types are exchanged after each third.
+    number
+        Which stretch, from 1 on; of the real month, which six days.
     """
-    readings = month_of_readings(data)
-    if readings is None:
-        events = _generated_days(CLASSES, 8, 288, days, 0.5, seed, weekend=WEEKEND)
-        return JobStream(TRAFFIC, "generated days of traffic (the real month was not there)", events)
+    if name == AARHUS:
+        return _days_of_month(number, data)
+    random = np.random.default_rng((seed, number, len(name)))
+    rates, means = (_exchanged if name == TRAFFIC else _drifting)(random, windows * STEPS)
+    step_s = WINDOW_S[name] / STEPS
+    counts = random.poisson(rates * (PER_S * step_s / rates.sum(axis=1, keepdims=True)))
+    step_of = np.repeat(np.arange(len(counts)), counts.sum(axis=1))
+    codes = np.concatenate([random.permutation(np.arange(TYPES).repeat(own)) for own in counts])
+    time_us = np.sort((step_of + random.random(len(codes))) * step_s * 1e6).astype(np.int64)
+    x, y = random.normal(0, 1, (2, len(codes))) + means[:, step_of, codes]
+    return Stretch(name, f"generated events of {TYPES} types", _table(time_us, codes, x, y))
+
+
+def has_month(data: Path | None) -> bool:
+    """True where the month of real traffic is there."""
+    return _readings(data) is not None
+
+
+def _exchanged(random: np.random.Generator, steps: int) -> tuple[Floats, Floats]:
+    """Rates over 1 : `SKEW`. After each third of the steps the rarest type and a frequent one exchange theirs."""
+    level = np.linspace(0.0, -math.log(SKEW), TYPES)
+    levels = np.empty((steps, TYPES))
+    for third in np.array_split(np.arange(steps), 3):
+        levels[third] = level
+        order = np.argsort(-level)
+        rare, frequent = order[-1], order[int(random.integers(FREQUENT))]
+        level[[rare, frequent]] = level[[frequent, rare]]
+    wander = _walk(random, (steps, TYPES), _WANDER, _WANDER_BACK)
+    wander[levels < level.mean()] = 0.0
+    return np.exp(levels + wander), np.zeros((2, steps, TYPES))
+
+
+def _drifting(random: np.random.Generator, steps: int) -> tuple[Floats, Floats]:
+    """Rates that are nearly the same, and means of the numbers; all of them walk."""
+    begin = random.uniform(-0.1, 0.1, TYPES)
+    ln_rates = begin + _walk(random, (steps, TYPES), _WALK, _WALK_BACK)
+    return np.exp(ln_rates), np.stack([_walk(random, (steps, TYPES), _SHIFT, _SHIFT_BACK) for _ in range(2)])
+
+
+def _walk(random: np.random.Generator, shape: tuple[int, int], step: float, back: float) -> Floats:
+    """Walks from 0, a column each, that go back a part of the way with every step."""
+    moves = random.normal(0, step, shape)
+    walks = np.zeros(shape)
+    for row in range(1, shape[0]):
+        walks[row] = (1 - back) * walks[row - 1] + moves[row]
+    return walks
+
+
+@lru_cache(maxsize=1)
+def _readings(data: Path | None) -> pa.Table | None:
+    return month_of_readings(data)
+
+
+DAYS_OF_A_STRETCH = 6
+DAY_US = 86_400_000_000
+
+
+def _days_of_month(number: int, data: Path | None) -> Stretch:
+    """Looks at roads that found vehicles, by ten classes of roads; their rates change by ten between night and day."""
+    readings = _readings(data)
+    assert readings is not None, "asked for where the month is there"
     time_us = readings.column("timestamp").cast(pa.int64()).to_numpy()
-    readings = readings.slice(0, int(np.searchsorted(time_us, time_us[0] + days * DAY_US)))
-    time_us = time_us[: readings.num_rows]
     roads, road = np.unique(readings.column("report_id").to_numpy(), return_inverse=True)
     speed, vehicles = (readings.column(name).to_numpy().astype(float) for name in ("avg_speed", "vehicle_count"))
     x, y = (differences_by_type(road, of) for of in (speed, vehicles))
     place = np.argsort(np.argsort(np.bincount(road[vehicles > 0], minlength=len(roads)), kind="stable"), kind="stable")
-    rows = np.flatnonzero((vehicles > 0) & (place % ONE_OF == 0)[road])
-    codes = (place * CLASSES // len(roads))[road[rows]]
-    number = (time_us[rows] - time_us[0]) // DAY_US
-    table = _table(time_us[rows], codes, x[rows], y[rows])
-    ends = np.searchsorted(number, np.arange(days + 1))
-    jobs = tuple(table.slice(first, stop - first) for first, stop in itertools.pairwise(ends))
-    described = f"looks at roads in use, every other road, in {CLASSES} classes, of Aarhus, {days} days of August 2014"
-    return JobStream(TRAFFIC, described, jobs)
+    day = (time_us - time_us[0]) // DAY_US // DAYS_OF_A_STRETCH
+    rows = np.flatnonzero((vehicles > 0) & (place % ONE_OF == 0)[road] & (day == number - 1))
+    codes = (place * TYPES // len(roads))[road[rows]]
+    described = f"looks at roads in use, one of {ONE_OF}, in {TYPES} classes, {DAYS_OF_A_STRETCH} days of August 2014"
+    return Stretch(AARHUS, described, _table(time_us[rows], codes, x[rows], y[rows]))
 
 
-@lru_cache(maxsize=2)
-def days_of_bars(days: int, seed: int) -> JobStream:
-    """Minute bars of stocks of which some trade in few minutes; how many, and by how much prices move, changes daily.
-
-    The real bars that come with the papers are of one day, so these are generated.
-    """
-    jobs = _generated_days(SYMBOLS, 1, BARS_A_DAY, days, 0.5, seed)
-    return JobStream(BARS, f"generated minute bars of {SYMBOLS} stocks, {days} days", jobs)
-
-
-def stretches_of_trades(jobs: int, events: int, seed: int) -> JobStream:
-    """Trades of stocks that begin with one rate; rates, and means of the numbers, drift by a little, and often."""
-    random = np.random.default_rng((seed, 1))
-    steps = -(-jobs * events // DRIFT_EVERY)
-    ln_rate, mean = np.zeros((steps, TRADED)), np.zeros((2, steps, TRADED))
-    for step in range(1, steps):
-        ln_rate[step] = (1 - _BACK) * ln_rate[step - 1] + random.normal(0, _DRIFT, TRADED)
-        mean[:, step] = (1 - _BACK) * mean[:, step - 1] + random.normal(0, _SHIFT, (2, TRADED))
-    step_of = np.arange(jobs * events) // DRIFT_EVERY
-    codes = _drawn_types(random, np.exp(ln_rate)[step_of])
-    numbers = random.normal(0, 1, (2, len(codes))) + mean[:, step_of, codes]
-    time_us = np.cumsum(random.exponential(1e6 / PER_S, len(codes))).astype(np.int64)
-    description = f"generated trades of {TRADED} stocks, whose rates are alike at first and drift"
-    return JobStream(TRADES, description, _cut(_table(time_us, codes, *numbers), events))
-
-
-def stretches_of_discrepancy(jobs: int, seconds: int, seed: int) -> JobStream:
-    """Five types: one that is always the last of a good plan flaps, two are alike, and one changes what is best, once.
-
-    The changing type is the rarest at first, and the least rare but for the flapping one in the middle third.
-    """
-    random = np.random.default_rng((seed, 3))
-    names = (STEADY, *TIED, CHANGING, FLAPPING)
-    rates = np.tile(np.array([0.55, 0.75, 0.76, 0.4, 1.5]), (jobs, 1))
-    rates[jobs // 3 : 2 * jobs // 3, 3] *= CHANGE
-    rates[(np.arange(jobs) // 2) % 2 == 1, 4] *= FLAP
-    found = []
-    for job, number in enumerate(random.poisson(rates * seconds)):
-        time_us = np.sort(random.integers(job * seconds * 1_000_000, (job + 1) * seconds * 1_000_000, number.sum()))
-        codes = random.permutation(np.arange(len(names)).repeat(number))
-        x, y = random.normal(0, 1, (2, len(codes)))
-        found.append(_table(time_us, codes, x, y, names))
-    return JobStream(DISCREPANCY, "generated events of five types", _numbered(found))
-
-
-def _generated_days(
-    types: int, sources: int, ticks: int, days: int, share: float, seed: int, weekend: float = 1.0
-) -> tuple[pa.Table, ...]:
-    """Days on which each source of a type has an event at some ticks; how often, and how wide, drifts by the day."""
-    random = np.random.default_rng((seed, types, days))
-    base = random.normal(0, 0.8, (2, types))
-    drift = np.zeros((2, types))
-    found = []
-    for day in range(days):
-        drift = (1 - _DAY_BACK) * drift + random.normal(0, _DAY_DRIFT, (2, types))
-        rate = np.minimum(share * np.exp(base[0] + drift[0]) * (weekend if day % 7 in (1, 2) else 1.0), 1.0)
-        number = random.binomial(sources, rate, (ticks, types))
-        tick, code = (of.repeat(number.reshape(-1)) for of in map(np.ravel, np.indices(number.shape)))
-        shuffled = np.lexsort((random.random(len(tick)), tick))
-        code = code[shuffled]
-        time_us = day * DAY_US + tick[shuffled] * 60_000_000 * (1 if sources == 1 else 5)
-        numbers = random.normal(0, 1, (2, len(code))) * np.exp(0.5 * (base[1] + drift[1])[code])
-        found.append(_table(time_us, code, *numbers))
-    return _numbered(found)
-
-
-def _drawn_types(random: np.random.Generator, rates: Floats) -> Ints:
-    """One type an event, in proportion to its row of rates."""
-    cumulated = np.cumsum(rates, axis=1)
-    drawn = random.random(len(rates)) * cumulated[:, -1]
-    codes: Ints = np.minimum((cumulated <= drawn[:, None]).sum(axis=1), rates.shape[1] - 1)
-    return codes
-
-
-def _table(time_us: Ints, codes: Ints, x: Floats, y: Floats, names: Sequence[str] | None = None) -> pa.Table:
-    names = names or [f"T{code:02d}" for code in range(int(codes.max(initial=0)) + 1)]
+def _table(time_us: Ints, codes: Ints, x: Floats, y: Floats) -> pa.Table:
+    names: Sequence[str] = [f"T{code:02d}" for code in range(TYPES)]
     kinds = named_types(codes, names).cast(pa.string())
     return event_table(time_us, kind=kinds, x=np.round(x, 4), y=np.round(y, 4))
-
-
-def _numbered(tables: Sequence[pa.Table]) -> tuple[pa.Table, ...]:
-    """The jobs, with their events numbered from the first job on."""
-    ends = np.cumsum([table.num_rows for table in tables])
-    place = tables[0].schema.get_field_index("seq")
-    return tuple(
-        table.set_column(place, "seq", pa.array(np.arange(end - table.num_rows, end, dtype=np.int64)))
-        for table, end in zip(tables, ends, strict=True)
-    )
-
-
-def _cut(table: pa.Table, events: int) -> tuple[pa.Table, ...]:
-    return tuple(table.slice(first, events) for first in range(0, table.num_rows, events))

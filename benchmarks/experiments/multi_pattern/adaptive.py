@@ -21,7 +21,7 @@ from benchmarks.experiments.multi_pattern.runs import (
 from benchmarks.experiments.multi_pattern.streams import STOCKS, TRAFFIC, WorkloadStream, permuted
 from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload_for, pool_of
 from cep_pipeline.adaptation import AdaptiveDetection
-from cep_pipeline.adaptation.decisions import ConstantThreshold, Static
+from cep_pipeline.adaptation.decisions import ConstantThreshold, InvariantBased, Static
 from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection.mechanisms import Counters, Owned
 from cep_pipeline.patterns.pattern import Pattern
@@ -33,8 +33,9 @@ from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 STATIC, FIRST, HINDSIGHT, PHASES = "static", "first", "hindsight", "phases"
 """Plans of the statistics of the stream as it was, of the first exchanged events, of all of them, and of each phase."""
-LOOP, LOOP_STATIC = "loop", "loop static"
-"""The product's own loop, component by component; and the same with the static plan."""
+LOOP, INVARIANTS, LOOP_STATIC = "loop", "loop, invariants", "loop static"
+"""The product's own loop, component by component, by a threshold and by invariants; and the same with the static plan.
+"""
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class AdaptiveSizes:
     ----------
     patterns, size
         Of the workload.
-    windows
-        Stream -> how many windows of it are read.
+    windows, window_events
+        Stream -> how many windows of it are read; and the events of a window.
     phases
         x: events after which types are exchanged anew.
     longer
@@ -93,6 +94,7 @@ class AdaptiveSizes:
     patterns: int
     size: int
     windows: Mapping[str, int]
+    window_events: int
     phases: tuple[int, ...]
     longer: tuple[int, ...]
     workloads: int
@@ -136,7 +138,8 @@ def measure_adaptive(
     CepError
         The plans led to other matches.
     """
-    shape = Shape(sizes.patterns, sizes.size, kleene=False)
+    window_s = f"{stream.window_s} seconds"
+    shape = Shape(sizes.patterns, sizes.size, window=window_s, kleene=False, all_compared=stream.longer > 1)
     exchanged = permuted(stream, phase, pool_of(stream, shape, number, seed), seed, on_top=exchange.on_top)
     patterns = draw_workload_for(stream, exchanged, shape, number, seed).patterns
     events = exchanged.events
@@ -158,7 +161,8 @@ def measure_adaptive(
     ran = {name: _run(exchanged, patterns, own) for name, own in spans.items()}
     matches = {name: found for name, (_, _, found) in ran.items()}
     reports = {}
-    for name, decision in ((LOOP_STATIC, Static()), (LOOP, ConstantThreshold(sizes.threshold))):
+    decisions = {LOOP_STATIC: Static(), LOOP: ConstantThreshold(sizes.threshold), INVARIANTS: InvariantBased()}
+    for name, decision in decisions.items():
         loop = AdaptiveDetection(
             mechanism=MULTITREE,
             decision=decision,

@@ -35,9 +35,11 @@ from benchmarks.experiments.multi_pattern.streams import (
     STOCKS,
     STREAMS,
     TRAFFIC,
+    WINDOW_S,
     WorkloadStream,
     stocks,
     traffic,
+    window_s_of,
 )
 from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload, events_of_window
 from benchmarks.experiments.page import Page
@@ -99,7 +101,7 @@ class Sizes:
 
 SMALL = Sizes(
     windows=20,
-    patterns={10: 6, 30: 4, 100: 2, 300: 1},
+    patterns={10: 10, 30: 10, 100: 10, 300: 1},
     most_for_all=100,
     workloads=2,
     base=100,
@@ -111,13 +113,14 @@ SMALL = Sizes(
     rate_differences=(0.2, 0.4, 1.0),
     adaptive=AdaptiveSizes(
         patterns=40,
-        size=5,
-        windows={STOCKS: 150, TRAFFIC: 60},
+        size=3,
+        windows={STOCKS: 8, TRAFFIC: 8},
+        window_events=10_000,
         phases=(10, 100, 1_000),
         longer=(10_000,),
         workloads=2,
-        every_windows=4,
-        reach_windows=16,
+        every_windows=1,
+        reach_windows=2,
         steps=5_000,
         threshold=1.0,
         minimum_gain=0.5,
@@ -140,15 +143,20 @@ class _Streams:
 
     def __init__(self, request: Request, sizes: Sizes) -> None:
         self._request, self._sizes = request, sizes
-        self._kept: dict[tuple[str, int, bool], WorkloadStream] = {}
+        self._kept: dict[tuple[str, int, bool, int], WorkloadStream] = {}
 
-    def named(self, name: str, windows: int | None = None, *, own_steps: bool = False) -> WorkloadStream:
+    def named(
+        self, name: str, windows: int | None = None, *, own_steps: bool = False, window_s: int = WINDOW_S
+    ) -> WorkloadStream:
         windows = self._sizes.windows if windows is None else windows
-        own_steps = own_steps and name == STOCKS
-        if (name, windows, own_steps) not in self._kept:
-            made = stocks(windows, own_steps=own_steps) if name == STOCKS else traffic(self._request.data, windows)
-            self._kept[name, windows, own_steps] = made
-        return self._kept[name, windows, own_steps]
+        key = name, windows, own_steps and name == STOCKS, window_s
+        if key not in self._kept:
+            self._kept[key] = (
+                stocks(windows, own_steps=own_steps, window_s=window_s)
+                if name == STOCKS
+                else traffic(self._request.data, windows, window_s)
+            )
+        return self._kept[key]
 
     @property
     def descriptions(self) -> dict[str, str]:
@@ -233,7 +241,8 @@ def _counted(shape: Shape, length: int, stream: WorkloadStream) -> Shape:
 
 def _adaptive_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
     def run(stream: str, exchange: Exchange, phase: int, number: int) -> Row:
-        read = streams.named(stream, of.windows[stream], own_steps=exchange.own_steps)
+        window_s = window_s_of(stream, of.window_events)
+        read = streams.named(stream, of.windows[stream], own_steps=exchange.own_steps, window_s=window_s)
         return measure_adaptive(read, exchange, phase, number, of, seed)
 
     of = sizes.adaptive
@@ -241,7 +250,7 @@ def _adaptive_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell
         key: dict[str, Figure] = {"part": ADAPTIVE, "stream": stream, "value": phase, "windows": of.windows[stream]}
         key |= {"exchange": exchange.name, "number": number, "patterns": of.patterns, "size": of.size}
         key |= {"steps": of.steps, "threshold": of.threshold, "minimum gain": of.minimum_gain}
-        key |= {"every": of.every_windows, "reach": of.reach_windows}
+        key |= {"every": of.every_windows, "reach": of.reach_windows, "events a window": of.window_events}
         yield Cell(key, partial(run, stream, exchange, phase, number))
 
 

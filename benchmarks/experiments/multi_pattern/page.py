@@ -18,10 +18,10 @@ from benchmarks.experiments.multi_pattern.runs import ALL, ENOUGH_S, MOST_RUNS, 
 from benchmarks.experiments.multi_pattern.streams import GREATEST_STEP, LEAST_STEP, STREAMS
 from benchmarks.experiments.multi_pattern.workloads import (
     DEAREST,
-    GREATEST_SELECTIVITY,
-    LEAST_SELECTIVITY,
     MORE_MATCHES,
     MOST_MATCHES,
+    SELECTIVE,
+    SELECTIVITIES,
 )
 from benchmarks.experiments.page import Page, Picture, findings_page
 from benchmarks.report import markdown_table
@@ -93,7 +93,8 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
         is_noise_unknown=math.isinf(noise),
         enough_s=ENOUGH_S,
         most_runs=MOST_RUNS,
-        selectivities=(LEAST_SELECTIVITY, GREATEST_SELECTIVITY),
+        selectivities=SELECTIVITIES,
+        selective=SELECTIVE,
         dearest=DEAREST,
         most_matches=MOST_MATCHES,
         more_matches=MORE_MATCHES,

@@ -7,7 +7,7 @@ of five types with only 10 a second there are 10^19 combinations in a window. So
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -83,7 +83,7 @@ class WorkloadStream:
     types
         The event types, by falling rates.
     windows
-        How many windows of `WINDOW_S` they last.
+        How many windows of `window_s` they last.
     kinds
         The kinds of events that patterns are about.
     """
@@ -95,6 +95,12 @@ class WorkloadStream:
     types: tuple[str, ...]
     windows: float
     kinds: tuple[Kind, ...]
+    window_s: int = WINDOW_S
+
+    @property
+    def longer(self) -> float:
+        """The length of a window as a multiple of the patent's."""
+        return self.window_s / WINDOW_S
 
     @cached_property
     def per_window(self) -> Floats:
@@ -102,7 +108,13 @@ class WorkloadStream:
         return np.array([[len(of) for of in kind.differences] for kind in self.kinds]) / self.windows
 
 
-def stocks(windows: int, *, own_steps: bool = False) -> WorkloadStream:
+def window_s_of(name: str, events: int) -> int:
+    """The seconds in which so many events of a stream come."""
+    per_s = RATES.sum() / WINDOW_S if name == STOCKS else SENSORS / EVERY_S
+    return round(events / per_s)
+
+
+def stocks(windows: int, *, own_steps: bool = False, window_s: int = WINDOW_S) -> WorkloadStream:
     """Trades of 20 stocks whose prices walk at random, with 2 to 47 trades of a stock in a window.
 
     Shorter streams are not beginnings of longer ones.
@@ -115,8 +127,8 @@ def stocks(windows: int, *, own_steps: bool = False) -> WorkloadStream:
         share of pairs passes them; where trades come to be another stock's it does.
     """
     random = np.random.default_rng((_STOCKS_SEED, windows))
-    trades = round(windows * float(RATES.sum()))
-    times_us = np.sort(random.integers(0, windows * WINDOW_S * 1_000_000, trades))
+    trades = round(windows * window_s / WINDOW_S * float(RATES.sum()))
+    times_us = np.sort(random.integers(0, windows * window_s * 1_000_000, trades))
     codes = random.choice(TYPES, trades, p=RATES / RATES.sum())
     steps = np.full(TYPES, STEP_CENTS)
     if own_steps:
@@ -128,15 +140,15 @@ def stocks(windows: int, *, own_steps: bool = False) -> WorkloadStream:
     schema = events_schema(STOCKS, "Trade", "ticker", ticker="string", diff="float64")
     kind = Kind("all", None, _by_type(codes, differences, np.ones(trades, np.bool_)))
     description = f"{trades:,} generated trades of {TYPES} stocks in {windows} windows"
-    return WorkloadStream(STOCKS, description, schema, events, tuple(names), float(windows), (kind,))
+    return WorkloadStream(STOCKS, description, schema, events, tuple(names), float(windows), (kind,), window_s)
 
 
-def traffic(data: Path | None, windows: int) -> WorkloadStream:
+def traffic(data: Path | None, windows: int, window_s: int = WINDOW_S) -> WorkloadStream:
     """Readings of all road sensors, in zones of 3 to 71 sensors; a generated twin where the real month is not there.
 
     Every sensor reads every five minutes; its differences are to its own reading before.
     """
-    looks = windows * WINDOW_S // EVERY_S + 1
+    looks = windows * window_s // EVERY_S + 1
     month = month_of_readings(data)
     if month is not None:
         readings = month
@@ -147,7 +159,7 @@ def traffic(data: Path | None, windows: int) -> WorkloadStream:
         source = "generated readings of road sensors (the real month was not there)"
         begins = readings.column("timestamp").cast(pa.int64())[0].as_py() + _LOOKS_BEFORE * EVERY_S * 1e6
     timestamps = readings.column("timestamp").cast(pa.int64()).to_numpy()
-    near = (timestamps >= begins - _LOOKS_BEFORE * EVERY_S * 1e6) & (timestamps < begins + windows * WINDOW_S * 1e6)
+    near = (timestamps >= begins - _LOOKS_BEFORE * EVERY_S * 1e6) & (timestamps < begins + windows * window_s * 1e6)
     readings, timestamps = readings.filter(pa.array(near)), timestamps[near]
     sensors = readings.column("report_id").combine_chunks().dictionary_encode()
     zones = _zones(len(sensors.dictionary))[np.argsort(np.argsort(sensors.dictionary.to_numpy()))]
@@ -169,7 +181,7 @@ def traffic(data: Path | None, windows: int) -> WorkloadStream:
         )
     )
     description = f"{len(codes):,} {source} in {windows} windows, the sensors being in {TYPES} zones of 3 to 71"
-    return WorkloadStream(TRAFFIC, description, schema, events, tuple(names), float(windows), kinds)
+    return WorkloadStream(TRAFFIC, description, schema, events, tuple(names), float(windows), kinds, window_s)
 
 
 def permuted(
@@ -201,7 +213,7 @@ def permuted(
     replaced = pa.DictionaryArray.from_arrays(pa.array(exchanged), column.dictionary)
     events = stream.events.set_column(stream.events.column_names.index(attribute), attribute, replaced)
     name = f"{stream.name}, types exchanged every {phase} events"
-    return WorkloadStream(name, name, stream.schema, events, stream.types, stream.windows, stream.kinds)
+    return replace(stream, name=name, description=name, events=events)
 
 
 def _by_type(codes: Ints, differences: Floats, fits: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:

@@ -29,8 +29,10 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 from cep_pipeline.statistics import estimate_statistics
 
-LEAST_SELECTIVITY, GREATEST_SELECTIVITY = 0.003, 0.92
+SELECTIVITIES = 0.003, 0.92
 """The selectivities of comparisons (MCEP [0131])."""
+SELECTIVE = 0.0005, 0.01
+"""Those in windows of thousands of events, in which all types of a pattern are compared."""
 SPECIAL = 0.2
 """Share of patterns with NOT or KL."""
 MOST_KLEENE_EVENTS = 4.0
@@ -75,6 +77,8 @@ class Shape:
     rate_difference: float = 1.0
     window: str = DEFAULT_WINDOW
     kleene: bool = True
+    all_compared: bool = False
+    """Whether any two types are compared, and selectively, as it takes where a window holds thousands of events."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +196,7 @@ def _with_few_matches(stream: WorkloadStream, world: _World, drafts: Sequence[_D
     counts = detect(
         patterns, stream.events, plan_workload(patterns, snapshot, "reordering"), mechanism="fused", output="count"
     )
-    most = MORE_MATCHES * MOST_MATCHES * stream.windows
+    most = MORE_MATCHES * MOST_MATCHES * stream.longer * stream.windows
     return [
         draft
         for draft, pattern in zip(drafts, patterns, strict=True)
@@ -219,9 +223,9 @@ def _draw_world(random: np.random.Generator, stream: WorkloadStream, shape: Shap
     selectivities: dict[tuple[int, int], float] = {}
     margins: tuple[dict[tuple[int, int], float], ...] = tuple({} for _ in stream.kinds)
     for pair in combinations(pool, 2):
-        if random.random() >= 1 / (shape.size - 1):  # half as many comparisons as events
+        if not shape.all_compared and random.random() >= 1 / (shape.size - 1):  # half as many comparisons as events
             continue
-        selectivity = math.exp(random.uniform(math.log(LEAST_SELECTIVITY), math.log(GREATEST_SELECTIVITY)))
+        selectivity = math.exp(random.uniform(*map(math.log, SELECTIVE if shape.all_compared else SELECTIVITIES)))
         selectivities[pair] = selectivity
         for kind, of_kind in zip(stream.kinds, margins, strict=True):
             one, other = (random.choice(kind.differences[code], PAIRS) for code in pair)
@@ -242,7 +246,7 @@ def _draw(random: np.random.Generator, stream: WorkloadStream, shape: Shape, wor
     chosen = {int(code) for code in random.choice(near, size, replace=False)}
     types = tuple(code for code in world.pool if code in chosen)
     compared = sum(pair in world.selectivities for pair in combinations(types, 2))
-    if compared < 1 or abs(compared - size / 2) > 1:
+    if not shape.all_compared and (compared < 1 or abs(compared - size / 2) > 1):
         return None
     structure = SEQUENCE if random.random() < 0.5 else CONJUNCTION
     if random.random() >= SPECIAL or size < 3:
@@ -267,9 +271,9 @@ def _affordable(stream: WorkloadStream, world: _World, draft: _Draft) -> bool:
         bound.append(code)
         if draft.structure == SEQUENCE:
             ways /= len(bound)
-        if ways > DEAREST:
+        if ways > DEAREST * stream.longer:
             return False
-    return ways <= MOST_MATCHES
+    return ways <= MOST_MATCHES * stream.longer
 
 
 def _statement(name: str, kind: Kind, stream: WorkloadStream, world: _World, draft: _Draft, window: str) -> str:

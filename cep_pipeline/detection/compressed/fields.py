@@ -38,7 +38,7 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.views import implied_by
 
@@ -299,7 +299,7 @@ def groups_of(pattern: Pattern) -> list[Group]:
         A conjunct cannot be decided over merged runs, the strategy is not skip_till_any_match, or a composite or a
         list is negated.
     """
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+    if not pattern.strategy.forks:
         raise NeedsLists(f"the strategy {pattern.strategy.value}")
     for structure in (one for clause in pattern.clauses for one in clause.negated_structures):
         names = ", ".join(variable.name for variable in structure.variables)

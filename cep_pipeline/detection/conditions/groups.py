@@ -154,6 +154,8 @@ class ConditionGroups:
         before: Iterable[Moment] = (NOTHING,),
         grown: str | None = None,
         begun: str | None = None,
+        without: Collection[Conjunct] = (),
+        beside: Collection[Conjunct] = (),
     ) -> int:
         """The number of the group of conjuncts that a step makes testable.
 
@@ -168,6 +170,8 @@ class ConditionGroups:
             were testable before are tested on the choices that include the element.
         begun
             The Kleene variable whose list has just got its first element: what is said of its indexes holds.
+        without, beside
+            Conjuncts that are not in the group, and some that are, whatever becomes testable.
 
         Returns
         -------
@@ -177,7 +181,11 @@ class ConditionGroups:
         before = tuple(before)
         found: list[Test] = []
         for place, tested in enumerate(self.conditions.tested):
-            if grown is not None and tested.bounds == grown:
+            if tested.conjunct in beside:
+                found.append((place, -1))
+            elif tested.conjunct in without:
+                continue
+            elif grown is not None and tested.bounds == grown:
                 found.append((place, -1))
             elif not tested.is_testable(after):
                 continue

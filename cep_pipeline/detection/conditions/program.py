@@ -20,6 +20,7 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import EventType
@@ -29,6 +30,7 @@ from cep_pipeline.slices.order import order_rows
 from cep_pipeline.slices.ownership import Finality, owned_matches
 from cep_pipeline.slices.partitions import partitions_of
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import group_rows, room_for
 from cep_pipeline.slices.views import everything, holds_for_all, leaf_view, may_match, rows_below
 
 KERNEL_SOURCES = (
@@ -201,6 +203,62 @@ def _moved(values: Array, old: Array, new: Array) -> Array:
     return moved
 
 
+class EventRows:
+    """The rows of the events that a variable may have, and the same by what they agree on.
+
+    Parameters
+    ----------
+    event_type, filters, agree_on
+        Their type, the conjuncts that one event decides (over `ANY_EVENT`), and the attributes that they agree on.
+    begin, end
+        The rows of the slice that are read.
+
+    Attributes
+    ----------
+    rows
+        int32: in stream order.
+    by_key, starts
+        int32: those that agree with others, sorted by (key, row); int64: where those of each key begin.
+    read
+        int32: how many of each key a kernel has read.
+    keys
+        int32: of each row of the slice its key, -1 where it agrees with none; None where events need not agree.
+    different
+        How many keys there are, 1 where events need not agree.
+    tested
+        How many tests of a conjunct on one event it took to find them.
+    """
+
+    def __init__(
+        self,
+        events: PreparedEvents,
+        event_type: EventType,
+        filters: Collection[Conjunct],
+        agree_on: Sequence[str],
+        begin: int,
+        end: int,
+    ) -> None:
+        self.rows: Array = leaf_view(events, event_type, tuple(filters), begin, end).rows
+        typed = events.leaf_rows(event_type)
+        low, high = np.searchsorted(typed, (begin, end))
+        self.typed = int(high - low)
+        self.tested = len(filters) * len(typed)
+        self.keys: Array | None = None
+        self.different = 1
+        self.by_key, self.starts = self.rows, np.array([0, len(self.rows)], np.int64)
+        if agree_on:
+            self.keys, different = agreement_codes(events, tuple(agree_on))
+            self.different = max(different, 1)
+            rows, own = self.rows, self.keys[self.rows]
+            agreeing = own >= 0
+            if not agreeing.all():
+                rows, own = rows[agreeing], own[agreeing]
+            order, self.starts = group_rows(own, self.different)
+            self.by_key = rows[order]
+        self.by_key = np.ascontiguousarray(self.by_key)
+        self.read: Array = np.zeros(self.different, np.int32)
+
+
 class StreamRules:
     """The rules of a clause over two events as arrays over a slice: window, order under TIES, agreement, negation.
 
@@ -312,9 +370,9 @@ class FoundMatches:
 
     def _allocate(self, elements: int) -> None:
         self.capacity = elements
-        self._rows = np.empty(elements, np.int32)
-        self._variables = np.empty(elements if self._lists else 0, np.int32)
-        self._ends = np.zeros(elements + 1 if self._lists else 0, np.int64)
+        self._rows, of_lists = room_for(elements, np.int32), elements if self._lists else 0
+        self._variables, self._offsets = room_for(of_lists, np.int32), room_for(of_lists + 1, np.int64)
+        self._offsets[0] = 0
 
     def __len__(self) -> int:
         return int(self._used[0])
@@ -325,31 +383,29 @@ class FoundMatches:
         self._allocate(2 * self.capacity)
 
     def drain(self) -> Block | None:
-        """The matches that the slice owns, and an empty buffer."""
+        """The matches that the slice owns, and an empty buffer; its words change."""
         matches, elements = self._used.tolist()
         self._used[:] = 0
         if not matches:
             return None
+        rows, variables, offsets = self._rows[:elements], self._variables[:elements], self._offsets[: matches + 1]
         if not self._lists:
-            rows = self._rows[:elements].reshape(matches, -1).T
+            rows = rows.reshape(matches, -1).T
             if self.owned != EVERYTHING:
                 rows = rows[:, self._owned(reduce(np.minimum, rows), reduce(np.maximum, rows))]
             return MatchBlock(self.clause, np.array(rows, order="C")) if rows.shape[1] else None
-        rows, variables = self._rows[:elements], self._variables[:elements]
-        offsets = np.concatenate((np.zeros(1, np.int64), self._ends[:matches]))
-        if self.owned == EVERYTHING:
-            return ListBlock(self.clause, offsets, rows.copy(), variables.copy())
-        starts, lengths = offsets[:-1], np.diff(offsets)
-        keep = self._owned(np.minimum.reduceat(rows, starts), np.maximum.reduceat(rows, starts))
-        if not keep.any():
-            return None
-        kept = np.repeat(keep, lengths)
-        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths[keep])))
-        return ListBlock(self.clause, offsets, rows[kept], variables[kept])
+        if 2 * elements < self.capacity:  # few are copied, many are handed on as they are
+            rows, variables, offsets = rows.copy(), variables.copy(), offsets.copy()
+        else:
+            self._allocate(self.capacity)
+        block = ListBlock(self.clause, offsets, rows, variables)
+        if self.owned != EVERYTHING:
+            block = block.take(self._owned(block.first_rows(), block.last_rows()))
+        return block if len(block) else None
 
     def _owned(self, first: Array, last: Array) -> Array:
         return owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)
 
     def kernel_words(self) -> list[int]:
         """The `FOUND_WORDS` words for a kernel; they change when the buffer grows."""
-        return words_of(self._used, self._rows, self._variables, self._ends, self.capacity, self._lists)
+        return words_of(self._used, self._rows, self._variables, self._offsets[1:], self.capacity, self._lists)

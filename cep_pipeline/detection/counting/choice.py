@@ -31,7 +31,7 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.patterns.rewriting import MOST_US, rewritten
 from cep_pipeline.slices.keys import keys_of, shared_attributes
 from cep_pipeline.slices.views import clause_cache_of
@@ -124,7 +124,7 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     Events of one timestamp, where TIES says that they are in no order, may still ask for something else.
     """
     positive = clause.positive
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or len(positive) < 2 or clause.negated_structures:
+    if not pattern.strategy.forks or len(positive) < 2 or clause.negated_structures:
         return None
     if len(positive) + len(clause.negated) > MOST_VARIABLES:
         return None

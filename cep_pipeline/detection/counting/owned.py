@@ -9,13 +9,12 @@ from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import binds_lists, parts_of_lists, parts_of_neighbours, sweeps_over
 from cep_pipeline.detection.counting.sweep import count_swept, has_long_lists
 from cep_pipeline.detection.fused.clause import run_clause
-from cep_pipeline.detection.kleene.bindings import has_kleene
-from cep_pipeline.detection.kleene.clause import KleeneRun, count_matches, counts_at_once
+from cep_pipeline.detection.kleene.clause import StagedRun, has_kleene
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.route import CHOSEN_AMONG, LISTED_SOONER, NODES_ASKED, NOT_SWEPT, Executor, Route, Sink
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import Finality, counts_in_partitions, finality_of, look_back
@@ -79,7 +78,7 @@ def _rows_of(events: PreparedEvents, begin: int, end: int) -> PreparedEvents:
 
 def counted_by_parts(pattern: Pattern) -> bool:
     """Return whether the lists of all clauses are counted by parts, or there are none, under skip_till_any_match."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
+    if not pattern.strategy.forks or has_output_policy(pattern):
         return False
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
         return False
@@ -119,7 +118,7 @@ def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
 
 def _is_counted_by_clause(pattern: Pattern) -> bool:
     """Return whether no match is one of two clauses, and none is rejected by several events together."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
+    if not pattern.strategy.forks or has_output_policy(pattern):
         return False
     if any(clause.negated_structures for clause in pattern.clauses):
         return False
@@ -136,7 +135,7 @@ def _rarest_first(clause: Clause, events: PreparedEvents) -> tuple[str, ...]:
 def _start_in_order(of: ClauseSlice, plan: OrderOrTree) -> CountedRun:
     assert not isinstance(plan, Join), "the parts of lists have orders"
     if has_kleene(of.clause):
-        return KleeneRun(of, plan)
+        return StagedRun(of, plan)
     return run_clause(of.pattern, of.clause, plan, of.events, of.owned, finality=of.finality)
 
 
@@ -182,11 +181,12 @@ def count_by_clause(
     if not finding and total is None and not any(map(has_kleene, pattern.clauses)):
         return None
     runs = [start(of, plan) for of, plan in left]
-    if not all(counts_at_once(run) for run in runs if isinstance(run, KleeneRun)):
+    of_lists = {run: run for run in runs if isinstance(run, StagedRun) and run.lists}
+    if not all(run.counts_at_once() for run in of_lists):
         return None
     if not runs:
         taken = Route(Sink.COUNT, Executor.SWEEP)
-    elif total is None and not any(isinstance(run, KleeneRun) for run in runs):
+    elif total is None and not of_lists:
         because = NODES_ASKED if counters.wanted else (LISTED_SOONER if sweeps_over(pattern) else NOT_SWEPT)
         taken = Route(Sink.COUNT, Executor.MECHANISM, because)
     else:
@@ -194,7 +194,7 @@ def count_by_clause(
     counters.went(pattern.name, taken)
     total = total or 0
     for run in runs:
-        counted = count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))
+        counted = of_lists[run].number() if run in of_lists else sum(map(len, run))
         if counted is None:
             return None
         total += counted

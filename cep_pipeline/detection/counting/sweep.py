@@ -61,7 +61,7 @@ from cep_pipeline.expressions.evaluate import constants_hold, expression_values
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Strategy, Ties
+from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import agreement_codes, comparable
 from cep_pipeline.slices.order import instants_of
@@ -424,7 +424,7 @@ def _sweep_over(of: ClauseSlice) -> Sweep | None:
 def _events_of_one(of: ClauseSlice) -> Sweep | None:
     """The sweep of one variable of which nothing is asked but conditions on each event alone; None: it is none such."""
     pattern, clause, *_ = of
-    if len(clause.positive) > 1 or clause.negations or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+    if len(clause.positive) > 1 or clause.negations or not pattern.strategy.forks:
         return None
     if clause.positive[0].kleene and clause.agree_on:
         return None  # a list of one event agrees with itself, whatever it has

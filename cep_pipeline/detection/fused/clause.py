@@ -9,13 +9,12 @@ kernel. The left side is streamed. Where one side of every node is a variable, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
 
-from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.fused.constraints import (
     LevelScope,
     PlannedClause,
@@ -35,7 +34,6 @@ from cep_pipeline.detection.fused.levels import (
 )
 from cep_pipeline.detection.fused.programs import Level, Shape, Test, TestedConjunct
 from cep_pipeline.detection.fused.reduction import reduced_leaves
-from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over, unrejected
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, beyond_any_match, refuse
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
@@ -45,11 +43,12 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.trees import Join, OrderOrTree, leaves_of
 from cep_pipeline.slices.blocks import MatchBlock
-from cep_pipeline.slices.order import before_is_earlier, may_be_one
-from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches, reading
+from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.order import StreamOrder, before_is_earlier, instants_of, may_be_one
+from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.slices.routines import padded_copy
-from cep_pipeline.slices.views import View, clause_cache_of, leaf_of, leaf_view, may_match, view_of_leaf
+from cep_pipeline.slices.views import View, clause_cache_of, clock_of, leaf_of, leaf_view, may_match, view_of_leaf
 
 BLOCK_ROWS = 1 << 16
 """Matches a block, unless the caller wants another size."""
@@ -117,6 +116,26 @@ def refuse_other_variables(pattern: Pattern, clause: Clause, bound: Sequence[str
         )
 
 
+def clause_over(clause: Clause, names: Collection[str]) -> Clause:
+    """The clause over some of its positive variables only: their order and the conjuncts that mention no others.
+
+    It is one object as long as the clause is remembered, so that what is kept with it serves all slices.
+    """
+    kept = frozenset(names)
+
+    def make() -> Clause:
+        return replace(
+            clause,
+            positive=tuple(variable for variable in clause.positive if variable.name in kept),
+            negated=(),
+            negated_structures=(),
+            precedence=frozenset(pair for pair in clause.precedence if kept.issuperset(pair)),
+            conjuncts=tuple(conjunct for conjunct in clause.conjuncts if conjunct.variables <= kept),
+        )
+
+    return clause_cache_of(clause).once(("over", kept), make)
+
+
 class KernelRun:
     """One run of a clause over a slice; see `run_clause`."""
 
@@ -129,13 +148,10 @@ class KernelRun:
         owned: tuple[Boundary | None, Boundary | None],
         block_rows: int = BLOCK_ROWS,
         finality: Finality = Finality.LAST_EVENT,
-        *,
-        as_places: bool = False,
     ) -> None:
         self.pattern, self.clause, self.order, self.events = pattern, clause, order, events
         self.block_rows = block_rows
         self.finality = finality
-        self._as_places = as_places
         self._cache = clause_cache_of(clause)
         self.owned = owned
         self.first_row, self.end_row = deciding_rows(pattern, events, owned, finality)
@@ -184,36 +200,20 @@ class KernelRun:
         if self.first_row < self.end_row:
             self._leaves = self._leaf_views()
             self._read = 0 if self._leaves is None else len(self._leaves[0])
-        if self._leaves is not None and (len(self.order) > 1 or self.clause.negated or self._as_places):
+        if self._leaves is not None and (len(self.order) > 1 or self.clause.negated):
             planned = self._planned()
-            if not self._as_places:
-                reduced = reduced_leaves(planned, self._leaves)
-                self._reduced = reduced is not None
-                self._leaves = reduced or self._leaves
-                if not all(map(len, self._leaves)):
-                    self._leaves = None
-                    return
-            negated = self._negated_views()
-            self._levels = levels_over(planned, self._leaves, negated, as_places=self._as_places)
+            reduced = reduced_leaves(planned, self._leaves)
+            self._reduced = reduced is not None
+            self._leaves = reduced or self._leaves
+            if not all(map(len, self._leaves)):
+                self._leaves = None
+                return
+            self._levels = levels_over(planned, self._leaves, self._negated_views())
 
     def _planned(self) -> PlannedClause:
         by_view = self.first_row == 0 or self.finality is Finality.WINDOW_END or self._last_variable is not None
         first_owned = None if by_view else self.first_row
         return PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
-
-    @property
-    def levels(self) -> Levels | None:
-        """The prepared levels of a run that gives places; None where a variable has no event."""
-        self.prepare()
-        return self._levels
-
-    def places(self) -> Iterator[Array]:
-        """The matches of a run that is made for them as places in the views of `levels`, by level."""
-        assert self._as_places
-        self._counters[:] = 0
-        if self.levels is not None and self._leaves is not None:
-            self._begin_counts(self._leaves)
-            yield from self.levels.run(self.block_rows, self._counters)
 
     def __iter__(self) -> Iterator[MatchBlock]:
         self.prepare()
@@ -358,7 +358,8 @@ class TreeRun:
     ) -> None:
         self.pattern, self.clause, self.tree, self.events = pattern, clause, tree, events
         self.order = tree.leaves
-        self.rules = BindingRules(pattern, clause, events)
+        self._stream_order, self._window = StreamOrder(clock_of(events), pattern.ties), instants_of(pattern, events)
+        self._agreement = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else None
         # A variable is the smaller side to hold.
         streamed, held = (tree.right, tree.left) if isinstance(tree.left, str) else (tree.left, tree.right)
         self._sides = [
@@ -408,9 +409,9 @@ class TreeRun:
         return _Sorted(matches, self._keys(codes[order], matches.last))
 
     def _codes(self, matches: PartialMatches) -> Array:
-        if self.rules.agreement is None:
+        if self._agreement is None:
             return np.zeros(len(matches), np.int64)
-        codes: Array = self.rules.agreement[matches.rows[0]].astype(np.int64)
+        codes: Array = self._agreement[matches.rows[0]].astype(np.int64)
         return codes
 
     def _keys(self, codes: Array, rows: Array) -> Array:
@@ -467,11 +468,9 @@ class TreeRun:
         The range holds those whose last event is neither too early nor too late. That says all of a single event that
         is not ordered before one of the left side.
         """
-        rules, others = self.rules, right.matches
-        begin, end = (
-            rules.window.first_row_within(left.last).astype(np.int64),
-            rules.window.end_row_within(left.first).astype(np.int64),
-        )
+        order, others = self._stream_order, right.matches
+        begin = self._window.first_row_within(left.last).astype(np.int64)
+        end = self._window.end_row_within(left.first).astype(np.int64)
         several = len(others.names) > 1
         tests: list[TestedConjunct] = []
         if several:
@@ -480,12 +479,12 @@ class TreeRun:
         for one, rows in zip(left.names, left.rows, strict=True):
             for name, other in zip(others.names, others.rows, strict=True):
                 if (one, name) in before:
-                    after = rules.order.rows_after(rows)
+                    after = order.rows_after(rows)
                     begin = np.maximum(begin, after)
                     if several:
                         tests.append(self._row_test(Comparator.GE, (one, name), other, after, columns))
                 elif (name, one) in before:
-                    ahead = rules.order.rows_ahead(rows)
+                    ahead = order.rows_ahead(rows)
                     tests.append(self._row_test(Comparator.LT, (one, name), other, ahead, columns))
                 if may_be_one(self.pattern, self.clause, self.clause.by_name[one], self.clause.by_name[name]):
                     tests.append(self._row_test(Comparator.NE, (one, name, "distinct"), other, rows, columns))
@@ -501,28 +500,6 @@ class TreeRun:
         """A comparison of a row of the right side with a row of the left one."""
         inner = columns.slot(1, ("row", *key), padded_copy(right, np.float64))
         return ((Test(comparator, inner, columns.slot(0, ("row", *key), padded_copy(left, np.float64))),),)
-
-
-class BushyRun(TreeRun):
-    """One run of a clause of single variables by a bushy tree: its owned matches that no event rejects."""
-
-    def __init__(self, of: ClauseSlice, tree: Join) -> None:
-        pattern, clause, events, owned, _ = of
-        super().__init__(pattern, clause_over(clause, tree.leaves), tree, events, reading(pattern, events, owned))
-        self.of, self._rejecting = of, BindingRules(pattern, clause, events)
-
-    def count(self, counters: Counters) -> None:
-        """Add the counts of the finished run."""
-        count_levels(self.of.pattern, self.of.clause, self.counts, counters)
-
-    def __iter__(self) -> Iterator[MatchBlock]:
-        names = [variable.name for variable in self.of.clause.positive]
-        for block in super().__iter__():
-            first, last = block.first_rows(), block.last_rows()
-            found = Bindings(dict(zip(names, block.rows, strict=True)), first, last)
-            found = unrejected(self._rejecting, found.take(np.flatnonzero(self.of.owns(first, last))))
-            if len(found):
-                yield MatchBlock(self.of.clause, np.stack([np.asarray(found.bound[name]) for name in names]))
 
 
 @dataclass(frozen=True, eq=False)

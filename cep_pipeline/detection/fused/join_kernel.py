@@ -6,9 +6,8 @@ batch is extended to its end before the one before it goes on, so that matches c
 more than one batch a level is stored. Ranges are short, mostly: what a level needs to know it reads once a batch. When
 the block is full the function returns; called again, it goes on in the same batches.
 
-`_search` finds or counts something for each partial match instead: the first event of a range that passes, which is
-enough for a negation; or the lists of a Kleene variable, without making them. The lists that end with an element are
-one, that of the element alone, and those that end with an element before it that it may follow.
+`_find` finds for each partial match the first or last event of a range that passes instead, which is enough for a
+negation.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -22,7 +21,6 @@ from numba import njit
 
 from cep_pipeline.compiled.ir_text import WIDTH
 from cep_pipeline.compiled.lanes import (
-    add_where,
     at_least,
     at_least_than,
     at_most,
@@ -47,9 +45,6 @@ from cep_pipeline.detection.fused.programs import BATCH, ROOM, SIMPLE_WORDS, VAL
 
 ALL = (1 << WIDTH) - 1
 """The bits of all places that are tested at once."""
-
-UNFIT = -1 << 62
-"""Lists that end with what cannot be an element: whatever is added, they stay below 0."""
 
 
 @njit(error_model="numpy")
@@ -317,128 +312,23 @@ def _take(target: Any, source: Any, owners: Any, count: int) -> None:
 
 
 @njit(error_model="numpy")
-def _make_candidates(words_at: int, program: Any, frame_at: int, entry: int, size: int, place: int) -> int:
-    """Make the candidates of lists a batch, from a place of one partial match on; how many there are."""
-    prefix = program[programs.PREFIX]
-    bound, batch = int32_at(_batch_at(program, frame_at, prefix - 1)), int32_at(_batch_at(program, frame_at, prefix))
-    lows, highs = further(bound, program[programs.LEVELS] * ROOM), further(bound, (program[programs.LEVELS] + 1) * ROOM)
-    count = 0
-    while entry < size and count < BATCH:
-        for candidate in range(place, min(highs[entry], place + BATCH - count)):
-            for earlier in range(prefix):
-                batch[earlier * ROOM + count] = bound[earlier * ROOM + entry]
-            batch[prefix * ROOM + count] = candidate
-            count += 1
-        entry += 1
-        place = lows[entry]
-    _prepare(words_at, program, frame_at, prefix, count)
-    return count
-
-
-@njit(error_model="numpy")
-def _count_lists(words_at: int, program: Any, frame_at: int, size: int, counted: Any) -> None:
-    """Write the number of lists of the candidates of each row of the prefix in the batch, or `TOO_MANY`."""
-    words, prefix = int64_at(words_at), program[programs.PREFIX]
-    batch, ending = int32_at(_batch_at(program, frame_at, prefix - 1)), int64_at(words[programs.SCRATCH])
-    lows, highs = further(batch, program[programs.LEVELS] * ROOM), further(batch, (program[programs.LEVELS] + 1) * ROOM)
-    element, after = _tests_of(program, prefix), _tests_of(program, prefix + 1)
-    values = float64_at(_values_at(program, frame_at, prefix - 1))
-    own_values = float64_at(_values_at(program, frame_at, prefix))
-    from_first, most = program[programs.SEARCH] == programs.LISTS_FROM_FIRST, words[programs.CAPACITY]
-    number, made = 0, 0  # of the next candidate in the batch of them, and how many it has
-    for entry in range(size):
-        low, high = lows[entry], highs[entry]
-        for here in range(low, high, WIDTH):
-            bits = _passing(words_at, program, element, here, high, values, entry, frame_at)
-            for lane in range(WIDTH):  # the lists that end with each candidate so far
-                ending[here - low + lane] = UNFIT
-            add_where(further(ending, here - low), bits, -UNFIT if from_first else 1 - UNFIT)
-        if from_first:
-            ending[0] = 1
-        total = 0
-        for place in range(low, high):
-            if number == made:
-                number, made = 0, _make_candidates(words_at, program, frame_at, entry, size, place)
-            own = number
-            number += 1
-            lists = ending[place - low]
-            if lists <= 0 or total == programs.TOO_MANY:
-                continue
-            total = total + lists if total + lists <= most else programs.TOO_MANY
-            # Chunks lie on one grid, since a vector that is stored is soon loaded again.
-            for here in range(low + (place - low) // WIDTH * WIDTH, high, WIDTH):
-                bits = _passing(words_at, program, after, here, high, own_values, own, frame_at)
-                bits &= -2 << (place - here) if here <= place else ALL
-                add_where(further(ending, here - low), bits, lists)
-        counted[entry] = total
-
-
-@njit(error_model="numpy")
-def _find_followers(words_at: int, program: Any, frame_at: int, size: int, offsets: Any, found: Any) -> None:
-    """Write for each row a word of the candidates that can be elements, then for each those that may follow it."""
-    prefix = program[programs.PREFIX]
-    batch = int32_at(_batch_at(program, frame_at, prefix - 1))
-    lows, highs = further(batch, program[programs.LEVELS] * ROOM), further(batch, (program[programs.LEVELS] + 1) * ROOM)
-    element, after = _tests_of(program, prefix), _tests_of(program, prefix + 1)
-    values = float64_at(_values_at(program, frame_at, prefix - 1))
-    own_values = float64_at(_values_at(program, frame_at, prefix))
-    number, made = 0, 0  # of the next candidate in the batch of them, and how many it has
-    for entry in range(size):
-        low, high, out = lows[entry], highs[entry], further(found, offsets[entry])
-        if high - low > programs.MOST_FOLLOWERS:
-            number, made = 0, 0  # candidates of these are made, and not asked for
-            continue
-        fitting = 0
-        for here in range(low, high, WIDTH):
-            fitting |= _passing(words_at, program, element, here, high, values, entry, frame_at) << (here - low)
-        if low < high:
-            out[0] = fitting
-        for place in range(low, high):
-            if number == made:
-                number, made = 0, _make_candidates(words_at, program, frame_at, entry, size, place)
-            bits = 0
-            for here in range(place + 1, high, WIDTH):
-                bits |= _passing(words_at, program, after, here, high, own_values, number, frame_at) << (here - low)
-            number += 1
-            out[place + 1 - low] = bits & fitting
-
-
-@njit(error_model="numpy")
-def _find(words_at: int, program: Any, frame_at: int, size: int, out: int) -> None:
-    """Write for each row of the prefix in the batch the event that is found, or how many pass."""
+def _find(words_at: int, program: Any, frame_at: int, size: int, out: Any) -> None:
+    """Write for each row of the prefix in the batch the event that is found."""
     prefix, wanted = program[programs.PREFIX], program[programs.SEARCH]
     batch = int32_at(_batch_at(program, frame_at, prefix - 1))
     values, tests = float64_at(_values_at(program, frame_at, prefix - 1)), _tests_of(program, prefix)
     for entry in range(size):
         low, high = batch[program[programs.LEVELS] * ROOM + entry], batch[(program[programs.LEVELS] + 1) * ROOM + entry]
-        found, passed = -1, 0
+        found = -1
         for here in range(low, high, WIDTH):
             bits = _passing(words_at, program, tests, here, high, values, entry, frame_at)
-            passed += count_bits(bits)
             if bits and wanted == programs.FIND_FIRST:
                 found = here + lowest_bit(bits)
                 break
             while bits:
                 found = here + lowest_bit(bits)
                 bits &= bits - 1
-        if wanted == programs.COUNT_SIZES:
-            int64_at(out)[entry] = passed
-        else:
-            int32_at(out)[entry] = found
-
-
-@njit(error_model="numpy")
-def _search(words_at: int, program: Any, frame_at: int, size: int, begin: int) -> None:
-    """Find what the program says of the next level's range, for each row of the prefix in the batch."""
-    words, wanted = int64_at(words_at), program[programs.SEARCH]
-    out = words[program[programs.OUT_PLACE]]
-    if wanted == programs.FIND_FOLLOWERS:
-        offsets = further(int64_at(words[program[programs.OUT_PLACE] + 1]), begin)
-        _find_followers(words_at, program, frame_at, size, offsets, int64_at(out))
-    elif wanted > programs.COUNT_SIZES:
-        _count_lists(words_at, program, frame_at, size, further(int64_at(out), begin))
-    else:
-        _find(words_at, program, frame_at, size, out + (8 if wanted == programs.COUNT_SIZES else 4) * begin)
+        out[entry] = found
 
 
 def join(words_at: int, program: Any, frame_at: int) -> Any:
@@ -475,7 +365,8 @@ def join(words_at: int, program: Any, frame_at: int) -> Any:
             state[1] = begin + size
             _prepare(words_at, program, frame_at, level, size)
             if program[programs.SEARCH]:
-                _search(words_at, program, frame_at, size, begin)
+                out = int32_at(words[program[programs.OUT_PLACE]])
+                _find(words_at, program, frame_at, size, further(out, begin))
                 firsts[level] = size
                 continue
         if level + 2 < levels:

@@ -21,7 +21,6 @@ from cep_pipeline.detection.fused.programs import (
     FINISHED,
     FIRST_OWNED,
     OUTER,
-    SCRATCH,
     STATE,
     Shape,
     ShapeProgram,
@@ -31,8 +30,6 @@ from cep_pipeline.detection.fused.programs import (
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
 
-MOST_LISTS = 1 << 60
-"""Most lists that are counted as an int64: a sum up to this, and one more step, cannot overflow."""
 OUTPUT_PADDING = 3 * WIDTH
 """Elements that the kernel may write behind the block's capacity."""
 _POOLED = 3
@@ -157,63 +154,18 @@ def search_places(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
         int32, shape (n,).
     """
     found = np.full(prefix.shape[1], -1, np.int32)
-    _search(shape, arguments, prefix, found)
-    return found
-
-
-def count_lists(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
-    """Count for each row of the prefix the shape's candidates, or its lists (-1: more than `MOST_LISTS`).
-
-    Parameters
-    ----------
-    prefix
-        int32, shape (shape.prefix, n): places in the views.
-
-    Returns
-    -------
-    Array
-        int64, shape (n,).
-    """
-    counted = np.zeros(prefix.shape[1], np.int64)
-    _search(shape, arguments, prefix, counted)
-    return counted
-
-
-def followers(shape: Shape, arguments: Arguments, prefix: Array, offsets: Array, size: int) -> Array:
-    """Find which candidates may follow which in a list, for each row of the prefix that has 1 to 64 of them.
-
-    Parameters
-    ----------
-    prefix
-        int32, shape (shape.prefix, n): places in the views.
-    offsets, size
-        int64, shape (n,): where the words of each row begin, one more than candidates; and the number of all words.
-
-    Returns
-    -------
-    Array
-        uint64, shape (size,): for each row the candidates that can be elements, then those that may follow each.
-    """
-    words = np.zeros(size, np.uint64)
-    _search(shape, arguments, prefix, words, np.ascontiguousarray(offsets, np.int64))
-    return words
-
-
-def _search(shape: Shape, arguments: Arguments, prefix: Array, *found: Array) -> None:
     if not prefix.shape[1] or arguments.sizes[-1] == 0:
-        return
+        return found
     prefix = np.ascontiguousarray(prefix, np.int32)
     stage = stage_of(shape)
     program, places, words = stage.program, stage.places, _data_words(stage, arguments)
-    ending = np.empty(arguments.sizes[-1] + WIDTH, np.int64)  # the lists that end with each candidate
-    words[OUTER] = prefix.shape[1]
-    words[CAPACITY] = MOST_LISTS
-    words[SCRATCH] = ending.ctypes.data
-    _point(words, places["out"], found)
+    words[OUTER], words[CAPACITY] = prefix.shape[1], 1
+    _point(words, places["out"], [found])
     _point(words, places["prefix"], list(prefix))
     frame, state = _frame(program, len(arguments.sizes))
     while state[0] != FINISHED:
         _call(program, words, frame)
+    return found
 
 
 def _data_words(stage: Stage, arguments: Arguments) -> Array:

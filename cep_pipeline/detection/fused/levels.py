@@ -129,8 +129,6 @@ class Levels:
     ----------
     leaves, negated
         The events of each level, and of each negated variable, in stream order.
-    as_places
-        Whether matches are given as places in the views, in plan order, not as rows in pattern order.
 
     Attributes
     ----------
@@ -150,11 +148,8 @@ class Levels:
         planned: PlannedClause,
         leaves: list[View],
         negated: Mapping[str, View],
-        *,
-        as_places: bool = False,
     ) -> None:
         self.planned = planned
-        self.as_places = as_places
         self.events = planned.events
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
@@ -405,9 +400,7 @@ class Levels:
         return block
 
     def _as_rows(self, block: Array) -> Array:
-        """Places in plan order as rows of the events in pattern order, if those are wanted."""
-        if self.as_places:
-            return block
+        """Places in plan order as rows of the events in pattern order."""
         rows = np.empty_like(block)
         for level, place in enumerate(self.output_rows):
             rows[place] = self.views[level].rows.take(block[level])
@@ -423,7 +416,7 @@ class Levels:
                 slots=len(self.columns.arrays),
                 constants=len(self.columns.constants),
                 owned=final and self.planned.first_owned is not None,
-                as_rows=final and not self.asks(end) and not self.as_places,
+                as_rows=final and not self.asks(end),
             )
             self._stages[end, bound] = stage_of(shape)
         return self._stages[end, bound]
@@ -530,25 +523,23 @@ class _Known:
     plan: PreparedPlan | None = None
 
 
-def levels_over(
-    planned: PlannedClause, leaves: list[View], negated: Mapping[str, View], *, as_places: bool = False
-) -> Levels:
+def levels_over(planned: PlannedClause, leaves: list[View], negated: Mapping[str, View]) -> Levels:
     """The levels of a run: the prepared plan of its clause where there is one, or compiled.
 
     Parameters
     ----------
-    planned, leaves, negated, as_places
+    planned, leaves, negated
         As `Levels` takes them; no leaf is empty.
     """
     pattern, window = planned.pattern, planned.pattern.window
-    facts = planned.first_owned is None, times_are_plain(planned.events), as_places
+    facts = planned.first_owned is None, times_are_plain(planned.events)
     key = ("prepared", planned.order, pattern.ties, window.time_us, window.events, facts)
     known = clause_cache_of(planned.clause).once(key, _Known)
     whole = planned.reach == reach_of(window, planned.clause)
     bound = known.plan.bind(planned, leaves, negated.values()) if known.plan is not None and whole else None
     if bound is not None:
         return bound
-    levels = Levels(planned, leaves, negated, as_places=as_places)
+    levels = Levels(planned, leaves, negated)
     if whole and not known.looked:
         known.looked, known.plan = True, PreparedPlan.of(levels)
     return levels

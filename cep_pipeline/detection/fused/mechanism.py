@@ -6,28 +6,17 @@ from collections.abc import Iterator
 
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
 from cep_pipeline.detection.counting.owned import count_by_clause, count_owned
-from cep_pipeline.detection.fused.clause import BushyRun, KernelRun, refuse_other_variables, run_clause
+from cep_pipeline.detection.fused.clause import KernelRun, run_clause
 from cep_pipeline.detection.fused.levels import order_of
-from cep_pipeline.detection.kleene.bindings import (
-    has_kleene,
-)
-from cep_pipeline.detection.kleene.clause import KleeneRun
-from cep_pipeline.detection.mechanisms import (
-    EVERYTHING,
-    Counters,
-    Mechanism,
-    Orders,
-    Owned,
-)
+from cep_pipeline.detection.kleene.clause import StagedRun, has_kleene
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
 
-Run = KernelRun | BushyRun | KleeneRun
 
-
-def start(of: ClauseSlice, plan: OrderOrTree) -> Run:
+def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun:
     """A run of one clause by an order or a tree; iterate over it once for its blocks of matches.
 
     Raises
@@ -36,14 +25,10 @@ def start(of: ClauseSlice, plan: OrderOrTree) -> Run:
         The plan is not for the clause's positive variables.
     """
     pattern, clause, events, owned, finality = of
-    if has_kleene(clause):
-        return KleeneRun(of, plan)
-    order = order_of(plan)
-    if order is not None:
-        return run_clause(pattern, clause, order, events, owned, finality=finality)
-    assert isinstance(plan, Join)
-    refuse_other_variables(pattern, clause, plan.leaves)
-    return BushyRun(of, plan)
+    order = None if has_kleene(clause) else order_of(plan)
+    if order is None:
+        return StagedRun(of, plan)
+    return run_clause(pattern, clause, order, events, owned, finality=finality)
 
 
 def find_matches(

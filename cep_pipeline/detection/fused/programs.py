@@ -84,32 +84,10 @@ class Level:
 
 
 class RangeResult(Enum):
-    """A result that is found of the last level's range for each row of the prefix, in place of all matches.
-
-    Attributes
-    ----------
-    FIRST, LAST
-        The place of an event that passes the tests.
-    SIZES
-        How many events pass.
-    LISTS, LISTS_FROM_FIRST
-        How many lists those that pass make, where adjacent elements pass the tests of one more level, the element
-        after. From the first: those that begin with the first event of the range, which passes.
-    FOLLOWERS
-        Not a number but a word of bits for each of at most 64 events, which ones may follow it in such a list.
-    """
+    """The event of the last level's range that is found for each row of the prefix, in place of all matches."""
 
     FIRST = "first"
     LAST = "last"
-    SIZES = "sizes"
-    LISTS = "lists"
-    LISTS_FROM_FIRST = "lists from first"
-    FOLLOWERS = "followers"
-
-    @property
-    def levels(self) -> int:
-        """The number of levels behind the prefix."""
-        return 2 if self in (RangeResult.LISTS, RangeResult.LISTS_FROM_FIRST, RangeResult.FOLLOWERS) else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +108,8 @@ class Shape:
     as_rows
         Whether the output are row numbers of the events (else places in the views).
     search
-        None where all matches are enumerated. Otherwise what is found behind a prefix of all other levels,
-        and writes for each row of the prefix: a place, or -1 where there is none, or a number.
+        None where all matches are enumerated. Otherwise which event is found behind a prefix of all other levels: for
+        each row of the prefix its place, or -1 where there is none.
     """
 
     levels: tuple[Level, ...]
@@ -145,11 +123,10 @@ class Shape:
     def __post_init__(self) -> None:
         if not 1 <= self.prefix < len(self.levels):
             raise ValueError("a shape needs a level behind its prefix")
-        if self.search is not None and self.prefix != len(self.levels) - self.search.levels:
-            raise ValueError("a search is for events of one level, and those after them in a list")
+        if self.search is not None and self.prefix != len(self.levels) - 1:
+            raise ValueError("a search is for events of one level")
         for number, level in enumerate(self.levels):
-            in_list = self.search is not None and number > self.prefix
-            if number >= self.prefix and not in_list and not (level.lows and level.highs):
+            if number >= self.prefix and not (level.lows and level.highs):
                 raise ValueError(f"level {number} has no bounds")
             if any(earlier >= number for earlier in (*level.lows, *level.highs)):
                 raise ValueError(f"level {number} is bounded by a later one")
@@ -167,7 +144,7 @@ def slots_of(term: Term) -> frozenset[Slot]:
 
 
 # Places of the argument words before the arrays.
-COUNTERS, CAPACITY, BUDGET, OUTER, SCRATCH, FIRST_OWNED, HEADER = range(7)
+COUNTERS, CAPACITY, BUDGET, OUTER, FIRST_OWNED, HEADER = range(6)
 
 FINISHED = -1
 """First word of the state: nothing is left. All state is 0 where nothing has begun."""
@@ -221,12 +198,8 @@ LOWS, HIGHS, VALUES, TESTS, LEVEL_WORDS = range(5)
 """The words of a level: where its parts begin."""
 VALUE_WORDS, SIMPLE_WORDS = 3, 3
 
-NO_SEARCH, FIND_FIRST, FIND_LAST, COUNT_SIZES, COUNT_LISTS, LISTS_FROM_FIRST, FIND_FOLLOWERS = range(7)
+NO_SEARCH, FIND_FIRST, FIND_LAST = range(3)
 _SEARCHES = {search: number for number, search in enumerate((None, *RangeResult))}
-MOST_FOLLOWERS = 64
-"""Candidates whose followers are a word each."""
-TOO_MANY = -1
-"""The number that is written where there are more lists than the argument words allow."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Run one clause with Kleene variables over one slice: list its matches, or count them without making a list."""
+"""Run one clause in stages over one slice: its single variables, then the lists behind them, and what rejects those."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun, TreeRun, refuse_other_variables, start_run
-from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
-from cep_pipeline.detection.kleene.bindings import (
-    BindingRules,
-    Bindings,
-    kleene_order,
-    skeleton_of,
-    skeleton_order,
-    unrejected,
+from cep_pipeline.detection.fused.clause import (
+    BLOCK_ROWS,
+    KernelRun,
+    TreeRun,
+    clause_over,
+    refuse_other_variables,
+    start_run,
 )
-from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, exact_sum, lists_at_once, subsets_of
-from cep_pipeline.detection.kleene.extension import Extension
-from cep_pipeline.detection.mechanisms import Counters
+from cep_pipeline.detection.fused.levels import LevelCount, count_levels
+from cep_pipeline.detection.kleene.growing import ListGrowth
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
-from cep_pipeline.slices.blocks import ListBlock
+from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import reading
 from cep_pipeline.slices.views import may_match
 
 
-class KleeneRun:
-    """One run of a clause with Kleene variables over a slice: iterate over it once for its blocks of matches.
+def has_kleene(clause: Clause) -> bool:
+    """Return whether a variable of the clause binds a list."""
+    return any(variable.kleene for variable in clause.positive)
+
+
+class StagedRun:
+    """One run of a clause over a slice, with Kleene variables or by a bushy tree: iterate once for blocks of matches.
 
     Parameters
     ----------
@@ -46,158 +50,77 @@ class KleeneRun:
     """
 
     def __init__(self, of: ClauseSlice, plan: OrderOrTree) -> None:
-        pattern, clause, events, *_ = of
         order = plan.leaves if isinstance(plan, Join) else plan
-        refuse_other_variables(pattern, clause, order)
+        refuse_other_variables(of.pattern, of.clause, order)
         self.of = of
-        self.pattern, self.clause, self.events, self.owned, _ = of
-        self.singles, self.lists = skeleton_order(clause, order), kleene_order(clause, order)
+        of_lists = {variable.name for variable in of.clause.positive if variable.kleene}
+        self.singles = tuple(name for name in order if name not in of_lists)
+        self.lists = tuple(name for name in order if name in of_lists)
+        self._counted = 0
         self._plan_of_singles: OrderOrTree | str = self.singles
         if isinstance(plan, Join) and self.singles:
             self._plan_of_singles = pruned(plan, frozenset(self.singles)) or self.singles
-        self._compiled: CompiledLists | None = None
-        events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
-        self.rules = BindingRules(pattern, clause, events)
-        self.end_row, self.look_back_row = of.end_row, of.earliest_row
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """The variables in the order in which they are bound."""
-        return (*self.singles, *self.lists)
+        of.events.split(variable.event_type for variable in (*of.clause.positive, *of.clause.negated))
 
     @property
     def counts(self) -> tuple[LevelCount, ...]:
-        """The candidates and passes of each variable in that order, complete once the run is over."""
-        found: list[LevelCount] = []
-        if self.singles:
-            found += self._skeleton.counts if self._compiled is None else self._compiled.counts
-        bound = self.singles
-        for extension in self.extensions:
-            bound = (*bound, extension.name)
-            found.append(LevelCount(bound, extension.tested, extension.passed, extension.evaluations))
+        """The candidates and passes of each variable in plan order, complete once the run is over."""
+        found = [*self._skeleton.counts] if self.singles else []
+        bound, evaluations = self.singles, self.growth.evaluations
+        for name, (tried, passed) in zip(self.lists, self.growth.counts.tolist(), strict=True):
+            bound = (*bound, name)
+            found.append(LevelCount(bound, tried + self._counted, passed + self._counted, evaluations))
+            evaluations = 0  # of all lists together
         return tuple(found)
 
     def count(self, counters: Counters) -> None:
         """Add the counts of the finished run."""
         count_levels(self.of.pattern, self.of.clause, self.counts, counters)
 
-    def __iter__(self) -> Iterator[ListBlock]:
-        lists = self.compiled_lists()
-        if lists is None:
-            for bindings, anchors in self.skeletons():
-                yield from self._behind(bindings, anchors)
-            return
-        [extension] = self.extensions
-        for found in lists.listed():
-            if not isinstance(found, ListBlock):
-                yield from self._behind(*lists.bindings(found))
-                continue
-            extension.tested += len(found)
-            extension.passed += len(found)
-            yield from self._owned_lists(found)
-        extension.evaluations += lists.evaluations
+    def __iter__(self) -> Iterator[Block]:
+        for bound in self._partial_matches():
+            yield from self.growth.matches(bound)
 
-    def _behind(self, bindings: Bindings, anchors: Array | None) -> Iterator[ListBlock]:
-        """The owned matches behind partial matches of the single variables, by vectors over many of them."""
-        for complete in _extended(bindings, anchors, self.extensions):
-            found = unrejected(self.rules, self._owned(complete))
-            if len(found):
-                yield found.block(self.clause)
+    def counts_at_once(self) -> bool:
+        """Return whether the matches can be counted without listing them."""
+        return self.of.owned == EVERYTHING and self.growth.counts_at_once()
 
-    def _owned_lists(self, block: ListBlock) -> Iterator[ListBlock]:
-        if self.owned == (None, None):
-            yield block
-            return
-        kept = self.of.owns(block.first_rows(), block.last_rows())
-        if kept.any():
-            yield block.take(kept)
+    def number(self) -> int | None:
+        """The number of matches, where they are `counts_at_once`; None where there are too many for that."""
+        total = 0
+        for bound in self._partial_matches():
+            counted = self.growth.counted(bound)
+            if counted is None:
+                return None
+            total += counted
+        self._counted = total
+        return total
 
     @cached_property
-    def extensions(self) -> list[Extension]:
-        """The extensions by the Kleene variables, in order."""
-        bound = frozenset(self.singles)
-        extensions = []
-        for name in self.lists:
-            variable = self.clause.by_name[name]
-            extensions.append(Extension(self.rules, variable, bound, self.look_back_row, self.end_row))
-            bound |= {name}
-        return extensions
-
-    def compiled_lists(self) -> CompiledLists | None:
-        """The compiled code that counts and lists the matches, if clause, plan and conditions allow it."""
-        if self._compiled is not None:
-            return self._compiled
-        order = order_of(self._plan_of_singles)
-        if order is None or not lists_at_once(self.clause):
-            return None
-        read = reading(self.pattern, self.events, self.owned)
-        lists = CompiledLists(self.pattern, self.clause, order, self.events, read)
-        self._compiled = lists if lists.compiled else None
-        return self._compiled
-
-    def skeletons(self) -> Iterator[tuple[Bindings, Array | None]]:
-        """Partial matches of the single variables; without any, each event that may begin the first list."""
-        if any(not len(extension.leaf) for extension in self.extensions):
-            return
-        if not self.singles:
-            if not may_match(self.pattern, self.clause, self.events):
-                return
-            leaf = self.extensions[0].leaf
-            for start in range(0, len(leaf), BLOCK_ROWS):
-                rows = leaf[start : start + BLOCK_ROWS]
-                yield Bindings({}, rows, rows), rows
-            return
-        for block in self._skeleton:
-            bound = {variable.name: rows for variable, rows in zip(block.clause.positive, block.rows, strict=True)}
-            yield Bindings(bound, block.first_rows(), block.last_rows()), None
+    def growth(self) -> ListGrowth:
+        """The growth of the lists behind the single variables."""
+        names = [variable.name for variable in self.of.clause.positive]
+        return ListGrowth(self.of, sorted(self.singles, key=names.index), self.lists)
 
     @cached_property
     def _skeleton(self) -> KernelRun | TreeRun:
-        """The kernel's run over the single variables: their events may all lie before the slice."""
-        owned = reading(self.pattern, self.events, self.owned)
-        return start_run(self.pattern, skeleton_of(self.clause), self._plan_of_singles, self.events, owned)
+        """The kernel's run over the skeleton of the clause: what is left without Kleene closure and negation.
 
-    def _owned(self, bindings: Bindings) -> Bindings:
-        """The complete matches that become final in the slice."""
-        if self.owned == (None, None):
-            return bindings
-        keep = self.of.owns(bindings.first, bindings.last)
-        return bindings if keep.all() else bindings.take(np.flatnonzero(keep))
+        Its events may all lie before the slice.
+        """
+        pattern, clause, events, owned, _ = self.of
+        skeleton, read = clause_over(clause, self.singles), reading(pattern, events, owned)
+        return start_run(pattern, skeleton, self._plan_of_singles, events, read)
 
-
-def _extended(bindings: Bindings, anchors: Array | None, extensions: list[Extension]) -> Iterator[Bindings]:
-    if not extensions:
-        yield bindings
-        return
-    first, *others = extensions
-    for found in first.extended(bindings, anchors):
-        yield from _extended(found, None, others)
-
-
-def counts_at_once(run: KleeneRun) -> bool:
-    """Return whether the matches of a run can be counted without listing them.
-
-    Lists of so many elements, of which each depends on the one before, are left to merged runs: they note how many.
-    """
-    if run.owned != (None, None) or not lists_at_once(run.clause):
-        return False
-    [extension] = run.extensions
-    limited = bool(extension.variable.limits and extension.conditions.adjacent)
-    return not limited and run.compiled_lists() is not None
-
-
-def count_matches(run: KleeneRun) -> int | None:
-    """The number of matches of a run that `counts_at_once` lets pass; None where one partial match has too many."""
-    [extension] = run.extensions
-    counted = run.compiled_lists()
-    assert counted is not None
-    total = 0
-    for _, found in counted.counted():
-        if not counted.conditions.adjacent:
-            total += subsets_of(extension.variable, found, anchored=counted.anchored)
-        elif (found < 0).any():
-            return None
-        else:
-            total += exact_sum(found)
-    extension.tested = extension.passed = total
-    return total
+    def _partial_matches(self) -> Iterator[Array]:
+        """int32: the events of the single variables, in pattern order; without any, the first elements of lists."""
+        pattern, clause, events, *_ = self.of
+        if not may_match(pattern, clause, events) or not all(len(one.rows.rows) for one in self.growth.lists):
+            return
+        if self.singles:
+            for block in self._skeleton:
+                yield np.ascontiguousarray(block.rows)
+            return
+        rows = self.growth.lists[0].rows.rows
+        for start in range(0, len(rows), BLOCK_ROWS):
+            yield np.ascontiguousarray(rows[np.newaxis, start : start + BLOCK_ROWS])

@@ -9,10 +9,10 @@ from functools import reduce
 import numpy as np
 
 from cep_pipeline.detection.conditions.codes import CODE_WORDS, FOUND_WORDS, RING_WORDS, RULES_WORDS
-from cep_pipeline.detection.conditions.program import CellRing, FoundMatches, Program, StreamRules
+from cep_pipeline.detection.conditions.program import CellRing, EventRows, FoundMatches, Program, StreamRules
 from cep_pipeline.detection.conditions.writer import CommonTerms
 from cep_pipeline.detection.network import codes as c
-from cep_pipeline.detection.network.network import EventsOf, Network, Node
+from cep_pipeline.detection.network.network import Network, Node
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array
@@ -22,8 +22,6 @@ from cep_pipeline.planning.trees import Join
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import group_rows
-from cep_pipeline.slices.views import leaf_view
 
 _OF_NODES, _OF_ROWS = (13, 14, 19, 23, 33, 36, 38), (0, 25, 26, 27, 39)
 """Places of the kernel's arrays in `Memory._all_arrays` that have an entry of each node, each key of a node or each
@@ -64,53 +62,6 @@ class Compiled:
 
     program: Program
     rules: StreamRules
-
-
-class EventRows:
-    """The rows of the events of one node.
-
-    Parameters
-    ----------
-    begin, end
-        The rows of the slice that are read.
-
-    Attributes
-    ----------
-    rows
-        int32: in stream order.
-    by_key, starts
-        int32: those that agree with others, sorted by (key, row); int64: where those of each key begin.
-    read
-        int32: how many of each key the kernel has read.
-    keys
-        int32: of each row of the slice its key, -1 where it agrees with none; None where events need not agree.
-    different
-        How many keys there are, 1 where events need not agree.
-    tested
-        How many tests of a conjunct on one event it took to find them.
-    """
-
-    def __init__(self, what: EventsOf, events: PreparedEvents, begin: int, end: int) -> None:
-        self.what = what
-        self.rows: Array = leaf_view(events, what.event_type, tuple(what.filters), begin, end).rows
-        typed = events.leaf_rows(what.event_type)
-        low, high = np.searchsorted(typed, (begin, end))
-        self.typed = int(high - low)
-        self.tested = len(what.filters) * len(typed)
-        self.keys: Array | None = None
-        self.different = 1
-        self.by_key, self.starts = self.rows, np.array([0, len(self.rows)], np.int64)
-        if what.agree_on:
-            self.keys, different = agreement_codes(events, what.agree_on)
-            self.different = max(different, 1)
-            rows, own = self.rows, self.keys[self.rows]
-            agreeing = own >= 0
-            if not agreeing.all():
-                rows, own = rows[agreeing], own[agreeing]
-            order, self.starts = group_rows(own, self.different)
-            self.by_key = rows[order]
-        self.by_key = np.ascontiguousarray(self.by_key)
-        self.read: Array = np.zeros(self.different, np.int32)
 
 
 def held_after(rows: Array, ceiling: Array, size: int) -> Array:
@@ -373,12 +324,10 @@ class Memory:
             self.words[place] = int(self._deaths.ctypes.data)
             self.registers[c.DEATHS_ROOM] *= 2
 
-    def enlarge_output(self, number: int) -> None:
-        """Double the room for the matches of an output, which is empty."""
-        found = self.outputs[number].found
-        found.grow()
+    def point_to_output(self, number: int) -> None:
+        """Say where the matches of an output go from now on."""
         at = self._found_at + number * FOUND_WORDS
-        self.words[at : at + FOUND_WORDS] = found.kernel_words()
+        self.words[at : at + FOUND_WORDS] = self.outputs[number].found.kernel_words()
 
     def _enlarge(self, node: int) -> None:
         before, holder = self._stores[node], _holder(self.network)

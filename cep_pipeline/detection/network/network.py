@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import product
 from threading import get_ident
-from typing import Literal
+from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from cep_pipeline.detection.conditions.groups import ClauseConditions, ConditionGroups, Moment
@@ -40,8 +40,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import may_match
 
 
-@dataclass(frozen=True)
-class EventsOf:
+class EventsOf(NamedTuple):
     """The key of a node's events: nodes with equal keys read and buffer them once.
 
     Attributes

@@ -13,7 +13,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
-from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, FoundMatches, Program, StreamRules
+from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, EventRows, FoundMatches, Program, StreamRules
 from cep_pipeline.detection.conditions.writer import CommonTerms
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import (
@@ -30,7 +30,7 @@ from cep_pipeline.detection.mechanisms import (
 )
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.network import codes as c
-from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output, held_after
+from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, Memory, Output, held_after
 from cep_pipeline.detection.network.network import MOST_VARIABLES, Automaton, Node, network_of
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
@@ -141,7 +141,7 @@ class NetworkRun:
         compiled = self._compiled = self._compile()
         begin = min(earliest_row(member.pattern, self.events, self.owned) for member in self.members.values())
         leaves = {
-            node.number: EventRows(node.events, self.events, begin, self.events.rows_in(self.owned)[1])
+            node.number: EventRows(self.events, *node.events[:3], begin, self.events.rows_in(self.owned)[1])
             for node in self.network.nodes
             if node.events is not None
         }
@@ -209,7 +209,8 @@ class NetworkRun:
                 empty = not len(found)
                 yield from self._drain(memory.outputs[number], left)
                 if empty or found.capacity < MOST_FOUND:
-                    memory.enlarge_output(number)
+                    found.grow()
+                memory.point_to_output(number)
             if code == c.NEW_STATE:
                 self.network.wait_for(self.network.nodes[memory.registers[c.SHORT_OF]], int(memory.registers[c.CHOSEN]))
                 memory = self._memory = memory.with_new_nodes()

@@ -218,26 +218,21 @@ def _with_ignore(states: list[State], pattern: Pattern, clause: Clause) -> list[
     Differs from the paper, which has no greatest number of events, in that a list that is full does not ignore an event
     that begins the next variable.
     """
-    by_name = {state.name: state for state in states}
+    by_name, strategy = {state.name: state for state in states}, pattern.strategy
     result = []
     for state in states:
-        match pattern.strategy:
-            case Strategy.STRICT_CONTIGUITY:
-                formula: tuple[str, ...] = ("False",)
-            case Strategy.PARTITION_CONTIGUITY:
-                attributes = ", ".join(clause.agree_on)
-                formula = (f"NOT [{attributes}]" if attributes else "False",)
-            case Strategy.SKIP_TILL_NEXT_MATCH:
-                taking = state.edge(Move.TAKE) or state.edge(Move.BEGIN)
-                assert taking is not None
-                formula = (f"NOT ({' AND '.join(taking.formula)})",)
-                leaving, most = state.edge(Move.PROCEED), clause.by_name[state.variable].maximum
-                if leaving is not None and most is not None and leaving.target != FINAL:
-                    begins = by_name[leaving.target].edges[0].formula
-                    full = " AND ".join((f"{state.variable}.LEN = {most}", *leaving.formula, *begins))
-                    formula = (*formula, f"NOT ({full})")
-            case Strategy.SKIP_TILL_ANY_MATCH:
-                formula = ()
+        taking, formula = state.edge(Move.TAKE) or state.edge(Move.BEGIN), tuple[str, ...]()
+        assert taking is not None
+        if not strategy.skips:
+            agreeing = () if strategy.crosses_partitions else clause.agree_on
+            formula = (f"NOT [{', '.join(agreeing)}]" if agreeing else "False",)
+        elif not strategy.forks:
+            formula = (f"NOT ({' AND '.join(taking.formula)})",)
+            leaving, most = state.edge(Move.PROCEED), clause.by_name[state.variable].maximum
+            if leaving is not None and most is not None and leaving.target != FINAL:
+                begins = by_name[leaving.target].edges[0].formula
+                full = " AND ".join((f"{state.variable}.LEN = {most}", *leaving.formula, *begins))
+                formula = (*formula, f"NOT ({full})")
         edges = (replace(edge, formula=formula) if edge.move is Move.IGNORE else edge for edge in state.edges)
         result.append(replace(state, edges=tuple(edges)))
     return result

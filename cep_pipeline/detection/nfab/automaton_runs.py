@@ -22,7 +22,7 @@ from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import NoRoom
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.order import WindowInstants, instants_of
 from cep_pipeline.slices.views import holds_for_all
@@ -111,7 +111,7 @@ class AutomatonRuns:
             created = passes if place + 1 < len(names) or self.clause.positive[place].kleene else 0
             bound = tuple(names[: place + 1])
             # Runs that others go on for are not tried, and other strategies do not try all events.
-            tried_all = self.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH and not self.merges
+            tried_all = self.pattern.strategy.forks and not self.merges
             tested = conjuncts_joining(self.clause, bound[:-1], bound[-1:]) if place and tried_all else None
             counters.count(
                 NodeCounts(self.pattern.name, self.clause.index, bound, candidates, passes, created, tested=tested)
@@ -240,7 +240,7 @@ class AutomatonRuns:
     def _options(self) -> int:
         return (
             self.sequence.options
-            | at.ANY_MATCH * (self.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH)
+            | at.ANY_MATCH * (self.pattern.strategy.forks)
             | at.MERGING * self.merges
             | at.NEGATION * bool(self.clause.negated)
             | at.BACKTRACKING * self.backtracks
@@ -261,7 +261,7 @@ def is_prunable(pattern: Pattern, clause: Clause) -> bool:
         and pattern.consume is Consume.NONE
         and len(pattern.clauses) == 1
         and set(clause.agree_on) == set(pattern.partition_by)
-        and not (clause.agree_on and pattern.strategy is Strategy.STRICT_CONTIGUITY)
+        and not (clause.agree_on and pattern.strategy.crosses_partitions)
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import carray, njit
+from numba import njit
 
 from cep_pipeline.detection.conditions.cells import Cells, cells_at
 from cep_pipeline.detection.conditions.evaluator import Code, code_at, group_holds
@@ -159,16 +159,3 @@ def takes(
             return False
     counts[2 * node + 1] += 1
     return True
-
-
-def link(variables: int, size: int, fits_at: Any, links_at: Any) -> int:
-    """Write for each variable and place the next place behind it that fits the variable, or `size`."""
-    fits = carray(fits_at, (variables, size))
-    links = carray(links_at, (variables, size))
-    for variable in range(variables):
-        following = size
-        for place in range(size - 1, -1, -1):
-            links[variable, place] = following
-            if fits[variable, place] != 0:
-                following = place
-    return size

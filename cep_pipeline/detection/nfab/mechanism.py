@@ -19,7 +19,7 @@ from cep_pipeline.detection.network.run import find_alone
 from cep_pipeline.detection.nfab.automaton import describe, is_chain
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
 from cep_pipeline.detection.nfab.runs import ClauseRuns, RunLives
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -55,7 +55,7 @@ def find_matches(
     planned = orders_only(MECHANISM.name, pattern, orders)
     for clause, order in zip(pattern.clauses, planned, strict=True):
         refuse_other_orders(MECHANISM.name, pattern, clause, order)
-    forking = pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
+    forking = pattern.strategy.forks
     if forking and not before_is_earlier(pattern.ties):
         yield from find_alone(MECHANISM.name, "prefix", pattern, orders, events, owned, counters)
         return
@@ -73,7 +73,7 @@ def find_matches(
 
 def unsupported_feature(pattern: Pattern) -> str | None:
     """The first feature of a pattern that the mechanism does not run, in words; None if it runs the pattern."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+    if not pattern.strategy.forks:
         return None  # the parser refuses all that other strategies do not allow
     if not all(map(is_chain, pattern.clauses)):
         return "a clause that is no chain"

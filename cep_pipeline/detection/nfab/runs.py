@@ -23,15 +23,15 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.conditions.groups import ConditionGroups, Moment, conditions_of
 from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, CellRing, Program
-from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, rejected_by_events
+from cep_pipeline.detection.kleene.growing import ListGrowth
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.slices.blocks import MatchBlock
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.keys import agreeing_view, agreement_codes
 from cep_pipeline.slices.order import (
     WindowInstants,
@@ -93,8 +93,8 @@ def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, fits_b
         uint8, shape (variables, events): which events fit which variables, the positive ones first.
     """
     fits = fits_by_row[: len(clause.positive)]
-    skipping = pattern.strategy in (Strategy.SKIP_TILL_NEXT_MATCH, Strategy.SKIP_TILL_ANY_MATCH)
-    grouped = bool(clause.agree_on) and pattern.strategy is not Strategy.STRICT_CONTIGUITY
+    skipping = pattern.strategy.skips
+    grouped = bool(clause.agree_on) and not pattern.strategy.crosses_partitions
     view = everything(events)
     full = fits.view(np.bool_).all(axis=1)
     if skipping and not full.any():
@@ -158,7 +158,6 @@ RUNS_AT_ONCE = 1 << 17
 MOST_NODES = 1 << 12
 """Sets of variables that are counted one by one."""
 
-_link = NativeKernel("cep_pipeline.detection.nfab.kernel", "link", ("int64", "int64", "uint8*", "int32*"))
 _follow = NativeKernel(
     "cep_pipeline.detection.nfab.kernel",
     "follow",
@@ -230,7 +229,7 @@ class ClauseRuns:
             self._nodes = 1
         self._counts = np.zeros((self._nodes, 2), np.int64)
 
-    def __iter__(self) -> Iterator[MatchBlock]:
+    def __iter__(self) -> Iterator[Block]:
         if self.end_row == 0 or not may_match(self.pattern, self.clause, self.events):
             return
         beginning = self._sequence.fits[0] if self.chain else self._sequence.fits.max(axis=0)
@@ -240,13 +239,14 @@ class ClauseRuns:
             found = self._follow(starts[first : first + RUNS_AT_ONCE])
             if self.owned != EVERYTHING:
                 found = found[:, self._is_owned(found)]
-            if self.clause.negated and found.shape[1]:
-                found = found[:, ~self._is_rejected(found)]
-            if found.shape[1]:
-                yield MatchBlock(self.clause, np.ascontiguousarray(found))
+            found = np.ascontiguousarray(found)
+            if self.clause.negated:
+                yield from self._unrejected.matches(found)
+            elif found.shape[1]:
+                yield MatchBlock(self.clause, found)
         self.evaluations += self._program.evaluations
         if self.clause.negated:
-            self.evaluations += self._rules.evaluations
+            self.evaluations += self._unrejected.evaluations
 
     def count(self, counters: Counters) -> None:
         """Add what happened at each state that binds events: a chain's prefixes, or an AND's sets."""
@@ -294,11 +294,6 @@ class ClauseRuns:
         final = self.of.owns(first, last)
         return np.asarray(final & (last < self.end_row))
 
-    def _is_rejected(self, found: Array) -> Array:
-        """bool: the matches that an event of a negated variable rejects."""
-        bound = {variable.name: own for variable, own in zip(self.clause.positive, found, strict=True)}
-        return rejected_by_events(self._rules, Bindings(bound, found.min(axis=0), found.max(axis=0)))
-
     # -- what the kernel reads ----------------------------------------------------------------------------------------
 
     @cached_property
@@ -309,8 +304,12 @@ class ClauseRuns:
     def _links(self) -> Array:
         """int32, shape (variables, places): the next place whose event fits the variable."""
         fits = self._sequence.fits
-        links = np.empty(fits.shape if len(fits) > 1 else (1, 0), np.int32)
-        _link(*links.shape, fits, links)
+        if len(fits) == 1:
+            return np.empty((1, 0), np.int32)
+        size = fits.shape[1]
+        following = np.where(fits != 0, np.arange(size, dtype=np.int32), np.int32(size))[:, ::-1]
+        links = np.full(fits.shape, size, np.int32)
+        links[:, :-1] = np.minimum.accumulate(following, axis=1)[:, ::-1][:, 1:]
         return links
 
     @cached_property
@@ -322,8 +321,9 @@ class ClauseRuns:
         return Program(self.pattern, self.clause, self.events, groups=self._grouped.groups)
 
     @cached_property
-    def _rules(self) -> BindingRules:
-        return BindingRules(self.pattern, self.clause, self.events)
+    def _unrejected(self) -> ListGrowth:
+        """The matches that no event of a negated variable rejects: there is no list to be grown."""
+        return ListGrowth(self.of, [variable.name for variable in self.clause.positive], ())
 
     @cached_property
     def _grouped(self) -> _Groups:

@@ -68,7 +68,7 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Summary, SummaryAggregate, SummaryGroup
+from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup
 from cep_pipeline.patterns.rewriting import restricted, rewritten, with_operands
 from cep_pipeline.patterns.summary_functions import Extreme, State, Total, Value, is_nan
 from cep_pipeline.slices.ownership import finality_of
@@ -591,7 +591,7 @@ def _needs_matches(pattern: Pattern) -> str | None:
     """The reason why SUMMARIZE asks for the matches themselves, whatever it reads of them; None: there is none."""
     if has_output_policy(pattern):
         return CHOSEN_AMONG
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+    if not pattern.strategy.forks:
         return f"of the strategy {pattern.strategy.value}"
     if pattern.composes:
         return "the pattern composes others"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ln_cost_of_clauses
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
@@ -60,7 +60,7 @@ class PlannerResult:
 
 def planners_for(pattern: Pattern) -> tuple[str, ...]:
     """The planners that plan a pattern: all of them under skip_till_any_match, else the one of the pattern's order."""
-    return tuple(PLANNERS) if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH else ("trivial",)
+    return tuple(PLANNERS) if pattern.strategy.forks else ("trivial",)
 
 
 def compare_planners(

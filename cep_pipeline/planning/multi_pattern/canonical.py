@@ -29,7 +29,7 @@ from typing import Any
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.conjunct_text import conjunct_text
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree, tree_of_positions
 
 MAX_SYMMETRIES = 64
@@ -119,6 +119,7 @@ class ClauseForms:
         self._texts: dict[tuple[int, Places], str] = {}
         self._orders: dict[Places, str] = {}
         self._trees: dict[PositionTree, _TreeForm] = {}
+        self._nodes: dict[Tree, tuple[NodeForm, ...]] = {}
         setting = _setting(pattern, clause)
         self.leaf_keys = tuple(
             digest(
@@ -175,9 +176,11 @@ class ClauseForms:
 
     def tree_nodes(self, tree: Tree) -> tuple[NodeForm, ...]:
         """The nodes of a tree, leaves too, each after those below it; sides of a join in the order of their keys."""
-        found: list[NodeForm] = []
-        self._add_nodes(tree_of_positions(tree, self.names), None, found)
-        return tuple(found)
+        if tree not in self._nodes:
+            found: list[NodeForm] = []
+            self._add_nodes(tree_of_positions(tree, self.names), None, found)
+            self._nodes[tree] = tuple(found)
+        return self._nodes[tree]
 
     def _add_nodes(self, tree: PositionTree, slots: Places | None, found: list[NodeForm]) -> int:
         form = self._tree(tree)
@@ -273,7 +276,7 @@ def _setting(pattern: Pattern, clause: Clause) -> tuple[object, ...]:
     if pattern.window.events is not None:
         window = ["events", *sorted(set(pattern.partition_by))]
     own: list[object] = []
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+    if not pattern.strategy.forks:
         own = [pattern.strategy.value, pattern.name, clause.index]
     return pattern.stream, pattern.type_attribute, pattern.base_type, window, own
 

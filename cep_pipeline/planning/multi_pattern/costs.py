@@ -10,7 +10,7 @@ Many patterns are planned together by one of `SHARED_COSTS`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cep_pipeline.errors import InputError
@@ -23,8 +23,9 @@ from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPl
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, ln_partial_matches
 from cep_pipeline.planning.numbers.logarithms import ln_sum
+from cep_pipeline.planning.orderings import GRAIN
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.planning.trees import OrderOrTree, PositionTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 SHARED_COSTS: dict[str, CostModel] = {model.name: model for model in (THROUGHPUT, INSTANCES)}
@@ -97,6 +98,74 @@ def ln_cost(plan: SharedPlan, statistics: Statistics, model: CostModel = THROUGH
         What a step, a leaf and a join cost. Its latency counts for each node as for the sharer with the largest window.
     """
     return ln_sum(ln_node_cost(plan, node, statistics, model) for node in plan)
+
+
+def exchange_all(
+    plan: SharedPlan, plans: Mapping[MemberId, OrderOrTree | str], statistics: Statistics, model: CostModel
+) -> bool:
+    """Give members other orders or trees, if the plan costs less then; returns whether it does."""
+    before = {name: plan.plans[name] for name in plans}
+    if _saved_by(plan, plans, statistics, model) > GRAIN:
+        return True
+    for name, known in before.items():
+        plan.replace(name, known)
+    return False
+
+
+def exchange(
+    plan: SharedPlan, plans: Mapping[MemberId, OrderOrTree | str], statistics: Statistics, model: CostModel
+) -> None:
+    """Give members other orders or trees, as far as the plan costs less then: those that do not save keep theirs."""
+    before = {name: plan.plans[name] for name in plans}
+    touched = _touched(plan, plans)
+    ln_before = _ln_cost_of(plan, touched, statistics, model)
+    for name, other in plans.items():
+        plan.replace(name, other)
+    for name, known in before.items():
+        if _saved_by(plan, {name: known}, statistics, model) < 0:
+            plan.replace(name, plans[name])
+    if _ln_cost_of(plan, touched, statistics, model) > ln_before - GRAIN:
+        for name, known in before.items():
+            plan.replace(name, known)
+
+
+def take_cheaper(
+    plan: SharedPlan, name: MemberId, plans: Sequence[OrderOrTree | str], statistics: Statistics, model: CostModel
+) -> None:
+    """Give a member the order or tree by which the plan costs least, if that is less than now."""
+    now = best = plan.plans[name]
+    most = GRAIN
+    for other in plans:
+        saved = _saved_by(plan, {name: other}, statistics, model)
+        plan.replace(name, now)
+        if saved > most:
+            best, most = other, saved
+    if best is not now:
+        plan.replace(name, best)
+
+
+def _saved_by(
+    plan: SharedPlan, plans: Mapping[MemberId, OrderOrTree | str], statistics: Statistics, model: CostModel
+) -> float:
+    """Give members other orders or trees; by how much that lessens ln of the cost of all nodes that it touches.
+
+    The other nodes cost as much as before.
+    """
+    touched = _touched(plan, plans)
+    before = _ln_cost_of(plan, touched, statistics, model)
+    for name, other in plans.items():
+        plan.replace(name, other)
+    return before - _ln_cost_of(plan, touched, statistics, model)
+
+
+def _touched(plan: SharedPlan, plans: Mapping[MemberId, OrderOrTree | str]) -> set[str]:
+    touched = {node.key for name in plans for node in plan.nodes_of(name)}
+    return touched | {form.key for name, one in plans.items() for form in plan.forms(plan.members[name], one)}
+
+
+def _ln_cost_of(plan: SharedPlan, keys: Iterable[str], statistics: Statistics, model: CostModel) -> float:
+    nodes = (plan.node_of(key) for key in keys)
+    return ln_sum(ln_node_cost(plan, node, statistics, model) for node in nodes if node is not None)
 
 
 def ln_cost_on(plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.clause_plans import ON_KERNEL, Alternative, ClausePlan, PatternPlan
 from cep_pipeline.planning.costs.kernel import KERNEL
@@ -48,7 +48,7 @@ def with_kernel_orders(plan: Plan, patterns: Sequence[Pattern], snapshot: Statis
 
 
 def _own_order(statistics: ClauseStatistics | None, pattern: Pattern, clause: ClausePlan) -> Alternative:
-    if statistics is None or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+    if statistics is None or not pattern.strategy.forks:
         return Alternative(ON_KERNEL, clause.order, 0.0)
     order = greedy_order(statistics, KERNEL).order if statistics.size > 1 else (0,)
     names = tuple(statistics.names[position] for position in order)

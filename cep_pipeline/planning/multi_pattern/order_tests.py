@@ -14,12 +14,10 @@ from operator import is_not
 
 from cep_pipeline.planning.clause_plans import PatternPlan
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.multi_pattern.costs import Statistics, ln_cost, ln_node_cost
+from cep_pipeline.planning.multi_pattern.costs import Statistics, exchange_all, ln_cost, take_cheaper
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
-from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.orderings import GRAIN
 from cep_pipeline.planning.trees import (
     Join,
     OrderOrTree,
@@ -61,7 +59,7 @@ def serve_by_and_nodes(plan: SharedPlan, statistics: Statistics, model: CostMode
         planned = plan.plans[name]
         assert isinstance(planned, Join)
         ways = dict.fromkeys(way for part in parts for way in _around(part, planned))
-        _take_cheaper(plan, name, list(ways), statistics, model)
+        take_cheaper(plan, name, list(ways), statistics, model)
     # Each member has saved by what the others had then. The tests of all together may cost more than none.
     plain = plan.without_order_tests()
     if plain is not plan and ln_cost(plan, statistics, model) >= ln_cost(plain, statistics, model):
@@ -84,17 +82,14 @@ def _serve_all(
         if part is None or len(uses) > 1 or not isinstance(planned, Join):
             return
         trees[name] = _exchanged(planned, part, inside)
-    before = {name: plan.plans[name] for name in trees}
-    if _saved_by(plan, trees, statistics, model) <= GRAIN:
-        for name, tree in before.items():
-            plan.replace(name, tree)
+    exchange_all(plan, trees, statistics, model)
 
 
 def give_up_order_tests(plan: SharedPlan, statistics: Statistics, model: CostModel) -> None:
     """Let members make joins of their own again where tests of order no longer pay: others may have changed theirs."""
     for name, planned in list(plan.plans.items()):
         if isinstance(planned, Join) and has_order_tests(planned):
-            _take_cheaper(plan, name, [without_order_tests(planned)], statistics, model)
+            take_cheaper(plan, name, [without_order_tests(planned)], statistics, model)
 
 
 def with_trees(plan: PatternPlan, trees: Mapping[MemberId, OrderOrTree | str]) -> PatternPlan:
@@ -107,39 +102,6 @@ def with_trees(plan: PatternPlan, trees: Mapping[MemberId, OrderOrTree | str]) -
         else:
             clauses.append(clause)
     return replace(plan, clauses=tuple(clauses)) if any(map(is_not, clauses, plan.clauses)) else plan
-
-
-def _take_cheaper(
-    plan: SharedPlan, name: MemberId, trees: Sequence[Tree], statistics: Statistics, model: CostModel
-) -> None:
-    """Give a member the tree by which the plan costs least, if that is less than now."""
-    now = plan.plans[name]
-    best, most = now, GRAIN
-    for tree in trees:
-        saved = _saved_by(plan, {name: tree}, statistics, model)
-        plan.replace(name, now)
-        if saved > most:
-            best, most = tree, saved
-    if best is not now:
-        plan.replace(name, best)
-
-
-def _saved_by(plan: SharedPlan, trees: Mapping[MemberId, Tree], statistics: Statistics, model: CostModel) -> float:
-    """Give members other trees; by how much that lessens ln of the cost of all nodes that it touches.
-
-    The other nodes cost as much as before.
-    """
-    touched = {node.key for name in trees for node in plan.nodes_of(name)}
-    touched |= {form.key for name, tree in trees.items() for form in plan.members[name].nodes(tree)}
-    before = _ln_cost(plan, touched, statistics, model)
-    for name, tree in trees.items():
-        plan.replace(name, tree)
-    return before - _ln_cost(plan, touched, statistics, model)
-
-
-def _ln_cost(plan: SharedPlan, keys: Iterable[str], statistics: Statistics, model: CostModel) -> float:
-    nodes = (plan.node_of(key) for key in keys)
-    return ln_sum(ln_node_cost(plan, node, statistics, model) for node in nodes if node is not None)
 
 
 @dataclass(frozen=True, eq=False)

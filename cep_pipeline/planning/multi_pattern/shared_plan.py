@@ -237,7 +237,7 @@ class SharedPlan:
 
     def widest(self, node: SharedNode) -> MemberId:
         """The sharer that a node is measured by: one with the largest window."""
-        return max(node.sharers, key=lambda name: (self.members[name].window, name))
+        return max(name for name in node.sharers if self.members[name].window == node.window)
 
     def nodes_of(self, member: MemberId) -> tuple[SharedNode, ...]:
         """The nodes of a member, those below before those above; one that it uses twice stands there twice."""
@@ -259,7 +259,7 @@ class SharedPlan:
         """
         if member.id in self.members:
             raise PlanError(f"the shared plan has {member} already")
-        forms = self._forms(member, order_or_tree)
+        forms = self.forms(member, order_or_tree)
         indices: list[int] = []
         for form in forms:
             below = [indices[side] for side in (form.left, form.right) if side is not None]
@@ -299,7 +299,7 @@ class SharedPlan:
     def replace(self, member: MemberId, order_or_tree: OrderOrTree | str) -> None:
         """Give a member another order or tree."""
         known = self._known(member)
-        self._forms(known, order_or_tree)  # refuses what is none of the member's before anything is removed
+        self.forms(known, order_or_tree)  # refuses what is none of the member's before anything is removed
         self.remove(member)
         self.add(known, order_or_tree)
 
@@ -328,7 +328,8 @@ class SharedPlan:
         self._next += 1
         return node
 
-    def _forms(self, member: Member, order_or_tree: OrderOrTree | str) -> tuple[NodeForm, ...]:
+    def forms(self, member: Member, order_or_tree: OrderOrTree | str) -> tuple[NodeForm, ...]:
+        """The nodes that a member has by an order or a tree; PlanError where it is none of the member's."""
         is_tree = isinstance(order_or_tree, Join | str)
         names = leaves_of(order_or_tree) if isinstance(order_or_tree, Join | str) else tuple(order_or_tree)
         if sorted(names) != sorted(member.names):

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TypeAlias
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
@@ -179,7 +178,7 @@ class Workload:
     def keeps_order(self, member: Member) -> bool:
         """True if a member runs in the pattern's order only: it is asked to, or its strategy does."""
         pattern = member.pattern
-        return pattern.name in self.in_pattern_order or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
+        return pattern.name in self.in_pattern_order or not pattern.strategy.forks
 
     @property
     def trees(self) -> bool:

@@ -11,7 +11,7 @@ from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
 from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.normal_form import Clause, Variable, connected_parts
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import time_spans
 from cep_pipeline.planning.costs.conditions import kind_of
 from cep_pipeline.planning.numbers.clause_statistics import (
@@ -188,7 +188,7 @@ class ClauseQuestions:
     @property
     def of_neighbours(self) -> bool:
         """True if the strategy fills lists without a gap: their first and last events tell them."""
-        return self._pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
+        return not self._pattern.strategy.forks
 
     def rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
         """The arrival rate of a positive variable's leaf; PlanError where the snapshot does not know it."""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection.fused import reduction
-from cep_pipeline.detection.fused.kernel import Arguments, count_lists, search_places
+from cep_pipeline.detection.fused.kernel import Arguments, search_places
 from cep_pipeline.detection.fused.programs import (
     Constant,
     Level,
@@ -176,8 +176,6 @@ def test_a_search_finds_what_a_plain_reading_finds(drawn: Drawn) -> None:
     for search, end in ((RangeResult.FIRST, 0), (RangeResult.LAST, -1)):
         found = search_places(drawn.shape(search), drawn.arguments, drawn.table)
         assert found.tolist() == [int(events[end]) if len(events) else -1 for events in drawn.expected]
-    counted = count_lists(drawn.shape(RangeResult.SIZES), drawn.arguments, drawn.table)
-    assert counted.tolist() == list(map(len, drawn.expected))
 
 
 @settings(max_examples=examples(400), deadline=None)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import parts
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.kleene import bindings, extension
+from cep_pipeline.detection.kleene import growing
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions import lists
 from cep_pipeline.slices.ownership import look_back
@@ -97,9 +97,8 @@ def test_answer_is_the_oracles(text: str, stream_rows: list[Row], at_once: int) 
     patterns = cep.parse_patterns(text, stream_schema())
     table = events_table(stream_rows)
     with (
-        patch.object(extension, "CANDIDATES_AT_ONCE", at_once),
+        patch.object(growing, "ELEMENTS_AT_ONCE", at_once),
         patch.object(lists, "CHOICES_AT_ONCE", at_once),
-        patch.object(bindings, "EVENTS_AT_ONCE", at_once),
         patch.object(parts, "MATCHES_AT_ONCE", at_once),
     ):
         found = from_tables(patterns, cep.detect(patterns, table, mechanism="fused"))
@@ -257,17 +256,17 @@ def test_first_matches_of_very_many_come_at_once() -> None:
     [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B+ v[]) WITHIN 1 day", stream_schema())
     prepared = PreparedEvents(stream_schema().table(events), type_attribute="kind", base_type="Ev")
     blocks = iter(MECHANISMS["fused"].find(pattern, [["a", "v"]], prepared, EVERYTHING, Counters()))
-    with patch.object(extension, "CANDIDATES_AT_ONCE", 1000):
+    with patch.object(growing, "ELEMENTS_AT_ONCE", 1000):
         seen = [len(next(blocks)) for _ in range(50)]
     assert all(1 <= size <= 1000 for size in seen)
 
 
 def test_an_order_of_other_variables_is_refused() -> None:
     from cep_pipeline.detection.clause_runs import ClauseSlice
-    from cep_pipeline.detection.kleene.clause import KleeneRun
+    from cep_pipeline.detection.kleene.clause import StagedRun
     from cep_pipeline.slices.prepared import PreparedEvents
 
     [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B+ v[]) WITHIN 1 day", stream_schema())
     prepared = PreparedEvents(stream_schema().table([]), type_attribute="kind", base_type="Ev")
     with pytest.raises(PlanError, match="binds a, v: plan the pattern again"):
-        KleeneRun(ClauseSlice(pattern, pattern.clauses[0], prepared), ["a"])
+        StagedRun(ClauseSlice(pattern, pattern.clauses[0], prepared), ["a"])

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from benchmarks.stock_stream import generate_stock_stream
 from benchmarks.workloads import stock_schema
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting import sweep
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.fused import kernel
-from cep_pipeline.detection.kleene import compiled_lists
-from cep_pipeline.detection.kleene.compiled_lists import CompiledLists
-from cep_pipeline.detection.kleene.extension import Extension
+from cep_pipeline.detection.kleene import growing
+from cep_pipeline.detection.kleene.clause import StagedRun
+from cep_pipeline.detection.kleene.growing import ListGrowth
 from cep_pipeline.detection.ordering import order_lists
-from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
@@ -80,11 +79,10 @@ def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows
     text = data.draw(texts())
     table = events_table(stream_rows)
     with (
-        patch.object(kernel, "MOST_LISTS", data.draw(st.sampled_from([1 << 60, 3]))),
         patch.object(sweep, "LONG_LISTS", data.draw(st.sampled_from([48, 1, 0]))),
         patch.object(sweep, "MOST_ESTIMATED", data.draw(st.sampled_from([2.0**1000, 0.0]))),
         patch.object(sweep, "MOST_BITS_OF_A_WORD", data.draw(st.sampled_from([64.0, -1.0]))),
-        patch.object(Extension, "extended", side_effect=AssertionError("lists are made")),
+        patch.object(ListGrowth, "matches", side_effect=AssertionError("lists are made")),
     ):
         found = counted(text, table)
     assert found == len(evaluate(cep.parse_patterns(text, stream_schema()), table))
@@ -97,7 +95,7 @@ def test_lists_written_by_compiled_code_are_the_oracles(
 ) -> None:
     """In blocks of any size, and of a stream that is cut in two."""
     patterns, table = cep.parse_patterns(text, stream_schema()), events_table(stream_rows)
-    with patch.object(compiled_lists, "ELEMENTS_AT_ONCE", at_once):
+    with patch.object(growing, "ELEMENTS_AT_ONCE", at_once):
         tables = cep.detect(patterns, table, mechanism="fused")
         assert comparable(from_tables(patterns, tables)) == comparable(evaluate(patterns, table))
         cut = data.draw(st.integers(0, len(stream_rows)))
@@ -120,10 +118,9 @@ def test_lists_before_a_later_event_are_written_in_the_order_of_the_page(text: s
     stream = [{"timestamp": at, "seq": at, "kind": str(rng.choice([*"ABCD"])), "x": at} for at in range(60)]
     (pattern,) = cep.parse_patterns(f"PATTERN {text} WITHIN 9 us", stream_schema())
     (kleene_clause,) = pattern.clauses
-    singles = tuple(one.name for one in reversed(kleene_clause.positive) if not one.kleene)
+    order = tuple(one.name for one in reversed(kleene_clause.positive))
     events = PreparedEvents(events_table(stream), type_attribute="kind", base_type="Ev")
-    written = CompiledLists(pattern, kleene_clause, singles, events).listed()
-    blocks = [block for block in written if isinstance(block, ListBlock)]
+    blocks = list(StagedRun(ClauseSlice(pattern, kleene_clause, events), order))
     found = order_lists(blocks, events.seqs)
     assert len(found) > 50
     assert found.bound_rows.tolist() == [row for block in blocks for row in block.rows]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.kleene import bindings as rejecting
+from cep_pipeline.detection.kleene import growing
 from cep_pipeline.detection.mechanisms import Metrics, choose_mechanisms
 from cep_pipeline.detection.nfab import runs
 from cep_pipeline.errors import PlanError, UnsupportedPattern
@@ -148,7 +148,7 @@ def test_it_does_not_matter_how_many_runs_are_followed_at_once(
     pattern, table = statement.pattern, events_table(stream_rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "RUNS_AT_ONCE", at_once)
-        patch.setattr(rejecting, "EVENTS_AT_ONCE", at_once)
+        patch.setattr(growing, "ELEMENTS_AT_ONCE", at_once)
         tables = cep.detect([pattern], table, mechanism="nfab")
     assert comparable(from_tables([pattern], tables)) == comparable(evaluate([pattern], table))
 
