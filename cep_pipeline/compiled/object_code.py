@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from cep_pipeline.compiled.cache import read_cached, write_cached
@@ -116,12 +116,6 @@ def load(code: bytes) -> Library:
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return Library(engine)
-
-
-@lru_cache(maxsize=1024)
-def library(ir: str) -> Library:
-    """The loaded code of a module: from the cache folder, or compiled now."""
-    return load(kept(code_key(ir), lambda: compile_ir(ir)))
 
 
 def kept(key: str, make: Callable[[], bytes]) -> bytes:

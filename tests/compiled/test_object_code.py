@@ -6,7 +6,6 @@ import ctypes
 import math
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +18,15 @@ ANSWER = "define i64 @answer(i64 %x) {\n  %y = add i64 %x, 41\n  ret i64 %y\n}\n
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache folder of the test's own, and no library loaded before."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own."""
     monkeypatch.setenv("CEP_CACHE_DIR", str(tmp_path))
-    object_code.library.cache_clear()
-    yield tmp_path / "cep_pipeline" / "kernels"
-    object_code.library.cache_clear()
+    return tmp_path / "cep_pipeline" / "kernels"
+
+
+def library() -> object_code.Library:
+    """The code of `ANSWER`: kept from before, or compiled now."""
+    return object_code.load(object_code.kept(object_code.code_key(ANSWER), lambda: object_code.compile_ir(ANSWER)))
 
 
 def no_compiler(_ir: str) -> bytes:
@@ -32,23 +34,21 @@ def no_compiler(_ir: str) -> bytes:
 
 
 def test_code_is_compiled_once_and_kept_for_the_user_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
+    assert library().function("answer", 1)(1) == 42
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {file.name for file in folder.iterdir()} == {f"{object_code.code_key(ANSWER)}.sum.o"}
     assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
-    object_code.library.cache_clear()
     monkeypatch.setattr(object_code, "compile_ir", no_compiler)
-    assert object_code.library(ANSWER).function("answer", 1)(2) == 43
+    assert library().function("answer", 1)(2) == 43
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:100], lambda data: data[:-1] + b"\x00\x01", lambda _: b""])
 def test_a_damaged_file_is_compiled_anew(folder: Path, damage: Any) -> None:
-    object_code.library(ANSWER)
+    library()
     (file,) = folder.glob("*.o")
     whole = file.read_bytes()
     file.write_bytes(damage(whole))
-    object_code.library.cache_clear()
-    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
+    assert library().function("answer", 1)(1) == 42
     assert len(file.read_bytes()) == len(whole)
 
 
@@ -59,7 +59,7 @@ def test_without_a_usable_folder_code_stays_in_memory(
     blocked.write_text("no folder")
     monkeypatch.setenv("CEP_CACHE_DIR", str(blocked))
     assert cache.cache_folder() is None
-    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
+    assert library().function("answer", 1)(1) == 42
 
 
 @pytest.fixture
@@ -72,10 +72,9 @@ def test_only_what_is_kept_under_its_own_key_is_run(folder: Path, planted: bytes
     key = object_code.code_key(ANSWER)
     cache.write_cached("another", planted)
     (folder / "another.sum.o").rename(folder / f"{key}.sum.o")
-    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
+    assert library().function("answer", 1)(1) == 42
     cache.write_cached(key, planted)
-    object_code.library.cache_clear()
-    assert object_code.library(ANSWER).function("answer", 1)(1) == 667, "the other case would have run it"
+    assert library().function("answer", 1)(1) == 667, "the other case would have run it"
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o722])
@@ -114,7 +113,7 @@ def test_no_folder_of_another_user_is_used(folder: Path, monkeypatch: pytest.Mon
     folder.mkdir(parents=True, mode=0o700)
     belong_to_another(folder, how, monkeypatch)
     assert cache.cache_folder() is None
-    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
+    assert library().function("answer", 1)(1) == 42
     assert [*folder.iterdir()] == []
 
 
@@ -128,7 +127,7 @@ def test_no_file_of_another_user_is_used(
     file = folder / f"{key}.sum.o"
     belong_to_another(file, how, monkeypatch)
     assert cache.read_cached(key) is None
-    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
+    assert library().function("answer", 1)(1) == 42
     if how == "chown":  # a file that only looks so may have its number again when it is made anew
         assert file.stat().st_uid == os.getuid()
 
@@ -153,15 +152,14 @@ def open_to_others(path: Path, outside: Path) -> None:
 
 @pytest.mark.parametrize("replace", [replace_by_link, replace_by_hard_link, replace_by_pipe, open_to_others])
 def test_only_plain_files_of_the_user_alone_are_read(folder: Path, tmp_path: Path, replace: Any) -> None:
-    object_code.library(ANSWER)
-    object_code.library.cache_clear()
+    library()
     file = folder / f"{object_code.code_key(ANSWER)}.sum.o"
     before = file.read_bytes()
     outside = tmp_path / "outside"
     outside.mkdir()
     replace(file, outside)
     assert cache.read_cached(object_code.code_key(ANSWER)) is None
-    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
+    assert library().function("answer", 1)(1) == 42
     assert not file.is_symlink() and stat.S_IMODE(file.stat().st_mode) == 0o600
     assert file.read_bytes() == before
 
@@ -172,7 +170,7 @@ def test_no_link_stands_for_the_folder(folder: Path, tmp_path: Path) -> None:
     folder.parent.mkdir()
     folder.symlink_to(elsewhere)
     assert cache.cache_folder() is None
-    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
+    assert library().function("answer", 1)(1) == 42
     assert [*elsewhere.iterdir()] == []
 
 
@@ -185,7 +183,7 @@ def test_a_home_that_cannot_be_written_keeps_nothing(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert cache.cache_folder() is None
-    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
+    assert library().function("answer", 1)(1) == 42
     assert caplog.messages == []
 
 
@@ -225,7 +223,7 @@ def test_the_key_tells_code_and_target_apart(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_unknown_function_is_an_error() -> None:
     with pytest.raises(KeyError):
-        object_code.library(ANSWER).function("question", 1)
+        library().function("question", 1)
 
 
 def test_loaded_code_finds_functions_of_the_c_library() -> None:

@@ -19,7 +19,6 @@ from cep_pipeline.slices import routines
 from cep_pipeline.slices.keys import comparable, dense_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import (
-    CHUNK_BYTES,
     PADDING,
     count_before,
     gather,
@@ -28,7 +27,6 @@ from cep_pipeline.slices.routines import (
     padded,
     padded_copy,
     select_codes,
-    uninitialized,
 )
 from tests.streams import EDGE_FLOATS, EDGE_INTEGERS
 
@@ -104,16 +102,6 @@ def test_gather(rows: list[int]) -> None:
     assert taken.tolist() == values[rows].tolist()
     assert is_padded(taken)
     assert not is_padded(np.ones(10)[:-1])
-
-
-def test_memory_is_used_again_only_when_nobody_reads_it() -> None:
-    kept = [uninitialized(1000, np.int64) for _ in range(50)]
-    for place, array in enumerate(kept):
-        array[:] = place
-    for _ in range(3 * CHUNK_BYTES // 100_000):
-        uninitialized(100_000, np.uint8)[:] = 255
-    assert all((array == place).all() for place, array in enumerate(kept))
-    assert len(uninitialized(CHUNK_BYTES, np.int64)) == CHUNK_BYTES
 
 
 EDGES = [

@@ -1,0 +1,51 @@
+"""Loops over the rows of a slice, written in Numba. Imported only where they are compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def group(count: int, groups: int, codes: Any, starts: Any, order: Any) -> int:
+    """Sort rows by their codes, stably, by counting them.
+
+    Parameters
+    ----------
+    starts
+        int64 (groups + 2,) of zeros: where each group starts in the order, then its end.
+    order
+        int32 (count,): the rows by code, ascending within a code.
+    """
+    for row in range(count):
+        starts[codes[row] + 2] += 1
+    for place in range(2, groups + 2):
+        starts[place] += starts[place - 1]
+    for row in range(count):
+        at = codes[row] + 1
+        order[starts[at]] = row
+        starts[at] += 1
+    return 0
+
+
+def gather(count: int, values: Any, rows: Any, out: Any) -> int:
+    """Write the value of each row."""
+    for place in range(count):
+        out[place] = values[rows[place]]
+    return 0
+
+
+def merge64(groups: int, point_starts: Any, points: Any, value_starts: Any, values: Any, delta: int, out: Any) -> int:
+    """Write for each point the place of the first value of its group that is not below it and `delta`.
+
+    Points and values ascend within each group, so that both are passed once.
+    """
+    for one in range(groups):
+        place, end = value_starts[one], value_starts[one + 1]
+        for point in range(point_starts[one], point_starts[one + 1]):
+            wanted = points[point] + delta
+            while place < end and values[place] < wanted:
+                place += 1
+            out[point] = place
+    return 0
+
+
+merge32 = merge64
