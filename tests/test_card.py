@@ -90,6 +90,7 @@ def submit(program: str, folder: Path, *arguments: str) -> subprocess.CompletedP
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_the_programs_run_by_spark_submit_one_after_the_other(tmp_path: Path) -> None:
     """Each takes what the ones before have written; the last one has the matches of `cep run`."""
 

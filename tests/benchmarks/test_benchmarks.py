@@ -70,6 +70,7 @@ KINDS = ("W1", "W4", "W4b", "W6", "W7")
 """Workloads of one pattern, with lists, of many patterns, and of another stream."""
 
 
+@pytest.mark.long
 def test_all_engines_run_side_by_side(comparisons: list[Comparison]) -> None:
     assert [*detection.RUNS] == ["W1", "W2", "W3", "W4", "W4b", "W6", "W7"]
     assert tuple(c.workload for c in comparisons) == KINDS
@@ -98,6 +99,7 @@ def test_calls_stand_beside_the_kernel_and_the_peers(comparisons: list[Compariso
             assert [bool(row[column]) for row in own] == [peer in engines] * 3 + [False] * 2
 
 
+@pytest.mark.long
 def test_a_peer_that_is_slow_runs_over_a_shorter_stream() -> None:
     start = partial(_counting, 15_984)
     peer = Peer("slow", {"W1": 10_000, "W2": 1_000_000}, start, lambda: None)
@@ -175,6 +177,7 @@ def test_a_wrong_count_ends_the_benchmark() -> None:
         measure_in_turn(engines, 3, 9, "W0", Progress())
 
 
+@pytest.mark.long
 def test_engines_run_in_turn_and_slow_ones_are_counted_once() -> None:
     ran: list[str] = []
     steps: list[tuple[str, int]] = []
@@ -227,6 +230,7 @@ def test_mechanisms_are_beside_the_fastest_engine_of_their_semantics() -> None:
     assert "Not run: `nfab`, `other` on W1, W2 (the strategy); `eager` on W1 (the strategy)." in table
 
 
+@pytest.mark.long
 def test_every_mechanism_that_reads_event_by_event_is_in_the_table_or_named() -> None:
     lengths = Lengths(stock=1_000, sase=10_000, traffic=2_000, many=200, duckdb=1_000)
     workloads = [name for name in WORKLOADS if name != "W6"]  # a hundred patterns of W1's form
@@ -239,6 +243,7 @@ def test_every_mechanism_that_reads_event_by_event_is_in_the_table_or_named() ->
     assert all((result.times_duckdb is not None) == compared for result in measured.results)
 
 
+@pytest.mark.long
 def test_the_command_writes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mechanisms, "measure_mechanisms", partial(measure_mechanisms, workloads=("W1", "W5")))
     arguments = ("bench", "mechanisms", "--mechanism-events", "10000")

@@ -14,6 +14,7 @@ from benchmarks.workloads import WORKLOADS
 from tests.thoroughness import ALL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 def test_a_peer_gives_the_known_counts(peer: Peer, tmp_path: Path) -> None:
     if (why := peer.missing()) is not None:

@@ -12,6 +12,7 @@ from benchmarks.promises import measure_promises, promises, promises_table
 from cep_pipeline.errors import CepError
 
 
+@pytest.mark.long
 def test_every_job_gives_the_number_of_its_peer(tmp_path: Path) -> None:
     chosen = promises(tmp_path, 0.005)
     measured = measure_promises(chosen, 1, Progress())

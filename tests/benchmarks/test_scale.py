@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from benchmarks.measure import Progress
 from benchmarks.processes import told_here
 from benchmarks.scale import DAYS, EVENTS, MEASURED, Measured, measure_scale, sizes_of
@@ -20,6 +22,7 @@ SMALL = replace(
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_days_are_run_once_and_further_days_go_on_in_their_warehouse(tmp_path: Path) -> None:
     begun: list[str] = []
     progress = Progress(lambda what, _: begun.append(what))

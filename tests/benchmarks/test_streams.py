@@ -63,6 +63,7 @@ def test_the_hundred_patterns_are_the_published_ones(tmp_path: Path) -> None:
         assert lines == ["500", *(" ".join(map(str, one)) for one in types)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in WORKLOADS if WORKLOADS[name].stream == "stock"])
 def test_workloads_over_the_stock_stream_have_their_published_counts(name: str) -> None:
     workload = WORKLOADS[name]

@@ -36,6 +36,7 @@ def told(steps: list[str]) -> Progress:
     return Progress(lambda what, _: steps.append(what))
 
 
+@pytest.mark.long
 def test_a_day_of_trades_is_run_checked_and_told_once(tmp_path: Path) -> None:
     # Without expectations about the rows, for reading what checks them takes longer than all the rest.
     schema = WORKLOADS[TRADES].schema.partition("quality:")[0]

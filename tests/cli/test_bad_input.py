@@ -47,6 +47,7 @@ def assert_refused(done: Done, code: int, *words: str) -> None:
 # -- unknown columns and types -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_column_that_the_raw_file_does_not_have(project: Project) -> None:
     (project.folder / "ticks.yaml").write_text(SCHEMA.replace("x: int64", "x: int64, volume: int64"))
     done = run(project, "--redo", "--day", f"{MONDAY}")  # of several days any may be the first that is refused
@@ -203,6 +204,7 @@ def test_a_wrong_pattern_over_files(project: Project) -> None:
 # -- wrong names and arguments -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -307,6 +309,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", disk], check=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("left", [0, 40_000, 120_000])
 def test_a_full_disk(project: Project, small_disk: Path, tmp_path: Path, left: int) -> None:
     """With no byte left the catalog cannot be written, with some a task or a commit fails."""

@@ -48,6 +48,7 @@ def over_files(folder: Path) -> list[str | Path]:
     return ["--patterns", PATTERNS, "--schema", SCHEMA, "--events", folder / "raw/2025-01-06/trades.csv.gz"]
 
 
+@pytest.mark.long
 def test_run_ends_with_a_summary_that_a_person_can_read(published_project: tuple[Project, Done]) -> None:
     project, done = published_project
     steps = [line for line in done.errors.splitlines() if not line.startswith(("WARNING", "Setting", "To adjust"))]
@@ -373,6 +374,7 @@ def test_one_run_and_rejected_rows_for_machines(project: Project) -> None:
     assert run["day"] in [day["day"] for day in shown["days"]]
 
 
+@pytest.mark.long
 def test_printed_commands_have_the_options_of_the_call(project: Project, tmp_path: Path) -> None:
     """Messages of lower layers do not know the configuration, and can be pasted nevertheless."""
     other = tmp_path / "other dir" / "pipeline.yaml"
@@ -475,6 +477,7 @@ def test_maintain_names_a_damaged_table_and_goes_on(project: Project) -> None:
     assert "1 damaged table in " in done.error and "`cep verify` names all damages" in done.error
 
 
+@pytest.mark.long
 def test_what_verify_says_to_do_makes_the_warehouse_whole_again(project: Project) -> None:
     whole = cep("verify", "--deep", folder=project.folder)
     assert whole.code == 0 and whole.output.startswith("no damage; looked at 7 tables, ")
@@ -504,6 +507,7 @@ def test_what_verify_says_to_do_makes_the_warehouse_whole_again(project: Project
     assert again.code == 0, again.output
 
 
+@pytest.mark.long
 def test_a_copied_project_says_that_tables_name_their_files_by_full_path(project: Project, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(project.folder, copy)
@@ -577,6 +581,7 @@ def test_numbers_that_json_does_not_have_are_written_as_text(tmp_path: Path) -> 
     assert [json.loads(line, parse_constant=pytest.fail)["x"] for line in lines] == ["NaN", "-Infinity", 1.5]
 
 
+@pytest.mark.long
 def test_status_shows_rejected_rows_with_their_reason(tmp_path: Path, spark: SparkSession) -> None:
     project = make_project(tmp_path, spark)
     project.write_day(MONDAY, [*ROWS[MONDAY], "12:00:00,A,m[b]any"])
@@ -585,6 +590,7 @@ def test_status_shows_rejected_rows_with_their_reason(tmp_path: Path, spark: Spa
     assert f"{MONDAY}.csv" in shown.output and "'m[b]any' is no int64" in shown.output
 
 
+@pytest.mark.long
 def test_what_waits_is_told_by_the_summary_and_by_status(tmp_path: Path, spark: SparkSession) -> None:
     project = make_project(tmp_path, spark)
     (tmp_path / "all.sase").write_text("NAME quiet PATTERN SEQ(Tick a, ~C n) WITHIN 2 hours")
@@ -611,6 +617,7 @@ def test_values_that_no_pattern_asks_for_are_told(trades: Path) -> None:
     assert "note: --param tehc: no pattern asks for $tehc; asked for are: none" in done.errors
 
 
+@pytest.mark.long
 def test_what_the_order_of_raw_files_decides_is_told(tmp_path: Path, spark: SparkSession) -> None:
     project = make_project(tmp_path, spark)
     schema = tmp_path / "ticks.yaml"
@@ -640,6 +647,7 @@ def test_what_the_order_of_raw_files_decides_is_told(tmp_path: Path, spark: Spar
     assert "clock" not in ordinary.output + ordinary.errors
 
 
+@pytest.mark.long
 def test_a_run_names_its_spark_application(published_project: tuple[Project, Done], tmp_path: Path) -> None:
     project = make_project(tmp_path, published_project[0].spark)
     done = cep("run", "--run-id", "named", folder=tmp_path)

@@ -53,6 +53,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "demo"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command",
     [

@@ -61,6 +61,7 @@ def explained(done: Done) -> None:
     assert "`cep help operations`" in said or "cep run" in said or "cep restore" in said, done
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["gone", "cut off"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_what_was_lost_is_named_and_comes_back(second: Project, loss: str, how: str) -> None:
@@ -82,6 +83,7 @@ def test_what_was_lost_is_named_and_comes_back(second: Project, loss: str, how: 
     assert ids(project.folder) == before
 
 
+@pytest.mark.long
 def test_what_was_copied_goes_on_with_the_same_ids(second: Project) -> None:
     assert cep("run", folder=second.folder).code == 0
     shutil.rmtree(second.folder / "warehouse")
@@ -92,6 +94,7 @@ def test_what_was_copied_goes_on_with_the_same_ids(second: Project) -> None:
     assert second.tables().stale_days() == []
 
 
+@pytest.mark.long
 def test_a_lost_catalog_is_made_from_the_tables_and_days_are_published_anew(second: Project) -> None:
     before = ids(second.folder)
     refused = cep("restore", folder=second.folder)
@@ -110,6 +113,7 @@ def test_a_lost_catalog_is_made_from_the_tables_and_days_are_published_anew(seco
     assert second.tables().stale_days() == []
 
 
+@pytest.mark.long
 def test_a_day_goes_back_to_an_earlier_run(second: Project) -> None:
     before = published(second.tables())
     second.write_day(TUESDAY, [*ROWS[TUESDAY][:3], "23:00:00,A,8"])
@@ -141,6 +145,7 @@ def as_reader(*arguments: str, folder: Path) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.long
 def test_who_may_only_read_reads_and_writes_nothing(second: Project) -> None:
     project, warehouse = second, second.folder / "warehouse"
     everything = [warehouse, *warehouse.rglob("*")]

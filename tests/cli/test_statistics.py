@@ -22,6 +22,7 @@ NEW_YORK = "America/New_York"
 FILES = ("--patterns", "all.sase", "--schema", "ticks.yaml", "--events", "raw/2024-03-04.csv")
 
 
+@pytest.mark.long
 def test_the_business_day_is_shown_with_its_bounds_and_its_drift(project: Project) -> None:
     done = cep("statistics", "--day", "2024-03-05", folder=project.folder)
     assert done.code == 0, done.errors

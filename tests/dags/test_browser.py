@@ -125,6 +125,7 @@ def keep(tab: Browser, name: str) -> None:
         tab.picture(Path(folder) / f"airflow_{name}.png")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_page_is_drawn_and_fits_a_phone_in_light_and_dark(tab: Browser, match_id: str, name: str) -> None:  # noqa: F811
     address = SITE + VIEWS[name].replace("MATCH", match_id)
@@ -141,6 +142,7 @@ def test_a_page_is_drawn_and_fits_a_phone_in_light_and_dark(tab: Browser, match_
     assert colours[0] == colours[2] != colours[1]
 
 
+@pytest.mark.long
 def test_the_navigation_of_airflow_opens_the_pages_in_its_frame(tab: Browser) -> None:
     tab.open(f"{SITE}/plugin/cep")
     tab.wait(f"{INSIDE}?.querySelector('h1')?.innerText === 'Overview'")
@@ -153,6 +155,7 @@ def test_the_navigation_of_airflow_opens_the_pages_in_its_frame(tab: Browser) ->
     tab.wait(f"{INSIDE}?.querySelector('h1')?.innerText === 'generated_trades'")
 
 
+@pytest.mark.long
 def test_the_form_of_a_dag_starts_a_run_of_the_day_that_is_filled_in(tab: Browser) -> None:
     from cep_tasks import business_day
 
@@ -163,6 +166,7 @@ def test_the_form_of_a_dag_starts_a_run_of_the_day_that_is_filled_in(tab: Browse
     assert business_day({"params": run.conf, "dag_run": run}, "America/New_York") == date(2025, 1, 9)
 
 
+@pytest.mark.long
 def test_replan_now_leads_to_a_form_and_its_run_to_a_decision(tab: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     import cep_tasks
 

@@ -53,6 +53,7 @@ def instants(day: date, zone: ZoneInfo) -> list[datetime]:
     return [moment for moment in moments if moment.astimezone(zone).date() == day]
 
 
+@pytest.mark.long
 def test_each_day_of_every_zone_has_one_run_that_comes_when_it_is_over(local_days: Any) -> None:
     """Days are looked at where the clock has changed, the one before and the one after: all others are alike."""
     looked_at, missing = 0, set()

@@ -313,6 +313,7 @@ ALL_OF_IT: set[str | None] = {None, "RUN"}
 SHOWS = re.compile("backfill__1|because c is rare|c exceeds a|generated_trades|v_reversal|match_id")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("dags", "entities", "sees"),
     [
@@ -497,6 +498,7 @@ def rows_of(html: str) -> int:
     return html.count("<tr>")
 
 
+@pytest.mark.long
 def test_pages_of_a_thousand_patterns_show_a_bounded_part(
     viewer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def check_airflow_image(composition: Composition) -> None:
     assert done.stdout.splitlines()[-1:] == ["True False"], done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_a_day_on_the_spark_services(of_the_cluster: pa.Table) -> None:
     assert of_the_cluster.num_rows > 100
 

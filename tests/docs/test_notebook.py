@@ -34,6 +34,7 @@ def notebook(script: ModuleType) -> dict[str, Any]:
     return read
 
 
+@pytest.mark.long
 def test_the_notebook_shows_what_its_cells_give(
     script: ModuleType, notebook: dict[str, Any], tmp_path: Path, spark: SparkSession
 ) -> None:

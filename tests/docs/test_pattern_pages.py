@@ -21,6 +21,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     return Answers(tmp_path_factory.mktemp("pages"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_a_pattern_finds_what_its_page_says(example: Example, answers: Answers) -> None:
     remake = "`python -m tests.docs.pattern_pages` writes the results again"

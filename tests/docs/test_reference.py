@@ -48,6 +48,7 @@ def _script() -> ModuleType:
     return module
 
 
+@pytest.mark.long
 def test_the_pages_and_the_json_schemas_are_up_to_date() -> None:
     done = reference_pages("--check")
     assert (done.code, done.output) == (0, ""), done.output + done.errors

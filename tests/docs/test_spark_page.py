@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 def test_the_examples_print_what_the_page_says(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     shown = 0

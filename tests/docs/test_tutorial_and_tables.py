@@ -196,6 +196,7 @@ def own_file(name: str) -> OwnFile:
     return OwnFile(BARS.read_text(), "America/New_York", days, "column_1", "column_7", "3 minutes")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["parking", "bars"])
 def test_the_commands_of_the_tutorial_do_for_ones_own_file(name: str, tmp_path: Path, spark: SparkSession) -> None:
     own = own_file(name)

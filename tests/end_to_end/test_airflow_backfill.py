@@ -231,6 +231,7 @@ def tables_of_airflow(folder: Path, airflow: Any) -> StreamTables:
     return Warehouse.open(folder / "warehouse_airflow").open_stream(STREAM)
 
 
+@pytest.mark.long
 def test_events_and_rejected_rows_are_the_same(
     tables_of_airflow: StreamTables, tables_of_the_command: StreamTables
 ) -> None:
@@ -461,6 +462,7 @@ def test_the_page_shows_the_runs_and_leads_to_airflows(airflow: Any) -> None:
         urllib.request.urlopen(f"{airflow.address}/cep/", timeout=30)
 
 
+@pytest.mark.long
 @of_all_days
 def test_checks_of_updates_and_by_hand(airflow: Any, tables_of_airflow: StreamTables) -> None:
     """When another program updates the events, and over a morning on which the present plan would not fit.

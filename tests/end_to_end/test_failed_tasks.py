@@ -109,6 +109,7 @@ project.run(run_id="retried").run_days(DAYS)
 """
 
 
+@pytest.mark.long
 def test_of_two_attempts_only_the_files_of_the_successful_one_are_published(project: Project) -> None:
     """Every task that writes what is published fails at its first attempt, after it wrote, and is tried again."""
     done = subprocess.run(

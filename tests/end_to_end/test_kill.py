@@ -230,6 +230,7 @@ def turns(deliveries: Deliveries) -> Iterator[tuple[str, str]]:
     return to_and_fro()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", long_but(TRIED_ALWAYS, MOMENTS))
 def test_a_killed_run_leaves_each_day_old_or_new(
     deliveries: Deliveries, turns: Iterator[tuple[str, str]], moment: str
@@ -246,6 +247,7 @@ STOPS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", long_but(["in Spark's jobs", "publishing, by Ctrl-C"], STOPS))
 def test_a_stopped_run_gives_its_days_back(
     deliveries: Deliveries, turns: Iterator[tuple[str, str]], moment: str

@@ -157,6 +157,7 @@ def kill(airflow: Any, component: str) -> None:
     airflow.processes[component].wait()
 
 
+@pytest.mark.long
 def test_matches_and_events_are_those_of_one_sequential_run(
     folder: Path, killed_backfill: list[str], airflow: Any, sequential: StreamTables
 ) -> None:
@@ -189,6 +190,7 @@ def test_days_without_a_file_are_skipped_after_validate(killed_backfill: list[st
     assert len(by_state.get("skipped", ())) == len(DAYS) - len(TRADING)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["ingest", "detect"])
 def test_a_task_that_is_cleared_is_done_again_with_those_after_it(
     folder: Path, killed_backfill: list[str], airflow: Any, sequential: StreamTables, task: str
@@ -204,6 +206,7 @@ def test_a_task_that_is_cleared_is_done_again_with_those_after_it(
     assert tables.stale_days() == []
 
 
+@pytest.mark.long
 def test_a_day_runs_by_airflow_dags_test(folder: Path, killed_backfill: list[str], airflow: Any) -> None:
     """The DAG is paused, so that the scheduler does not run the same tasks at the same time."""
     before = tables_of(folder, "airflow").read_matches("market")

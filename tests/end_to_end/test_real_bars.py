@@ -10,6 +10,8 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.end_to_end.whole_streams import SHARED, found_seqs, real, run_stream
 
 if TYPE_CHECKING:
@@ -96,6 +98,7 @@ def check_bars(tables: StreamTables, data: Path) -> dict[str, int]:
     return {pattern: len(rows) for pattern, rows in expected.items()}
 
 
+@pytest.mark.long
 @real
 def test_the_real_minute_bars(tmp_path: Path, spark: SparkSession) -> None:
     data = SHARED / "nasdaq_minute_bars"
@@ -105,6 +108,7 @@ def test_the_real_minute_bars(tmp_path: Path, spark: SparkSession) -> None:
     assert all(counts.values()), counts
 
 
+@pytest.mark.long
 def test_written_minute_bars(tmp_path: Path, spark: SparkSession) -> None:
     chance = random.Random(2)
     (tmp_path / "raw").mkdir()

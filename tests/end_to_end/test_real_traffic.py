@@ -84,6 +84,7 @@ def check_readings(tables: StreamTables, readings: pa.Table, repeated: int) -> d
     return counts
 
 
+@pytest.mark.long
 @real
 def test_real_days_of_traffic(tmp_path: Path, spark: SparkSession) -> None:
     data = SHARED / "aarhus_traffic"
@@ -109,6 +110,7 @@ def test_the_real_month_of_traffic_loses_exactly_its_duplicates(tmp_path: Path, 
     check_readings(tables, readings, repeated)
 
 
+@pytest.mark.long
 def test_a_written_month_of_traffic(tmp_path: Path, spark: SparkSession) -> None:
     chance = random.Random(1)
     rows = [

@@ -230,6 +230,7 @@ def test_the_extents_are_those_of_the_patent() -> None:
     assert isinstance(cases_of(made(STOCKS, "greedy"))[0], Case)
 
 
+@pytest.mark.long
 def test_the_command_goes_on_where_it_was_writes_a_page_and_says_what_holds(
     rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,6 +154,7 @@ def test_patterns_are_made_as_in_the_paper(kind: str, size: int) -> None:
         assert bool(clause.precedence) == (kind != CONJUNCTION)
 
 
+@pytest.mark.long
 def test_a_dear_plan_is_ended_at_the_limit_and_cheap_ones_are_measured() -> None:
     stream = stock_stream(200, 2, seed=1)
     drawn = draw_pattern(stream, CONJUNCTION, 7, 0, 1)
@@ -188,6 +189,7 @@ def test_a_process_that_was_ended_from_outside_is_told(monkeypatch: pytest.Monke
         measure_within(drawn.pattern, {"own": PlanRun(FUSED, orders)}, stocks().events, 1, 5.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", SETS)
 def test_all_plans_find_what_detection_finds(kind: str) -> None:
     drawn = draw_pattern(stocks(), kind, 4, 0, 2)
@@ -229,6 +231,7 @@ def test_an_automaton_that_differs_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         measure_strategy(drawn, stocks(), ANY, 1, 20.0)
 
 
+@pytest.mark.long
 def test_the_page_has_its_tables_charts_and_findings(tmp_path: Path) -> None:
     page = run_experiment(EXPERIMENT, Request(sizes=TINY), None, Progress())
     for name, (_, svg) in page.charts.items():

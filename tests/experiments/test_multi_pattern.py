@@ -179,6 +179,7 @@ def test_rates_of_a_pattern_differ_by_no_more_than_wanted(trades: WorkloadStream
         assert max(own) - min(own) <= 0.2 * widest + 1e-9
 
 
+@pytest.mark.long
 def test_every_part_is_measured_for_every_contender(rows: list[Row]) -> None:
     parts = {WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES, ADAPTIVE, RECOMPUTED}
     assert {(row["part"], row["stream"]) for row in rows} == set(product(parts, STREAMS))

@@ -67,6 +67,7 @@ def decisions(of: DriftingStream) -> list[Decision]:
     return of.tables.decisions("all")[::-1]
 
 
+@pytest.mark.long
 def test_a_check_that_passes_one_that_fails_the_replanning_and_the_next_day(
     drifting: DriftingStream, spark: SparkSession
 ) -> None:
@@ -240,6 +241,7 @@ def test_a_dry_run_records_nothing(drifting: DriftingStream) -> None:
     assert current(drifting).version == 1 and decisions(drifting) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("settings", "outcomes"),
     [

@@ -67,6 +67,7 @@ def over_all_days(project: Project, warehouse: str = "warehouse") -> dict[str, s
     return {name: set(map(str, found[name]["match_id"].to_pylist())) for name in found if len(found[name])}
 
 
+@pytest.mark.long
 def test_days_publish_what_one_run_finds_and_are_sound(published: Project) -> None:
     expected = over_all_days(published)
     assert ids(published) == expected
@@ -83,6 +84,7 @@ def test_days_publish_what_one_run_finds_and_are_sound(published: Project) -> No
     assert tables.warehouse.verify(deep=True).damages == ()
 
 
+@pytest.mark.long
 def test_a_late_row_is_corrected_over_the_days_that_it_touches(spark: SparkSession, tmp_path: Path) -> None:
     project = composing_project(tmp_path, spark)
     late = ROWS[MONDAY].pop(3)
@@ -140,6 +142,7 @@ def test_the_command_shows_the_events_inside(published: Project, tmp_path: Path)
         assert ("composed" in out.read_text().splitlines()[0]) == composes
 
 
+@pytest.mark.long
 def test_a_table_of_an_older_version_gets_the_column(spark: SparkSession, tmp_path: Path) -> None:
     project = composing_project(tmp_path, spark)
 
@@ -159,6 +162,7 @@ def test_a_table_of_an_older_version_gets_the_column(spark: SparkSession, tmp_pa
     assert project.tables().read_matches("all", pattern="both")["composed"].null_count == 0
 
 
+@pytest.mark.long
 def test_windows_that_count_the_events_of_a_partition_reach_back_over_days(spark: SparkSession, tmp_path: Path) -> None:
     project = composing_project(tmp_path, spark)
     counted = "NAME counted PATTERN SEQ(rising r, (A | B) e) WITHIN 3 EVENTS PARTITION BY x"
@@ -171,6 +175,7 @@ def test_windows_that_count_the_events_of_a_partition_reach_back_over_days(spark
     assert project.run()._stale(list(DAYS)) == {}
 
 
+@pytest.mark.long
 def test_matches_that_wait_in_partitions_are_published_day_by_day(spark: SparkSession, tmp_path: Path) -> None:
     project = composing_project(tmp_path, spark)
     counted = "WITHIN 3 EVENTS PARTITION BY x"
@@ -182,6 +187,7 @@ def test_matches_that_wait_in_partitions_are_published_day_by_day(spark: SparkSe
     assert project.run()._stale(list(DAYS)) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("returned", "composing"),
     [

@@ -47,6 +47,7 @@ def stale(project: Project) -> list[StaleDay]:
     return project.tables().stale_days(pattern_sets={"all": version})
 
 
+@pytest.mark.long
 def test_a_changed_day_inside_the_look_back_makes_matches_stale_and_only_those(project: Project) -> None:
     (project.folder / "all.sase").write_text("NAME near PATTERN SEQ(A a, Tick b) WITHIN 5 EVENTS")
     project.run().run_days(DAYS)

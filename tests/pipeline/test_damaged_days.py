@@ -23,6 +23,7 @@ def verify(project: Project) -> Done:
     return cep("verify", "--deep", folder=project.folder)
 
 
+@pytest.mark.long
 def test_a_damaged_day_is_made_again_from_its_raw_files(project: Project) -> None:
     project.run().run_days(DAYS)
     before = published(project.tables())

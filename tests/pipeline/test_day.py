@@ -20,6 +20,7 @@ def test_the_order_of_the_steps() -> None:
     assert side_by_side == sorted(side_by_side, reverse=True), "days are worked on side by side before each on its own"
 
 
+@pytest.mark.long
 def test_a_step_that_is_added_to_the_list_is_done_by_a_run_and_as_a_task(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ def closed(project: Project) -> list[object]:
     return [unit.final_day for unit in project.tables().matches_days("all") if unit.fingerprint.end_of_stream]
 
 
+@pytest.mark.long
 def test_what_waits_is_counted_and_published_by_the_run_that_ends_the_stream(project: Project) -> None:
     outcome = project.run().run_days([MONDAY, TUESDAY])
     units = {unit.final_day: unit for unit in project.tables().matches_days("all")}
@@ -51,6 +52,7 @@ def test_what_waits_is_counted_and_published_by_the_run_that_ends_the_stream(pro
     assert project.run().run_stale().days == ()
 
 
+@pytest.mark.long
 def test_a_stream_that_goes_on_makes_its_end_stale(project: Project) -> None:
     project.run(end_of_stream=True).run_days([MONDAY, TUESDAY])
     project.run().run_days([WEDNESDAY])
@@ -70,6 +72,7 @@ def test_a_stream_that_goes_on_makes_its_end_stale(project: Project) -> None:
     assert by_name(kept(project)) == by_name(over_all_days(project))
 
 
+@pytest.mark.long
 def test_a_stream_ends_with_its_last_published_day(project: Project) -> None:
     project.run(steps=frozenset({"ingest"})).run_days([MONDAY, WEDNESDAY])
     with pytest.raises(cep.InputError, match="2024-03-06 is published"):
@@ -86,6 +89,7 @@ def test_a_stream_ends_with_its_last_published_day(project: Project) -> None:
     assert by_name(kept(project, "skipping")) == by_name(over_all_days(project, "skipping"))
 
 
+@pytest.mark.long
 def test_a_scheduled_day_ends_the_stream_too(project: Project) -> None:
     run_day(project, MONDAY, end_of_stream=True)
     assert closed(project) == [MONDAY]

@@ -20,6 +20,7 @@ def project(project: Project) -> Project:
     return project
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("derived", ["", DERIVED])
 def test_late_rows_are_corrected_over_the_days_that_read_them(project: Project, derived: str) -> None:
     with (project.folder / "ticks.yaml").open("a") as schema:

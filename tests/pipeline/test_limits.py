@@ -57,6 +57,7 @@ def limited(tables: StreamTables) -> dict[tuple[date, str], LimitedPattern]:
     return {(unit.final_day, name): one for unit in tables.matches_days() for name, one in unit.limited.items()}
 
 
+@pytest.mark.long
 def test_explosive_patterns_are_stopped_and_the_good_one_is_published(explosive: Project, tmp_path: Path) -> None:
     alone = make_project(tmp_path / "alone" if (tmp_path / "alone").mkdir() is None else tmp_path, explosive.spark)
     (alone.folder / "all.sase").write_text(GOOD)
@@ -84,6 +85,7 @@ def test_explosive_patterns_are_stopped_and_the_good_one_is_published(explosive:
     assert all(name in str(tables.runs()[0].details["limited"]) for name in ("all.boom", "all.burst"))
 
 
+@pytest.mark.long
 def test_a_rerun_of_a_limited_day_is_the_same(explosive: Project) -> None:
     (explosive.folder / "all.sase").write_text(GOOD + BURST)
     explosive.run().run_days([MONDAY, TUESDAY])
@@ -95,6 +97,7 @@ def test_a_rerun_of_a_limited_day_is_the_same(explosive: Project) -> None:
     assert [day.status for day in explosive.run().run_days([MONDAY, TUESDAY]).days] == ["fresh", "fresh"]
 
 
+@pytest.mark.long
 def test_buffers_of_a_limited_pattern_can_be_expanded_and_go_with_the_next_run(explosive: Project) -> None:
     (explosive.folder / "all.sase").write_text(GOOD + BURST)
     pipeline = explosive.folder / "pipeline.yaml"

@@ -66,6 +66,7 @@ def failing_after(detect: Callable[..., Any]) -> Callable[..., Any]:
     return work_and_fail
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_network_finds_day_by_day_what_each_pattern_finds_alone(
     project: Project, monkeypatch: pytest.MonkeyPatch, mechanism: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.day_work import SilentObserver
 from cep_pipeline.pipeline.run import PipelineRun
@@ -13,6 +15,7 @@ from tests.object_store import BUCKET, s3_server
 from tests.pipeline.project import DAYS, PIPELINE, Project, published
 
 
+@pytest.mark.long
 def test_days_on_an_object_store_are_those_of_a_folder(project: Project, tmp_path: Path) -> None:
     project.run().run_days(DAYS)
     with s3_server() as properties:

@@ -43,6 +43,7 @@ def snapshot_of(project: Project, day: object, warehouse: str = "warehouse") -> 
     return StatisticsSnapshot.from_json(content)
 
 
+@pytest.mark.long
 def test_the_next_day_knows_what_was_observed_and_a_redone_day_what_it_knew(project: Project) -> None:
     project.run().run_days(DAYS)
     first, second, third = (snapshot_of(project, day) for day in DAYS)
@@ -105,6 +106,7 @@ def test_what_cannot_be_read_is_said_and_left_out(content: object, caplog: pytes
     assert f"observed on {MONDAY}: " in caplog.text
 
 
+@pytest.mark.long
 def test_a_run_that_dies_before_it_publishes_changes_nothing_and_detects_the_day_again(project: Project) -> None:
     project.run().run_days([MONDAY])
     rows = [f"{minute // 60:02}:{minute % 60:02}:00,{'AB'[minute % 2]},{minute % 89}" for minute in range(0, 1440, 3)]

@@ -58,6 +58,7 @@ def test_three_daily_runs_are_one_run_over_three_days(project: Project) -> None:
     assert not list((project.folder / "together" / "scratch").glob("candidates*"))
 
 
+@pytest.mark.long
 def test_the_day_before_decides(project: Project) -> None:
     """Tuesday keeps other matches where Monday is not detected yet: else the tests here test nothing."""
     project.run(steps=frozenset({"ingest"})).run_days([MONDAY])
@@ -70,6 +71,7 @@ def test_the_day_before_decides(project: Project) -> None:
         assert not set(before[name]) <= set(after[name]), name
 
 
+@pytest.mark.long
 def test_scheduled_steps_hand_the_state_on(project: Project) -> None:
     for day in (MONDAY, TUESDAY):
         run_day(project, day)
@@ -77,6 +79,7 @@ def test_scheduled_steps_hand_the_state_on(project: Project) -> None:
     assert project.run().run_stale().days == ()
 
 
+@pytest.mark.long
 def test_days_in_another_order_end_equal_once_stale_days_are_redone(project: Project) -> None:
     for day in (WEDNESDAY, MONDAY, TUESDAY):
         project.run().run_days([day])
@@ -85,6 +88,7 @@ def test_days_in_another_order_end_equal_once_stale_days_are_redone(project: Pro
     assert project.run().run_stale().days == ()
 
 
+@pytest.mark.long
 def test_a_redone_day_makes_nothing_stale(project: Project) -> None:
     project.run().run_days(DAYS)
     before = published(project.tables()), carries(project)
@@ -93,6 +97,7 @@ def test_a_redone_day_makes_nothing_stale(project: Project) -> None:
     assert (published(project.tables()), carries(project)) == before
 
 
+@pytest.mark.long
 def test_a_changed_carry_state_makes_the_next_day_stale_and_an_unchanged_one_ends_the_cascade(
     project: Project,
 ) -> None:
@@ -117,6 +122,7 @@ def test_a_changed_carry_state_makes_the_next_day_stale_and_an_unchanged_one_end
     assert kept(project) == over_all_days(project)
 
 
+@pytest.mark.long
 def test_an_empty_day_hands_on_what_the_next_day_can_reach(project: Project) -> None:
     (project.folder / "all.sase").write_text(
         "NAME long  PATTERN SEQ(Tick a, Tick b) WITHIN 2 days OUTPUT NON_OVERLAP CONSUME MATCHED;"
@@ -131,6 +137,7 @@ def test_an_empty_day_hands_on_what_the_next_day_can_reach(project: Project) -> 
     json.dumps(states, allow_nan=False)
 
 
+@pytest.mark.long
 def test_a_changed_pattern_set_starts_anew(project: Project) -> None:
     project.run().run_days(DAYS)
     (project.folder / "all.sase").write_text(PATTERNS.replace("1 hour", "70 minutes"))
@@ -151,6 +158,7 @@ NAME in_kind PATTERN SEQ(Tick a, Tick b, ~Tick n) WHERE n.x < b.x WITHIN 3 EVENT
 """
 
 
+@pytest.mark.long
 def test_matches_that_wait_are_decided_about_in_the_page_s_order(project: Project) -> None:
     (project.folder / "all.sase").write_text(WAITING)
     expected = {}

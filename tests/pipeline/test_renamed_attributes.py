@@ -57,6 +57,7 @@ def renamed(project: Project) -> Project:
     return project
 
 
+@pytest.mark.long
 def test_days_before_and_after_are_as_if_the_name_had_always_been_the_new_one(renamed: Project) -> None:
     tables = renamed.tables()
     before = contents(tables)
@@ -82,6 +83,7 @@ def test_days_before_and_after_are_as_if_the_name_had_always_been_the_new_one(re
     assert tables.stale_days() == []
 
 
+@pytest.mark.long
 def test_other_engines_read_all_days_by_the_new_name(renamed: Project) -> None:
     renamed.run().run_days([WEDNESDAY])
     table = renamed.tables().warehouse.catalog.load_table(("ticks", "events"))
@@ -96,6 +98,7 @@ def test_other_engines_read_all_days_by_the_new_name(renamed: Project) -> None:
     assert found.fetchall() == [(row["seq"], row["sort"], row["px"]) for row in events.to_pylist()]
 
 
+@pytest.mark.long
 def test_days_of_both_names_are_merged_and_verified(renamed: Project) -> None:
     renamed.run().run_days([WEDNESDAY])
     before = published(renamed.tables())
@@ -106,6 +109,7 @@ def test_days_of_both_names_are_merged_and_verified(renamed: Project) -> None:
     assert tables.warehouse.verify(deep=True).damages == ()
 
 
+@pytest.mark.long
 def test_the_summary_of_a_file_is_read_by_the_new_names(renamed: Project) -> None:
     (file,) = renamed.tables().events_files(TUESDAY, TUESDAY)
     footer = pq.read_metadata(file.path).metadata
@@ -124,6 +128,7 @@ def test_a_day_that_was_staged_under_the_old_name_is_ingested_again(project: Pro
         scheduler.do(MONDAY, "preprocess")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
@@ -147,6 +152,7 @@ def test_names_and_types_that_do_not_fit_what_is_published(project: Project, att
         project.tables()
 
 
+@pytest.mark.long
 def test_an_old_name_is_given_to_no_other_attribute(renamed: Project) -> None:
     earlier = renamed.tables()
     with pytest.raises(

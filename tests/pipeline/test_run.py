@@ -38,6 +38,7 @@ def ids(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return sorted((row["pattern"], row["match_id"]) for row in rows)
 
 
+@pytest.mark.long
 def test_the_union_of_the_days_is_one_detection_over_all_of_them(project: Project) -> None:
     outcome = project.run().run_days(DAYS)
     tables = project.tables()
@@ -75,6 +76,7 @@ def statistics_of(tables: StreamTables) -> list[tuple[object, ...]]:
     return [(row.day, row.snapshot, row.state) for row in tables.statistics("all")]
 
 
+@pytest.mark.long
 def test_days_before_one_whose_detection_fails_are_done_all_the_same(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +112,7 @@ def test_days_of_one_run_are_those_of_several(project: Project) -> None:
         assert detected.counts["matches"] == sum(day.matches["all"].values()) and detected.seconds > 0
 
 
+@pytest.mark.long
 def test_a_second_run_has_nothing_to_do_and_a_redone_day_is_the_same(project: Project) -> None:
     project.run().run_days(DAYS)
     before = published(project.tables())
@@ -132,6 +135,7 @@ def test_a_changed_raw_file_redoes_its_day_and_only_what_follows_from_it(project
     assert published(project.tables()) == published(project.tables("anew"))
 
 
+@pytest.mark.long
 def test_a_changed_pattern_set_is_detected_again_over_the_events_that_are_there(project: Project) -> None:
     project.run().run_days(DAYS)
     events = project.tables().read_events()
@@ -145,6 +149,7 @@ def test_a_changed_pattern_set_is_detected_again_over_the_events_that_are_there(
     assert ids(published(project.tables())["matches"]) == ids(published(project.tables("anew"))["matches"])
 
 
+@pytest.mark.long
 def test_later_days_use_the_plan_that_there_is(project: Project) -> None:
     project.run().run_days(DAYS)
     assert [record.version for record in project.tables().plans("all")] == [1]
@@ -219,6 +224,7 @@ def test_rejected_rows_are_published_with_their_reason(project: Project) -> None
     assert "'many' is no int64" in str(rows[0]["reason"])
 
 
+@pytest.mark.long
 def test_an_empty_day_is_published_and_looked_back_over(project: Project) -> None:
     project.write_day(TUESDAY, [])
     project.run().run_days(DAYS)
@@ -229,6 +235,7 @@ def test_an_empty_day_is_published_and_looked_back_over(project: Project) -> Non
     assert len(published(tables)["matches"]) == sum(table.num_rows for table in whole.values())
 
 
+@pytest.mark.long
 def test_a_second_run_of_the_same_day_at_the_same_time_is_busy(project: Project) -> None:
     with project.tables().day_lease(TUESDAY, run_id="other"), pytest.raises(BusyError, match="other"):
         project.run().run_days(DAYS)
@@ -265,6 +272,7 @@ def test_a_missing_day_stops_the_run_and_says_what_to_do(project: Project) -> No
         project.run().run_days(DAYS)
 
 
+@pytest.mark.long
 def test_a_run_tells_that_the_day_before_was_left_out(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     notes: list[str] = []
     monkeypatch.setattr(SilentObserver, "note", lambda _, text: notes.append(text))
@@ -301,6 +309,7 @@ def test_a_run_tells_that_the_day_before_was_left_out(project: Project, monkeypa
     assert told(WEDNESDAY) == {} == told(thursday, redo=True), "it has been skipped"
 
 
+@pytest.mark.long
 def test_matches_of_a_day_read_in_the_order_of_their_last_events(project: Project) -> None:
     project.run().run_days(DAYS)
     patterns = project.configuration.stream("ticks").pattern_set("all").patterns
@@ -311,6 +320,7 @@ def test_matches_of_a_day_read_in_the_order_of_their_last_events(project: Projec
         assert read["end_ts"].cast(pa.int64()).to_pylist() == table["end_ts"].cast(pa.int64()).to_pylist()
 
 
+@pytest.mark.long
 def test_what_redoing_does_not_mend_stays_stale_and_the_run_ends(project: Project) -> None:
     schema = (project.folder / "ticks.yaml").read_text()
     (project.folder / "ticks.yaml").write_text(schema + "on_missing: skip\n")
@@ -321,6 +331,7 @@ def test_what_redoing_does_not_mend_stays_stale_and_the_run_ends(project: Projec
     assert [record.day for record in project.tables().days()] == list(DAYS)
 
 
+@pytest.mark.long
 def test_stale_matches_are_left_alone_by_a_run_that_only_ingests(project: Project) -> None:
     project.run().run_days(DAYS)
     (project.folder / "all.sase").write_text(PATTERNS.replace("a.diff > 1", "a.diff > 2"))
@@ -328,6 +339,7 @@ def test_stale_matches_are_left_alone_by_a_run_that_only_ingests(project: Projec
     assert len(project.run(steps=frozenset({"detect"})).run_stale().days) == 3
 
 
+@pytest.mark.long
 def test_runs_of_the_other_strategies_reach_over_slices_and_days(project: Project) -> None:
     (project.folder / "all.sase").write_text(
         "NAME next PATTERN SEQ(A a, B b, Tick c) WHERE skip_till_next_match { a.x <= b.x } WITHIN 1 hour;"
@@ -342,6 +354,7 @@ def test_runs_of_the_other_strategies_reach_over_slices_and_days(project: Projec
     assert ids(published(project.tables())["matches"]) == sorted(expected)
 
 
+@pytest.mark.long
 def test_a_pattern_set_runs_by_the_mechanism_that_it_names(project: Project) -> None:
     any_order = "NAME back PATTERN SEQ(Tick a, Tick b, C c) WHERE a.x < c.x WITHIN 1 day"
     (project.folder / "all.sase").write_text(any_order)
@@ -363,6 +376,7 @@ def test_a_pattern_set_runs_by_the_mechanism_that_it_names(project: Project) -> 
         project.run().run_days([TUESDAY])
 
 
+@pytest.mark.long
 def test_only_the_pattern_set_that_has_changed_is_done_again(project: Project) -> None:
     settings = (project.folder / "pipeline.yaml").read_text()
     both = settings.replace(

@@ -100,6 +100,7 @@ def test_a_failure_leaves_the_loggers_as_they_were(tmp_path: Path) -> None:
     assert (package.level, package.handlers, [one.filters for one in logging.getLogger().handlers]) == before
 
 
+@pytest.mark.long
 def test_runs_and_tasks_keep_their_log_and_name_it_in_their_record(project: Project) -> None:
     file = project.folder / "pipeline.yaml"
     file.write_text(file.read_text() + "\nlog: {folder: logs}\n")

@@ -202,6 +202,7 @@ def test_a_statement_that_changes_is_another_pattern(project: DriftingStream) ->
     assert change is not None and not change.again
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("search", ["planner: tabu, steps: 100", "planner: dp_bushy", f"{SEARCH}, sharing: prefix"])
 def test_another_planner_or_sharing_plans_everything(project: DriftingStream, search: str) -> None:
     project.publish(DRIFT_DAYS[:2])
@@ -298,6 +299,7 @@ def test_by_hand_all_of_it_or_some_components_are_planned_again(project: Driftin
     assert apart.decision.outcome == "replaced" and current(project).plan["sharing"] == "none"
 
 
+@pytest.mark.long
 def test_two_days_by_the_daily_run_with_a_pattern_added_between_them(
     project: DriftingStream, spark: SparkSession
 ) -> None:

@@ -105,6 +105,7 @@ def test_only_the_latest_days_make_the_band() -> None:
     assert "market.rise" in unusual_matches(work(old + new, [], MatchBandSettings(days=28), rise=5_000))
 
 
+@pytest.mark.long
 def test_a_run_records_what_is_unusual_and_reports_all_of_a_day(project: Project) -> None:
     file = project.folder / "pipeline.yaml"
     file.write_text(file.read_text() + "alerts: {match_band: {least: 3, factor: 1}}\n")

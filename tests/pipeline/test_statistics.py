@@ -71,6 +71,7 @@ def write_row(project: Project, record: StatisticsRecord, changed: dict[str, Any
         publish_statistics(tables, record.day, {"all": made}, lease=lease)
 
 
+@pytest.mark.long
 def test_days_one_after_another_are_one_run_over_all_of_them(windowed: Project, three_days: Project) -> None:
     for day in DAYS:
         windowed.run(steps=STATISTICS).run_days([day])
@@ -100,6 +101,7 @@ def test_the_state_of_the_last_day_is_that_of_all_events_within_its_bounds(three
                 assert max(one.low, other.low) <= min(one.high, other.high) * (1 + 1e-9)
 
 
+@pytest.mark.long
 def test_a_rerun_goes_on_from_the_day_before_and_changes_neither_statistics_nor_plan(windowed: Project) -> None:
     windowed.run().run_days(DAYS)
     before = contents(windowed)
@@ -132,6 +134,7 @@ CHANGES: dict[str, Callable[[StatisticsRecord], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.long
 def test_a_state_that_cannot_be_gone_on_from_is_said_and_begun_anew(
     windowed: Project, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,6 +177,7 @@ def test_the_windows_of_a_day_are_shown_from_its_state_or_as_an_older_row_holds_
     assert history.of_days(None, None).notes[:1] == (note,)
 
 
+@pytest.mark.long
 def test_a_day_that_was_left_out_begins_anew(windowed: Project, caplog: pytest.LogCaptureFixture) -> None:
     windowed.run(steps=STATISTICS).run_days([MONDAY])
     windowed.run(steps=frozenset({"ingest"})).run_days([TUESDAY])
@@ -183,6 +187,7 @@ def test_a_day_that_was_left_out_begins_anew(windowed: Project, caplog: pytest.L
     assert rows(windowed)[WEDNESDAY].basis["carried"] is None
 
 
+@pytest.mark.long
 def test_other_patterns_begin_anew(windowed: Project, caplog: pytest.LogCaptureFixture) -> None:
     windowed.run(steps=STATISTICS).run_days(DAYS[:2])
     text = (windowed.folder / "all.sase").read_text()
@@ -193,6 +198,7 @@ def test_other_patterns_begin_anew(windowed: Project, caplog: pytest.LogCaptureF
     assert "C where x.x > 7" in {rate["leaf"] for rate in record.snapshot["rates"]}
 
 
+@pytest.mark.long
 def test_an_empty_day_passes_the_state_on(windowed: Project) -> None:
     windowed.write_day(TUESDAY, [])
     windowed.run(steps=STATISTICS).run_days(DAYS)

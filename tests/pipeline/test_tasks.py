@@ -50,6 +50,7 @@ def test_scheduled_days_give_the_tables_of_one_run(
     assert list((project.folder / "warehouse" / "scratch").glob("*")) == []
 
 
+@pytest.mark.long
 def test_what_a_step_returns_tells_its_counts(project: Project, scheduler: Scheduler) -> None:
     scheduler.day(MONDAY)
     told = {step: json.loads(scheduler.returned[MONDAY, step]) for step in NAMES}
@@ -100,6 +101,7 @@ def test_what_is_wrong_with_files_is_known_before_spark_starts(project: Project,
         look_ahead("ingest", task)
 
 
+@pytest.mark.long
 def test_days_that_are_begun_in_order_are_never_redone(project: Project, scheduler: Scheduler) -> None:
     """All days are on their way at once: each step takes what the days before have handed on."""
     for step in NAMES[: NAMES.index("detect")]:
@@ -112,6 +114,7 @@ def test_days_that_are_begun_in_order_are_never_redone(project: Project, schedul
     assert project.run().run_stale().days == (), "no day was taken before the one before it"
 
 
+@pytest.mark.long
 def test_a_day_that_is_published_while_the_next_takes_what_it_handed_on(
     project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +141,7 @@ def test_a_day_that_is_published_while_the_next_takes_what_it_handed_on(
     assert published(project.tables()) == published(project.tables("run"))
 
 
+@pytest.mark.long
 def test_a_day_that_failed_is_not_on_its_way(project: Project, scheduler: Scheduler) -> None:
     project.write_day(MONDAY, [*ROWS[MONDAY], "23:59:59.999,C,-1"])
     scheduler.do(MONDAY, "ingest")
@@ -153,6 +157,7 @@ def test_a_day_that_failed_is_not_on_its_way(project: Project, scheduler: Schedu
     assert [day.day for day in project.run().run_stale().days] == [TUESDAY], "it is redone when its day before comes"
 
 
+@pytest.mark.long
 def test_events_that_are_not_published_are_in_no_match(project: Project, scheduler: Scheduler) -> None:
     for step in NAMES[:4]:
         scheduler.do(MONDAY, step)
@@ -167,6 +172,7 @@ def test_events_that_are_not_published_are_in_no_match(project: Project, schedul
     assert published(tables) == published(project.tables("run"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", long_but(["ingest", "detect"], ["ingest", "plan", "detect", "publish"]))
 def test_a_step_of_a_run_that_has_ended_can_be_repeated_with_those_after_it(
     project: Project, scheduler: Scheduler, step: str
@@ -204,6 +210,7 @@ def test_a_document_that_is_gone_or_damaged_says_so(
         scheduler.do(MONDAY, "validate")
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_while_it_tidies_up_has_ended(
     project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +231,7 @@ def test_a_run_that_is_killed_while_it_tidies_up_has_ended(
     assert not scratch.exists() and published(project.tables()) == before
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_before_it_records_what_it_published_publishes_it_again(
     project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +267,7 @@ def test_a_schema_that_changes_between_steps_is_noticed(project: Project, schedu
         scheduler.do(MONDAY, "preprocess")
 
 
+@pytest.mark.long
 def test_stale_days_are_named_until_they_are_redone(project: Project, scheduler: Scheduler) -> None:
     for day in DAYS[:2]:
         scheduler.day(day)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,6 +86,7 @@ def redo(days: LocalDays, patterns: tuple[Pattern, ...], *, last_ends: bool) -> 
     return {day: days.detect(day, end_of_stream=day == ends, keeps_unchanged=True).kept for day in days.days}
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=examples(25))
 @given(data=st.data(), stream_rows=rows(min_size=3, max_size=10), versions=edits())
 def test_random_edits_of_a_pattern_set_give_the_tables_of_a_full_redo(
@@ -120,6 +122,7 @@ def test_random_edits_of_a_pattern_set_give_the_tables_of_a_full_redo(
             assert tables_of(edited) == tables_of(fresh)
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=examples(10))
 @given(data=st.data(), stream_rows=rows(min_size=4, max_size=8), versions=edits())
 def test_patterns_are_not_kept_where_events_have_changed(
@@ -229,6 +232,7 @@ def detect_all(days: LocalDays, patterns: tuple[Pattern, ...]) -> None:
         days.detect(day)
 
 
+@pytest.mark.long
 def test_one_changed_pattern_of_seven_is_detected_again(project: Project) -> None:
     """The tables, the plan and the statistics are those of a fresh warehouse; status and run name the pattern."""
     texts = {f"p{number}": f"PATTERN SEQ(Tick a, Tick b) WITHIN {number} hours" for number in range(1, 6)}

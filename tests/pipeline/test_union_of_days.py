@@ -187,6 +187,7 @@ def patterns_in_partitions(draw: st.DrawFn) -> tuple[Pattern, ...]:
     return tuple(cep.parse_patterns(text, stream_schema()))
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=examples(20))
 @given(data=st.data(), seed=st.integers(0, 999), patterns=patterns_in_partitions())
 def test_matches_that_wait_in_partitions_over_random_days(

@@ -59,6 +59,7 @@ def test_what_was_decided_stays_decided_whoever_checks_in_between(drifting: Drif
     assert again.decision.details["since"] == decisions(drifting)[0].decided_at.isoformat()
 
 
+@pytest.mark.long
 def test_a_violation_that_has_been_dealt_with_shows_as_dealt_with(drifting: DriftingStream) -> None:
     def shown() -> InvariantReport:
         stream = drifting.stream
@@ -134,6 +135,7 @@ def test_a_replanning_that_comes_too_late_is_one_of_the_old_plan(drifting: Drift
     assert pending_violation(drifting.tables.decisions("all"), 2) == found is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("killed_at", ["record_decision", "_append"])
 def test_a_run_that_was_killed_when_an_earlier_plan_came_back(drifting: DriftingStream, killed_at: str) -> None:
     """Plan and decision are one commit: either both are there or neither is."""

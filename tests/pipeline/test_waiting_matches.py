@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import cep_pipeline as cep
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project
 from tests.pipeline.test_output_policy import kept
@@ -45,6 +47,7 @@ WEDNESDAY_ENDS_US = 1_709_787_600_000_000
 """Midnight of 2024-03-07 in New York."""
 
 
+@pytest.mark.long
 def test_the_union_of_the_days_is_what_is_final_by_then(project: Project) -> None:
     (project.folder / "all.sase").write_text(PATTERNS)
     for day in DAYS:
@@ -60,6 +63,7 @@ def test_the_union_of_the_days_is_what_is_final_by_then(project: Project) -> Non
     assert later, "no match waits over midnight: the test tests nothing"
 
 
+@pytest.mark.long
 def test_they_are_published_by_an_empty_day_and_after_a_skipped_one(project: Project) -> None:
     (project.folder / "all.sase").write_text(PATTERNS)
     project.write_day(TUESDAY, [])

@@ -79,6 +79,7 @@ def matches_in_slices(
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", EVERY_TENTH, ids=str)
 def test_case_in_slices_between_every_two_events(case: Case, spark: SparkSession, tmp_path: Path) -> None:
     patterns = [pattern for pattern in case.patterns if not pattern.composes and pattern.summary is None]

@@ -64,6 +64,7 @@ def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:
     return DetectionJob(PATTERNS, plan, "set", "version", date(2024, 1, 1), directory), table, [str(path)]
 
 
+@pytest.mark.long
 def test_a_job_over_slices_of_equal_work_finds_what_one_detection_finds(either: SparkSession, tmp_path: Path) -> None:
     job, table, paths = make_job(tmp_path)
     weigh = WorkEstimate(PATTERNS, job.plan)

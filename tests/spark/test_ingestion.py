@@ -80,6 +80,7 @@ def test_a_day_of_trades(ingest: Ingester) -> None:
     assert ingest.scratch() == []
 
 
+@pytest.mark.long
 def test_the_profile_of_a_day_tells_of_all_its_ranges(on_either: Ingester) -> None:
     own = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "price_mean", "min_value": 0}}
     quality = {
@@ -104,6 +105,7 @@ def test_the_profile_of_a_day_tells_of_all_its_ranges(on_either: Ingester) -> No
     assert {name: profile[name] for name in expected} == pytest.approx(expected)
 
 
+@pytest.mark.long
 def test_headerless_minute_bars_of_two_files(ingest: Ingester) -> None:
     schema = StreamSchema.load(CHECKOUT / "streams" / "nasdaq_minute_bars.yaml")
     one = [f"MSFT,2008020109{minute:02},1,2,1,{minute + 1},10\n" for minute in range(20)]
@@ -143,6 +145,7 @@ def traffic_month(days: range, sensors: int = 3) -> pa.Table:
     )
 
 
+@pytest.mark.long
 def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(on_either: Ingester) -> None:
     ingest = on_either
     schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")
@@ -176,6 +179,7 @@ def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(on_either: Inges
         assert quarantine_of(alone) == quarantine_of(result)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task_rows", [6, 12, 1000])
 def test_a_clock_that_goes_back_between_two_pieces_of_a_parquet_file_is_told(ingest: Ingester, task_rows: int) -> None:
     schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")
@@ -194,6 +198,7 @@ def test_a_clock_that_goes_back_between_two_pieces_of_a_parquet_file_is_told(ing
     assert first.staged.events == second.staged.events == 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_a_large_csv_file_in_parts_is_the_day_that_it_is_in_one_piece(ingest: Ingester, ending: str) -> None:
     expectations = [{"column": "size", "at_least": 3, "severity": "warning"}]
@@ -223,6 +228,7 @@ def test_a_large_csv_file_in_parts_is_the_day_that_it_is_in_one_piece(ingest: In
         assert one.staged.warnings
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet"])
 def test_the_order_of_files_decides_the_same_however_a_day_is_cut(ingest: Ingester, form: str) -> None:
     """Times to the nanosecond, the end of summer time, and two files with events of different types at one time."""
@@ -329,6 +335,7 @@ def test_any_cut_into_files_runs_and_ranges_gives_the_same_day(ingest: Ingester,
     ]
 
 
+@pytest.mark.long
 def test_values_are_carried_from_range_to_range_as_an_oracle_carries_them(on_either: Ingester) -> None:
     """Rows in no order, in three files, without prices and with times before 1900; of each type some carried values."""
     chosen = random.Random(11)
@@ -358,6 +365,7 @@ def test_values_are_carried_from_range_to_range_as_an_oracle_carries_them(on_eit
     assert result.carry_out["last_values"]["price"] == {kind: values[-3:] for kind, values in sorted(last.items())}
 
 
+@pytest.mark.long
 def test_days_together_equal_days_one_by_one_over_a_gap(ingest: Ingester) -> None:
     schema = trades(ingest.folder, on_missing="skip")
     for day, count in ((MONDAY, 50), (WEDNESDAY, 60)):
@@ -378,6 +386,7 @@ def test_days_together_equal_days_one_by_one_over_a_gap(ingest: Ingester) -> Non
 real = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not beside the checkout")
 
 
+@pytest.mark.long
 @real
 def test_all_trades_of_a_real_day_are_events_equal_rows_too(ingest: Ingester) -> None:
     schema = StreamSchema.load(CHECKOUT / "streams" / "us_equity_trades.yaml")
@@ -404,6 +413,7 @@ def test_a_real_month_of_traffic_loses_exactly_its_duplicates(ingest: Ingester) 
     assert all(row["reason"].startswith("repeated key (report_id=") for row in rejected)
 
 
+@pytest.mark.long
 @real
 def test_the_real_minute_bars(ingest: Ingester) -> None:
     schema = StreamSchema.load(CHECKOUT / "streams" / "nasdaq_minute_bars.yaml")

@@ -89,6 +89,7 @@ def test_an_old_or_missing_java_is_replaced_by_the_packages(
     assert "version" in done.stderr
 
 
+@pytest.mark.long
 def test_the_packages_java_runs_spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     environment = {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.slices.ownership import look_back
@@ -36,6 +37,7 @@ PATTERNS = tuple(
 )
 
 
+@pytest.mark.long
 def test_a_job_decides_as_one_detection(either: SparkSession, tmp_path: Path) -> None:
     rows = [{"timestamp": t * 3 // 2, "kind": "AB"[t % 3 == 0], "x": (t * 7919) % 101} for t in range(24)]
     table = SCHEMA.table(rows)

@@ -118,6 +118,7 @@ def test_the_matches_are_those_of_detect(either: SparkSession) -> None:
         either.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.mark.long
 def test_columns_that_are_not_as_the_attributes_are_explained(spark: SparkSession) -> None:
     from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
@@ -173,6 +174,7 @@ def test_patterns_that_cannot_be_run_are_explained_before_spark_works(spark: Spa
     assert match(given, []).columns == ["pattern", "match_id", "start_ts", "end_ts", "bindings"]
 
 
+@pytest.mark.long
 def test_an_error_of_a_task_comes_back_as_it_is(either: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
@@ -199,6 +201,7 @@ def test_a_stream_of_one_type_needs_no_column_of_types(spark: SparkSession) -> N
     assert in_order(found.toArrow()) == in_order(detected([pattern], events)) != []
 
 
+@pytest.mark.long
 def test_a_table_function_of_sql_finds_the_same(either: SparkSession) -> None:
     events = SCHEMA.table(trades(1_000))
     either.createDataFrame(events).createOrReplaceTempView("trades")
@@ -257,6 +260,7 @@ def partitioned() -> st.SearchStrategy[str]:
     return st.one_of(single, single, pair.map(lambda two: "{}; PATTERN {} WHERE {} {{ {} }} WITHIN {}".format(*two)))
 
 
+@pytest.mark.long
 @settings(max_examples=examples(4_000), deadline=None)
 @given(data=st.data(), stream_rows=rows(min_size=4, types=("A", "B")))
 def test_parts_have_together_the_matches_of_all_events(data: st.DataObject, stream_rows: list[Row]) -> None:

@@ -91,6 +91,7 @@ def test_the_first_of_several_errors_is_raised_where_tasks_tell_nothing(
     assert told[0] == (0, 2) and told[-1] == (2, 2)
 
 
+@pytest.mark.long
 def test_a_task_that_breaks_down_is_tried_again_once(either: SparkSession, tmp_path: Path) -> None:
     assert run_tasks(either, partial(break_down, tmp_path), [0, 1], what="dividing") == [1.0, 1.0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0-0", "0-1", "1-0"]
@@ -100,6 +101,7 @@ def test_a_task_that_breaks_down_is_tried_again_once(either: SparkSession, tmp_p
         run_tasks(either, want_memory, [0], what="wanting")
 
 
+@pytest.mark.long
 def test_a_lost_worker_is_replaced_and_its_task_is_tried_again(either: SparkSession) -> None:
     assert run_tasks(either, partial(be_killed, 1), [0, 1, 2], what="dying") == [1, 0, 0]
     with pytest.raises(CepError, match="dying: a Spark worker was killed, most likely since"):
@@ -135,6 +137,7 @@ run_tasks(spark, wait, [sys.argv[1]], what="waiting")
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("kind", ["classic", "connect"])
 def test_a_signal_ends_the_job_with_its_tasks(

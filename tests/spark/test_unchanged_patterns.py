@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("either", ["connect"], indirect=True)
 def test_unchanged_patterns_are_kept(either: SparkSession, tmp_path: Path) -> None:
     project = make_project(tmp_path, either)

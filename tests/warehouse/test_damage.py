@@ -125,12 +125,14 @@ def sweep(place: Path, kind: str, flips: int, seed: int, catalog: str | None = N
     return tried
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_flip_of_a_bit_is_silent(place: Path, kind: str) -> None:
     assert [flip for flip in sweep(place, kind, examples(80), 1) if not flip.told] == []
     assert damages(place, deep=True) == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("every", long_but([997], [997, 1]))
 @pytest.mark.parametrize("name", ["events", "matches", "runs", "quarantine", "statistics", "plans", "decisions"])
 def test_a_flipped_bit_of_a_file_that_tells_of_others_is_an_error(tmp_path: Path, name: str, every: int) -> None:
@@ -160,6 +162,7 @@ def test_a_flipped_bit_of_a_file_that_tells_of_others_is_an_error(tmp_path: Path
         path.write_bytes(whole)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["events", "quarantine", "matches"])
 def test_a_day_that_its_table_has_lost_is_told_by_all_readers_until_it_is_made_again(tmp_path: Path, name: str) -> None:
     warehouse = Warehouse.open(tmp_path / "w")
@@ -231,6 +234,7 @@ DAMAGED_RECORDS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DAMAGED_RECORDS)
 def test_a_damaged_record_is_told_and_a_run_makes_it_anew(tmp_path: Path, name: str) -> None:
     warehouse = Warehouse.open(tmp_path / "w")
@@ -271,6 +275,7 @@ def test_a_table_that_the_catalog_does_not_name_any_more_is_not_begun_anew(tmp_p
         Warehouse.open(tmp_path).stream(Trades())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("catalog", ["empty", "of another program", "missing"])
 def test_a_catalog_without_the_tables_of_a_warehouse_is_no_new_warehouse(tmp_path: Path, catalog: str) -> None:
     with closing(Warehouse.open(tmp_path)) as warehouse:
@@ -289,6 +294,7 @@ def test_a_catalog_without_the_tables_of_a_warehouse_is_no_new_warehouse(tmp_pat
     Warehouse.open(tmp_path / "new", f"sqlite:///{file}")  # a new place may have it
 
 
+@pytest.mark.long
 def test_a_new_warehouse_keeps_others_out(tmp_path: Path) -> None:
     for place in (tmp_path / "a" / "new", tmp_path / "there"):
         if place.name == "there":
@@ -446,6 +452,7 @@ def test_a_damaged_page_is_an_error_that_says_what_to_do(tmp_path: Path) -> None
     assert DamagedError("", "").exit_code == 3
 
 
+@pytest.mark.long
 def test_a_damaged_day_is_stale_until_it_is_made_again(tmp_path: Path) -> None:
     warehouse = Warehouse.open(tmp_path)
     tables = warehouse.stream(Trades())
@@ -493,6 +500,7 @@ def test_files_without_a_digest_are_read_and_verified_as_before(tmp_path: Path) 
     assert damages(tmp_path, deep=True) == () and tables.read_events().num_rows == 1
 
 
+@pytest.mark.long
 def test_digests_go_with_their_files(tmp_path: Path) -> None:
     warehouse = Warehouse.open(tmp_path)
     publish_everything(warehouse.stream(Trades()))
@@ -630,6 +638,7 @@ def test_one_damaged_file_does_not_stop_maintenance(tmp_path: Path, caplog: pyte
     assert "2 small files are not merged" in caplog.text and path.name in caplog.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_table_with_damaged_metadata_does_not_stop_maintenance(tmp_path: Path, lost: bool) -> None:
     warehouse = Warehouse.open(tmp_path)

@@ -49,6 +49,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trial]:
             made.tables.warehouse.close()
 
 
+@pytest.mark.long
 def test_a_fault_at_each_kind_of_write_leaves_the_old_or_the_new_day(trial: Trial) -> None:
     assert set(trial.writes) == set(PLACES)
     chance = random.Random(20)
@@ -74,6 +75,7 @@ def test_a_fault_at_any_write_leaves_the_old_or_the_new_day(trial: Trial, kind: 
     assert left <= {"old", "new"} and left >= ({"new"} if undisturbed else {"old", "new"})
 
 
+@pytest.mark.long
 def test_the_harness_sees_a_day_that_is_published_table_by_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +104,7 @@ def _redo_for_ever(place: Place, started: Connection) -> None:
             redo(tables, version)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", long_but([0], range(4)))
 def test_a_reader_that_joins_matches_to_events_sees_one_version(tmp_path: Path, seed: int) -> None:
     trial = Trial(Place(str(tmp_path / "warehouse")))

@@ -140,6 +140,7 @@ def kill_publishes(open_at: Callable[[int], StreamTables], stride: int) -> list[
     return outcomes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stride", long_but([6], [1, 6]))
 def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(tmp_path: Path, stride: int) -> None:
     outcomes = kill_publishes(partial(open_later, str(tmp_path / "warehouse")), stride)
@@ -184,6 +185,7 @@ def _open_and_die(location: str, step: int) -> None:
     open_later(location, 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stride", long_but([16], [2, 16]))
 def test_a_warehouse_whose_making_was_killed_is_made_to_the_end(tmp_path: Path, stride: int) -> None:
     for number, step in enumerate(range(0, 1000, stride)):

@@ -114,6 +114,7 @@ def test_replaced_files_go_when_their_snapshot_has_expired(tables: StreamTables,
     assert tables.read_events().column("price").to_pylist() == [4.0, 3.0]
 
 
+@pytest.mark.long
 def test_tables_of_single_rows_are_packed(tables: StreamTables) -> None:
     start = datetime(2013, 10, 8, tzinfo=UTC)
     for number in range(40):
@@ -151,6 +152,7 @@ def test_scratch_of_dead_runs_is_removed(tables: StreamTables, clock: Clock) -> 
     assert [path.name for path in scratch.iterdir()] == ["ingest-2"]
 
 
+@pytest.mark.long
 def test_the_metadata_of_a_table_stops_growing(tables: StreamTables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "PINNED_S", -60.0)
     monkeypatch.setattr(commits, "MOST_SNAPSHOTS", 12)
@@ -265,6 +267,7 @@ def test_maintenance_leaves_what_a_run_with_a_lease_may_read(tables: StreamTable
     assert tables.warehouse.maintain(keep_snapshots_s=-60.0, grace_s=LEAST_GRACE_S).expired_snapshots > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ahead_s", [-7200.0, 7200.0])
 def test_a_lease_is_as_old_as_the_clock_of_the_database_says(
     tables: StreamTables, monkeypatch: pytest.MonkeyPatch, ahead_s: float

@@ -76,6 +76,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("query", "holds"), QUERIES)
 @pytest.mark.parametrize("limit", [1, 7, 1_000])
 def test_pages_batches_and_counts_are_what_reading_everything_gives(

@@ -68,6 +68,7 @@ def files_of(place: Place) -> list[str]:
     return sorted(info.path for info in found if info.type == FileType.File)
 
 
+@pytest.mark.long
 def test_what_is_published_is_read_and_redone(place: Place) -> None:
     tables = place.tables()
     publish_day(tables, MONDAY, [1.0, 2.0, 3.0], parts=2)
@@ -82,6 +83,7 @@ def test_what_is_published_is_read_and_redone(place: Place) -> None:
     assert [(unit.day, unit.pattern_set) for unit in stale if unit.day == MONDAY] == [(MONDAY, "demo")]
 
 
+@pytest.mark.long
 def test_maintenance_removes_what_nothing_names(place: Place) -> None:
     tables = place.tables()
     for price in range(3):
@@ -135,6 +137,7 @@ def test_the_environment_says_what_the_properties_do_not(monkeypatch: pytest.Mon
         reach_object_stores(before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stride", long_but([19], [1, 19]))
 def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(place: Place, stride: int) -> None:
     outcomes = kill_publishes(place.tables, stride)
@@ -143,6 +146,7 @@ def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(place: Place, stride:
         assert set(outcomes[:-1]) == {False, True}
 
 
+@pytest.mark.long
 def test_verification_names_what_is_missing_or_cut_off(place: Place) -> None:
     publish_everything(place.tables())
     assert place.open().verify(deep=True).damages == ()
@@ -181,6 +185,7 @@ def _publish(place: Place, number: int) -> None:
         publish_day(tables, MONDAY + timedelta(days=number), [price + number], run_id=f"run-{number}")
 
 
+@pytest.mark.long
 def test_two_writers_both_land(place: Place) -> None:
     place.tables()
     processes = [CONTEXT.Process(target=_publish, args=(place, number)) for number in range(2)]

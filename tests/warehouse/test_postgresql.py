@@ -56,6 +56,7 @@ def _publish(location: str, catalog: str, number: int) -> None:
         publish_day(tables, MONDAY + timedelta(days=number), [price + number], run_id=f"run-{number}")
 
 
+@pytest.mark.long
 def test_concurrent_writers_on_postgresql_all_land(tmp_path: Path, catalog: str) -> None:
     processes = [CONTEXT.Process(target=_publish, args=(str(tmp_path / "w"), catalog, i)) for i in range(6)]
     for process in processes:

@@ -76,12 +76,14 @@ def both(tables: StreamTables, name: str, day_column: str, *asked: Any, **more: 
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("asked", [(None, None), (DAYS[2], DAYS[4]), (None, DAYS[1]), (DAYS[20], None), (DAYS[5],) * 2])
 def test_the_files_of_days_are_those_of_pyiceberg(many: StreamTables, asked: tuple[date | None, date | None]) -> None:
     known, listed = both(many, "events", "day", *asked)
     assert known == listed and known
 
 
+@pytest.mark.long
 def test_the_files_of_a_pattern_set_and_of_each_snapshot_are_those_of_pyiceberg(many: StreamTables) -> None:
     for name in ("all", "some", "none"):
         known, listed = both(many, "matches", "final_day", DAYS[0], DAYS[0], equal={"pattern_set": name})
@@ -100,6 +102,7 @@ def test_the_columns_are_those_of_pyiceberg(tables: StreamTables) -> None:
         assert known.current_snapshot_id is None and known.files("day") == []
 
 
+@pytest.mark.long
 def test_damaged_lists_are_told_by_their_names(many: StreamTables) -> None:
     at = many._table("events").metadata_location
     lists = [path for path in Path(at).parent.iterdir() if path.suffix == ".avro"]

@@ -307,6 +307,7 @@ def _publish_in_a_process(location: str, day: date, count: int) -> None:
         publish_day(tables, day, [float(day.day)], run_id=f"run-{day}")
 
 
+@pytest.mark.long
 def test_concurrent_publishes_of_different_days_all_land(tmp_path: Path) -> None:
     # The processes open a warehouse that is not there yet, so that making it is concurrent too.
     days = [MONDAY + timedelta(days=i) for i in range(8)]

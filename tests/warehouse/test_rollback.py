@@ -63,6 +63,7 @@ def test_a_day_goes_back_without_the_buffers_that_a_later_run_has_removed(tmp_pa
     assert buffers_of(tables, MONDAY) == (kept,)
 
 
+@pytest.mark.long
 def test_all_tables_of_a_day_go_back_together(tmp_path: Path) -> None:
     warehouse = Warehouse.open(tmp_path)
     tables = warehouse.stream(Trades())

@@ -116,6 +116,7 @@ def test_an_empty_day_passes_its_carry_in_on(tables: StreamTables) -> None:
     assert stale(tables) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", list(itertools.permutations(DAYS)), ids=str)
 def test_out_of_order_days_end_equal_after_redoing_the_stale_ones(tmp_path: Path, order: Sequence[date]) -> None:
     """Each day's one price is the carry-in plus its own; redone until nothing is stale, the order leaves no trace."""
@@ -248,6 +249,7 @@ def test_fingerprints_of_published_days_keep_their_values() -> None:
     assert MatchesFingerprint("v1", None, {}, end_of_stream=True).digest == "17baeb28e6dc9cff52fd89346b58d858"
 
 
+@pytest.mark.long
 def test_the_same_events_from_other_inputs_make_nothing_after_them_stale(tables: StreamTables) -> None:
     publish_day(tables, MONDAY, [1.0, 2.0])
     publish_day(tables, TUESDAY, [3.0], carry_out={})

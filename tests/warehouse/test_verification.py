@@ -69,6 +69,7 @@ def damages(place: Path, **options: Any) -> tuple[Damage, ...]:
     return Warehouse.open(place).verify(**options).damages
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deep", [False, True])
 def test_nothing_is_said_of_a_warehouse_that_is_whole(tmp_path: Path, deep: bool) -> None:
     publish_everything(Warehouse.open(tmp_path).stream(Trades()))
@@ -88,6 +89,7 @@ DEGREES = (None, 0.0, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99)
 """What is left of a file; None: it is not there."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("left", DEGREES)
 def test_each_file_that_is_missing_or_cut_off_is_named(place: Path, left: float | None) -> None:
     paths = files_in_use(Warehouse.open(place))
@@ -120,6 +122,7 @@ def test_a_flip_in_any_page_is_found_by_reading_all(tmp_path: Path) -> None:
                 assert damages(tmp_path) == ()
 
 
+@pytest.mark.long
 def test_a_flip_anywhere_is_found_or_changes_nothing_that_is_read(place: Path) -> None:
     flips = random.Random(7)
     before = everything_read(Warehouse.open(place))
@@ -163,6 +166,7 @@ def test_the_remedy_is_that_of_the_unit(place: Path) -> None:
         assert found - {LET_GO} == remedies
 
 
+@pytest.mark.long
 def test_a_day_that_is_published_again_is_whole(tmp_path: Path) -> None:
     tables = Warehouse.open(tmp_path).stream(Trades())
     publish_everything(tables)
@@ -230,6 +234,7 @@ def test_a_catalog_that_is_missing_or_cut_off_is_told_in_a_sentence(place: Path)
         damages(place)
 
 
+@pytest.mark.long
 def test_what_is_published_and_removed_meanwhile_is_no_damage(tmp_path: Path) -> None:
     tables = Warehouse.open(tmp_path).stream(Trades())
     publish_everything(tables)

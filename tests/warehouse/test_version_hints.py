@@ -27,6 +27,7 @@ def by_folder(tables: StreamTables, name: str) -> pa.Table:
     return StaticTable.from_metadata(tables.warehouse.table_location("trades", name)).scan().to_arrow()
 
 
+@pytest.mark.long
 def test_each_table_is_opened_by_its_folder_from_the_beginning(tables: StreamTables) -> None:
     assert [by_folder(tables, name).num_rows for name in TABLES] == [0] * len(TABLES)
     publish_everything(tables)
@@ -85,6 +86,7 @@ def test_a_hint_that_cannot_be_written_stops_nothing(
     assert sorted(by_folder(tables, "events").column("price").to_pylist()) == [1.0, 2.0, 8.0]
 
 
+@pytest.mark.long
 def test_maintenance_keeps_the_hint(tmp_path: Path) -> None:
     warehouse = Warehouse.open(tmp_path / "original", clock=lambda: 2e9)
     tables = warehouse.stream(Trades())

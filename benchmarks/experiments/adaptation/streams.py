@@ -79,7 +79,8 @@ class Stretch:
         """The events of a window, in the mean."""
         ends = self.events.column("timestamp").cast(pa.int64())
         span_us: int = ends[-1].as_py() - ends[0].as_py()
-        return round(self.events.num_rows * WINDOW_S[self.name] * 1e6 / span_us)
+        events: int = self.events.num_rows
+        return round(events * WINDOW_S[self.name] * 1e6 / span_us)
 
 
 def stretch_of(name: str, windows: int, number: int, seed: int, data: Path | None) -> Stretch:

@@ -225,7 +225,8 @@ def _draw_world(random: np.random.Generator, stream: WorkloadStream, shape: Shap
     for pair in combinations(pool, 2):
         if not shape.all_compared and random.random() >= 1 / (shape.size - 1):  # half as many comparisons as events
             continue
-        selectivity = math.exp(random.uniform(*map(math.log, SELECTIVE if shape.all_compared else SELECTIVITIES)))
+        least, greatest = SELECTIVE if shape.all_compared else SELECTIVITIES
+        selectivity = math.exp(random.uniform(math.log(least), math.log(greatest)))
         selectivities[pair] = selectivity
         for kind, of_kind in zip(stream.kinds, margins, strict=True):
             one, other = (random.choice(kind.differences[code], PAIRS) for code in pair)

@@ -77,9 +77,7 @@ def test_above_the_budget_the_best_heuristic_is_taken_and_named() -> None:
     statistics = clauses.random_statistics(30, 1)
     ordering = dp_left_deep_order(statistics, THROUGHPUT)
     assert ordering.order == greedy_order(statistics, THROUGHPUT).order
-    assert ordering.note.startswith(
-        "30 variables exceed the exact search's budget of 22: the order is greedy's; "
-    )
+    assert ordering.note.startswith("30 variables exceed the exact search's budget of 22: the order is greedy's; ")
     # Greedy starts with the rare v1, whose partners are many; frequency is the better guide here.
     trap = ClauseStatistics(
         ("v0", "v1", "v2"),
