@@ -23,7 +23,7 @@ run: $(SETUP)  ## Run the main job, raw files to matches, on generated days of t
 	@$(BIN)/cep generate --missing-only
 	@$(BIN)/cep run $(ARGS)
 
-test: $(SETUP)  ## Run the tests and the examples of the docstrings
+test: $(SETUP)  ## Run the tests that a change usually breaks, and the examples of the docstrings
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-all: $(SETUP)  ## Run all tests, the long ones too, on every drawn and generated case

@@ -143,6 +143,7 @@ def bench(
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
     """
     from benchmarks.page import Settings, make_page, with_other_sections
+    from benchmarks.report import unpadded
 
     if constants is not None and KERNEL_COSTS not in names:
         raise InputError("--constants is for kernel-costs: name it")
@@ -168,6 +169,7 @@ def bench(
         text = make_page(settings, progress, console.print)
     say(text, nl=False)
     if out is not None:
+        text = unpadded(text)
         before = out.read_text(encoding="utf-8") if names and out.exists() else ""
         same = before.split("\n")[0] == text.split("\n")[0]
         out.write_text(with_other_sections(before, text) if same else text, encoding="utf-8")

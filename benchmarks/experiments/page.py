@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.experiments.cells import Figure, Row, rows_of
 from benchmarks.experiments.findings import Finding, findings_table, reasons
-from benchmarks.report import machine, markdown_table
+from benchmarks.report import machine, markdown_table, unpadded
 from benchmarks.words import filled
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Page:
             text = text.replace(f"{{chart:{name}}}", f"![{shows}]({folder.name}/{name}.svg)")
         if folder.is_dir() and not any(folder.iterdir()):
             shutil.rmtree(folder)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(unpadded(text), encoding="utf-8")
 
 
 @dataclass(frozen=True)
