@@ -53,7 +53,7 @@ EVENTS = 500_000
 """Length of the stream that plans are measured on."""
 DRAWN_PATTERNS = 12
 """Random patterns beside W1 to W3."""
-MOST_ORDERS, MOST_TREES = 12, 4
+MOST_ORDERS = 12
 """Limits of the orders, and of the trees that are no orders, of one pattern."""
 MATCHES = (30_000.0, 3_000_000.0)
 """Expected matches of drawn patterns, in turn: with few, preparation weighs most, with many the tests do."""
@@ -233,19 +233,7 @@ def _events_of_tickers(table: pa.Table) -> Array:
 
 def _plans(size: int, draw: random.Random) -> list[BoundBy]:
     orders = list(permutations(range(size)))
-    orders = draw.sample(orders, min(len(orders), MOST_ORDERS))
-    trees = sorted({tree for tree in (_drawn_tree(size, draw) for _ in range(40)) if not is_linear(tree)}, key=str)
-    trees = draw.sample(trees, min(len(trees), MOST_TREES))
-    return [*(BoundBy(left_deep(order), True) for order in orders), *(BoundBy(tree, False) for tree in trees)]
-
-
-def _drawn_tree(size: int, draw: random.Random) -> PositionTree:
-    parts: list[PositionTree] = list(range(size))
-    while len(parts) > 1:
-        left, right = draw.sample(range(len(parts)), 2)
-        joined = (parts[left], parts[right])
-        parts = [part for place, part in enumerate(parts) if place not in (left, right)] + [joined]
-    return parts[0]
+    return [BoundBy(left_deep(order), True) for order in draw.sample(orders, min(len(orders), MOST_ORDERS))]
 
 
 # -- measuring --------------------------------------------------------------------------------------------------------

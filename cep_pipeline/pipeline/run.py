@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
-logger = logging.getLogger(__name__)
 
 DAYS_AT_ONCE = 8
 """Days that are ingested side by side."""

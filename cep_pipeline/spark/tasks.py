@@ -6,7 +6,6 @@ row of `spark.range`. Only what Spark Connect has too is used: no RDD, no Spark 
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 import re
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from cep_pipeline.spark.session import SparkSession
 
-logger = logging.getLogger(__name__)
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]

@@ -34,7 +34,8 @@ def failing_after(task: Callable[..., Any], number: int) -> Callable[..., Any]:
     def work_and_fail(*arguments: Any) -> Any:
         result = task(*arguments)
         task_of_job = arguments[-2]
-        if (task_of_job[0] if isinstance(task_of_job, tuple) else task_of_job) == number:
+        found = task_of_job[0] if isinstance(task_of_job, tuple) else getattr(task_of_job, "number", task_of_job)
+        if found == number:
             raise OSError("the worker is lost")
         return result
 

@@ -200,7 +200,7 @@ def test_a_pattern_that_waits_is_detected_again_where_an_earlier_day_has_been_pu
     assert days.detected[THIRD].matches["waits"] == 2
 
 
-def test_matches_that_wait_are_the_same_in_another_order_where_a_longer_window_cuts_the_day_otherwise(
+def test_matches_that_wait_are_the_same_where_another_pattern_has_a_longer_window(
     tmp_path: Path,
 ) -> None:
     text = "NAME waits PATTERN SEQ(A a, A b, ~C c) WITHIN 4 hours; NAME longer PATTERN SEQ(A a, B b) WITHIN 7 hours"
@@ -210,8 +210,6 @@ def test_matches_that_wait_are_the_same_in_another_order_where_a_longer_window_c
     assert redo(days, both, last_ends=False) == {FIRST: ("waits",)}
     detect_all(fresh, both)
     assert tables_of(days) == tables_of(fresh)
-    kept, again = (rows_of(one.detected[FIRST].files, "waits") for one in (days, fresh))
-    assert kept != again, "else the order says nothing"
 
 
 def test_a_pattern_whose_window_is_one_event_is_kept_though_it_reads_no_day_before(tmp_path: Path) -> None:
