@@ -190,7 +190,7 @@ def _with_few_matches(stream: WorkloadStream, world: _World, drafts: Sequence[_D
     """The drafts that have about as few matches as they are expected to, in all of the stream."""
     if not drafts:
         return []
-    text = _text(stream, world, drafts, DEFAULT_WINDOW)
+    text = _text(stream, world, drafts, f"{stream.window_s} seconds")
     patterns = parse_patterns(text, stream.schema)
     snapshot = estimate_statistics(patterns, stream.events, max_pairs=PAIRS)
     counts = detect(
@@ -236,7 +236,7 @@ def _draw_world(random: np.random.Generator, stream: WorkloadStream, shape: Shap
 
 def _draw(random: np.random.Generator, stream: WorkloadStream, shape: Shape, world: _World) -> _Draft | None:
     """One pattern, or None where it has too few comparisons, or too many, or its rates differ too much."""
-    size = shape.size + int(random.integers(-1, 2)) if shape.size > 2 else shape.size
+    size = shape.size if shape.size <= 2 or shape.all_compared else shape.size + int(random.integers(-1, 2))
     kind = int(random.integers(len(stream.kinds)))
     rates = stream.per_window[kind]
     highest = rates[int(random.choice(world.pool))]
