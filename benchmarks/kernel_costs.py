@@ -54,7 +54,7 @@ EVENTS = 500_000
 DRAWN_PATTERNS = 12
 """Random patterns beside W1 to W3."""
 MOST_ORDERS = 12
-"""Limits of the orders, and of the trees that are no orders, of one pattern."""
+"""Limit of the orders of one pattern. Trees are not measured: the kernel runs one as the order of its variables."""
 MATCHES = (30_000.0, 3_000_000.0)
 """Expected matches of drawn patterns, in turn: with few, preparation weighs most, with many the tests do."""
 SEED = 11
