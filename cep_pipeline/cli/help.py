@@ -8,6 +8,7 @@ from importlib.resources import files
 import click
 from rich.markdown import Markdown
 
+from cep_pipeline.cli.schema import with_tables
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import did_you_mean
@@ -42,7 +43,7 @@ _LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
 def help_command(ctx: click.Context, topic: str | None, section: str | None) -> None:
     """Show a page of the manual, or one section of it; without a topic, list the topics.
 
-    On a terminal the page is laid out and opens in a pager. A file or a pipe gets the Markdown text as it is.
+    On a terminal the page is laid out and opens in a pager. A file or a pipe gets the Markdown text.
     The name of a command shows the help of the command.
 
     \b
@@ -57,7 +58,7 @@ def help_command(ctx: click.Context, topic: str | None, section: str | None) -> 
     if topic is None:
         say(_list_of_topics())
     elif topic in TOPICS:
-        _show(_section_of(topic, read_page(topic), section))
+        _show(_section_of(topic, with_tables(read_page(topic)), section))
     elif command is not None:
         with click.Context(command, info_name=topic, parent=ctx.find_root()) as inner:
             say(command.get_help(inner))
@@ -67,7 +68,7 @@ def help_command(ctx: click.Context, topic: str | None, section: str | None) -> 
 
 
 def read_page(topic: str) -> str:
-    """The text of a topic's page; an InputError says that a copy of the package has none beside it.
+    """The text of a topic's page as it is written; an InputError says that a copy of the package has none beside it.
 
     The pages are in `docs/` of the checkout, where people look for them. `cep_pipeline/docs` is a symbolic link to that
     folder, so that the package finds them in a checkout; a build follows the link, and an installed package has them as

