@@ -4,7 +4,7 @@
     python scripts/reference_pages.py --check    # only says what is not up to date; then it exits with 1
 
 They are in the repository, so that an editor finds them in a checkout. `make docs` writes them before it builds the
-site. The tables of settings and columns are made with the site, and by `cep help` (`cep_pipeline/cli/schema.py`).
+site. The tables of settings and columns are made with the site, and by `cep help` (`cep_pipeline/cli/help.py`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from command_reference import command_reference
 from mkdocs.structure.files import File, Files
 from notebook import page as page_of
 
-from cep_pipeline.cli.schema import with_tables
+from cep_pipeline.cli.help import with_tables
 
 ROOT_PAGES = {
     "README.md": "index.md",

@@ -8,7 +8,7 @@ from importlib.resources import files
 import click
 from rich.markdown import Markdown
 
-from cep_pipeline.cli.schema import with_tables
+from cep_pipeline.cli.schema import text_of
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import did_you_mean
@@ -33,6 +33,7 @@ WIDTH = 120
 
 _HEADING = re.compile(r"^(?P<level>#{1,6}) (?P<title>(?:(?P<number>\d+(?:\.\d+)*)\.? )?.*)$", re.MULTILINE)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_TABLE = re.compile(r"^`cep schema (?P<what>stream|pipeline|tables) --part (?P<part>\S+)`$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
 
 
@@ -63,8 +64,7 @@ def help_command(ctx: click.Context, topic: str | None, section: str | None) -> 
         with click.Context(command, info_name=topic, parent=ctx.find_root()) as inner:
             say(command.get_help(inner))
     else:
-        hint = did_you_mean(topic, TOPICS)
-        raise InputError(f"there is no help topic {topic!r}{hint}; the topics are {', '.join(TOPICS)}")
+        raise InputError(f"no help topic is {topic!r}{did_you_mean(topic, TOPICS)}; the topics are {', '.join(TOPICS)}")
 
 
 def read_page(topic: str) -> str:
@@ -80,6 +80,14 @@ def read_page(topic: str) -> str:
     return page.read_text(encoding="utf-8")
 
 
+def with_tables(page: str) -> str:
+    """A page with the table of settings or columns in place of each line that names its command.
+
+    Such a line has nothing but a command in backticks, as `cep schema stream --part source`.
+    """
+    return _TABLE.sub(lambda table: text_of(table["what"], table["part"]).rstrip("\n"), page)
+
+
 def _list_of_topics() -> str:
     width = max(map(len, TOPICS))
     lines = [f"  cep help {topic:{width}}  {what}" for topic, what in TOPICS.items()]
@@ -92,10 +100,7 @@ def _section_of(topic: str, page: str, section: str | None) -> str:
         return page
     number = section.rstrip(".")
     # A line of an example that begins with # is no heading.
-    blocks = [found.span() for found in _FENCED.finditer(page)]
-    headings = [
-        found for found in _HEADING.finditer(page) if not any(start < found.start() < end for start, end in blocks)
-    ]
+    headings = list(_HEADING.finditer(_FENCED.sub(lambda example: " " * len(example.group()), page)))
     for index, heading in enumerate(headings):
         if heading["number"] == number:
             later = headings[index + 1 :]

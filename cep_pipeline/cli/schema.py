@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import click
@@ -35,7 +34,7 @@ def schema(what: str, part: str | None, out: Path | None) -> None:
       cep schema stream --part quality                  the settings of quality, as a table
       cep schema tables --part matches                  the columns of the table of matches
     """
-    text = _text_of(what, part)
+    text = text_of(what, part)
     if out is None:
         say(text, nl=False)
         return
@@ -43,18 +42,8 @@ def schema(what: str, part: str | None, out: Path | None) -> None:
         out.write_text(text, encoding="utf-8")
 
 
-def with_tables(page: str) -> str:
-    """A page of the manual with the table of settings or columns in place of each line that names its command.
-
-    Such a line has nothing but a command in backticks, as `cep schema stream --part source`.
-    """
-    return _COMMAND_ALONE.sub(lambda command: _text_of(command["what"], command["part"]).rstrip("\n"), page)
-
-
-_COMMAND_ALONE = re.compile(r"^`cep schema (?P<what>stream|pipeline|tables) --part (?P<part>\S+)`$", re.MULTILINE)
-
-
-def _text_of(what: str, part: str | None) -> str:
+def text_of(what: str, part: str | None) -> str:
+    """What `cep schema` prints."""
     return _columns_table(part) if what == "tables" else _document(what, part)
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cep_pipeline.cli.help import TOPICS, read_page
-from cep_pipeline.cli.schema import with_tables
+from cep_pipeline.cli.help import TOPICS, read_page, with_tables
 from tests.cli.command_line import CHECKOUT, cep
 
 

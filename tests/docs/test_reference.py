@@ -15,7 +15,7 @@ from types import ModuleType
 import jsonschema
 import pytest
 
-from cep_pipeline.cli.schema import with_tables
+from cep_pipeline.cli.help import with_tables
 from cep_pipeline.document_reference import json_schema, parts_of
 from cep_pipeline.events.columns import events_columns
 from cep_pipeline.events.schema import StreamSchema
