@@ -6,7 +6,6 @@ Times are of one core of a server of 2024, as `cep bench kernel-costs` and `cep 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -100,11 +99,6 @@ def few_matches(events: PreparedEvents) -> int:
 def listed_in(seconds: float, pattern: Pattern) -> int:
     """The number of matches that are listed in the time of a graph, and that buffers may hold."""
     return min(int(seconds / LISTED_S), MOST_LISTED // len(pattern.operands))
-
-
-def listed_to_summarize(numbers: Sequence[int | None]) -> bool:
-    """Return whether the matches of all parts of a pattern are known, and so few that they are listed."""
-    return None not in numbers and sum(number or 0 for number in numbers) <= FEW_SUMMARIZED
 
 
 def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
