@@ -65,7 +65,7 @@ def count_levels(pattern: Pattern, clause: Clause, counts: Sequence[LevelCount],
     for count in counts:
         counters.evaluations += count.evaluations
         place = pattern.name, clause.index, count.bound
-        counters.count(NodeCounts(*place, count.candidates, count.passes, 0, 0, count.tested))
+        counters.count(NodeCounts(*place, count.candidates, count.passes, 0, count.tested))
 
 
 def level_counts(

@@ -263,11 +263,9 @@ class NetworkRun:
         (pattern, clause, names), *others = node.places
         holding = node.number if node.lists < 0 else node.lists
         candidates, passes, _ = memory.counts[node.number].tolist()
-        created, peak = int(memory.counts[holding, c.CREATED]), int(memory.peaks[holding])
+        created = int(memory.counts[holding, c.CREATED])
         if self.network.is_instance_tree(node.member) and not self.network.nodes[holding].stored:
             created = 0  # a tree counts what it holds, and not what only the newest event is joined with
-        for choice in node.choices[c.H_NODE :: c.CHOICE_WORDS] if node.lists < 0 else ():
-            peak += int(memory.peaks[choice]) if 0 <= choice < len(memory.peaks) else 0
         tested = None
         if (
             node.kind == c.JOIN and node.sides and node.member is self.members[node.member.id]
@@ -275,9 +273,7 @@ class NetworkRun:
             tested = conjuncts_joining(node.member.clause, node.slots[: node.sides], node.slots[node.sides :])
         elif node.kind == c.STATE:
             tested = self._tested_at(node)
-        return NodeCounts(
-            pattern, clause, names, candidates, passes, created, peak, tested, tuple(dict.fromkeys(others))
-        )
+        return NodeCounts(pattern, clause, names, candidates, passes, created, tested, tuple(dict.fromkeys(others)))
 
     def _tested_at(self, state: Node) -> tuple[Conjunct, ...] | None:
         """The conjuncts that all edges to a state of an eager automaton test; None where they test different ones."""
@@ -293,10 +289,9 @@ class NetworkRun:
         """Count the events of a node: for each leaf of an instance tree that it is, or once for all that share it."""
         leaf = memory.leaves[node.number]
         counters.evaluations += leaf.tested
-        most, of_leaf = 0, None
+        of_leaf = None
         if node.stored:
             of_leaf = held_after(leaf.by_key, self._compiled[node.window.id].rules.ceiling, len(self.events))
-            most = int(of_leaf.max(initial=0)) if node.partial else 0
         read, made = (leaf.typed, len(leaf.rows)), len(leaf.by_key)
         if not self.network.is_instance_tree(node.member):
             if of_leaf is not None:
@@ -306,14 +301,13 @@ class NetworkRun:
                 (pattern, clause, names), *others = node.places
                 created = made if node.partial else 0
                 shared = tuple(dict.fromkeys(others))
-                counters.count(NodeCounts(pattern, clause, names, *read, created, most, shared_with=shared))
+                counters.count(NodeCounts(pattern, clause, names, *read, created, shared_with=shared))
             return
         above = self.network.nodes
         holding = {above[edge.parent].slots[edge.own] for edge in node.edges if edge.holds}
         for pattern, clause, (name,) in node.places:
             holds = name in holding
-            counts = (made, most) if holds else (0, 0)
-            counters.count(NodeCounts(pattern, clause, (name,), *read, *counts))
+            counters.count(NodeCounts(pattern, clause, (name,), *read, made if holds else 0))
             if holds and of_leaf is not None:
                 held.instances += of_leaf
 
