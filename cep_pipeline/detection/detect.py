@@ -15,14 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.chooser import route_of
+from cep_pipeline.detection.clause_runs import JointRun, count_blocks
 from cep_pipeline.detection.composition import WrittenMatches, events_read, longer_stream, plain_pattern
 from cep_pipeline.detection.compressed.tables import compress_merged
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.counting.owned import count_owned
-from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
-from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import matches_schema, write_matches
 from cep_pipeline.detection.mechanisms import (
     PRUNE,
@@ -43,10 +41,11 @@ from cep_pipeline.detection.outputs import (
     compressed_together,
     count_together,
     first_matches,
+    route_of,
     tables_together,
 )
-from cep_pipeline.detection.parts import JointRun, count_blocks
-from cep_pipeline.detection.results import Matches, draw_among
+from cep_pipeline.detection.planned import own_order_plan, worth_planning
+from cep_pipeline.detection.results import Matches, draw_among, match_events
 from cep_pipeline.detection.room import explained
 from cep_pipeline.detection.route import Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import PartialSummary
@@ -58,6 +57,7 @@ from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of, waits_for_later_events
 from cep_pipeline.slices.prepared import PreparedEvents, Streams
+from cep_pipeline.storage import decimal_text
 
 logger = logging.getLogger(__name__)
 OUTPUTS = ("verbose", "compressed", "count")
@@ -135,7 +135,7 @@ def detect(
         Whether to return what was counted beside the tables.
     limit
         Most matches of a pattern that may be listed: in rows, or to be counted or compressed where that needs the
-        lists themselves (`route.route_of` says why). None: so many as there is memory for; with more an error
+        lists themselves (`outputs.route_of` says why). None: so many as there is memory for; with more an error
         says how many there are, if that is known soon.
     options
         Options of the mechanism: nfab knows `"merge"` and `"backtrack"`. They change costs, never matches.
@@ -801,8 +801,6 @@ def _plan_for(
     if plan is not None:
         _check_plan(patterns, plan)
         return plan
-    from cep_pipeline.detection.own_order import own_order_plan, worth_planning
-
     planned = worth_planning(patterns, prepared, chosen, output)
     if not planned:
         return own_order_plan(patterns)
@@ -865,7 +863,7 @@ def _orders_of(patterns: Sequence[Pattern], plan: Plan, chosen: Mapping[str, str
 
 def count_table(pattern: Pattern, count: int) -> pa.Table:
     """The count output of a pattern."""
-    return pa.table([[pattern.name], [to_text(count)]], schema=COUNT_SCHEMA)
+    return pa.table([[pattern.name], [decimal_text(count)]], schema=COUNT_SCHEMA)
 
 
 def _counts_together(detections: Sequence[Detection]) -> list[pa.Table]:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from cep_pipeline.detection.chooser import route_of
+from cep_pipeline.detection.clause_runs import JointRun, RoomForMatches
+from cep_pipeline.detection.compressed.fields import reason_to_list
 from cep_pipeline.detection.costs import COUNTED_SHARE, COUNTING_S, FEW_S, few_matches, listed_in
 from cep_pipeline.detection.counting.choice import binds_lists
+from cep_pipeline.detection.counting.owned import route_to_count
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import (
     BATCH_ROWS,
@@ -26,14 +28,45 @@ from cep_pipeline.detection.matches import (
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import as_found, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
-from cep_pipeline.detection.parts import JointRun, RoomForMatches
-from cep_pipeline.detection.route import LISTED_SOONER, LISTS_LATER, NODES_ASKED, Executor, Route, Sink
+from cep_pipeline.detection.route import CHOSEN_AMONG, LISTED_SOONER, LISTS_LATER, NODES_ASKED, Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import PartialSummary
+from cep_pipeline.detection.summaries.unlisted import not_summarized_because
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
+
+
+def route_of(pattern: Pattern, sink: Sink, *, columnar: bool = True) -> Route:
+    """The executor for many matches of a pattern, by the pattern alone.
+
+    Parameters
+    ----------
+    columnar
+        Whether its mechanism is columnar (`Mechanism.is_columnar`): no other one counts by sweeps or by parts.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    >>> [free] = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 1 day", schema)
+    >>> [total] = cep.parse_patterns("PATTERN A+ a[] WHERE sum(a[].x) > 3 WITHIN 1 minute", schema)
+    >>> print(route_of(free, Sink.COUNT), route_of(total, Sink.COMPRESS), sep="\\n")
+    counted by a semiring sweep over the events
+    compressed by finding each match: sum() over the list 'a'
+    """
+    if sink is Sink.LIST:
+        return Route(sink, Executor.MECHANISM)
+    if sink is Sink.SUMMARIZE:
+        reason = not_summarized_because(pattern)
+        return Route(sink, Executor.SWEEP) if reason is None else Route(sink, Executor.MECHANISM, reason)
+    if sink is Sink.COUNT:
+        return route_to_count(pattern, columnar=columnar)
+    if has_output_policy(pattern):
+        return Route(sink, Executor.MECHANISM, CHOSEN_AMONG)
+    reason = reason_to_list(pattern)
+    return Route(sink, Executor.GRAPH) if reason is None else Route(sink, Executor.MECHANISM, reason)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,8 +280,7 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
     if table is not None:
         return table
     from cep_pipeline.detection.compressed.fields import groups_of
-    from cep_pipeline.detection.compressed.lanes import LaneEvents
-    from cep_pipeline.detection.compressed.runs import least_seconds
+    from cep_pipeline.detection.compressed.runs import LaneEvents, least_seconds
 
     seconds = sum(least_seconds(LaneEvents(pattern, group, events)) for group in groups_of(pattern))
     most = listed_in(seconds, pattern)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection import MECHANISMS, parts
+from cep_pipeline.detection import MECHANISMS, clause_runs
+from cep_pipeline.detection.clause_runs import JointRun, count_blocks
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism
-from cep_pipeline.detection.parts import JointRun, count_blocks
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, ListBlock
@@ -39,14 +39,14 @@ PATTERNS = [
 def test_parts_follow_each_other_in_order(text: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     patterns = patterns_of(text)
     events = events_table(ROWS)
-    unlimited = parts.MATCHES_AT_ONCE
+    unlimited = clause_runs.MATCHES_AT_ONCE
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, events))
     whole, counted = cep.detect(patterns, events, plan=plan, metrics=True)
     assert whole["pattern_1"].num_rows >= 20
     for owned in (EVERYTHING, ((90, 0), (200, 41))):
         found: dict[int, list[str]] = {}
         for at_once in (unlimited, limit):
-            monkeypatch.setattr(parts, "MATCHES_AT_ONCE", at_once)
+            monkeypatch.setattr(clause_runs, "MATCHES_AT_ONCE", at_once)
             ids: list[str] = []
             result = detect_slice(
                 patterns, plan, events, owned, lambda _, batch, ids=ids: ids.extend(batch["match_id"].to_pylist())

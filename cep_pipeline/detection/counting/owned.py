@@ -90,7 +90,7 @@ def counted_by_parts(pattern: Pattern) -> bool:
 
 
 def route_to_count(pattern: Pattern, *, columnar: bool = True) -> Route:
-    """The executor that counts many matches of a pattern, by the pattern alone (`chooser.route_of`)."""
+    """The executor that counts many matches of a pattern, by the pattern alone (`outputs.route_of`)."""
     from cep_pipeline.detection.compressed.fields import reason_to_list
 
     if has_output_policy(pattern):

@@ -12,14 +12,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.chooser import route_of
-from cep_pipeline.detection.compressed import lanes, runs
+from cep_pipeline.detection.compressed import runs
 from cep_pipeline.detection.compressed.tables import count_merged
-from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.mechanisms import Counters
+from cep_pipeline.detection.outputs import route_of
 from cep_pipeline.detection.route import Sink
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.storage import from_decimal_text
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
@@ -100,7 +100,7 @@ def test_conditions_over_lists(data: st.DataObject, stream_rows: list[Row]) -> N
     table = events_table(stream_rows)
     with (
         patch.object(runs, "RUNS_AT_ONCE", data.draw(st.sampled_from([1 << 21, 4]))),
-        patch.object(lanes, "LANES_AT_ONCE", data.draw(st.sampled_from([1 << 14, 2]))),
+        patch.object(runs, "LANES_AT_ONCE", data.draw(st.sampled_from([1 << 14, 2]))),
         patch.object(runs, "PAIRS_AT_ONCE", data.draw(st.sampled_from([1 << 20, 1]))),
     ):
         found = merged(pattern, table)
@@ -166,4 +166,4 @@ def stream(middle: str) -> pa.Table:
 def test_large_counts_are_exact(text: str, middle: str, expected: Callable[[], int], mechanism: str | None) -> None:
     patterns = cep.parse_patterns(text, stream_schema())
     [table] = cep.detect(patterns, stream(middle), mechanism=mechanism, output="count").values()
-    assert from_text(table.column("count")[0].as_py()) == expected()
+    assert from_decimal_text(table.column("count")[0].as_py()) == expected()

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
+from cep_pipeline.detection.outputs import route_of
 from cep_pipeline.detection.route import Sink
 from cep_pipeline.detection.summaries import unlisted
 from cep_pipeline.detection.summaries.partial import PartialSummary
