@@ -57,7 +57,6 @@ from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import (
     StreamOrder,
     WindowInstants,
-    before_is_earlier,
     earlier_is_before,
     instants_of,
     ties_among,
@@ -133,8 +132,8 @@ class LaneEvents:
         self.size = len(events)
         self.clock = clock_of(events)
         ties = ties_among(pattern.ties, self.clock)
-        self.order, self.states = StreamOrder(self.clock, ties), RunStates(group, ties)
-        self.untied = before_is_earlier(ties) and earlier_is_before(ties)
+        self.order, self.states = StreamOrder(self.clock, ties), RunStates(group)
+        self.untied = earlier_is_before(ties)
         self.instants: WindowInstants = instants_of(pattern, events)
         agree_on = pattern.clauses[0].agree_on
         self.codes = (
@@ -183,7 +182,7 @@ class LaneEvents:
         group, states = self.group, self.states
         if group.negations or group.guessed or not self.untied or self.instants.partitions is not None:
             return None
-        beginning = {name for name in states.names if not states.in_order or not states.before[name]}
+        beginning = {name for name in states.names if not states.before[name]}
         if any(condition.events & beginning for condition in group.conditions):
             return None
         rows = self.rows
@@ -215,9 +214,9 @@ class LaneEvents:
         first = np.zeros(len(rows), dtype=bool)
         last = np.zeros(len(rows), dtype=bool)
         for name, fits in zip(states.names, self.fits, strict=True):
-            if not states.in_order or not states.before[name]:
+            if not states.before[name]:
                 first |= fits[rows]
-            if not states.in_order or not states.after[name]:
+            if not states.after[name]:
                 last |= fits[rows]
         return first, last
 
@@ -252,7 +251,7 @@ class LaneEvents:
         fitting = np.flatnonzero(self.fits[self.states.names.index(name)][self.rows])
         low = np.searchsorted(fitting, lanes.start)
         counts = np.searchsorted(fitting, lanes.stop) - low
-        closes = self.states.in_order and self.states.before[name] | self.states.bit[name] == self.states.full
+        closes = self.states.before[name] | self.states.bit[name] == self.states.full
         for at, stop in pieces(counts, LANES_AT_ONCE):
             part = np.repeat(np.arange(at, stop), counts[at:stop])
             places = fitting[ranges(low[at:stop], counts[at:stop])]
@@ -292,7 +291,7 @@ Runs = dict[str, Array]
 """Runs by columns; each stands for `count` partial matches. What they remember, int64 (`Field`), by name, and:
 
 - `lane`, `state`, `clauses`, `fresh`: int64: the lane; the set of bound variables; the clauses that may still match;
-  the variables with an event (under TIES ANY: a first one) of the present timestamp;
+  the variables with an event of the present timestamp;
 - `count`: int64, or Python integers;
 - `node`: int64: the node of the shared buffer that ends here, -1 for none.
 """
@@ -370,18 +369,7 @@ class MergedRuns:
         passed = clock[row_of_lane] > clock[self.sequence.rows[np.minimum(place, lanes.stop) - 1]]
         passed &= place < lanes.stop
         later = passed[runs["lane"]]
-        if not self.states.in_order:
-            keep = ~later | self.states.where(self._is_in_order, runs["state"])
-            if not keep.all():
-                runs, later = _some(runs, np.flatnonzero(keep)), later[keep]
         return runs | {"fresh": np.where(later, 0, runs["fresh"])}
-
-    def _is_in_order(self, state: int) -> bool:
-        """Return whether everything that comes before a bound variable is bound."""
-        states = self.states
-        return not any(
-            states.bit[name] & state and states.before[name] & ~state for name in states.names if states.before[name]
-        )
 
     def _step(self, sources: Runs, alive: int, row_of_lane: Array, lanes: Lanes) -> Runs:
         """The runs after one event of each lane. Only the first `alive` sources may ignore it."""
@@ -524,12 +512,9 @@ class Binder:
         if not may.any():
             return may
         before, after, bit = states.before[name], states.after[name], states.bit[name]
-        if not states.in_order:
-            may = may & (runs["state"] & after & ~runs["fresh"] == 0)
-        else:
-            may = may & (runs["state"] & after == 0) & (runs["state"] & before == before)
-            if not self.sequence.untied:
-                may &= runs["fresh"] & before == 0
+        may = may & (runs["state"] & after == 0) & (runs["state"] & before == before)
+        if not self.sequence.untied:
+            may &= runs["fresh"] & before == 0
         if bit & states.singles:
             may &= runs["state"] & bit == 0
         for guessed, rows in lanes.guesses.items():
@@ -559,11 +544,7 @@ class Binder:
         bit = states.bit[name]
         old = runs["state"]
         first = old & bit == 0
-        fresh = runs["fresh"]
-        if not states.in_order:
-            fresh = np.where(first, fresh | bit, fresh)
-        elif not self.sequence.untied:
-            fresh = fresh | bit
+        fresh = runs["fresh"] if self.sequence.untied else runs["fresh"] | bit
         new = self._remember(name, runs, row, first) | {"state": old | bit, "fresh": fresh}
         alive = np.ones(len(row), dtype=bool)
         if name in self.most:
