@@ -13,8 +13,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.ordering import order_matches
@@ -111,32 +109,6 @@ def find_by_clause(
         run.count(counters)
 
 
-class Lives:
-    """The number of instances alive after each event, from when each is made and when its window ends.
-
-    Parameters
-    ----------
-    events
-        Number of events.
-
-    Attributes
-    ----------
-    changes
-        int32, shape (events + 2,): instances made at each row, less those that are dead from it on.
-    """
-
-    def __init__(self, events: int) -> None:
-        self.changes: Array = np.zeros(events + 2, np.int32)
-
-    def add(self, other: Lives) -> None:
-        """Add the instances of another run over the same events."""
-        self.changes += other.changes
-
-    def peak(self) -> int:
-        """The most instances alive after an event."""
-        return int(np.cumsum(self.changes, dtype=np.int64).max(initial=0))
-
-
 MATCHES_AT_ONCE = 1 << 22
 """Most matches held and sorted at once, unless more end with one event."""
 
@@ -188,7 +160,7 @@ class JointRun:
         # Matches that wait are owned when final, which need not be in the order of the last events: they come whole.
         counted = self.counters.anew()
         found = listed.take(self._find(self.owned, counted), None)
-        self.counters.take_over(counted)
+        self.counters.add(counted)
         assert found is not None
         yield found
 
@@ -222,10 +194,7 @@ class JointRun:
             if found is None:
                 size = (stop - first + 1) // 2
                 continue
-            if whole:
-                self.counters.take_over(counted)
-            else:
-                self.counters.add(counted)
+            self.counters.add(counted)
             yield found
             first = stop
             if 2 * sum(len(block) for blocks in found for block in blocks) < limit:

@@ -576,7 +576,7 @@ def detect_slice(
     table = events_for(patterns, events, "events of the slice")
     prepared = _prepare(patterns, table)
     plan = _plan_for(patterns, table, prepared, plan, chosen)
-    counters = Counters(evaluated=False)
+    counters = Counters()
     detections = _detections(patterns, chosen, prepared, plan, counters)
     run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}), typed)
     waiting = deque(run_together(detections, plan))
@@ -588,7 +588,7 @@ def detect_slice(
         given_up = run.find(together, own)
         left -= len(together)
         if given_up is None:
-            counters.take_over(own)
+            counters.add(own)
         elif given_up.pattern or len(together) == 1:
             name = given_up.pattern or together[0].pattern.name
             limited[name] = given_up.kind

@@ -305,7 +305,7 @@ def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table |
                     buffers.add(blocks)
     except (TooManyMatches, NoRoom, MemoryError, LimitReached):
         return None
-    detection.counters.take_over(counters)
+    detection.counters.add(counters)
     return _no_buffers(detection.pattern) if buffers is None else buffers.table()
 
 

@@ -257,7 +257,7 @@ class NetworkRun:
                 counters.count(self._counts_of(node, memory))
         if any(member.clause.negated for member in self.members.values()):
             held.buffered += self._negated(counters)
-        counters.evaluations += int(self._common.counts[0])
+        counters.condition_evaluations += int(self._common.counts[0])
 
     def _counts_of(self, node: Node, memory: Memory) -> NodeCounts:
         (pattern, clause, names), *others = node.places
@@ -288,7 +288,7 @@ class NetworkRun:
     def _count_events(self, node: Node, memory: Memory, counters: Counters, held: Held) -> None:
         """Count the events of a node: for each leaf of an instance tree that it is, or once for all that share it."""
         leaf = memory.leaves[node.number]
-        counters.evaluations += leaf.tested
+        counters.condition_evaluations += leaf.tested
         of_leaf = None
         if node.stored:
             of_leaf = held_after(leaf.by_key, self._compiled[node.window.id].rules.ceiling, len(self.events))
@@ -321,7 +321,7 @@ class NetworkRun:
                 what = variable.event_type, frozenset(filters)
                 rules = self._compiled[name].rules
                 if what not in windows:
-                    counters.evaluations += len(filters) * len(self.events.leaf_rows(variable.event_type))
+                    counters.condition_evaluations += len(filters) * len(self.events.leaf_rows(variable.event_type))
                 windows[what] = np.maximum(windows.get(what, rules.ceiling), rules.ceiling)
         if self._with_negated:
             for (event_type, alone), ceiling in windows.items():
