@@ -309,19 +309,15 @@ class DetectionRun:
         return pa.Table.from_batches(map(written.of, found.to_batches()), matches_schema(pattern))
 
     def _ready(
-        self,
-        patterns: Sequence[Pattern],
-        events: pa.Table,
-        prepared: Streams,
-        given: Plan | None,
-        output: str = "verbose",
+        self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str = "verbose"
     ) -> list[list[Detection]]:
         """Patterns that compose nothing, ready to be run over the events, in groups each of which is one run."""
         options, limit = (self.options, self.limit) if self._are_asked(patterns) else ((), None)
         chosen = choose_mechanisms(patterns, self._mechanism_of(patterns))
         check_options(chosen, options)
+        events = events_for(patterns, events)
         with explained():
-            prepared |= _prepare(patterns, events)
+            prepared = _prepare(patterns, events)
             plan = _plan_for(patterns, events, prepared, given, chosen, self.make_plan, output=output)
             self._chosen |= chosen
             logger.info("detecting %s patterns in %s events by %r", len(patterns), events.num_rows, plan)
@@ -330,10 +326,9 @@ class DetectionRun:
 
     def _together(self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str) -> Tables:
         """The output of patterns that compose nothing."""
-        choose_mechanisms(patterns, self._mechanism_of(patterns))
         found: Tables = {}
-        prepared: Streams = {}
-        for together in self._ready(patterns, events_for(patterns, events), prepared, given, output):
+        runs = self._ready(patterns, events, given, output)
+        for together in runs:
             with explained():
                 for detection, table in zip(together, _TABLES[output](together), strict=True):
                     found[detection.pattern.name] = table
@@ -342,16 +337,15 @@ class DetectionRun:
                 self.progress(self._done, self._all)
         for name, table in found.items():
             logger.debug("%s by %s: %s rows (%s)", name, self._chosen[name], table.num_rows, output)
-        for one in prepared.values():
-            one.let_go()
+        for together in runs:
+            together[0].events.let_go()
         return found
 
     def _batches(
         self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of patterns that compose nothing."""
-        choose_mechanisms(patterns, self._mechanism_of(patterns))
-        for run in self._ready(patterns, events_for(patterns, events), {}, given):
+        for run in self._ready(patterns, events, given):
             summarized = [one for one in run if one.pattern.summary is not None]
             for one, table in zip(summarized, tables_together(summarized), strict=True):
                 for batch in table.to_batches():
@@ -537,7 +531,6 @@ def detect_slice(
     *,
     candidates: Collection[str] = (),
     counted: Collection[str] = (),
-    progress: Progress | None = None,
     limits: SliceLimits | None = None,
     typed: bool = False,
 ) -> SliceResult:
@@ -559,8 +552,6 @@ def detect_slice(
         Names of further patterns whose matches are handed on with that schema.
     counted
         Names of patterns whose matches are only counted.
-    progress
-        As in `detect`.
     limits
         The limits of patterns: one that reaches one of them is given up, and the others go on. Without any, what there
         is no memory for is an error.
@@ -581,12 +572,10 @@ def detect_slice(
     run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}), typed)
     waiting = deque(run_together(detections, plan))
     limited: dict[str, Kind] = {}
-    left = len(patterns)
     while waiting:
         together = waiting.popleft()
         own = counters.anew()  # of a run that is given up nothing is counted
         given_up = run.find(together, own)
-        left -= len(together)
         if given_up is None:
             counters.add(own)
         elif given_up.pattern or len(together) == 1:
@@ -594,12 +583,8 @@ def detect_slice(
             limited[name] = given_up.kind
             if rest := [detection for detection in together if detection.pattern.name != name]:
                 waiting.appendleft(rest)
-                left += len(rest)
         else:  # each by itself, so that the others have all of their matches
             waiting.extendleft([detection] for detection in reversed(together))
-            left += len(together)
-        if progress is not None:
-            progress(len(patterns) - left, len(patterns))
     summaries = {name: of.summary for name, of in run.summaries.items() if name not in limited}
     return SliceResult(run.written, counters.metrics(chosen), limited, summaries)
 
