@@ -45,14 +45,16 @@ from cep_pipeline.detection.compressed.fields import (
     summary_field,
 )
 from cep_pipeline.detection.costs import EVENT_S, MOST_OF_ENDS, STEP_S
+from cep_pipeline.detection.counting.choice import of_one_event
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
-from cep_pipeline.expressions.lists import Lists, holds_over_lists, pieces, ranges
+from cep_pipeline.expressions.evaluate import constants_hold
+from cep_pipeline.expressions.lists import pieces, ranges
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Aggregate, Length, Reference
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import (
     StreamOrder,
@@ -62,7 +64,7 @@ from cep_pipeline.slices.order import (
     ties_among,
 )
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import clock_of
+from cep_pipeline.slices.views import clock_of, leaf_view, without_name
 
 LANES_AT_ONCE = 1 << 14
 """Lanes whose events are read side by side."""
@@ -265,14 +267,8 @@ class LaneEvents:
 
 def candidates_of(variable: Variable, conjuncts: tuple[Conjunct, ...], events: PreparedEvents) -> Array:
     """The rows of the events of a variable's type that pass its own conjuncts, ascending."""
-    rows = events.leaf_rows(variable.event_type).astype(np.int64)
-    for conjunct in conjuncts:
-        if variable.kleene:
-            lists = Lists(np.arange(len(rows)), np.ones(len(rows), np.int64), rows)
-            rows = rows[holds_over_lists(conjunct, events, {variable.name: lists}, len(rows))]
-        else:
-            rows = rows[conjunct_holds(conjunct, events, {variable.name: rows})]
-    return rows
+    own = tuple(without_name(rewritten(conjunct, of_one_event), variable.name) for conjunct in conjuncts)
+    return np.asarray(leaf_view(events, variable.event_type, own, 0, len(events)).rows, np.int64)
 
 
 RUNS_AT_ONCE = 1 << 21

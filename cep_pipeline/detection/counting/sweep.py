@@ -47,6 +47,7 @@ from cep_pipeline.detection.counting.choice import (
     counted_as_chain,
     joins_neighbours,
     of_elements,
+    of_one_event,
     orders_of,
     states_of,
     sweep_of,
@@ -58,7 +59,6 @@ from cep_pipeline.detection.room import ask_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import constants_hold, expression_values
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
-from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.patterns.rewriting import rewritten
@@ -375,14 +375,9 @@ def _events_of_one(of: ClauseSlice) -> Sweep | None:
 def filters_of(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
     """The conditions on one event of a variable, as `leaf_view` takes them."""
 
-    def single(node: Expression) -> Expression:
-        if isinstance(node, Reference) and node.element is Element.EACH:
-            return replace(node, element=Element.ONLY)
-        return node
-
     def make() -> tuple[Conjunct, ...]:
         own = (one for one in clause.conjuncts if one.variables == {variable.name} and of_elements(clause, one))
-        return tuple(without_name(rewritten(conjunct, single), variable.name) for conjunct in own)
+        return tuple(without_name(rewritten(conjunct, of_one_event), variable.name) for conjunct in own)
 
     return clause_cache_of(clause).once(("filters of elements", variable.name), make)
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import process_time
 from typing import Literal as OneOf
 
@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.costs import FEW_SUMMARIZED, LEAST_S, LISTED_NS, finding_takes_long
-from cep_pipeline.detection.counting.choice import parts_of_lists
+from cep_pipeline.detection.counting.choice import of_one_event, parts_of_lists
 from cep_pipeline.detection.counting.owned import count_owned, route_to_count
 from cep_pipeline.detection.counting.sweep import Greatest, Sum, filters_of, swept
 from cep_pipeline.detection.limits import go_on
@@ -186,11 +186,9 @@ def values_of(expression: Expression, clause: Clause, events: PreparedEvents, *,
     element = elements.pop() if len(elements) == 1 else None
     if element not in (Element.FIRST, Element.LAST):
         raise NotCounted(_SEVERAL)
-
-    def only(node: Expression) -> Expression:
-        return replace(node, element=Element.ONLY) if isinstance(node, Reference) else node
-
-    return Values(bound.name, element, *_coded(rewritten(expression, only), bound.name, rows, events), len(events))
+    return Values(
+        bound.name, element, *_coded(rewritten(expression, of_one_event), bound.name, rows, events), len(events)
+    )
 
 
 def _coded(
