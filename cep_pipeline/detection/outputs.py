@@ -33,7 +33,7 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.detection.summaries.unlisted import not_summarized_because
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.composing import EVENT_TYPE
-from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
 
@@ -129,17 +129,6 @@ class Detection:
         if any(clause.negated_structures for clause in self.pattern.clauses):
             return False  # they are counted by being listed
         return not binds_lists(self.pattern) or not self.route(Sink.COMPRESS).lists
-
-    def refuse_more(self, count: int) -> None:
-        """Raise where there are more matches than the limit.
-
-        Raises
-        ------
-        TooManyMatches
-            It says how many there are.
-        """
-        if self.limit is not None and count > self.limit:
-            raise TooManyMatches(self.pattern.name, self.limit, count)
 
 
 class RowsOf:
@@ -245,17 +234,11 @@ def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
 
     routes = {id(detection): detection.route(Sink.COMPRESS) for detection in detections}
     listed = [detection for detection in detections if routes[id(detection)].lists]
-    buffers: dict[int, ListedBuffers] = {}
+    buffers = [ListedBuffers(detection.pattern, detection.events) for detection in listed]
     for parts in listed_in_parts(listed) if listed else ():
-        for number, blocks in enumerate(parts):
-            if blocks and number not in buffers:
-                buffers[number] = ListedBuffers(listed[number].pattern, listed[number].events)
-            if blocks:
-                buffers[number].add(blocks)
-    tables = {
-        detection.pattern.name: buffers[number].table() if number in buffers else _no_buffers(detection.pattern)
-        for number, detection in enumerate(listed)
-    }
+        for own, blocks in zip(buffers, parts, strict=True):
+            own.add(blocks)
+    tables = {detection.pattern.name: own.table() for detection, own in zip(listed, buffers, strict=True)}
     for detection in detections:
         if detection not in listed:
             table = _compressed_by_listing(detection)
@@ -295,18 +278,16 @@ def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table |
     from cep_pipeline.detection.compressed.tables import ListedBuffers
 
     counters = detection.counters.anew()
-    buffers: ListedBuffers | None = None
+    buffers = ListedBuffers(detection.pattern, detection.events)
     patience = at_most_seconds(seconds, time.process_time) if binds_lists(detection.pattern) else nullcontext()
     try:
         with patience:
             for [blocks] in listed_in_parts([replace(detection, counters=counters, limit=most)]):
-                if blocks:
-                    buffers = buffers or ListedBuffers(detection.pattern, detection.events)
-                    buffers.add(blocks)
+                buffers.add(blocks)
     except (TooManyMatches, NoRoom, MemoryError, LimitReached):
         return None
     detection.counters.add(counters)
-    return _no_buffers(detection.pattern) if buffers is None else buffers.table()
+    return buffers.table()
 
 
 def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -327,7 +308,8 @@ def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.
         counters = Counters(wanted=False)
         unlimited = [replace(detection, counters=counters, limit=None) for detection in counted]
         for detection, count in zip(counted, count_together(unlimited), strict=True):
-            detection.refuse_more(count)
+            if detection.limit is not None and count > detection.limit:
+                raise TooManyMatches(detection.pattern.name, detection.limit, count)
     rows = [RowsOf(detection) for detection in detections]
     for detection in detections:
         detection.counters.went(detection.pattern.name, detection.route(Sink.LIST))
@@ -391,13 +373,6 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
 def _new_summary(pattern: Pattern) -> SummaryOf:
     """The summary of all matches of a pattern that OUTPUT and CONSUME keep, still without any."""
     return SummaryOf(pattern, KeptMatches(pattern) if has_output_policy(pattern) else None)
-
-
-@once_a_pattern
-def _no_buffers(pattern: Pattern) -> pa.Table:
-    from cep_pipeline.detection.compressed.tables import schema_of_buffers
-
-    return schema_of_buffers(pattern).empty_table()
 
 
 def _held_rows(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -135,8 +136,12 @@ class ListedBuffers:
 
     def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
         self._pattern, self._events = pattern, events
-        self._writer = ListWriter(pattern, events)
         self._batches: list[pa.RecordBatch] = []
+
+    @cached_property
+    def _writer(self) -> ListWriter:
+        """The writer, which takes some memory for each event: of most of many patterns there is no match."""
+        return ListWriter(self._pattern, self._events)
 
     def add(self, blocks: Iterable[Block]) -> None:
         """Add all matches of one part (`JointRun.parts`)."""
