@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
-from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.clause_runs import ClauseRun, ClauseSlice
 from cep_pipeline.detection.counting.choice import binds_lists, parts_of_lists, parts_of_neighbours, sweeps_over
 from cep_pipeline.detection.counting.sweep import count_swept
 from cep_pipeline.detection.fused.clause import run_clause
@@ -16,19 +15,9 @@ from cep_pipeline.detection.route import CHOSEN_AMONG, LISTED_SOONER, NODES_ASKE
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
-from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import Finality, counts_in_partitions, finality_of, look_back
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_of, view_of_leaf
-
-
-class CountedRun(Protocol):
-    """A run of one clause: it gives blocks of matches, and then the counts of its nodes."""
-
-    def count(self, counters: Counters) -> None:
-        """Add the counts of the finished run."""
-
-    def __iter__(self) -> Iterator[Block]: ...
 
 
 def count_owned(
@@ -132,7 +121,7 @@ def _rarest_first(clause: Clause, events: PreparedEvents) -> tuple[str, ...]:
     return (*sorted(single, key=sizes.__getitem__), *(one.name for one in clause.positive if one.kleene))
 
 
-def _start_in_order(of: ClauseSlice, plan: OrderOrTree) -> CountedRun:
+def _start_in_order(of: ClauseSlice, plan: OrderOrTree) -> ClauseRun:
     assert not isinstance(plan, Join), "the parts of lists have orders"
     if has_kleene(of.clause):
         return StagedRun(of, plan)
@@ -144,7 +133,7 @@ def count_by_clause(
     plans: Orders,
     events: PreparedEvents,
     counters: Counters,
-    start: Callable[[ClauseSlice, OrderOrTree], CountedRun],
+    start: Callable[[ClauseSlice, OrderOrTree], ClauseRun],
     *,
     finding: bool = False,
 ) -> int | None:

@@ -106,8 +106,6 @@ ANCHORED_AT_ONCE = 1 << 10
 """Events, at least, whose values are sorted together."""
 MOST_TREE_BYTES = 1 << 28
 """Largest size of trees over the values in a window."""
-FEW_LANES = 8
-"""Number of lanes up to which trees are only as wide as there are lanes."""
 _MERSENNE_BITS = 61
 _MERSENNE = 2**_MERSENNE_BITS - 1
 _GREATEST, _ROUNDED = 2**64 - 1, 2**64 - 2
@@ -765,7 +763,7 @@ def _sweep_behind(
     joined = _joined_behind(lanes, fits, joining, events)
     joints = len(joined.places)
     span = max(int((lanes.stops - lanes.starts).max(initial=0)), ANCHORED_AT_ONCE)
-    width = len(anchors) if len(anchors) <= FEW_LANES else LANES
+    width = min(len(anchors), LANES)
     if joints * 16 * width * span > MOST_TREE_BYTES:
         return None
     lists = sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene)

@@ -32,10 +32,8 @@ from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, Memory, Output, held_after
 from cep_pipeline.detection.network.network import MOST_VARIABLES, Automaton, Node, network_of
-from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, members_of
@@ -410,7 +408,6 @@ def find_alone(
     def start(of: ClauseSlice, plan: OrderOrTree) -> NetworkRun:
         if automaton == "eager":
             refuse_other_orders(mechanism, pattern, of.clause, leaves_of(as_tree(plan)))
-        _refuse_other_variables(sharing, pattern, of.clause, plan)
         return NetworkRun(
             [member for member in members if member.clause is of.clause],
             [plan],
@@ -433,15 +430,6 @@ def _runnable(mechanism: str, sharing: Sharing, pattern: Pattern, orders: Orders
     if sharing == "subexpression":
         return [as_tree(order) for order in orders]
     return list(orders_only(mechanism, pattern, orders))
-
-
-def _refuse_other_variables(sharing: Sharing, pattern: Pattern, clause: Clause, plan: OrderOrTree) -> None:
-    names = [variable.name for variable in clause.positive]
-    planned = (plan,) if isinstance(plan, str) else leaves_of(as_tree(plan))  # a tree of one variable is its name
-    if sorted(planned) != sorted(names):
-        what = "the plan's tree joins" if sharing == "subexpression" else "the plan orders"
-        other = f"{what} {', '.join(planned)}, but clause {clause.index} binds {', '.join(names)}"
-        raise PlanError(f"pattern {pattern.name!r}: {other}: plan the pattern again")
 
 
 def _beyond(automaton: Automaton, pattern: Pattern) -> str | None:
