@@ -172,7 +172,6 @@ def test_thresholds_of_a_choice_stand_in_one_file(house: House) -> None:
     assert len(house.modules["cep_pipeline.detection.costs"].thresholds()) <= 30
     assert {(file, number) for file, number in named if CHOOSING.search(number) and file != "costs"} <= {
         ("limits", "LOOK_S"),  # seconds between two looks at a limit
-        ("sweep", "FEW_LANES"),  # the width of a tree
         ("negation", "FEW_NUMBERS"),
         ("partial", "_FEW"),
     }
