@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from cep_pipeline.detection.clause_runs import ClauseRun, ClauseSlice
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import binds_lists, parts_of_lists, parts_of_neighbours, sweeps_over
 from cep_pipeline.detection.counting.sweep import count_swept
-from cep_pipeline.detection.fused.clause import run_clause
+from cep_pipeline.detection.fused.clause import KernelRun, run_clause
+from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.kleene.clause import StagedRun, has_kleene
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
 from cep_pipeline.detection.output_policy import has_output_policy
@@ -101,7 +102,7 @@ def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
     counted = None
     if _is_counted_by_clause(pattern):
         orders = tuple(_rarest_first(clause, events) for clause in pattern.clauses)
-        counted = count_by_clause(pattern, orders, events, Counters(wanted=False), _start_in_order, finding=True)
+        counted = count_by_clause(pattern, orders, events, Counters(wanted=False), finding=True)
     return count_merged(pattern, events, Counters()) if counted is None else counted
 
 
@@ -121,11 +122,17 @@ def _rarest_first(clause: Clause, events: PreparedEvents) -> tuple[str, ...]:
     return (*sorted(single, key=sizes.__getitem__), *(one.name for one in clause.positive if one.kleene))
 
 
-def _start_in_order(of: ClauseSlice, plan: OrderOrTree) -> ClauseRun:
-    assert not isinstance(plan, Join), "the parts of lists have orders"
+def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun:
+    """A run of one clause by a plan on the columnar kernel; iterate over it once for its blocks of matches.
+
+    Raises
+    ------
+    PlanError
+        The plan is not for the clause's positive variables.
+    """
     if has_kleene(of.clause):
         return StagedRun(of, plan)
-    return run_clause(of.pattern, of.clause, plan, of.events, of.owned, finality=of.finality)
+    return run_clause(of.pattern, of.clause, order_of(plan), of.events, of.owned, finality=of.finality)
 
 
 def count_by_clause(
@@ -133,7 +140,6 @@ def count_by_clause(
     plans: Orders,
     events: PreparedEvents,
     counters: Counters,
-    start: Callable[[ClauseSlice, OrderOrTree], ClauseRun],
     *,
     finding: bool = False,
 ) -> int | None:
@@ -147,8 +153,6 @@ def count_by_clause(
         The order or the tree of each clause.
     counters
         What gets the counts of nodes. Where these are wanted, matches are counted by the runs that find them.
-    start
-        Starts the run of a clause by its plan.
     finding
         Whether the matches of single variables are counted here even if all of them have to be found.
     """
