@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import JointRun, RoomForMatches
-from cep_pipeline.detection.compressed.fields import reason_to_list
+from cep_pipeline.detection.compressed.fields import groups_of, reason_to_list
+from cep_pipeline.detection.compressed.runs import LaneEvents, least_seconds
+from cep_pipeline.detection.compressed.tables import ListedBuffers, compress_merged, count_merged, expand
 from cep_pipeline.detection.costs import COUNTED_SHARE, COUNTING_S, FEW_S, few_matches, listed_in
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.counting.owned import route_to_count
@@ -30,7 +32,7 @@ from cep_pipeline.detection.ordering import as_found, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.route import CHOSEN_AMONG, LISTED_SOONER, LISTS_LATER, NODES_ASKED, Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import PartialSummary
-from cep_pipeline.detection.summaries.unlisted import not_summarized_because
+from cep_pipeline.detection.summaries.unlisted import not_summarized_because, summarize_unlisted
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern
@@ -99,8 +101,6 @@ class Detection:
         """The number of matches, if they need not be listed."""
         counted = self.mechanism.count(self.pattern, self.orders, self.events, self.counters)
         if counted is None and binds_lists(self.pattern):
-            from cep_pipeline.detection.compressed.tables import count_merged
-
             counted = count_merged(self.pattern, self.events, self.counters)
             if counted is not None:
                 self.counters.went(self.pattern.name, Route(Sink.COUNT, Executor.GRAPH))
@@ -172,8 +172,6 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
     count = _count_soon(detection, FEW_S)
     if count is not None and count <= few_matches(detection.events):
         return detection.batches()
-    from cep_pipeline.detection.compressed.tables import expand
-
     detection.counters.went(detection.pattern.name, Route(Sink.LIST, Executor.GRAPH, LISTS_LATER))
     lazily: Iterable[pa.RecordBatch] = expand(*compressed_together([detection]))
     return lazily
@@ -230,8 +228,6 @@ def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
     TooManyMatches
         They must be listed to be compressed, and are more than the limit.
     """
-    from cep_pipeline.detection.compressed.tables import ListedBuffers, compress_merged
-
     routes = {id(detection): detection.route(Sink.COMPRESS) for detection in detections}
     listed = [detection for detection in detections if routes[id(detection)].lists]
     buffers = [ListedBuffers(detection.pattern, detection.events) for detection in listed]
@@ -262,9 +258,6 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
     table = _listed_up_to(detection, at_least, FEW_S)
     if table is not None:
         return table
-    from cep_pipeline.detection.compressed.fields import groups_of
-    from cep_pipeline.detection.compressed.runs import LaneEvents, least_seconds
-
     seconds = sum(least_seconds(LaneEvents(pattern, group, events)) for group in groups_of(pattern))
     most = listed_in(seconds, pattern)
     if most <= at_least and seconds <= FEW_S:
@@ -275,8 +268,6 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
 
 def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table | None:
     """The buffers of listed matches; None where there are more, or lists are looked for longer than so many seconds."""
-    from cep_pipeline.detection.compressed.tables import ListedBuffers
-
     counters = detection.counters.anew()
     buffers = ListedBuffers(detection.pattern, detection.events)
     patience = at_most_seconds(seconds, time.process_time) if binds_lists(detection.pattern) else nullcontext()
@@ -358,8 +349,6 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     TooManyMatches
         They must be listed, and are more than the limit.
     """
-    from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
-
     found = {id(one): summarize_unlisted(one.pattern, one.events, EVERYTHING, one.counters) for one in detections}
     listed = [one for one in detections if found[id(one)] is None]
     made = [_new_summary(detection.pattern) for detection in listed]

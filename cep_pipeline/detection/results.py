@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.detection.matches import BINDINGS
+from cep_pipeline.detection.matches import BINDINGS, FIXED_FIELDS
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.foreign_text import html_table
@@ -159,8 +159,6 @@ class Matches(dict[str, pa.Table]):
 
     def _tables(self) -> Collection[pa.Table]:
         """The tables of all patterns, an empty one where there is no pattern."""
-        from cep_pipeline.detection.matches import FIXED_FIELDS
-
         return self.values() or [pa.schema(FIXED_FIELDS).empty_table()]
 
     def _repr_html_(self) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.compressed.fields import reason_to_list
+from cep_pipeline.detection.compressed.tables import count_merged
 from cep_pipeline.detection.counting.choice import binds_lists, parts_of_lists, parts_of_neighbours, sweeps_over
 from cep_pipeline.detection.counting.sweep import count_swept
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause
@@ -81,8 +83,6 @@ def counted_by_parts(pattern: Pattern) -> bool:
 
 def route_to_count(pattern: Pattern, *, columnar: bool = True) -> Route:
     """The executor that counts many matches of a pattern, by the pattern alone (`outputs.route_of`)."""
-    from cep_pipeline.detection.compressed.fields import reason_to_list
-
     if has_output_policy(pattern):
         return Route(Sink.COUNT, Executor.MECHANISM, CHOSEN_AMONG)
     if columnar and sweeps_over(pattern):
@@ -97,8 +97,6 @@ def route_to_count(pattern: Pattern, *, columnar: bool = True) -> Route:
 
 def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
     """The number of matches over all events, clause by clause where that lists none, else by merged runs."""
-    from cep_pipeline.detection.compressed.tables import count_merged
-
     counted = None
     if _is_counted_by_clause(pattern):
         orders = tuple(_rarest_first(clause, events) for clause in pattern.clauses)

@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection import outputs
+from cep_pipeline.detection.counting import owned
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.outputs import route_of
 from cep_pipeline.detection.route import Sink
@@ -129,7 +131,7 @@ def unlisted_of(pattern: cep.Pattern, events: pa.Table) -> pa.Table | None:
 
 def listed_rows(pattern: cep.Pattern, events: pa.Table) -> str:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(unlisted, "summarize_unlisted", lambda *_: None)
+        patched.setattr(outputs, "summarize_unlisted", lambda *_: None)
         return repr(cep.detect([pattern], events)["pattern_1"].to_pylist())
 
 
@@ -432,9 +434,8 @@ def test_matches_are_counted_as_count_does(text: str, monkeypatch: pytest.Monkey
     """Merged runs take a hundred times as long, and so does to list the matches where they are many."""
     rows = [{"timestamp": t, "kind": "AKKKKC"[t % 6], "x": 7 * t % 11} for t in range(60)]
     monkeypatch.setattr("cep_pipeline.detection.counting.sweep.pays", lambda *_: True)
-    monkeypatch.setattr(
-        "cep_pipeline.detection.compressed.tables.count_merged", lambda *_: pytest.fail("runs are merged")
-    )
+    for module in (owned, outputs):
+        monkeypatch.setattr(module, "count_merged", lambda *_: pytest.fail("runs are merged"))
     monkeypatch.setattr("cep_pipeline.detection.outputs.JointRun", lambda *_: pytest.fail("matches are listed"))
     counted, found = (
         cep.detect(
@@ -487,9 +488,9 @@ def test_what_composes_others_is_counted_over_its_longer_stream(monkeypatch: pyt
         made.append(summary is not None)
         return summary
 
-    monkeypatch.setattr(unlisted, "summarize_unlisted", noted)
+    monkeypatch.setattr(outputs, "summarize_unlisted", noted)
     counted = cep.detect([composing], SCHEMA.table(rows_of(4)))["pairs"].to_pylist()
-    monkeypatch.setattr(unlisted, "summarize_unlisted", lambda *_: None)
+    monkeypatch.setattr(outputs, "summarize_unlisted", lambda *_: None)
     assert counted == cep.detect([composing], SCHEMA.table(rows_of(4)))["pairs"].to_pylist()
     assert made == [True]
     assert any(int(row["count(*)"]) for row in counted)
