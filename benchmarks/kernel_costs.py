@@ -173,7 +173,7 @@ def condition_costs(mechanism: str, repetitions: int, progress: Progress, larges
             if list_matches(mechanism, pattern, [("a", "b")], prepared, counters):
                 raise CepError(f"{condition} holds of some events")
             seconds.append(time.process_time() - begin)
-        tests = counters.evaluations or max(count.candidates for count in counters.nodes.values())
+        tests = counters.condition_evaluations or max(count.candidates for count in counters.nodes.values())
         found[kind] = float(f"{min(seconds[1:]) * 1e9 / max(tests, 1):.4g}")
         progress.advance()
     return found

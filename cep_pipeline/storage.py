@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -545,6 +546,39 @@ def place_of_id(ids: pa.Array | pa.ChunkedArray, wanted: str | uuid.UUID) -> int
     else:
         place = pc.index(pc.is_in(ids, value_set=pa.array([wanted.hex, str(wanted)])), True)
     return int(place.as_py())
+
+
+def decimal_text(number: int) -> str:
+    """The digits of an integer of any size; Python's own conversion stops at 4,300 of them.
+
+    Examples
+    --------
+    >>> decimal_text(2**60), len(decimal_text(2**100_000))
+    ('1152921504606846976', 30103)
+    """
+    return str(Decimal(number))
+
+
+def from_decimal_text(text: str) -> int:
+    """The integer again.
+
+    Examples
+    --------
+    >>> from_decimal_text(decimal_text(2**100_000)) == 2**100_000
+    True
+    """
+    return int(Decimal(text))
+
+
+def grouped(text: str) -> str:
+    """Digits in groups of three, as a person reads them.
+
+    Examples
+    --------
+    >>> grouped("1152921504606846976")
+    '1,152,921,504,606,846,976'
+    """
+    return f"{Decimal(text):,}"
 
 
 def read_group(file: pq.ParquetFile, group: int, columns: pa.Schema) -> pa.Table:

@@ -157,9 +157,7 @@ def test_no_figure_of_the_house_is_above_its_bound(house: House) -> None:
     assert [(what, figure, bound) for what, figure, bound, _ in figures(house) if figure > bound] == []
 
 
-CHOOSING = re.compile(
-    r"^_?(FEW|FEWEST|SAMPLED?|WORTH|LONG_LISTS|SAVED|CLEARLY|UNEVEN)(_|\b)|_(NS|S)\b|(?<!MAY)_SHARE\b"
-)
+CHOOSING = re.compile(r"^_?(FEW|FEWEST|SAMPLED?|WORTH|SAVED|CLEARLY|UNEVEN)(_|\b)|_(NS|S)\b|(?<!MAY)_SHARE\b")
 """Names of numbers by which one way is taken in place of another: counts that are few, shares, and times."""
 
 
@@ -174,7 +172,6 @@ def test_thresholds_of_a_choice_stand_in_one_file(house: House) -> None:
     assert len(house.modules["cep_pipeline.detection.costs"].thresholds()) <= 30
     assert {(file, number) for file, number in named if CHOOSING.search(number) and file != "costs"} <= {
         ("limits", "LOOK_S"),  # seconds between two looks at a limit
-        ("sweep", "FEW_LANES"),  # the width of a tree
         ("negation", "FEW_NUMBERS"),
         ("partial", "_FEW"),
     }

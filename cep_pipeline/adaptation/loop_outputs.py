@@ -26,16 +26,14 @@ from cep_pipeline.adaptation.plan_switch import (
     matches_of_stretch,
     moved,
 )
-from cep_pipeline.detection.chooser import route_of
+from cep_pipeline.detection.clause_runs import JointRun, count_blocks
 from cep_pipeline.detection.counting.choice import binds_lists
-from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.detect import COUNT_SCHEMA, count_table
 from cep_pipeline.detection.matches import match_batches, matches_schema
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
-from cep_pipeline.detection.outputs import SummaryOf
-from cep_pipeline.detection.parts import JointRun, count_blocks
+from cep_pipeline.detection.outputs import SummaryOf, route_of
 from cep_pipeline.detection.route import Sink
 from cep_pipeline.detection.summaries.partial import summary_schema
 from cep_pipeline.errors import TooManyMatches
@@ -43,6 +41,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import counts_in_partitions
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.storage import from_decimal_text
 
 Array = np.ndarray[Any, Any]
 MOST_SAMPLED = 1 << 20
@@ -247,7 +246,7 @@ class NumberOutput(LoopOutput):
 
     def find_unlisted(self, stretch: Stretch) -> bool:
         if self._merges:
-            self._number += sum(map(from_text, _merged(self.finding, stretch).column("count").to_pylist()))
+            self._number += sum(map(from_decimal_text, _merged(self.finding, stretch).column("count").to_pylist()))
         return self._merges
 
     def take(self, blocks: list[Block]) -> None:

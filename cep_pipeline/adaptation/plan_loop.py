@@ -318,7 +318,6 @@ class PlanLoop:
                 self._rule.add(events, self._clock() - started)
             done += 1
         del self._waiting[:done]
-        self._counters.settle()
         self.seconds = self.seconds.plus(Seconds(detecting=self._clock() - began))
         self._done = self._done or done > 0
 

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.adaptation.event_stream import EventStream
+from cep_pipeline.detection.clause_runs import JointRun
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
-from cep_pipeline.detection.parts import JointRun
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.order import before_is_earlier

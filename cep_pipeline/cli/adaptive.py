@@ -254,14 +254,14 @@ def print_counts(
     console: Terminal, events: int, rejected: int, counts: Mapping[str, int], patterns: Sequence[Pattern] = ()
 ) -> None:
     """Print the number of events, and of matches of each pattern, or of rows where one of `patterns` has SUMMARIZE."""
-    from cep_pipeline.detection.decimal_text import grouped, to_text
+    from cep_pipeline.storage import decimal_text, grouped
 
     console.print(f"{counted(events, 'event')}, {counted(rejected, 'row')} rejected")
     shown = Table("pattern", "matches")
     shown.columns[1].justify = "right"
     rows = {pattern.name for pattern in patterns if pattern.summary is not None}
     for name, number in counts.items():
-        shown.add_row(name, grouped(to_text(number)) + (" rows" if name in rows else ""))
+        shown.add_row(name, grouped(decimal_text(number)) + (" rows" if name in rows else ""))
     console.print(shown)
 
 

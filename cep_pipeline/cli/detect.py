@@ -227,8 +227,8 @@ def _first_matches(
     """
     from cep_pipeline.cli.matches import attributes_read, event_tables, events_by_match, local_in, summary_table
     from cep_pipeline.cli.matches_file import with_json_returns
-    from cep_pipeline.detection.match_events import match_events, opened
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS
+    from cep_pipeline.detection.results import match_events, opened
 
     listed = [pattern for pattern in patterns if pattern.summary is None]
     found = [pattern for pattern in listed if tables[pattern.name].num_rows][:SHOWN_PATTERNS]

@@ -37,7 +37,7 @@ def expand(file: Path, out: Path, first: int | None, pattern: str | None) -> Non
     """
     from cep_pipeline.detection.compressed.tables import count_of
     from cep_pipeline.detection.compressed.tables import expand as read_matches
-    from cep_pipeline.detection.decimal_text import grouped, to_text
+    from cep_pipeline.storage import decimal_text, grouped
 
     check_output_file(out)
     table = read_compressed(file)
@@ -45,7 +45,7 @@ def expand(file: Path, out: Path, first: int | None, pattern: str | None) -> Non
         table = _of_pattern(table, pattern, file)
     reader = read_matches(table)
     total = sum(map(count_of, table.column("count").to_pylist()))
-    there = f"{grouped(to_text(total))} matches that end with {counted(table.num_rows, 'event')}"
+    there = f"{grouped(decimal_text(total))} matches that end with {counted(table.num_rows, 'event')}"
     if first is None and total > MOST_ROWS:
         raise InputError(f"{file}: has {there}, too many for a file: write some with --first N")
     rows = min(total, first) if first else total

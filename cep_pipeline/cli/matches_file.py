@@ -80,10 +80,12 @@ def _with_places(batch: pa.RecordBatch, places: EventPlaces) -> pa.RecordBatch:
 def _counted(
     found: Iterable[tuple[str, pa.RecordBatch]], output: str, counts: dict[str, int]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    from cep_pipeline.detection.decimal_text import from_text
+    from cep_pipeline.storage import from_decimal_text
 
     for name, batch in found:
-        counts[name] += batch.num_rows if output == "verbose" else sum(map(from_text, batch["count"].to_pylist()))
+        counts[name] += (
+            batch.num_rows if output == "verbose" else sum(map(from_decimal_text, batch["count"].to_pylist()))
+        )
         yield name, batch
 
 

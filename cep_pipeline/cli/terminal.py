@@ -63,9 +63,9 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, int) and value.bit_length() > 64:
-        from cep_pipeline.detection.decimal_text import to_text
+        from cep_pipeline.storage import decimal_text
 
-        return to_text(value)
+        return decimal_text(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
     return value

@@ -1,20 +1,29 @@
-"""A pattern clause after clause: what all mechanisms do alike around the run of one clause over one slice."""
+"""What all mechanisms do alike around their runs: a pattern clause after clause, and a slice part after part.
+
+A slice is found in consecutive parts, so that memory does not grow with the number of matches. The order of matches is
+that of their last events, so a slice may be cut between any two events: the parts, each in order, follow each other in
+order. It is known only when a part has been run how many matches it has; one with too many is given up and cut: a
+kernel gets that far in less time than it takes to write the matches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
+from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.room import SMALL, ask_for, named
+from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, without_earlier
-from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
-from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches, waits_for_later_events
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 
 
 class ClauseSlice(NamedTuple):
@@ -100,27 +109,184 @@ def find_by_clause(
         run.count(counters)
 
 
-class Lives:
-    """The number of instances alive after each event, from when each is made and when its window ends.
+MATCHES_AT_ONCE = 1 << 22
+"""Most matches held and sorted at once, unless more end with one event."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointRun:
+    """A run of a mechanism over a slice for patterns together.
 
     Parameters
     ----------
-    events
-        Number of events.
-
-    Attributes
-    ----------
-    changes
-        int32, shape (events + 2,): instances made at each row, less those that are dead from it on.
+    patterns, mechanism, orders, events, owned, counters
+        As `Mechanism.find_many` takes them; a mechanism without it runs one pattern after another.
+    most
+        For each pattern, the most matches that may be listed of it; None: no limit.
     """
 
-    def __init__(self, events: int) -> None:
-        self.changes: Array = np.zeros(events + 2, np.int32)
+    patterns: Sequence[Pattern]
+    mechanism: Mechanism
+    orders: Sequence[Orders]
+    events: PreparedEvents
+    owned: Owned
+    counters: Counters
+    most: Sequence[int | None]
 
-    def add(self, other: Lives) -> None:
-        """Add the instances of another run over the same events."""
-        self.changes += other.changes
+    def parts(self, limit: int | None = None) -> Iterator[list[list[Block]]]:
+        """The owned matches, part after part of the slice.
 
-    def peak(self) -> int:
-        """The most instances alive after an event."""
-        return int(np.cumsum(self.changes, dtype=np.int64).max(initial=0))
+        Parameters
+        ----------
+        limit
+            Most matches of a part of more than one event, of all patterns; `MATCHES_AT_ONCE` where none is given.
+
+        Yields
+        ------
+        list of list of Block
+            For each pattern all its matches of one part. Every match of a later part comes after every match of an
+            earlier one.
+
+        Raises
+        ------
+        TooManyMatches
+            A pattern has more than may be listed.
+        """
+        limit = MATCHES_AT_ONCE if limit is None else limit
+        listed = _Listed(self.patterns, self.most, self.events)
+        if not any(map(waits_for_later_events, self.patterns)):
+            yield from self._cut(limit, listed)
+            return
+        # Matches that wait are owned when final, which need not be in the order of the last events: they come whole.
+        counted = self.counters.anew()
+        found = listed.take(self._find(self.owned, counted), None)
+        self.counters.add(counted)
+        assert found is not None
+        yield found
+
+    def count(self) -> list[int]:
+        """The number of owned matches of each pattern, which are listed for it, part after part.
+
+        Raises
+        ------
+        TooManyMatches
+            A pattern has more than may be listed.
+        """
+        counts = [0] * len(self.patterns)
+        for parts in self.parts():
+            for number, blocks in enumerate(parts):
+                counts[number] += count_blocks(blocks, self.events)
+        return counts
+
+    def _cut(self, limit: int, listed: _Listed) -> Iterator[list[list[Block]]]:
+        """Parts of the slice, each of which is run by itself."""
+        events, (start, stop_at) = self.events, self.owned
+        begin, end = events.rows_in(self.owned)
+        first, size = begin, end - begin
+        while first < end:
+            stop = min(first + size, end)
+            part = start if first == begin else self._point(first), stop_at if stop == end else self._point(stop)
+            whole = stop - first == end - begin
+            counted = self.counters.anew()
+            # What is prepared for the whole slice serves other patterns too, what is for a part serves nobody else.
+            with nullcontext() if whole else events.forgetting():
+                found = listed.take(self._find(part, counted), limit if stop - first > 1 else None)
+            if found is None:
+                size = (stop - first + 1) // 2
+                continue
+            self.counters.add(counted)
+            yield found
+            first = stop
+            if 2 * sum(len(block) for blocks in found for block in blocks) < limit:
+                size *= 2
+
+    def _find(self, owned: Owned, counters: Counters) -> Iterable[tuple[int, Block]]:
+        """The matches that a part of the slice owns, each with the number of its pattern."""
+        if self.mechanism.find_many is not None and len(self.patterns) > 1:
+            yield from self.mechanism.find_many(self.patterns, self.orders, self.events, owned, counters)
+            return
+        for number, (pattern, own) in enumerate(zip(self.patterns, self.orders, strict=True)):
+            with named(pattern.name):
+                for block in self.mechanism.find(pattern, own, self.events, owned, counters):
+                    yield number, block
+
+    def _point(self, row: int) -> Boundary:
+        return int(self.events.timestamps[row]), int(self.events.seqs[row])
+
+
+def count_blocks(blocks: list[Block], events: PreparedEvents) -> int:
+    """The number of matches of one pattern in blocks: bindings that clauses of the same variables share count once."""
+    bound = {block.clause.index: frozenset(one.name for one in block.clause.positive) for block in blocks}
+    if len(set(bound.values())) < len(bound):
+        return len(order_matches(blocks, events.seqs))
+    return sum(map(len, blocks))
+
+
+class _Listed:
+    """The matches of patterns by part, each pattern up to the most that may be listed of it."""
+
+    def __init__(self, patterns: Sequence[Pattern], most: Sequence[int | None], events: PreparedEvents) -> None:
+        self._patterns, self._most, self._events = patterns, most, events
+        self._before = [0] * len(patterns)
+
+    def take(self, found: Iterable[tuple[int, Block]], limit: int | None) -> list[list[Block]] | None:
+        """The blocks of one part for each pattern, or None as soon as all have more matches than the limit."""
+        blocks: list[list[Block]] = [[] for _ in self._patterns]
+        own = [0] * len(self._patterns)
+        held = 0
+        room = RoomForMatches()
+        for number, block in found:
+            own[number] += len(block)
+            held += len(block)
+            most = self._most[number]
+            # One part may have more than anybody can list; a binding of several clauses comes from each of them.
+            if most is not None and own[number] > most * len(self._patterns[number].clauses):
+                raise TooManyMatches(self._patterns[number].name, most)
+            if limit is not None and held > limit:
+                return None
+            try:
+                room.ask(_size_of(block, held), held, self._patterns[number].name)
+            except TooManyMatches:
+                if limit is None:
+                    raise
+                return None
+            if len(block):
+                blocks[number].append(block)
+        for number, most in enumerate(self._most):
+            if most is not None:
+                self._before[number] += count_blocks(blocks[number], self._events)
+                if self._before[number] > most:
+                    raise TooManyMatches(self._patterns[number].name, most)
+        return blocks
+
+
+class RoomForMatches:
+    """Asks for memory for the matches that are held, as often as they have doubled."""
+
+    def __init__(self) -> None:
+        self._sure = SMALL
+
+    def ask(self, size: int, held: int, pattern: str) -> None:
+        """Ask for so many bytes for the matches that are held.
+
+        Raises
+        ------
+        TooManyMatches
+            There is no memory for that.
+        """
+        if size <= self._sure:
+            return
+        self._sure = 2 * size
+        try:
+            ask_for(size, f"{held:,} matches are held at a time")
+        except NoRoom as error:
+            raise TooManyMatches(pattern, held, memory=size) from error
+
+
+def _size_of(block: Block, matches: int) -> int:
+    """The bytes that ordering and writing so many matches takes, if they are as wide as those of a block."""
+    return _BYTES_OF_AN_ELEMENT * block.rows.size * matches // max(len(block), 1)
+
+
+_BYTES_OF_AN_ELEMENT = 32
+"""An event of a match as a row number and a variable, twice as many of them, and in order."""

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from cep_pipeline.detection.match_ids import MatchIdentity, ids_array
 from cep_pipeline.detection.matches import COMPOSED, RETURN_TYPES
 from cep_pipeline.events.columns import ARROW_TYPES, ascend
-from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.columns import Array, one_chunk
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, LongerColumns, plain_pattern
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern
@@ -151,7 +151,7 @@ class WrittenMatches:
         # Ascending places without gaps are rows.
         self._dense = len(self._places) > 0 and self._places[-1] - self._places[0] == len(self._places) - 1
         self._seqs = stream.column(WRITTEN_SEQ).to_numpy()
-        self._composed = _whole(stream.column(COMPOSED_MATCH))
+        self._composed = one_chunk(stream.column(COMPOSED_MATCH))
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that has `match_id` and `bindings` with places; its other columns stay as they are."""
@@ -223,12 +223,12 @@ class _Composed:
     @classmethod
     def of(cls, table: pa.Table, attributes: Mapping[str, ValueType], events: pa.Table) -> _Composed:
         """The matches over these events, of which those that they bind need not all be there."""
-        bindings = _whole(table.column("bindings"))
-        ends = _whole(table.column("end_ts")).cast(pa.int64())
+        bindings = one_chunk(table.column("bindings"))
+        ends = one_chunk(table.column("end_ts")).cast(pa.int64())
         offsets = bindings.offsets.to_numpy()
         bound = bindings.values.field("seq").to_numpy()
         seqs = events.column("seq").to_numpy()
-        ids = _whole(table.column("match_id")).storage
+        ids = one_chunk(table.column("match_id")).storage
         if not len(table):
             none = np.zeros(0, np.int64)
             return cls(table, attributes, none, none, pa.array(none), ends, ids)
@@ -250,18 +250,10 @@ class _Composed:
             return pa.nulls(len(self), ARROW_TYPES[kind or ValueType.STRING])
         if attribute == "match_id":
             return id_texts(pa.ExtensionArray.from_storage(pa.uuid(), self.ids))
-        values = _whole(self.table.column(attribute))
+        values = one_chunk(self.table.column(attribute))
         if attribute in ("start_ts", "end_ts"):
             values = values.cast(pa.int64())
         return _number_texts(values) if kind is None else values.cast(ARROW_TYPES[kind], safe=False)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        return array.chunk(0) if array.num_chunks else pa.array([], array.type)
-    return array
 
 
 def _number_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array:

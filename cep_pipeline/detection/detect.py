@@ -15,14 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.chooser import route_of
+from cep_pipeline.detection.clause_runs import JointRun, count_blocks
 from cep_pipeline.detection.composition import WrittenMatches, events_read, longer_stream, plain_pattern
 from cep_pipeline.detection.compressed.tables import compress_merged
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.counting.owned import count_owned
-from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
-from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import matches_schema, write_matches
 from cep_pipeline.detection.mechanisms import (
     PRUNE,
@@ -43,10 +41,11 @@ from cep_pipeline.detection.outputs import (
     compressed_together,
     count_together,
     first_matches,
+    route_of,
     tables_together,
 )
-from cep_pipeline.detection.parts import JointRun, count_blocks
-from cep_pipeline.detection.results import Matches, draw_among
+from cep_pipeline.detection.planned import own_order_plan, worth_planning
+from cep_pipeline.detection.results import Matches, draw_among, match_events
 from cep_pipeline.detection.room import explained
 from cep_pipeline.detection.route import Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import PartialSummary
@@ -58,6 +57,7 @@ from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of, waits_for_later_events
 from cep_pipeline.slices.prepared import PreparedEvents, Streams
+from cep_pipeline.storage import decimal_text
 
 logger = logging.getLogger(__name__)
 OUTPUTS = ("verbose", "compressed", "count")
@@ -135,7 +135,7 @@ def detect(
         Whether to return what was counted beside the tables.
     limit
         Most matches of a pattern that may be listed: in rows, or to be counted or compressed where that needs the
-        lists themselves (`route.route_of` says why). None: so many as there is memory for; with more an error
+        lists themselves (`outputs.route_of` says why). None: so many as there is memory for; with more an error
         says how many there are, if that is known soon.
     options
         Options of the mechanism: nfab knows `"merge"` and `"backtrack"`. They change costs, never matches.
@@ -309,19 +309,15 @@ class DetectionRun:
         return pa.Table.from_batches(map(written.of, found.to_batches()), matches_schema(pattern))
 
     def _ready(
-        self,
-        patterns: Sequence[Pattern],
-        events: pa.Table,
-        prepared: Streams,
-        given: Plan | None,
-        output: str = "verbose",
+        self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str = "verbose"
     ) -> list[list[Detection]]:
         """Patterns that compose nothing, ready to be run over the events, in groups each of which is one run."""
         options, limit = (self.options, self.limit) if self._are_asked(patterns) else ((), None)
         chosen = choose_mechanisms(patterns, self._mechanism_of(patterns))
         check_options(chosen, options)
+        events = events_for(patterns, events)
         with explained():
-            prepared |= _prepare(patterns, events)
+            prepared = _prepare(patterns, events)
             plan = _plan_for(patterns, events, prepared, given, chosen, self.make_plan, output=output)
             self._chosen |= chosen
             logger.info("detecting %s patterns in %s events by %r", len(patterns), events.num_rows, plan)
@@ -330,10 +326,9 @@ class DetectionRun:
 
     def _together(self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str) -> Tables:
         """The output of patterns that compose nothing."""
-        choose_mechanisms(patterns, self._mechanism_of(patterns))
         found: Tables = {}
-        prepared: Streams = {}
-        for together in self._ready(patterns, events_for(patterns, events), prepared, given, output):
+        runs = self._ready(patterns, events, given, output)
+        for together in runs:
             with explained():
                 for detection, table in zip(together, _TABLES[output](together), strict=True):
                     found[detection.pattern.name] = table
@@ -342,16 +337,15 @@ class DetectionRun:
                 self.progress(self._done, self._all)
         for name, table in found.items():
             logger.debug("%s by %s: %s rows (%s)", name, self._chosen[name], table.num_rows, output)
-        for one in prepared.values():
-            one.let_go()
+        for together in runs:
+            together[0].events.let_go()
         return found
 
     def _batches(
         self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of patterns that compose nothing."""
-        choose_mechanisms(patterns, self._mechanism_of(patterns))
-        for run in self._ready(patterns, events_for(patterns, events), {}, given):
+        for run in self._ready(patterns, events, given):
             summarized = [one for one in run if one.pattern.summary is not None]
             for one, table in zip(summarized, tables_together(summarized), strict=True):
                 for batch in table.to_batches():
@@ -537,7 +531,6 @@ def detect_slice(
     *,
     candidates: Collection[str] = (),
     counted: Collection[str] = (),
-    progress: Progress | None = None,
     limits: SliceLimits | None = None,
     typed: bool = False,
 ) -> SliceResult:
@@ -559,8 +552,6 @@ def detect_slice(
         Names of further patterns whose matches are handed on with that schema.
     counted
         Names of patterns whose matches are only counted.
-    progress
-        As in `detect`.
     limits
         The limits of patterns: one that reaches one of them is given up, and the others go on. Without any, what there
         is no memory for is an error.
@@ -576,30 +567,24 @@ def detect_slice(
     table = events_for(patterns, events, "events of the slice")
     prepared = _prepare(patterns, table)
     plan = _plan_for(patterns, table, prepared, plan, chosen)
-    counters = Counters(evaluated=False)
+    counters = Counters()
     detections = _detections(patterns, chosen, prepared, plan, counters)
     run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}), typed)
     waiting = deque(run_together(detections, plan))
     limited: dict[str, Kind] = {}
-    left = len(patterns)
     while waiting:
         together = waiting.popleft()
         own = counters.anew()  # of a run that is given up nothing is counted
         given_up = run.find(together, own)
-        left -= len(together)
         if given_up is None:
-            counters.take_over(own)
+            counters.add(own)
         elif given_up.pattern or len(together) == 1:
             name = given_up.pattern or together[0].pattern.name
             limited[name] = given_up.kind
             if rest := [detection for detection in together if detection.pattern.name != name]:
                 waiting.appendleft(rest)
-                left += len(rest)
         else:  # each by itself, so that the others have all of their matches
             waiting.extendleft([detection] for detection in reversed(together))
-            left += len(together)
-        if progress is not None:
-            progress(len(patterns) - left, len(patterns))
     summaries = {name: of.summary for name, of in run.summaries.items() if name not in limited}
     return SliceResult(run.written, counters.metrics(chosen), limited, summaries)
 
@@ -801,8 +786,6 @@ def _plan_for(
     if plan is not None:
         _check_plan(patterns, plan)
         return plan
-    from cep_pipeline.detection.own_order import own_order_plan, worth_planning
-
     planned = worth_planning(patterns, prepared, chosen, output)
     if not planned:
         return own_order_plan(patterns)
@@ -865,7 +848,7 @@ def _orders_of(patterns: Sequence[Pattern], plan: Plan, chosen: Mapping[str, str
 
 def count_table(pattern: Pattern, count: int) -> pa.Table:
     """The count output of a pattern."""
-    return pa.table([[pattern.name], [to_text(count)]], schema=COUNT_SCHEMA)
+    return pa.table([[pattern.name], [decimal_text(count)]], schema=COUNT_SCHEMA)
 
 
 def _counts_together(detections: Sequence[Detection]) -> list[pa.Table]:

@@ -21,8 +21,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.errors import CepError
+from cep_pipeline.storage import decimal_text
 
 Kind = Literal["max_matches", "time_limit", "memory", "disk"]
 """The limits: those of the configuration; and what a machine has, which nobody needs to set."""
@@ -164,7 +164,7 @@ class LimitedPattern:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`."""
-        return {**vars(self), "matches": to_text(self.matches), "files": list(self.files)}
+        return {**vars(self), "matches": decimal_text(self.matches), "files": list(self.files)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> LimitedPattern:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, partition_keys
-from cep_pipeline.expressions.columns import Array, Column
+from cep_pipeline.expressions.columns import Array, Column, one_chunk
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Bound, Lists, values_over_lists
 from cep_pipeline.patterns.expressions import (
@@ -363,13 +363,7 @@ def _event_of(node: Reference | Aggregate, bound: Bound) -> Array:
 def _list_attribute(attribute: str, rows: Array, events: PreparedEvents) -> pa.Array:
     """A list attribute of events, as it is."""
     lists = events.table.column(attribute).take(pa.array(rows)).combine_chunks()
-    return _one_chunk(lists).cast(RETURN_TYPES[ValueType.FLOAT64_LIST])
-
-
-def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(array, pa.ChunkedArray):
-        return array.chunk(0) if array.num_chunks else pa.array([], array.type)
-    return array
+    return one_chunk(lists).cast(RETURN_TYPES[ValueType.FLOAT64_LIST])
 
 
 def column_to_arrow(column: Column) -> pa.Array:

@@ -138,79 +138,39 @@ class Counters:
 
     Attributes
     ----------
-    counted
-        The counts of each node, as far as they are worked out.
-    peak
-        The highest number of instances found so far.
-    evaluations
-        Tests of one conjunct on one tuple, as far as they are worked out.
-    peaks
-        Functions that still have to find a peak, from the lives of all instances. That takes time, and is done when
-        somebody asks for `peak_instances`.
-    later
-        Functions that still have to count, run when somebody asks for `nodes` or `condition_evaluations`: for a
-        thousand patterns that takes as long as to run many of them.
+    nodes
+        The counts of each node, by pattern, clause and variables.
+    peak_instances
+        The most instances alive at a time.
+    condition_evaluations
+        Tests of one conjunct on one tuple.
     routes
         The ways that detection went for each pattern.
     wanted
         Whether anybody reads the numbers of nodes. If not, matches may be counted in ways that have none.
-    evaluated
-        Whether anybody reads how often conjuncts were tested. If not, lists may be made in ways that test others.
     """
 
-    counted: dict[tuple[str, int, tuple[str, ...]], NodeCounts] = field(default_factory=dict)
-    peak: int = 0
+    nodes: dict[tuple[str, int, tuple[str, ...]], NodeCounts] = field(default_factory=dict)
+    peak_instances: int = 0
     events_buffered: int = 0
-    evaluations: int = 0
+    condition_evaluations: int = 0
     runs: dict[str, RunCounts] = field(default_factory=dict)
     routes: dict[str, tuple[Route, ...]] = field(default_factory=dict)
-    peaks: list[Callable[[], int]] = field(default_factory=list)
-    later: list[Callable[[Counters], None]] = field(default_factory=list)
     wanted: bool = True
-    evaluated: bool = True
 
     def anew(self) -> Counters:
         """Counters without counts, of which the same is read."""
-        return Counters(wanted=self.wanted, evaluated=self.evaluated)
-
-    @property
-    def nodes(self) -> dict[tuple[str, int, tuple[str, ...]], NodeCounts]:
-        """The counts of each node, by pattern, clause and variables."""
-        self._settle()
-        return self.counted
-
-    @property
-    def condition_evaluations(self) -> int:
-        """Tests of one conjunct on one tuple."""
-        self._settle()
-        return self.evaluations
-
-    def settle(self) -> None:
-        """Run all deferred counts now and release the events they hold."""
-        self._settle()
-        self.count_peak(self.peak_instances)
-
-    def _settle(self) -> None:
-        waiting, self.later = self.later, []
-        for count in waiting:
-            count(self)
-
-    @property
-    def peak_instances(self) -> int:
-        """The most instances alive at a time."""
-        while self.peaks:
-            self.count_peak(self.peaks.pop()())
-        return self.peak
+        return Counters(wanted=self.wanted)
 
     def count_peak(self, instances: int) -> None:
         """Note how many instances were alive at a time; the highest number stays."""
-        self.peak = max(self.peak, instances)
+        self.peak_instances = max(self.peak_instances, instances)
 
     def count(self, node: NodeCounts) -> None:
-        """Add the counts of a node; runs over parts of a stream add up, and the highest peak stays."""
+        """Add the counts of a node; runs over parts of a stream add up."""
         key = node.pattern, node.clause, node.node
-        before = self.counted.get(key)
-        self.counted[key] = node if before is None else before.plus(node)
+        before = self.nodes.get(key)
+        self.nodes[key] = node if before is None else before.plus(node)
 
     def count_runs(self, pattern: str, runs: RunCounts) -> None:
         """Add the numbers of a pattern's runs."""
@@ -228,17 +188,9 @@ class Counters:
             self.count(node)
         for pattern, runs in other.runs.items():
             self.count_runs(pattern, runs)
-        self.count_peak(other.peak_instances)  # found now, so that what it needs for that is let go of
+        self.count_peak(other.peak_instances)
         self.events_buffered = max(self.events_buffered, other.events_buffered)
-        self.evaluations += other.condition_evaluations
-
-    def take_over(self, other: Counters) -> None:
-        """Add the counts of a run whose events are held anyway: what is still to be found of it can wait."""
-        self.peaks += other.peaks
-        self.later += other.later
-        other.peaks.clear()
-        other.later.clear()
-        self.add(other)
+        self.condition_evaluations += other.condition_evaluations
 
     def metrics(self, mechanisms: Mapping[str, str]) -> Metrics:
         """The counts as the public result, with the mechanism that ran each pattern."""

@@ -13,9 +13,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from cep_pipeline.detection.chooser import route_of
+from cep_pipeline.detection.clause_runs import JointRun, RoomForMatches
+from cep_pipeline.detection.compressed.fields import groups_of, reason_to_list
+from cep_pipeline.detection.compressed.runs import LaneEvents, least_seconds
+from cep_pipeline.detection.compressed.tables import ListedBuffers, compress_merged, count_merged, expand
 from cep_pipeline.detection.costs import COUNTED_SHARE, COUNTING_S, FEW_S, few_matches, listed_in
 from cep_pipeline.detection.counting.choice import binds_lists
+from cep_pipeline.detection.counting.owned import route_to_count
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import (
     BATCH_ROWS,
@@ -26,14 +30,45 @@ from cep_pipeline.detection.matches import (
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import as_found, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
-from cep_pipeline.detection.parts import JointRun, RoomForMatches
-from cep_pipeline.detection.route import LISTED_SOONER, LISTS_LATER, NODES_ASKED, Executor, Route, Sink
+from cep_pipeline.detection.route import CHOSEN_AMONG, LISTED_SOONER, LISTS_LATER, NODES_ASKED, Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import PartialSummary
+from cep_pipeline.detection.summaries.unlisted import not_summarized_because, summarize_unlisted
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.composing import EVENT_TYPE
-from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
+
+
+def route_of(pattern: Pattern, sink: Sink, *, columnar: bool = True) -> Route:
+    """The executor for many matches of a pattern, by the pattern alone.
+
+    Parameters
+    ----------
+    columnar
+        Whether its mechanism is columnar (`Mechanism.is_columnar`): no other one counts by sweeps or by parts.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    >>> [free] = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 1 day", schema)
+    >>> [total] = cep.parse_patterns("PATTERN A+ a[] WHERE sum(a[].x) > 3 WITHIN 1 minute", schema)
+    >>> print(route_of(free, Sink.COUNT), route_of(total, Sink.COMPRESS), sep="\\n")
+    counted by a semiring sweep over the events
+    compressed by finding each match: sum() over the list 'a'
+    """
+    if sink is Sink.LIST:
+        return Route(sink, Executor.MECHANISM)
+    if sink is Sink.SUMMARIZE:
+        reason = not_summarized_because(pattern)
+        return Route(sink, Executor.SWEEP) if reason is None else Route(sink, Executor.MECHANISM, reason)
+    if sink is Sink.COUNT:
+        return route_to_count(pattern, columnar=columnar)
+    if has_output_policy(pattern):
+        return Route(sink, Executor.MECHANISM, CHOSEN_AMONG)
+    reason = reason_to_list(pattern)
+    return Route(sink, Executor.GRAPH) if reason is None else Route(sink, Executor.MECHANISM, reason)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +101,6 @@ class Detection:
         """The number of matches, if they need not be listed."""
         counted = self.mechanism.count(self.pattern, self.orders, self.events, self.counters)
         if counted is None and binds_lists(self.pattern):
-            from cep_pipeline.detection.compressed.tables import count_merged
-
             counted = count_merged(self.pattern, self.events, self.counters)
             if counted is not None:
                 self.counters.went(self.pattern.name, Route(Sink.COUNT, Executor.GRAPH))
@@ -96,17 +129,6 @@ class Detection:
         if any(clause.negated_structures for clause in self.pattern.clauses):
             return False  # they are counted by being listed
         return not binds_lists(self.pattern) or not self.route(Sink.COMPRESS).lists
-
-    def refuse_more(self, count: int) -> None:
-        """Raise where there are more matches than the limit.
-
-        Raises
-        ------
-        TooManyMatches
-            It says how many there are.
-        """
-        if self.limit is not None and count > self.limit:
-            raise TooManyMatches(self.pattern.name, self.limit, count)
 
 
 class RowsOf:
@@ -150,8 +172,6 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
     count = _count_soon(detection, FEW_S)
     if count is not None and count <= few_matches(detection.events):
         return detection.batches()
-    from cep_pipeline.detection.compressed.tables import expand
-
     detection.counters.went(detection.pattern.name, Route(Sink.LIST, Executor.GRAPH, LISTS_LATER))
     lazily: Iterable[pa.RecordBatch] = expand(*compressed_together([detection]))
     return lazily
@@ -208,21 +228,13 @@ def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
     TooManyMatches
         They must be listed to be compressed, and are more than the limit.
     """
-    from cep_pipeline.detection.compressed.tables import ListedBuffers, compress_merged
-
     routes = {id(detection): detection.route(Sink.COMPRESS) for detection in detections}
     listed = [detection for detection in detections if routes[id(detection)].lists]
-    buffers: dict[int, ListedBuffers] = {}
+    buffers = [ListedBuffers(detection.pattern, detection.events) for detection in listed]
     for parts in listed_in_parts(listed) if listed else ():
-        for number, blocks in enumerate(parts):
-            if blocks and number not in buffers:
-                buffers[number] = ListedBuffers(listed[number].pattern, listed[number].events)
-            if blocks:
-                buffers[number].add(blocks)
-    tables = {
-        detection.pattern.name: buffers[number].table() if number in buffers else _no_buffers(detection.pattern)
-        for number, detection in enumerate(listed)
-    }
+        for own, blocks in zip(buffers, parts, strict=True):
+            own.add(blocks)
+    tables = {detection.pattern.name: own.table() for detection, own in zip(listed, buffers, strict=True)}
     for detection in detections:
         if detection not in listed:
             table = _compressed_by_listing(detection)
@@ -246,10 +258,6 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
     table = _listed_up_to(detection, at_least, FEW_S)
     if table is not None:
         return table
-    from cep_pipeline.detection.compressed.fields import groups_of
-    from cep_pipeline.detection.compressed.lanes import LaneEvents
-    from cep_pipeline.detection.compressed.runs import least_seconds
-
     seconds = sum(least_seconds(LaneEvents(pattern, group, events)) for group in groups_of(pattern))
     most = listed_in(seconds, pattern)
     if most <= at_least and seconds <= FEW_S:
@@ -260,21 +268,17 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
 
 def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table | None:
     """The buffers of listed matches; None where there are more, or lists are looked for longer than so many seconds."""
-    from cep_pipeline.detection.compressed.tables import ListedBuffers
-
     counters = detection.counters.anew()
-    buffers: ListedBuffers | None = None
+    buffers = ListedBuffers(detection.pattern, detection.events)
     patience = at_most_seconds(seconds, time.process_time) if binds_lists(detection.pattern) else nullcontext()
     try:
         with patience:
             for [blocks] in listed_in_parts([replace(detection, counters=counters, limit=most)]):
-                if blocks:
-                    buffers = buffers or ListedBuffers(detection.pattern, detection.events)
-                    buffers.add(blocks)
+                buffers.add(blocks)
     except (TooManyMatches, NoRoom, MemoryError, LimitReached):
         return None
-    detection.counters.take_over(counters)
-    return _no_buffers(detection.pattern) if buffers is None else buffers.table()
+    detection.counters.add(counters)
+    return buffers.table()
 
 
 def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -295,7 +299,8 @@ def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.
         counters = Counters(wanted=False)
         unlimited = [replace(detection, counters=counters, limit=None) for detection in counted]
         for detection, count in zip(counted, count_together(unlimited), strict=True):
-            detection.refuse_more(count)
+            if detection.limit is not None and count > detection.limit:
+                raise TooManyMatches(detection.pattern.name, detection.limit, count)
     rows = [RowsOf(detection) for detection in detections]
     for detection in detections:
         detection.counters.went(detection.pattern.name, detection.route(Sink.LIST))
@@ -344,8 +349,6 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     TooManyMatches
         They must be listed, and are more than the limit.
     """
-    from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
-
     found = {id(one): summarize_unlisted(one.pattern, one.events, EVERYTHING, one.counters) for one in detections}
     listed = [one for one in detections if found[id(one)] is None]
     made = [_new_summary(detection.pattern) for detection in listed]
@@ -359,13 +362,6 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
 def _new_summary(pattern: Pattern) -> SummaryOf:
     """The summary of all matches of a pattern that OUTPUT and CONSUME keep, still without any."""
     return SummaryOf(pattern, KeptMatches(pattern) if has_output_policy(pattern) else None)
-
-
-@once_a_pattern
-def _no_buffers(pattern: Pattern) -> pa.Table:
-    from cep_pipeline.detection.compressed.tables import schema_of_buffers
-
-    return schema_of_buffers(pattern).empty_table()
 
 
 def _held_rows(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,19 +1,47 @@
-"""Plans for the mechanisms that will run them."""
+"""Plans for the mechanisms that will run them: whether one is worth making, and a pattern's own order in its place.
+
+To plan a pattern takes a millisecond or more: its statistics are estimated, and orders are compared. Over few events,
+or of rare types, a mechanism has read any order by then. So the work of each pattern in its own order is told roughly,
+from how many events come behind an event in its window, and from the share of each type. What makes plans is imported
+only where one is made.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from cep_pipeline.detection.costs import (
+    CALL_NS,
+    COLUMNAR_NS,
+    PARTIAL_NS,
+    PASSING_EQUAL,
+    PATTERN_NS,
+    ROW_NS,
+    SAMPLE,
+    SAVED,
+    STORING_NS,
+)
+from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, in_pattern_order
+from cep_pipeline.detection.outputs import route_of
+from cep_pipeline.detection.route import Sink
+from cep_pipeline.patterns.conditions import Comparator, Comparison
+from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning import Plan, plan_by_strategy
-from cep_pipeline.planning.make_plan import planner_for
-from cep_pipeline.planning.planned_clauses import default_cost
-from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
-from cep_pipeline.planning.replanning import Replanner
+from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, PlanStep, StatisticsSummary
+from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import Join
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.slices.prepared import PreparedEvents, Streams
+from cep_pipeline.slices.views import clause_cache_of
+
+if TYPE_CHECKING:
+    from cep_pipeline.planning.replanning import Replanner
+    from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 MOST_COMPARED = 100
 """Patterns whose other plans are made beside the chosen ones, for people to compare, unless that is asked for: it takes
@@ -55,6 +83,9 @@ def plan_for(
     Patterns of mechanisms that bind events in the pattern's order only are planned so, whatever the planner; where a
     planner makes trees, those of mechanisms that run orders only are planned by the default one.
     """
+    from cep_pipeline.planning.make_plan import plan_by_strategy
+    from cep_pipeline.planning.planners import DEFAULT_PLANNER
+
     return plan_by_strategy(
         patterns,
         snapshot,
@@ -79,6 +110,11 @@ def replanner_for(
     InputError
         `planner` or `cost` is unknown, or `alpha` is no weight.
     """
+    from cep_pipeline.planning.make_plan import planner_for
+    from cep_pipeline.planning.planned_clauses import default_cost
+    from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
+    from cep_pipeline.planning.replanning import Replanner
+
     of = MECHANISMS[mechanism]
     in_order = pattern.name in in_pattern_order({pattern.name: mechanism})
     wanted = DEFAULT_PLANNER if planner is None else planner
@@ -105,3 +141,98 @@ def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) 
     return not any(
         plan_refusal(chosen[pattern.name], pattern, orders) for pattern, orders in zip(patterns, planned, strict=True)
     )
+
+
+def worth_planning(
+    patterns: Sequence[Pattern], prepared: Streams, chosen: Mapping[str, str], output: str = "verbose"
+) -> list[Pattern]:
+    """The patterns whose plans are expected to save more time than it takes to make them.
+
+    Parameters
+    ----------
+    prepared
+        The events, by stream.
+    chosen
+        Pattern name -> its mechanism.
+    output
+        The form of output.
+    """
+    planned, gained_ns = [], 0.0
+    for pattern in patterns:
+        columnar = MECHANISMS[chosen[pattern.name]].is_columnar
+        if binds_lists(pattern) and not columnar:
+            gain_ns = math.inf  # nobody knows
+        else:
+            events = prepared[pattern.type_attribute, pattern.base_type]
+            gain_ns = SAVED * _finding_ns(pattern, events, COLUMNAR_NS if columnar else STORING_NS)
+        if gain_ns > PATTERN_NS and _has_orders(pattern, chosen[pattern.name], output):
+            planned.append(pattern)
+            gained_ns += gain_ns
+    rows = max(map(len, prepared.values()), default=0)
+    return planned if gained_ns > CALL_NS + ROW_NS * rows + PATTERN_NS * len(planned) else []
+
+
+def _has_orders(pattern: Pattern, mechanism: str, output: str) -> bool:
+    """True if what a mechanism does for a pattern depends on the order of a plan."""
+    if not pattern.strategy.forks or MECHANISMS[mechanism].in_pattern_order:
+        return False
+    if all(len(clause.positive) == 1 for clause in pattern.clauses):
+        return False
+    return output != "count" or not binds_lists(pattern) or route_of(pattern, Sink.COMPRESS).lists
+
+
+def _finding_ns(pattern: Pattern, events: PreparedEvents, candidate_ns: float) -> float:
+    """Tell roughly how long it takes to find matches in the pattern's own order; lists are bound last in any."""
+    total, window, found = len(events), pattern.window, 0.0
+    rows = np.arange(0, total, max(total // SAMPLE, 1))
+    if window.time_us is None:
+        after = np.minimum(window.events or 1, total - rows) - 1
+    else:
+        stamps = events.timestamps
+        after = np.searchsorted(stamps, stamps[rows] + window.time_us, "right") - rows - 1
+    for clause in pattern.clauses:
+        singles = [variable for variable in clause.positive if not variable.kleene]
+        shares = [len(events.leaf_rows(one.event_type)) / max(total, 1) for one in singles]
+        if not all(shares):
+            continue
+        tested, bound = np.full(len(rows), total / max(len(rows), 1)), set[str]()
+        for variable, share in zip(singles, shares, strict=True):
+            follows = not bound or any((one, variable.name) in clause.precedence for one in bound)
+            tested = tested if follows else 2 * tested  # events before those that are bound may fit, too
+            bound.add(variable.name)
+            tested = tested * share * PASSING_EQUAL ** _equalities(clause, bound, variable.name)
+            found += float(tested.sum()) * (candidate_ns + PARTIAL_NS * (variable is not singles[-1]))
+            tested = tested * np.maximum(after, 0)
+    return found
+
+
+def _equalities(clause: Clause, bound: set[str], name: str) -> int:
+    """The number of equalities by which the events of a variable are looked up once the others are bound."""
+    found = int(len(bound) > 1 and bool(clause.agree_on))
+    for one in clause.conjuncts:
+        match one.atoms:
+            case (Comparison(Comparator.EQ, _, _),):
+                found += name in one.variables and one.variables <= bound and len(one.variables) > 1
+    return found
+
+
+def own_order_plan(patterns: Sequence[Pattern]) -> Plan:
+    """A plan that says nothing but the own order of each pattern."""
+    planned = (
+        PatternPlan(
+            pattern.name,
+            str(pattern.window),
+            pattern.strategy.value,
+            tuple(clause_cache_of(clause).once("own order", partial(_own_order, clause)) for clause in pattern.clauses),
+            "trivial",
+            "kernel",
+            "none estimated",
+        )
+        for pattern in patterns
+    )
+    return Plan(0.0, StatisticsSummary("", "", 0, None, None), tuple(planned))
+
+
+def _own_order(clause: Clause) -> ClausePlan:
+    steps = (PlanStep(one.name, "", 0.0, None, 0.0, 1.0, (), 0.0, 0.0) for one in clause.positive)
+    return ClausePlan(clause.index, tuple(steps), 0.0)

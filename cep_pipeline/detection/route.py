@@ -1,7 +1,7 @@
 """Which executor makes what is asked of a pattern, and why: the record that `explain` prints and runs keep.
 
 What a pattern asks for is a *sink*. Its *executor* follows from the pattern, as long as there are many matches
-(`chooser.route_of`); where the events say that finding them takes less time, they are found (`costs`). Executors note
+(`outputs.route_of`); where the events say that finding them takes less time, they are found (`costs`). Executors note
 in `Counters.routes` which way they went.
 """
 

@@ -114,6 +114,15 @@ class TableColumns:
         return self._columns[name]
 
 
+def one_chunk(array: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """An Arrow column in one piece, which is copied where it has several."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # combining no chunks at all
+        array = pa.array([], array.type)
+    return array
+
+
 def column_from_arrow(array: pa.ChunkedArray | pa.Array, name: str = "column") -> Column:
     """Convert an Arrow column; numbers without nulls in one chunk are not copied.
 
@@ -131,10 +140,7 @@ def column_from_arrow(array: pa.ChunkedArray | pa.Array, name: str = "column") -
         if not (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)):
             array = array.cast(kind.value_type)
             kind = array.type
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # combining no chunks at all
-        array = pa.array([], array.type)
+    array = one_chunk(array)
     if pa.types.is_dictionary(kind):
         return _string_column(array)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):

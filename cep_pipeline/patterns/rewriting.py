@@ -1,8 +1,8 @@
 """Parts of patterns made anew: expressions and conditions with other references, structures with fewer variables.
 
 Conditions on the time between two events are read as bounds (`spans_in`) however they are written: with the constant on
-either side, scaled, negated, by BETWEEN or by `abs`. The events of a list come in the order of time. So a bound on its
-last event bounds each of them, and is asked of each as the list grows (`asked_of_elements`).
+either side, divided by a length, by BETWEEN or by `abs`. The events of a list come in the order of time. So a bound on
+its last event bounds each of them, and is asked of each as the list grows (`asked_of_elements`).
 """
 
 from __future__ import annotations
@@ -229,58 +229,26 @@ def _computed(operator: str, one: int | float, other: int | float) -> int | floa
     return one / other
 
 
-_Scaled = tuple[str, str, Callable[[int], int | float], bool]
-"""Two variables, a function of the time between them, and whether it rises with that time."""
+_Scaled = tuple[str, str, Callable[[int], int | float]]
+"""Two variables, and a function that rises with the time between them."""
 
 
 def _scaled(expression: Expression) -> _Scaled | None:
-    """An expression as a float64 that rises or falls with the time between two events; None where it is none."""
-    inner: Expression
+    """A difference of two timestamps times or by a positive number, as a float64; None where it is none."""
     match expression:
-        case Negative(inner):
-            found = _scaled(inner)
-            if found is None:
+        case Arithmetic("*" | "/" as operator, left, right):
+            factor, sums = number_of(right), _timestamps(left)
+            if factor is None or factor <= 0 or sums is None or sorted(sums[0].values()) != [-1, 1]:
                 return None
-            first, second, function, rises = found
-            return first, second, lambda time: -function(time), not rises
-        case Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
-            inner, constant, ahead = left, number_of(right), False
-            if constant is None:
-                inner, constant, ahead = right, number_of(left), True
-            if constant is None or (operator in "*/" and not constant) or (operator == "/" and ahead):
-                return None
-            found = _scaled(inner) or _difference(inner)
-            if found is None or (operator != "/" and not isinstance(found[2](0), float) and isinstance(constant, int)):
+            if operator == "*" and isinstance(factor, int):
                 return None  # whole numbers may exceed int64
-            first, second, function, rises = found
-            if (operator in "*/" and constant < 0) or (operator == "-" and ahead):
-                rises = not rises
-
-            def value(time: int) -> int | float:
-                sides = (constant, function(time)) if ahead else (function(time), constant)
-                return _computed(operator, *sides)
-
-            return first, second, value, rises
+            second, first = (next(name for name, count in sums[0].items() if count == sign) for sign in (1, -1))
+            return first, second, lambda time: _computed(operator, time + sums[1], factor)
     return None
 
 
-def _difference(expression: Expression) -> _Scaled | None:
-    """A difference of two timestamps and a constant."""
-    found = _timestamps(expression)
-    if found is None or sorted(found[0].values()) != [-1, 1]:
-        return None
-    counts, constant = found
-    second, first = (next(name for name, count in counts.items() if count == sign) for sign in (1, -1))
-    return first, second, lambda time: time + constant, True
-
-
 def _spans_of_scaled(
-    comparator: Comparator,
-    first: str,
-    second: str,
-    function: Callable[[int], int | float],
-    rises: bool,
-    limit: int | float,
+    comparator: Comparator, first: str, second: str, function: Callable[[int], int | float], limit: int | float
 ) -> tuple[TimeSpan, ...]:
     """The spans that a comparison of a float64 with a constant allows; nothing where it excludes no time, or all."""
     tests: dict[Comparator, Callable[[int | float], bool]] = {
@@ -289,12 +257,11 @@ def _spans_of_scaled(
         Comparator.GT: lambda value: value > limit,
         Comparator.GE: lambda value: value >= limit,
     }
-    parts = (Comparator.LE, Comparator.GE) if comparator is Comparator.EQ else (comparator,)
     found = []
-    for part in parts:
+    for part in (Comparator.LE, Comparator.GE) if comparator is Comparator.EQ else (comparator,):
         if part is Comparator.NE:
             return ()
-        test, from_below = tests[part], (part in (Comparator.LT, Comparator.LE)) is rises
+        test, from_below = tests[part], part in (Comparator.LT, Comparator.LE)
         end = _last_passing(lambda time, test=test: test(function(time)), from_below=from_below)  # type: ignore[misc]
         if end is None:
             return ()

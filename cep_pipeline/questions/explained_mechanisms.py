@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cep_pipeline.detection.chooser import route_of
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.kleene.list_conditions import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.outputs import route_of
 from cep_pipeline.detection.route import Executor, Route, Sink
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.language.checks import no_events_text

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from cep_pipeline.detection.composition import longer_stream
 from cep_pipeline.detection.detect import DetectionRun, detect
-from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.detection.negated_structures import StructureCheck
+from cep_pipeline.detection.results import match_events
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.expressions.columns import Array, Column

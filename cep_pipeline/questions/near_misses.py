@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.detect import detect, detect_batches
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
@@ -48,7 +47,7 @@ from cep_pipeline.questions.match_checks import (
     part_of,
     whole_condition,
 )
-from cep_pipeline.storage import place_of_id
+from cep_pipeline.storage import from_decimal_text, place_of_id
 
 TIME_S = 60.0
 """Seconds that all detections together may take."""
@@ -469,7 +468,7 @@ class _Question:
         try:
             with self._in_time():
                 found = detect([self.pinned(pattern)], self.table, output="count", limit=MOST_LISTED)
-            return MatchCount(from_text(found[pattern.name]["count"][0].as_py()))
+            return MatchCount(from_decimal_text(found[pattern.name]["count"][0].as_py()))
         except TooManyMatches as error:
             return MatchCount(error.limit, False) if error.count is None else MatchCount(error.count)
         except (LimitReached, NoRoom, MemoryError):

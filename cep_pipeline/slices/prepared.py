@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import ascend
-from cep_pipeline.expressions.columns import Array, Column, TableColumns
+from cep_pipeline.expressions.columns import Array, Column, TableColumns, one_chunk
 from cep_pipeline.patterns.composing import COMPOSED_MATCH
 from cep_pipeline.patterns.structure import EventType, types_of
 from cep_pipeline.slices.routines import PADDING, SPLIT_AT_ONCE, group_rows, padded, padded_copy, select_codes
@@ -266,10 +266,7 @@ class PreparedEvents:
             array = self.table.column(self.type_attribute)
             if not pa.types.is_dictionary(array.type):
                 array = array.dictionary_encode()
-            array = array.unify_dictionaries()
-            array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-            if isinstance(array, pa.ChunkedArray):
-                array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+            array = one_chunk(array.unify_dictionaries())
             indices = array.indices.fill_null(-1) if array.null_count else array.indices
             codes = indices.to_numpy().astype(np.int32, copy=False)
             entries = array.dictionary.to_pylist()

@@ -19,8 +19,8 @@ class NodeCounts:
         Tuples of events in order and window that the conditions were tested on.
     passes
         Those for which they held.
-    created, peak
-        Partial matches stored, and the most held at a time; a kernel that stores none counts 0.
+    created
+        Partial matches stored; a kernel that stores none counts 0.
     tested
         The conjuncts that alone decided which candidates pass; all others over the node's variables held of each
         candidate. None where something else decided too (order, window, a negated variable, which slice owns a match),
@@ -36,12 +36,11 @@ class NodeCounts:
     candidates: int
     passes: int
     created: int = 0
-    peak: int = 0
     tested: tuple[Conjunct, ...] | None = field(default=None, compare=False)
     shared_with: tuple[tuple[str, int, tuple[str, ...]], ...] = ()
 
     def plus(self, other: NodeCounts) -> NodeCounts:
-        """Add the counts of the node over another part of the stream; of peaks the highest stays."""
+        """Add the counts of the node over another part of the stream."""
         return NodeCounts(
             self.pattern,
             self.clause,
@@ -49,7 +48,6 @@ class NodeCounts:
             self.candidates + other.candidates,
             self.passes + other.passes,
             self.created + other.created,
-            max(self.peak, other.peak),
             self._tested_with(other),
             tuple(dict.fromkeys((*self.shared_with, *other.shared_with))),
         )

@@ -147,7 +147,7 @@ def opened_match(tables: StreamReader, match: Mapping[str, Any]) -> Mapping[str,
 
     A match that composes none is returned as it is.
     """
-    from cep_pipeline.detection.match_events import opened
+    from cep_pipeline.detection.results import opened
 
     if not match.get("composed"):
         return match

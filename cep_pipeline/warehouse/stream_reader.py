@@ -396,7 +396,7 @@ class StreamReader:
         Of matches that compose others these are the events inside, as by `opened`. Read are the row groups of the
         events' days whose bounds of `seq` hold one of them.
         """
-        from cep_pipeline.detection.match_events import match_events, opened
+        from cep_pipeline.detection.results import match_events, opened
 
         matches = opened(matches, self.composed_matches(matches))
         seqs = pc.unique(pc.list_flatten(matches.column("bindings").combine_chunks()).field("seq")).sort()

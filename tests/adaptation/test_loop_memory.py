@@ -12,7 +12,7 @@ from cep_pipeline import detect_adaptively
 from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import Unconditional
 from cep_pipeline.adaptation.loop_outputs import NumberOutput
-from cep_pipeline.detection import parts
+from cep_pipeline.detection import clause_runs
 from cep_pipeline.detection.detect import OUTPUTS
 from cep_pipeline.slices.blocks import Block
 from tests.adaptation.test_loop import ABC, ORDERED, SECOND, drifting, in_parts, patterns_of
@@ -122,7 +122,7 @@ def test_matches_that_are_counted_are_not_held_all_at_once(
 ) -> None:
     patterns, events = patterns_of(f"NAME many PATTERN {structure} WITHIN 60 seconds"), drifting()
     expected = number_of(cep.detect(patterns, events, output="count")["many"])
-    monkeypatch.setattr(parts, "MATCHES_AT_ONCE", 100)
+    monkeypatch.setattr(clause_runs, "MATCHES_AT_ONCE", 100)
     taken: list[int] = []
 
     def take(self: NumberOutput, blocks: list[Block]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection import MECHANISMS, parts
+from cep_pipeline.detection import MECHANISMS, clause_runs
 from tests.contracts.mechanisms import answer, bindings, drawn, planned
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows
@@ -21,6 +21,6 @@ from tests.thoroughness import examples
 def test_small_parts_are_the_answer(mechanism: str, data: st.DataObject, stream_rows: list[Row], limit: int) -> None:
     pattern, table = drawn(data, mechanism).pattern, events_table(stream_rows)
     plan = planned(pattern, table, "dp_left_deep", mechanism)
-    with patch.object(parts, "MATCHES_AT_ONCE", limit):
+    with patch.object(clause_runs, "MATCHES_AT_ONCE", limit):
         found = answer(mechanism, pattern, table, plan)
     assert bindings(found) == bindings(evaluate([pattern], table))

@@ -14,7 +14,7 @@ from hypothesis import assume, given, seed, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection import MECHANISMS, costs
+from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.summaries import unlisted
 from cep_pipeline.errors import UnsupportedPattern
@@ -142,7 +142,7 @@ def test_summaries_without_listing(statement: Statement, stream_rows: list[Row])
     expected = comparable(oracle(patterns, table))
     count = unlisted.count_owned
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(costs, "FEW_SUMMARIZED", -1)
+        patched.setattr(unlisted, "FEW_SUMMARIZED", -1)
         patched.setattr(unlisted, "LEAST_S", 1e9)
         patched.setattr(unlisted, "MOST_COUNTS", 200)
         patched.setattr(unlisted, "finding_takes_long", lambda _: True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect, detect_slice
-from cep_pipeline.detection.own_order import own_order_plan
+from cep_pipeline.detection.planned import own_order_plan
 from cep_pipeline.patterns.pattern import Pattern
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, statements
 from tests.streams import Row, events_table, rows, stream_schema

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.composition import WRITTEN_SEQ, events_read, longer_stream, plain_pattern
-from cep_pipeline.detection.match_events import opened
 from cep_pipeline.detection.match_ids import MatchIdentity
+from cep_pipeline.detection.results import opened
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern

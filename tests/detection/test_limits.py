@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection import MECHANISMS, limits, parts, room
+from cep_pipeline.detection import MECHANISMS, clause_runs, limits, room
 from cep_pipeline.detection import detect as detecting
 from cep_pipeline.detection.detect import SliceResult, count_slice, detect_slice
 from cep_pipeline.detection.limits import Kind, Ledger, Limits, SliceLimits, Spent
@@ -188,7 +188,7 @@ def test_a_compressed_slice_has_the_matches_that_it_owns() -> None:
 def test_rows_that_there_is_no_memory_for_are_counted_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     patterns = cep.parse_patterns(f"{GOOD}; {LISTS}", stream_schema())
     number = int(cep.detect(patterns, EVENTS, output="count")["lists"]["count"][0].as_py())
-    monkeypatch.setattr(parts, "SMALL", 1 << 16)
+    monkeypatch.setattr(clause_runs, "SMALL", 1 << 16)
     with (
         room.at_most(1 << 20),
         pytest.raises(TooManyMatches, match=r"'lists' has [0-9,]+ matches, more than there is memory for") as raised,
@@ -204,7 +204,7 @@ def test_lists_of_matches_that_there_is_no_memory_for_are_counted_too(monkeypatc
     pairs = "NAME pairs PATTERN SEQ(A a, B b) WITHIN 1 second"
     patterns = cep.parse_patterns(f"{pairs}; NAME lists PATTERN SEQ(pairs p, pairs+ l[]) WITHIN 1 day", stream_schema())
     assert cep.detect(patterns[:1], EVENTS)["pairs"].num_rows == 60
-    monkeypatch.setattr(parts, "SMALL", 1 << 16)
+    monkeypatch.setattr(clause_runs, "SMALL", 1 << 16)
     with room.at_most(1 << 20), pytest.raises(TooManyMatches, match="'lists' has") as raised:
         cep.detect(patterns, EVENTS)
     assert raised.value.count == 2**60 - 61
@@ -214,8 +214,8 @@ def test_matches_of_one_event_that_there_is_no_memory_for_are_counted_too(monkey
     rows = [{"timestamp": second, "seq": second, "kind": "A" if second == 0 else "B"} for second in range(60)]
     events = events_table([*rows, {"timestamp": 60, "seq": 60, "kind": "C"}])
     patterns = cep.parse_patterns(LISTS, stream_schema())
-    monkeypatch.setattr(parts, "MATCHES_AT_ONCE", 1 << 12)
-    monkeypatch.setattr(parts, "SMALL", 1 << 16)
+    monkeypatch.setattr(clause_runs, "MATCHES_AT_ONCE", 1 << 12)
+    monkeypatch.setattr(clause_runs, "SMALL", 1 << 16)
     with room.at_most(1 << 18), pytest.raises(TooManyMatches) as raised:
         cep.detect(patterns, events)
     assert raised.value.count == 2**59 - 1

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, negated_structures
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.own_order import own_order_plan
+from cep_pipeline.detection.planned import own_order_plan
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import Finality, finality_of, look_back

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection import clause_runs
 from cep_pipeline.detection import matches as matches_module
-from cep_pipeline.detection import parts
 from cep_pipeline.detection.output_policy import (
     Candidates,
     KeptMatches,
@@ -207,7 +207,7 @@ def test_parts_and_batches_of_a_detection_hand_the_state_on(monkeypatch: pytest.
     events = events_table([{"timestamp": 10 * (i // 2), "kind": "AB"[i % 3 % 2]} for i in range(60)])
     whole = cep.detect(patterns, events)
     assert whole["o"].num_rows > 3 and whole["c"].num_rows > 10
-    monkeypatch.setattr(parts, "MATCHES_AT_ONCE", 7)
+    monkeypatch.setattr(clause_runs, "MATCHES_AT_ONCE", 7)
     monkeypatch.setattr(matches_module, "BATCH_ROWS", 3)
     assert {name: table.to_pylist() for name, table in cep.detect(patterns, events).items()} == {
         name: table.to_pylist() for name, table in whole.items()

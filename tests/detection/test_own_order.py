@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection import own_order
 from cep_pipeline.detection.detect import _prepare
 from cep_pipeline.detection.mechanisms import choose_mechanisms
+from cep_pipeline.detection.planned import worth_planning
 from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
@@ -28,7 +28,7 @@ NAME steps PATTERN SEQ(C c, B b) WHERE skip_till_next_match { b.x > c.x } WITHIN
 
 
 def planned(patterns: list[Pattern], events: pa.Table, output: str = "verbose") -> list[str]:
-    worth = own_order.worth_planning(patterns, _prepare(patterns, events), choose_mechanisms(patterns), output)
+    worth = worth_planning(patterns, _prepare(patterns, events), choose_mechanisms(patterns), output)
     return [one.name for one in worth]
 
 
@@ -63,7 +63,7 @@ def test_the_choice_changes_no_answer(
     pattern = statement.pattern
     table = events_table(stream_rows)
     expected = evaluate([pattern], table)
-    with patch.object(own_order, "PATTERN_NS", each_ns):
+    with patch("cep_pipeline.detection.planned.PATTERN_NS", each_ns):
         if output == "count" and not cep.detection.detect.has_output_policy(pattern):
             counted = cep.detect([pattern], table, output="count")[pattern.name]
             assert counted.column("count").to_pylist() == [str(len(expected))]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection import MECHANISMS, parts
+from cep_pipeline.detection import MECHANISMS, clause_runs
+from cep_pipeline.detection.clause_runs import JointRun, count_blocks
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism
-from cep_pipeline.detection.parts import JointRun, count_blocks
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, ListBlock
@@ -39,14 +39,14 @@ PATTERNS = [
 def test_parts_follow_each_other_in_order(text: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     patterns = patterns_of(text)
     events = events_table(ROWS)
-    unlimited = parts.MATCHES_AT_ONCE
+    unlimited = clause_runs.MATCHES_AT_ONCE
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, events))
     whole, counted = cep.detect(patterns, events, plan=plan, metrics=True)
     assert whole["pattern_1"].num_rows >= 20
     for owned in (EVERYTHING, ((90, 0), (200, 41))):
         found: dict[int, list[str]] = {}
         for at_once in (unlimited, limit):
-            monkeypatch.setattr(parts, "MATCHES_AT_ONCE", at_once)
+            monkeypatch.setattr(clause_runs, "MATCHES_AT_ONCE", at_once)
             ids: list[str] = []
             result = detect_slice(
                 patterns, plan, events, owned, lambda _, batch, ids=ids: ids.extend(batch["match_id"].to_pylist())
@@ -142,31 +142,13 @@ def test_parts_leave_nothing_behind_in_the_prepared_events() -> None:
 
 
 def test_counts_of_parts_add_up_and_of_peaks_the_highest_stays() -> None:
-    one, other = Counters(peak=3, evaluations=5), Counters(peak=2, events_buffered=4)
-    one.count(NodeCounts("p", 0, ("a",), 10, 4, 2, 7))
-    other.count(NodeCounts("p", 0, ("a",), 1, 1, 1, 9))
+    one, other = Counters(peak_instances=3, condition_evaluations=5), Counters(peak_instances=2, events_buffered=4)
+    one.count(NodeCounts("p", 0, ("a",), 10, 4, 2))
+    other.count(NodeCounts("p", 0, ("a",), 1, 1, 1))
     other.count(NodeCounts("p", 0, ("a", "b"), 6, 2))
     one.add(other)
-    one.peaks.append(lambda: 2)  # of parts, too, whose peak is found when somebody asks
     metrics = one.metrics({"p": "fused"})
-    assert metrics.nodes == (NodeCounts("p", 0, ("a",), 11, 5, 3, 9), NodeCounts("p", 0, ("a", "b"), 6, 2))
+    assert metrics.nodes == (NodeCounts("p", 0, ("a",), 11, 5, 3), NodeCounts("p", 0, ("a", "b"), 6, 2))
     assert (metrics.peak_instances, metrics.events_buffered, metrics.condition_evaluations) == (3, 4, 5)
-    one.peaks.append(lambda: 6)
+    one.count_peak(6)
     assert one.peak_instances == one.metrics({}).peak_instances == 6
-
-
-def test_what_is_counted_later_is_counted_once() -> None:
-    def count(counters: Counters) -> None:
-        counters.evaluations += 3
-        counters.count(NodeCounts("p", 0, ("a",), 2, 1))
-
-    one, other = Counters(), Counters()
-    one.later.append(count)
-    other.later += [count, count]
-    one.add(other)
-    assert one.nodes["p", 0, ("a",)] == NodeCounts("p", 0, ("a",), 6, 3)
-    assert one.condition_evaluations == one.metrics({}).condition_evaluations == 9
-    one.later.append(count)
-    one.settle()
-    assert not one.later
-    assert one.nodes["p", 0, ("a",)].candidates == 8

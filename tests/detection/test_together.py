@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection import MECHANISMS, parts
+from cep_pipeline.detection import MECHANISMS, clause_runs
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned
 from cep_pipeline.errors import TooManyMatches
@@ -55,9 +55,9 @@ def patterns_of(text: str = TEXT) -> list[Pattern]:
     return cep.parse_patterns(text, stream_schema())
 
 
-@pytest.mark.parametrize("at_once", [parts.MATCHES_AT_ONCE, 10])
+@pytest.mark.parametrize("at_once", [clause_runs.MATCHES_AT_ONCE, 10])
 def test_tables_and_counts_are_those_of_each_pattern_alone(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "MATCHES_AT_ONCE", at_once)
+    monkeypatch.setattr(clause_runs, "MATCHES_AT_ONCE", at_once)
     patterns, events = patterns_of(), events_table(ROWS)
     for output in ("verbose", "count"):
         chosen = [p for p in patterns if p.name != "kept"] if output == "count" else patterns
@@ -74,7 +74,7 @@ def test_tables_and_counts_are_those_of_each_pattern_alone(at_once: int, monkeyp
         assert RUNS[1:] == [["pair", "either"]]  # lists are counted without being made
 
 
-@pytest.mark.parametrize("at_once", [parts.MATCHES_AT_ONCE, 10])
+@pytest.mark.parametrize("at_once", [clause_runs.MATCHES_AT_ONCE, 10])
 @pytest.mark.parametrize("limit", [None, 5000])
 def test_batches_of_patterns_come_from_one_run(
     at_once: int, limit: int | None, monkeypatch: pytest.MonkeyPatch
@@ -83,7 +83,7 @@ def test_batches_of_patterns_come_from_one_run(
     patterns, events = patterns_of(), events_table(ROWS)
     tables = cep.detect(patterns, events, mechanism="together")
     RUNS.clear()
-    monkeypatch.setattr(parts, "MATCHES_AT_ONCE", at_once)
+    monkeypatch.setattr(clause_runs, "MATCHES_AT_ONCE", at_once)
     found: dict[str, list[str]] = {pattern.name: [] for pattern in patterns}
     names = []
     for name, batch in cep.detect_batches(patterns, events, mechanism="together", limit=limit):
@@ -127,9 +127,9 @@ NAME means PATTERN SEQ(A+ a[], B b) WHERE avg(a[].x) < b.x WITHIN 50 us
 """
 
 
-@pytest.mark.parametrize("at_once", [parts.MATCHES_AT_ONCE, 10])
+@pytest.mark.parametrize("at_once", [clause_runs.MATCHES_AT_ONCE, 10])
 def test_what_is_listed_to_be_compressed_is_found_in_one_run(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "MATCHES_AT_ONCE", at_once)
+    monkeypatch.setattr(clause_runs, "MATCHES_AT_ONCE", at_once)
     patterns, events = patterns_of(SUMS), events_table(ROWS)
     tables = cep.detect(patterns, events, mechanism="together", output="compressed")
     assert list(tables) == ["sums", "pair", "means"]
@@ -150,9 +150,9 @@ def test_patterns_that_are_run_one_by_one_are_done_one_by_one() -> None:
     assert done == [(len(patterns) - 1, len(patterns)), (len(patterns), len(patterns))]  # one waits for later events
 
 
-@pytest.mark.parametrize("at_once", [parts.MATCHES_AT_ONCE, 10])
+@pytest.mark.parametrize("at_once", [clause_runs.MATCHES_AT_ONCE, 10])
 def test_slices_own_what_each_pattern_owns_alone(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "MATCHES_AT_ONCE", at_once)
+    monkeypatch.setattr(clause_runs, "MATCHES_AT_ONCE", at_once)
     patterns, events = patterns_of(), events_table(ROWS)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, events))
 

@@ -52,12 +52,14 @@ def test_it_is_explained_how_groups_are_made() -> None:
     counted = "groups are made by sweeps over the events, and matches are not listed"
     listed = "matches are listed to make groups, since "
     for text, said in {
-        "SEQ(A a, C c, B? b) WITHIN 1 s SUMMARIZE count(*) GROUP BY a.x, bucket(1 h)": counted,
+        "SEQ(A a, C c, B b) WITHIN 1 s SUMMARIZE count(*) GROUP BY a.x, bucket(1 h)": counted,
+        "SEQ(A a, C c, B? b) WITHIN 1 s SUMMARIZE count(*) GROUP BY a.x": f"{listed}branches of the pattern have",
         "SEQ(A a, B b, C c) WITHIN 1 s SUMMARIZE sum(a.x + c.x)": counted,
         "SEQ(A a, B b, C c) WHERE a.x < c.x WITHIN 1 s SUMMARIZE min(a.x), max(c.x)": counted,
         "SEQ(A a, B b, C c) WITHIN 1 s SUMMARIZE min(a.x * c.x)": f"{listed}one value is read of a and c",
         "SEQ(A a, B b, C c) WHERE a.x <> c.x WITHIN 1 s SUMMARIZE min(a.x)": f"{listed}no sweep tests its conditions",
-        "SEQ(A a, B+ b[], C c) WHERE b[].x > 1 WITHIN 1 s SUMMARIZE max(b.LEN)": counted,
+        "SEQ(A a, B+ b[], C c) WHERE b[].x > 1 WITHIN 1 s SUMMARIZE avg(b.LEN)": counted,
+        "SEQ(A a, B+ b[], C c) WITHIN 1 s SUMMARIZE max(b.LEN)": f"{listed}the length of each list is asked for",
         "SEQ(A a, B+ b[], C c) WITHIN 1 s SUMMARIZE max(stddev(b[].x))": f"{listed}one value is made of",
         "SEQ(A a, ~B b, C c) WITHIN 1 s SUMMARIZE max(a.x), sum(a.x + c.x)": counted,
         "SEQ(A a, C c) WITHIN 1 s OUTPUT NON_OVERLAP SUMMARIZE max(a.x)": f"{listed}OUTPUT and CONSUME choose",

@@ -6,8 +6,8 @@ nor memory grows with the number of matches. The modules in the order in which d
 - `fields`: clauses that bind the same variables as one group, and their conditions taken apart by what they ask of
   lists, where a pattern whose conditions need the lists themselves is refused; the states of runs, and what a run
   remembers for later conditions;
-- `lanes`: the events that merged runs read;
-- `runs`: one step an event: runs bind it or ignore it, conditions are decided, equal runs become one;
+- `runs`: the events that merged runs read, in lanes, and one step an event: runs bind it or ignore it, conditions are
+  decided, equal runs become one;
 - `buffers`: the graph that the runs leave, and its bytes in a table; `graph_kernels`: compiled passes over it;
 - `tables`: the compressed table of a pattern, the number of its matches, and these again, in order.
 

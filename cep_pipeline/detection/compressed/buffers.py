@@ -57,7 +57,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
 from cep_pipeline.errors import InputError, NoRoom
 from cep_pipeline.events.columns import ARROW_TYPES
@@ -69,6 +68,7 @@ from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.events_input import attributes_returned
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import room_for
+from cep_pipeline.storage import decimal_text
 
 MAGIC = b"CEPB"
 COMPRESSED, PLAIN, BRIEF = 1, 2, 3
@@ -574,7 +574,7 @@ class GraphWriter:
         ]
         data, offsets = _joined(parts)
         numbers = [
-            str(amount) if amount < MOST_COUNTED else to_text(_paths(sources[first:stop], targets[first:stop]))
+            str(amount) if amount < MOST_COUNTED else decimal_text(_paths(sources[first:stop], targets[first:stop]))
             for amount, first, stop in zip(amounts.tolist(), bounds[:-1], bounds[1:], strict=True)
         ]
         compress = _codec().compress

@@ -37,7 +37,7 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.views import implied_by
 
@@ -199,7 +199,7 @@ class Analysis:
 
     def surely_before(self, name: str, other: str) -> bool:
         """Return whether a variable is complete when an event is bound to another one."""
-        return before_is_earlier(self.pattern.ties) and (name, other) in self.clause.precedence
+        return (name, other) in self.clause.precedence
 
 
 def _components(conjunct: Conjunct) -> list[tuple[Atom, ...]]:
@@ -295,11 +295,13 @@ def groups_of(pattern: Pattern) -> list[Group]:
     Raises
     ------
     NeedsLists
-        A conjunct cannot be decided over merged runs, the strategy is not skip_till_any_match, or a composite or a
-        list is negated.
+        A conjunct cannot be decided over merged runs, the strategy is not skip_till_any_match, an event may be before
+        one that comes earlier (TIES ANY), or a composite or a list is negated.
     """
     if not pattern.strategy.forks:
         raise NeedsLists(f"the strategy {pattern.strategy.value}")
+    if not before_is_earlier(pattern.ties):
+        raise NeedsLists(f"TIES {pattern.ties.value}")
     for structure in (one for clause in pattern.clauses for one in clause.negated_structures):
         names = ", ".join(variable.name for variable in structure.variables)
         raise NeedsLists(f"the negation of {names}, which is asked of each match")
@@ -380,22 +382,10 @@ class Field:
 
 
 class RunStates:
-    """The states of the runs of a group.
+    """The states of the runs of a group."""
 
-    Parameters
-    ----------
-    ties
-        The mode of the order.
-
-    Attributes
-    ----------
-    in_order
-        Events come in the stream as they come in a match. Where they need not, nothing is complete before the match is:
-        an event may come earlier than another one that it is after.
-    """
-
-    def __init__(self, group: Group, ties: Ties) -> None:
-        self.group, self.in_order = group, before_is_earlier(ties)
+    def __init__(self, group: Group) -> None:
+        self.group = group
         self.names = tuple(variable.name for variable in group.positive)
         self.bit = {name: 1 << place for place, name in enumerate(self.names)}
         self.full = (1 << len(self.names)) - 1
@@ -425,8 +415,6 @@ class RunStates:
         return int(self._closed(state))
 
     def _find_closed(self, state: int) -> int:
-        if not self.in_order:
-            return state & self.singles
         return state & (self.singles | self.mask(name for name in self.names if self.after[name] & state))
 
     def is_decided(self, condition: Condition, state: int) -> bool:
@@ -438,7 +426,7 @@ class RunStates:
 
     def is_rejection_decided(self, negation: NegatedVariable, state: int) -> bool:
         """Return whether all is known of a match that a negated variable asks for."""
-        if not self.in_order or not negation.before or not self.mask(negation.after) & state:
+        if not negation.before or not self.mask(negation.after) & state:
             return False
         if self.mask(negation.before) & ~self.closed(state):
             return False

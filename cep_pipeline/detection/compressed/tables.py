@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -42,9 +43,7 @@ from cep_pipeline.detection.compressed.buffers import (
     statement_of,
 )
 from cep_pipeline.detection.compressed.fields import NeedsLists, groups_of
-from cep_pipeline.detection.compressed.lanes import LaneEvents
-from cep_pipeline.detection.compressed.runs import MergedRuns
-from cep_pipeline.detection.decimal_text import from_text, to_text
+from cep_pipeline.detection.compressed.runs import LaneEvents, MergedRuns
 from cep_pipeline.detection.matches import MANY_PATTERNS, UTC_MICROSECONDS, match_batches, matches_schema
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.ordering import OrderedLists, in_order, order_matches
@@ -56,6 +55,7 @@ from cep_pipeline.guarded import brief, parse_json
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.storage import decimal_text, from_decimal_text
 
 STATEMENTS = b"cep.statements"
 """Key of a table's metadata: the statements of its patterns, so that a table without matches can be expanded too."""
@@ -136,8 +136,12 @@ class ListedBuffers:
 
     def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
         self._pattern, self._events = pattern, events
-        self._writer = ListWriter(pattern, events)
         self._batches: list[pa.RecordBatch] = []
+
+    @cached_property
+    def _writer(self) -> ListWriter:
+        """The writer, which takes some memory for each event: of most of many patterns there is no match."""
+        return ListWriter(self._pattern, self._events)
 
     def add(self, blocks: Iterable[Block]) -> None:
         """Add all matches of one part (`JointRun.parts`)."""
@@ -200,7 +204,7 @@ def count_of(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and text.strip("0")):
         shown = text if len(text) < 40 else f"{text[:40]}…"
         raise InputError(f"column 'count' of a compressed table is damaged: {shown!r} is no number of matches")
-    return from_text(text)
+    return from_decimal_text(text)
 
 
 MOST_DIGITS = 200_000
@@ -546,7 +550,9 @@ def _read(buffers: pa.Array, statements: Mapping[int, str]) -> MatchesOfEvent:
 
 
 def _other_number(said: int, found: int) -> InputError:
-    return InputError(f"a buffer of matches is damaged: it is said to hold {to_text(said)} matches and holds {found:,}")
+    return InputError(
+        f"a buffer of matches is damaged: it is said to hold {decimal_text(said)} matches and holds {found:,}"
+    )
 
 
 def _expanded(buffers: list[MatchesOfEvent], count: int, *, typed: bool) -> Iterator[pa.RecordBatch]:

@@ -275,7 +275,7 @@ def _joining_lists(found: Joining) -> Joining | None:
     if len(kinds[0]) != 1 or len(kinds[1]) != 1:
         return None
     if kinds[0] | kinds[1] == {Element.ONLY, Element.EACH}:
-        left, right = (rewritten(side, _only) for side in found.sides)
+        left, right = (rewritten(side, of_one_event) for side in found.sides)
         return replace(found, sides=(left, right), of_each=True)
     adjacent = ((Element.PREVIOUS, Element.CURRENT),) if found.is_of_list else _ENDS_OF_LISTS
     elements = (*kinds[0], *kinds[1])
@@ -283,11 +283,12 @@ def _joining_lists(found: Joining) -> Joining | None:
         found, elements = found.turned(), elements[::-1]
     if elements not in adjacent:
         return None
-    left, right = (rewritten(side, _only) for side in found.sides)
+    left, right = (rewritten(side, of_one_event) for side in found.sides)
     return replace(found, sides=(left, right), neighbours=found.variables)
 
 
-def _only(node: Expression) -> Expression:
+def of_one_event(node: Expression) -> Expression:
+    """A reference to an element of a list as one to the only event of its variable."""
     return replace(node, element=Element.ONLY) if isinstance(node, Reference) else node
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Iterator
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.compressed.fields import reason_to_list
+from cep_pipeline.detection.compressed.tables import count_merged
 from cep_pipeline.detection.counting.choice import binds_lists, parts_of_lists, parts_of_neighbours, sweeps_over
-from cep_pipeline.detection.counting.sweep import count_swept, has_long_lists
-from cep_pipeline.detection.fused.clause import run_clause
+from cep_pipeline.detection.counting.sweep import count_swept
+from cep_pipeline.detection.fused.clause import KernelRun, run_clause
+from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.kleene.clause import StagedRun, has_kleene
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
 from cep_pipeline.detection.output_policy import has_output_policy
@@ -16,19 +18,9 @@ from cep_pipeline.detection.route import CHOSEN_AMONG, LISTED_SOONER, NODES_ASKE
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
-from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import Finality, counts_in_partitions, finality_of, look_back
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_of, view_of_leaf
-
-
-class CountedRun(Protocol):
-    """A run of one clause: it gives blocks of matches, and then the counts of its nodes."""
-
-    def count(self, counters: Counters) -> None:
-        """Add the counts of the finished run."""
-
-    def __iter__(self) -> Iterator[Block]: ...
 
 
 def count_owned(
@@ -90,9 +82,7 @@ def counted_by_parts(pattern: Pattern) -> bool:
 
 
 def route_to_count(pattern: Pattern, *, columnar: bool = True) -> Route:
-    """The executor that counts many matches of a pattern, by the pattern alone (`chooser.route_of`)."""
-    from cep_pipeline.detection.compressed.fields import reason_to_list
-
+    """The executor that counts many matches of a pattern, by the pattern alone (`outputs.route_of`)."""
     if has_output_policy(pattern):
         return Route(Sink.COUNT, Executor.MECHANISM, CHOSEN_AMONG)
     if columnar and sweeps_over(pattern):
@@ -107,12 +97,10 @@ def route_to_count(pattern: Pattern, *, columnar: bool = True) -> Route:
 
 def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
     """The number of matches over all events, clause by clause where that lists none, else by merged runs."""
-    from cep_pipeline.detection.compressed.tables import count_merged
-
     counted = None
     if _is_counted_by_clause(pattern):
         orders = tuple(_rarest_first(clause, events) for clause in pattern.clauses)
-        counted = count_by_clause(pattern, orders, events, Counters(wanted=False), _start_in_order, finding=True)
+        counted = count_by_clause(pattern, orders, events, Counters(wanted=False), finding=True)
     return count_merged(pattern, events, Counters()) if counted is None else counted
 
 
@@ -132,11 +120,17 @@ def _rarest_first(clause: Clause, events: PreparedEvents) -> tuple[str, ...]:
     return (*sorted(single, key=sizes.__getitem__), *(one.name for one in clause.positive if one.kleene))
 
 
-def _start_in_order(of: ClauseSlice, plan: OrderOrTree) -> CountedRun:
-    assert not isinstance(plan, Join), "the parts of lists have orders"
+def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun:
+    """A run of one clause by a plan on the columnar kernel; iterate over it once for its blocks of matches.
+
+    Raises
+    ------
+    PlanError
+        The plan is not for the clause's positive variables.
+    """
     if has_kleene(of.clause):
         return StagedRun(of, plan)
-    return run_clause(of.pattern, of.clause, plan, of.events, of.owned, finality=of.finality)
+    return run_clause(of.pattern, of.clause, order_of(plan), of.events, of.owned, finality=of.finality)
 
 
 def count_by_clause(
@@ -144,7 +138,6 @@ def count_by_clause(
     plans: Orders,
     events: PreparedEvents,
     counters: Counters,
-    start: Callable[[ClauseSlice, OrderOrTree], CountedRun],
     *,
     finding: bool = False,
 ) -> int | None:
@@ -158,22 +151,20 @@ def count_by_clause(
         The order or the tree of each clause.
     counters
         What gets the counts of nodes. Where these are wanted, matches are counted by the runs that find them.
-    start
-        Starts the run of a clause by its plan.
     finding
         Whether the matches of single variables are counted here even if all of them have to be found.
     """
     clauses = [
         (ClauseSlice(pattern, part, events, EVERYTHING, finality_of(pattern, clause)), order)
         for clause, plan in zip(pattern.clauses, plans, strict=True)
-        for part, order in _parts_of(pattern, clause, plan, events, counters)
+        for part, order in _parts_of(pattern, clause, plan, counters)
     ]
     several = any(sum(variable.kleene for variable in clause.positive) > 1 for clause in pattern.clauses)
     total, left = None, []
     for of, plan in clauses:
         # Nothing else counts the parts of several lists.
         in_turn = several and has_kleene(of.clause)
-        count = None if counters.wanted else count_swept(of, always=in_turn or has_long_lists(of))
+        count = None if counters.wanted else count_swept(of, always=in_turn)
         if count is None:
             left.append((of, plan))
         else:
@@ -203,17 +194,12 @@ def count_by_clause(
 
 
 def _parts_of(
-    pattern: Pattern, clause: Clause, plan: OrderOrTree, events: PreparedEvents, counters: Counters
+    pattern: Pattern, clause: Clause, plan: OrderOrTree, counters: Counters
 ) -> Iterator[tuple[Clause, OrderOrTree]]:
     """The clauses that are counted in place of one, each with its plan."""
     parts = None if counters.wanted else parts_of_lists(pattern, clause)
     if parts is None and not counters.wanted:
-        of_neighbours = parts_of_neighbours(pattern, clause)
-        limited = any(variable.limits for variable in clause.positive)
-        if of_neighbours is not None and (
-            limited or any(has_long_lists(ClauseSlice(pattern, one, events, EVERYTHING)) for one in of_neighbours)
-        ):
-            parts = of_neighbours
+        parts = parts_of_neighbours(pattern, clause)
     if parts is None:
         yield clause, plan
         return

@@ -17,8 +17,7 @@ by itself.
 
 The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
 has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
-products of numbers is asked of the first sweep, so that it works for other values than counts as well: `sums_by_size`
-tells by it how many events a list binds.
+products of numbers is asked of the first sweep, so that it works for other values than counts as well.
 
 Numbers are exact at any size. They are kept modulo 2^64 where nothing within a window can exceed that, and otherwise
 modulo as many primes as are needed to tell the number.
@@ -37,7 +36,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.costs import LONG_LISTS, pays
+from cep_pipeline.detection.costs import pays
 from cep_pipeline.detection.counting.choice import (
     LANES,
     Joining,
@@ -48,6 +47,7 @@ from cep_pipeline.detection.counting.choice import (
     counted_as_chain,
     joins_neighbours,
     of_elements,
+    of_one_event,
     orders_of,
     states_of,
     sweep_of,
@@ -59,7 +59,6 @@ from cep_pipeline.detection.room import ask_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import constants_hold, expression_values
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
-from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.patterns.rewriting import rewritten
@@ -107,8 +106,6 @@ ANCHORED_AT_ONCE = 1 << 10
 """Events, at least, whose values are sorted together."""
 MOST_TREE_BYTES = 1 << 28
 """Largest size of trees over the values in a window."""
-FEW_LANES = 8
-"""Number of lanes up to which trees are only as wide as there are lanes."""
 _MERSENNE_BITS = 61
 _MERSENNE = 2**_MERSENNE_BITS - 1
 _GREATEST, _ROUNDED = 2**64 - 1, 2**64 - 2
@@ -208,7 +205,7 @@ def _count(found: _Sweeping) -> int | None:
     return run(0) if bits < MOST_BITS_OF_A_WORD else number_of(run, _moduli(), bits)
 
 
-def swept(of: ClauseSlice, semiring: Sum | Greatest, weights: Weights) -> list[int] | None:
+def swept(of: ClauseSlice, semiring: Sum | Greatest, weights: Weights) -> int | None:
     """Add up the products of the weights of the events of each match, in a semiring.
 
     Parameters
@@ -218,13 +215,12 @@ def swept(of: ClauseSlice, semiring: Sum | Greatest, weights: Weights) -> list[i
 
     Returns
     -------
-    list of int or None
-        The sum, or as many as the semiring says; [] where there is no match. None where no sweep tells them, or where a
-        number is too large.
+    int or None
+        The sum; 0 where there is no match. None where no sweep tells it, or where a number is too large.
     """
     found = _sweeping(of, weights)
     if not isinstance(found, _Sweeping):
-        return None if found is None else []
+        return found
     places = {one.name: place for place, one in enumerate(of.clause.positive)}
     some = {
         name: own
@@ -242,27 +238,22 @@ class Sum:
     ----------
     added
         Numbers that are added up over the events of a match, and this sum is one more factor.
-    counted
-        Variables; there is a result for each number of events that they bind together, from 0 on.
     before_each
         Is called before each sweep.
 
     Notes
     -----
     Where something is added, the sweep is in the expectation semiring (Eisner 2002, section 3): an event has the weight
-    1 + e x, where e^2 = 0. Such numbers are the remainders modulo p^2, with e = p. And where a counted event has the
-    weight z, the result is a polynomial of z, whose coefficients follow from as many values.
+    1 + e x, where e^2 = 0. Such numbers are the remainders modulo p^2, with e = p.
     """
 
     added: Weights = field(default_factory=dict)
-    counted: tuple[str, ...] = ()
     before_each: Callable[[], None] = go_on
 
-    def of(self, found: _Sweeping, weights: Weights) -> list[int] | None:
-        """The sums over the matches of a sweep; None where a window has too many events, or a number is too large."""
-        if not (weights or self.added or self.counted):
-            count = _count(found)
-            return None if count is None else [count]
+    def of(self, found: _Sweeping, weights: Weights) -> int | None:
+        """The sum over the matches of a sweep; None where a window has too many events, or a number is too large."""
+        if not (weights or self.added):
+            return _count(found)
         runner, rows = _runner(found), found.steps.rows
         if runner is None:
             return None
@@ -274,41 +265,22 @@ class Sum:
         bits += sum(found.bound(name) * _widest(own[rows]) for name, own in self.added.items()).bit_length()
         if bits > MOST_BITS:
             return None
-        offset, above, size = 1 << math.ceil(bits), math.ceil(bits) + 2.0, len(found.of.events)
-        degree = sum(found.bound(name) for name in self.counted)
-        counts = replace(self, added={}).of(found, weights) if self.added else None
+        offset, above, run = 1 << math.ceil(bits), math.ceil(bits) + 2.0, runner.run
+        count = replace(self, added={}).of(found, weights) if self.added else 0
+        if count is None:
+            return None
 
-        def sweep(modulus: int, own: Weights) -> int:
+        def remainder(prime: int) -> int:
             self.before_each()
-            return runner.run(modulus, own)
-
-        def coefficients(modulus: int, prime: int) -> list[int]:
+            if not self.added:
+                return (run(prime, {name: numbers % prime for name, numbers in weights.items()}) + offset) % prime
+            modulus = prime**2
             own = {name: numbers % modulus for name, numbers in weights.items()}
             for name, numbers in self.added.items():
                 own[name] = _product(own.get(name, 1), numbers % prime * prime + 1, modulus)
-            if not self.counted:
-                return [sweep(modulus, own)]
-            values = [0]  # each match binds one of these events
-            for z in range(1, degree + 1):
-                times_z = np.full(size, z)
-                weighed = {
-                    name: _product(own[name], times_z, modulus) if name in own else times_z for name in self.counted
-                }
-                values.append(sweep(modulus, {**own, **weighed}))
-            return _coefficients(values, modulus)
+            return ((run(modulus, own) - count) % modulus // prime + offset) % prime
 
-        @cache
-        def remainders(prime: int) -> list[int]:
-            if counts is None:
-                return [(one + offset) % prime for one in coefficients(prime, 0)]
-            both = zip(coefficients(prime**2, prime), counts, strict=True)
-            return [(one - count) % prime**2 // prime + offset for one, count in both]
-
-        def number(place: int) -> int:
-            moduli = _moduli() if counts is None else primes_below(2**15)
-            return number_of(lambda prime: remainders(prime)[place] % prime, moduli, above) - offset
-
-        return [number(place) for place in range(degree + 1)]
+        return number_of(remainder, primes_below(2**15) if self.added else _moduli(), above) - offset
 
     def plus(self, one: int, other: int) -> int:
         """Put together what two sets of matches give."""
@@ -322,10 +294,10 @@ class Greatest:
     The least of some values is the greatest of ranks that fall as these rise.
     """
 
-    def of(self, found: _Sweeping, weights: Weights) -> list[int] | None:
+    def of(self, found: _Sweeping, weights: Weights) -> int | None:
         """The greatest rank in the matches of a sweep; None where that takes some numbers away."""
         runner = _runner(found)
-        return None if runner is None or not runner.only_adds else [runner.run(_GREATEST, weights)]
+        return None if runner is None or not runner.only_adds else runner.run(_GREATEST, weights)
 
     def plus(self, one: int, other: int) -> int:
         """Put together what two sets of matches give."""
@@ -359,40 +331,6 @@ def _runner(found: _Sweeping) -> _Runner | None:
         return max(parts) if modulus == _GREATEST else sum(parts)
 
     return None if len(some) < len(behind) else _Runner(run, all(one.only_adds for one in some))
-
-
-def has_long_lists(of: ClauseSlice) -> bool:
-    """Return whether a sweep counts lists of compared neighbours of which a window may have more than `LONG_LISTS`."""
-    sweep = _sweep_over(of)
-    if sweep is None or not any(one.is_of_list for one in sweep.joining):
-        return False
-    views = _views(of)
-    lists = [one.name for one in of.clause.positive if one.kleene]
-    return views is not None and any(_may_be_long(of, views[name]) for name in lists)
-
-
-def _may_be_long(of: ClauseSlice, view: View) -> bool:
-    """Return whether some window has more than `LONG_LISTS` events of a view, whatever their keys."""
-    if len(view) <= LONG_LISTS:
-        return False
-    width = of.pattern.window.time_us
-    if width is None:
-        return (of.pattern.window.events or 0) > LONG_LISTS
-    times = of.events.timestamps[view.rows]
-    return bool((times[LONG_LISTS:] - times[: len(times) - LONG_LISTS] <= width).any())
-
-
-def _coefficients(values: Sequence[int], modulus: int) -> list[int]:
-    """The coefficients, by a modulus, of the polynomial with these values at 0, 1, 2, ...: by Newton's formula."""
-    steep = np.array(values, object)
-    for order in range(1, len(steep)):
-        steep[order:] = (steep[order:] - steep[order - 1 : -1]) * pow(order, -1, modulus) % modulus
-    found = np.zeros(len(steep), object)
-    for place in reversed(range(len(steep))):
-        found = np.append(0, found[:-1]) - place * found
-        found[0] += steep[place]
-        found %= modulus
-    return [int(one) for one in found]
 
 
 def _views(of: ClauseSlice) -> dict[str, View] | None:
@@ -435,14 +373,9 @@ def _events_of_one(of: ClauseSlice) -> Sweep | None:
 def filters_of(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
     """The conditions on one event of a variable, as `leaf_view` takes them."""
 
-    def single(node: Expression) -> Expression:
-        if isinstance(node, Reference) and node.element is Element.EACH:
-            return replace(node, element=Element.ONLY)
-        return node
-
     def make() -> tuple[Conjunct, ...]:
         own = (one for one in clause.conjuncts if one.variables == {variable.name} and of_elements(clause, one))
-        return tuple(without_name(rewritten(conjunct, single), variable.name) for conjunct in own)
+        return tuple(without_name(rewritten(conjunct, of_one_event), variable.name) for conjunct in own)
 
     return clause_cache_of(clause).once(("filters of elements", variable.name), make)
 
@@ -830,7 +763,7 @@ def _sweep_behind(
     joined = _joined_behind(lanes, fits, joining, events)
     joints = len(joined.places)
     span = max(int((lanes.stops - lanes.starts).max(initial=0)), ANCHORED_AT_ONCE)
-    width = len(anchors) if len(anchors) <= FEW_LANES else LANES
+    width = min(len(anchors), LANES)
     if joints * 16 * width * span > MOST_TREE_BYTES:
         return None
     lists = sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -137,21 +137,16 @@ class KernelRun:
     @property
     def counts(self) -> tuple[LevelCount, ...]:
         """Counts of each plan level so far."""
-        return self._counted()()
-
-    def count(self, counters: Counters) -> None:
-        """Add the counts of the finished run, once somebody asks for them."""
-        if counters.wanted:
-            pattern, clause, counted = self.pattern, self.clause, self._counted()
-            counters.later.append(lambda later: count_levels(pattern, clause, counted(), later))
-
-    def _counted(self) -> Callable[[], tuple[LevelCount, ...]]:
-        """The counts on request, which hold no views and columns."""
         levels, none = self._levels, [()] * len(self.order)
         tested: Sequence[Sequence[Conjunct]] = none if levels is None else levels.tested
         # Of events that are left because they fit, more pass than of others.
         decided = [False] * len(none) if levels is None or self._reduced else levels.decided
-        return partial(level_counts, self.order, self._counters, tested, decided, self._tests_alone())
+        return level_counts(self.order, self._counters, tested, decided, self._tests_alone())
+
+    def count(self, counters: Counters) -> None:
+        """Add the counts of the finished run, if anybody reads them."""
+        if counters.wanted:
+            count_levels(self.pattern, self.clause, self.counts, counters)
 
     def _tests_alone(self) -> list[int]:
         """Count for each level the tests of a conjunct on its variable alone."""

@@ -63,9 +63,9 @@ class LevelCount:
 def count_levels(pattern: Pattern, clause: Clause, counts: Sequence[LevelCount], counters: Counters) -> None:
     """Add the counts of a run of a clause."""
     for count in counts:
-        counters.evaluations += count.evaluations
+        counters.condition_evaluations += count.evaluations
         place = pattern.name, clause.index, count.bound
-        counters.count(NodeCounts(*place, count.candidates, count.passes, 0, 0, count.tested))
+        counters.count(NodeCounts(*place, count.candidates, count.passes, 0, count.tested))
 
 
 def level_counts(

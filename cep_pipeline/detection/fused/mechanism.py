@@ -4,30 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
-from cep_pipeline.detection.counting.owned import count_by_clause, count_owned
-from cep_pipeline.detection.fused.clause import KernelRun, run_clause
-from cep_pipeline.detection.fused.levels import order_of
-from cep_pipeline.detection.kleene.clause import StagedRun, has_kleene
+from cep_pipeline.detection.clause_runs import find_by_clause
+from cep_pipeline.detection.counting.owned import count_by_clause, count_owned, start
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
-
-
-def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun:
-    """A run of one clause by a plan; iterate over it once for its blocks of matches.
-
-    Raises
-    ------
-    PlanError
-        The plan is not for the clause's positive variables.
-    """
-    pattern, clause, events, owned, finality = of
-    if has_kleene(clause):
-        return StagedRun(of, plan)
-    return run_clause(pattern, clause, order_of(plan), events, owned, finality=finality)
 
 
 def find_matches(
@@ -53,7 +35,7 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
         return None if counters.wanted else count_owned(pattern, events, EVERYTHING)
     if any(clause.negated_structures for clause in pattern.clauses):
         return None
-    return count_by_clause(pattern, orders, events, counters, start)
+    return count_by_clause(pattern, orders, events, counters)
 
 
 MECHANISM = Mechanism(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FINISHED, GO_ON, FOUND_FULL, STORE_FULL, CELLS_FULL, DEATHS_FULL, NEW_STATE = range(7)
+FINISHED, GO_ON, FOUND_FULL, STORE_FULL, CELLS_FULL, NEW_STATE = range(6)
 """Why the kernel returns: all steps are done, it has worked a while, there is no room for what an event makes, or a
 state of a lazy tree is reached for the first time."""
 TESTS_A_CALL = 1 << 27
@@ -57,9 +57,6 @@ F_NODE, F_BEGIN, F_END, F_EDGE, F_SLOT = range(FRAME_WORDS)
 
 CANDIDATES, PASSES, CREATED, COUNTS = range(4)
 """Counts of a node, and how many there are."""
-DEATH_WORDS = 3
-D_NODE, D_COUNT, D_NEXT = range(DEATH_WORDS)
-"""int32 words: so many instances of a node whose windows end at a row, and what else does."""
 
 CHOICE_WORDS = 3
 H_NODE, H_SHARE, H_LINKED = range(CHOICE_WORDS)
@@ -79,18 +76,15 @@ LISTS_LAST = 1e30
 ANY, NO_ROOT = -2, -1
 """In place of a lazy tree's first variable: where none is chosen, and before one is."""
 
-REGISTERS = 24
+REGISTERS = 19
 STEPS, STEP, ROW, DEPTH, EPOCH, TOUCHED, TOUCHED_OUTPUTS, SHORT_OF, NODES, LISTING, CELLS_MADE = range(11)
 """The registers: how many steps there are, the step, its row, frames in use, the number of the attempt, nodes and
 outputs that it has touched, the node (or output) that is full, the number of nodes, whether there are lists, and the
 cells that there were before the event."""
-DEATHS_ROOM, DEATHS_MADE, DEATHS_FREE, DEATHS_USED, DEATH_ROW = range(11, 16)
-"""Room for deaths, how many were ever made, the first free one, how many are in use, and the first row whose deaths are
-to come."""
-ROOT, REPLAYING, BEGUN, OLDEST, VARIABLES, KEYS, BY_COUNTER, CHOSEN = range(16, REGISTERS)
+ROOT, REPLAYING, BEGUN, OLDEST, VARIABLES, KEYS, BY_COUNTER, CHOSEN = range(11, REGISTERS)
 """Of a lazy tree: its first variable, whether a new one searches the buffer, the step that begins next, the oldest step
 in the buffer, numbers of variables and keys, whether the smallest counter is bound next, and the variable that a new
 state waits for."""
 
-MACHINE_WORDS = 40
+MACHINE_WORDS = 36
 """Words of `stores.machine_at` before those of the ring of cells."""

@@ -766,7 +766,6 @@ def run_network(words: Any) -> int:
         step = r[c.STEP]
         r[c.ROW] = m.rows[step]
         row = r[c.ROW]  # as wide as all numbers: functions are compiled once
-        stores.bury(w, row)
         if r[c.LISTING]:
             forget_cells(m.cells, row, m.list_ceiling)
             r[c.CELLS_MADE] = m.cells.ends[1]
@@ -778,8 +777,6 @@ def run_network(words: Any) -> int:
         before = m.tested[0]
         code = replay(w) if r[c.REPLAYING] else take(w, step, row)
         made = stores.keep(w, row) if code == c.FINISHED else 0
-        if made < 0:
-            code = c.DEATHS_FULL
         if code != c.FINISHED:
             stores.take_back(w, before)
             if code != c.STORE_FULL or not stores.compact(w, r[c.SHORT_OF], row):

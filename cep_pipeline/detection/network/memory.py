@@ -23,11 +23,11 @@ from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 
-_OF_NODES, _OF_ROWS = (13, 14, 19, 23, 33, 36, 38), (0, 25, 26, 27, 39)
+_OF_NODES, _OF_ROWS = (13, 14, 19, 29, 32, 34), (0, 23, 35)
 """Places of the kernel's arrays in `Memory._all_arrays` that have an entry of each node, each key of a node or each
 share, and of those that are the same however many nodes there are."""
 ROOM = 1 << 8
-"""Instances that each store has room for at first, and deaths."""
+"""Instances that each store has room for at first."""
 MOST_WORDS = 1 << 31
 """Words of the instances of one node: 8 GB."""
 MOST_FOUND = 1 << 18
@@ -148,12 +148,10 @@ class Memory:
         self._store_addresses = np.array([int(store.ctypes.data) for store in self._stores], np.int64)
         self._rooms = np.full(nodes, ROOM, np.int64)
         self.counts = np.zeros((nodes, c.COUNTS), np.int64)
-        self.peaks = np.zeros(nodes, np.int64)
-        self._deaths = np.empty(ROOM * c.DEATH_WORDS, np.int32)
         self.held = np.zeros(len(events) + 2, np.int32)
-        self._arrays = self._all_arrays(nodes, len(events))
+        self._arrays = self._all_arrays(nodes)
         r = self.registers
-        r[c.STEPS], r[c.NODES], r[c.DEATHS_ROOM], r[c.DEATHS_FREE] = len(self._steps[0]), nodes, ROOM, -1
+        r[c.STEPS], r[c.NODES] = len(self._steps[0]), nodes
         r[c.LISTING], r[c.ROOT] = bool(self._event_types), c.ANY
         if network.choices is not None:
             r[c.VARIABLES] = variables = len(next(iter(members.values())).program.clause.positive)
@@ -181,16 +179,16 @@ class Memory:
         """Hold what another memory holds."""
         own, held, nodes = self._arrays, before._arrays, len(before._stores)
         before.registers[c.NODES] = self.registers[c.NODES]
-        self.registers, self.ring, self._deaths, self.held = before.registers, before.ring, before._deaths, before.held
+        self.registers, self.ring, self.held = before.registers, before.ring, before.held
         self._stores[:nodes] = before._stores
         self._store_addresses[:nodes], self._rooms[:nodes] = before._store_addresses, before._rooms
-        self.counts[:nodes], self.peaks[:nodes] = before.counts, before.peaks
+        self.counts[:nodes] = before.counts
         for place in _OF_NODES:
             own[place][: len(held[place])] = held[place]
         for place in _OF_ROWS:
             own[place] = held[place]
 
-    def _all_arrays(self, nodes: int, events: int) -> list[Array]:
+    def _all_arrays(self, nodes: int) -> list[Array]:
         outputs = len(self.outputs)
         # Of each row: where the largest window of a node's users ends that begins with it.
         longest = [self._members[one.window.id].rules.ceiling for one in self.network.nodes if one.listed]
@@ -204,8 +202,7 @@ class Memory:
             *(np.zeros(nodes + 1, np.int32), np.full(self._heads + 1, -1, np.int32)),
             *(np.zeros((nodes + 2) * c.FRAME_WORDS, np.int64),),
             *(np.full(self._widest, -1, np.int32), np.full(self._widest, -1, np.int32)),
-            *(np.zeros(nodes, np.int64), self.peaks),
-            *(np.full(events + 2, -1, np.int32), self._deaths, self.held),
+            self.held,
             *(np.zeros(2 * outputs + 1, np.int64), np.zeros(outputs + 1, np.int64), np.zeros(outputs + 1, np.int32)),
             self.common.counts,
             reduce(np.maximum, longest) if longest else np.zeros(1, np.int32),
@@ -317,12 +314,6 @@ class Memory:
         elif code == c.CELLS_FULL:
             self.ring.grow()
             self.words[c.MACHINE_WORDS : c.MACHINE_WORDS + RING_WORDS] = self.ring.kernel_words()
-        elif code == c.DEATHS_FULL:
-            place = next(number for number, array in enumerate(self._arrays) if array is self._deaths)
-            self._deaths = np.concatenate((self._deaths, np.empty_like(self._deaths)))
-            self._arrays[place] = self._deaths
-            self.words[place] = int(self._deaths.ctypes.data)
-            self.registers[c.DEATHS_ROOM] *= 2
 
     def point_to_output(self, number: int) -> None:
         """Say where the matches of an output go from now on."""

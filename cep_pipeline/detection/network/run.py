@@ -32,10 +32,8 @@ from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, Memory, Output, held_after
 from cep_pipeline.detection.network.network import MOST_VARIABLES, Automaton, Node, network_of
-from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, members_of
@@ -257,17 +255,15 @@ class NetworkRun:
                 counters.count(self._counts_of(node, memory))
         if any(member.clause.negated for member in self.members.values()):
             held.buffered += self._negated(counters)
-        counters.evaluations += int(self._common.counts[0])
+        counters.condition_evaluations += int(self._common.counts[0])
 
     def _counts_of(self, node: Node, memory: Memory) -> NodeCounts:
         (pattern, clause, names), *others = node.places
         holding = node.number if node.lists < 0 else node.lists
         candidates, passes, _ = memory.counts[node.number].tolist()
-        created, peak = int(memory.counts[holding, c.CREATED]), int(memory.peaks[holding])
+        created = int(memory.counts[holding, c.CREATED])
         if self.network.is_instance_tree(node.member) and not self.network.nodes[holding].stored:
             created = 0  # a tree counts what it holds, and not what only the newest event is joined with
-        for choice in node.choices[c.H_NODE :: c.CHOICE_WORDS] if node.lists < 0 else ():
-            peak += int(memory.peaks[choice]) if 0 <= choice < len(memory.peaks) else 0
         tested = None
         if (
             node.kind == c.JOIN and node.sides and node.member is self.members[node.member.id]
@@ -275,9 +271,7 @@ class NetworkRun:
             tested = conjuncts_joining(node.member.clause, node.slots[: node.sides], node.slots[node.sides :])
         elif node.kind == c.STATE:
             tested = self._tested_at(node)
-        return NodeCounts(
-            pattern, clause, names, candidates, passes, created, peak, tested, tuple(dict.fromkeys(others))
-        )
+        return NodeCounts(pattern, clause, names, candidates, passes, created, tested, tuple(dict.fromkeys(others)))
 
     def _tested_at(self, state: Node) -> tuple[Conjunct, ...] | None:
         """The conjuncts that all edges to a state of an eager automaton test; None where they test different ones."""
@@ -292,11 +286,10 @@ class NetworkRun:
     def _count_events(self, node: Node, memory: Memory, counters: Counters, held: Held) -> None:
         """Count the events of a node: for each leaf of an instance tree that it is, or once for all that share it."""
         leaf = memory.leaves[node.number]
-        counters.evaluations += leaf.tested
-        most, of_leaf = 0, None
+        counters.condition_evaluations += leaf.tested
+        of_leaf = None
         if node.stored:
             of_leaf = held_after(leaf.by_key, self._compiled[node.window.id].rules.ceiling, len(self.events))
-            most = int(of_leaf.max(initial=0)) if node.partial else 0
         read, made = (leaf.typed, len(leaf.rows)), len(leaf.by_key)
         if not self.network.is_instance_tree(node.member):
             if of_leaf is not None:
@@ -306,14 +299,13 @@ class NetworkRun:
                 (pattern, clause, names), *others = node.places
                 created = made if node.partial else 0
                 shared = tuple(dict.fromkeys(others))
-                counters.count(NodeCounts(pattern, clause, names, *read, created, most, shared_with=shared))
+                counters.count(NodeCounts(pattern, clause, names, *read, created, shared_with=shared))
             return
         above = self.network.nodes
         holding = {above[edge.parent].slots[edge.own] for edge in node.edges if edge.holds}
         for pattern, clause, (name,) in node.places:
             holds = name in holding
-            counts = (made, most) if holds else (0, 0)
-            counters.count(NodeCounts(pattern, clause, (name,), *read, *counts))
+            counters.count(NodeCounts(pattern, clause, (name,), *read, made if holds else 0))
             if holds and of_leaf is not None:
                 held.instances += of_leaf
 
@@ -327,7 +319,7 @@ class NetworkRun:
                 what = variable.event_type, frozenset(filters)
                 rules = self._compiled[name].rules
                 if what not in windows:
-                    counters.evaluations += len(filters) * len(self.events.leaf_rows(variable.event_type))
+                    counters.condition_evaluations += len(filters) * len(self.events.leaf_rows(variable.event_type))
                 windows[what] = np.maximum(windows.get(what, rules.ceiling), rules.ceiling)
         if self._with_negated:
             for (event_type, alone), ceiling in windows.items():
@@ -416,7 +408,6 @@ def find_alone(
     def start(of: ClauseSlice, plan: OrderOrTree) -> NetworkRun:
         if automaton == "eager":
             refuse_other_orders(mechanism, pattern, of.clause, leaves_of(as_tree(plan)))
-        _refuse_other_variables(sharing, pattern, of.clause, plan)
         return NetworkRun(
             [member for member in members if member.clause is of.clause],
             [plan],
@@ -439,15 +430,6 @@ def _runnable(mechanism: str, sharing: Sharing, pattern: Pattern, orders: Orders
     if sharing == "subexpression":
         return [as_tree(order) for order in orders]
     return list(orders_only(mechanism, pattern, orders))
-
-
-def _refuse_other_variables(sharing: Sharing, pattern: Pattern, clause: Clause, plan: OrderOrTree) -> None:
-    names = [variable.name for variable in clause.positive]
-    planned = (plan,) if isinstance(plan, str) else leaves_of(as_tree(plan))  # a tree of one variable is its name
-    if sorted(planned) != sorted(names):
-        what = "the plan's tree joins" if sharing == "subexpression" else "the plan orders"
-        other = f"{what} {', '.join(planned)}, but clause {clause.index} binds {', '.join(names)}"
-        raise PlanError(f"pattern {pattern.name!r}: {other}: plan the pattern again")
 
 
 def _beyond(automaton: Automaton, pattern: Pattern) -> str | None:

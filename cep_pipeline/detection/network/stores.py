@@ -28,7 +28,7 @@ from cep_pipeline.detection.network import codes as c
 Machine = namedtuple(
     "Machine",
     "words registers nodes edges outputs places masks ascent_starts ascents rows leaf_starts leaves stores "
-    "rooms tails marks counts saved stamps touched heads frames bound match alive peaks dying deaths held "
+    "rooms tails marks counts saved stamps touched heads frames bound match held "
     "saved_outputs output_stamps touched_outputs tested list_ceiling done choices pairs shares event_nodes "
     "amounts expected cells",
 )
@@ -58,10 +58,6 @@ frames
     What is still to be joined.
 bound, match
     The tuple under test by the places of the node's first sharer, and a match by those of its clause.
-alive, peaks
-    Of each node its instances, and the most of them.
-dying, deaths
-    Of each row the first of the deaths when it is reached, and all deaths.
 held
     Of each row how many more instances are held behind it than before it; those whose windows have ended are not.
 saved_outputs, output_stamps, touched_outputs
@@ -128,23 +124,19 @@ def machine_at(words: Any) -> Machine:
         int64_at(words[20]),
         int32_at(words[21]),
         int32_at(words[22]),
-        int64_at(words[23]),
+        int32_at(words[23]),
         int64_at(words[24]),
-        int32_at(words[25]),
+        int64_at(words[25]),
         int32_at(words[26]),
-        int32_at(words[27]),
-        int64_at(words[28]),
+        int64_at(words[27]),
+        int32_at(words[28]),
         int64_at(words[29]),
-        int32_at(words[30]),
+        int64_at(words[30]),
         int64_at(words[31]),
-        int32_at(words[32]),
+        int64_at(words[32]),
         int64_at(words[33]),
         int64_at(words[34]),
-        int64_at(words[35]),
-        int64_at(words[36]),
-        int64_at(words[37]),
-        int64_at(words[38]),
-        float64_at(words[39]),
+        float64_at(words[35]),
         cells_at(words, c.MACHINE_WORDS),
     )
 
@@ -269,80 +261,22 @@ def compact(w: Any, node: int, row: int) -> bool:
 
 
 @njit(error_model="numpy")
-def bury(w: Any, row: int) -> None:
-    """Count off the instances whose windows have ended before a row."""
-    m = machine_at(w)
-    r = m.registers
-    for ended in range(r[c.DEATH_ROW], row + 1):
-        death = m.dying[ended]
-        while death >= 0:
-            at = death * c.DEATH_WORDS
-            following = m.deaths[at + c.D_NEXT]
-            m.alive[m.deaths[at + c.D_NODE]] -= m.deaths[at + c.D_COUNT]
-            m.deaths[at + c.D_NEXT] = r[c.DEATHS_FREE]
-            r[c.DEATHS_FREE] = death
-            r[c.DEATHS_USED] -= 1
-            death = following
-        m.dying[ended] = -1
-    r[c.DEATH_ROW] = row + 1
-
-
-@njit(error_model="numpy")
 def keep(w: Any, row: int) -> int:
-    """Hold the instances that the event at a row made, and return how many; -1: there is no room to note their ends."""
+    """Hold the instances that the event at a row made, and return how many."""
     m = machine_at(w)
-    r = m.registers
     made = 0
-    for number in range(r[c.TOUCHED]):
-        made += m.tails[m.touched[number]] - m.marks[m.touched[number]]
-    if made == 0 or r[c.DEATHS_USED] + made > r[c.DEATHS_ROOM]:
-        return 0 if made == 0 else -1
-    for number in range(r[c.TOUCHED]):
+    for number in range(m.registers[c.TOUCHED]):
         node = m.touched[number]
-        if m.marks[node] == m.tails[node]:
-            continue
         n = node * c.NODE_WORDS
         stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
         words, ceiling = int32_at(m.stores[node]), int32_at(m.nodes[n + c.N_CEILING])
+        made += m.tails[node] - m.marks[node]
         if m.nodes[n + c.N_LISTS] < 0 or m.nodes[n + c.N_LISTS] == node:  # lists are counted where they may grow
-            ended, alike = -1, 0
-            for instance in range(m.marks[node], m.tails[node]):
-                own = max(ceiling[words[instance * stride + c.FIRST]], row) + 1
-                if own != ended and alike > 0:
-                    _note_deaths(w, node, ended, alike)
-                    alike = 0
-                ended = own
-                alike += 1
-            if alike > 0:
-                _note_deaths(w, node, ended, alike)
-            m.alive[node] += m.tails[node] - m.marks[node]
-            m.peaks[node] = max(m.peaks[node], m.alive[node])
             m.held[row] += m.tails[node] - m.marks[node]
+            for instance in range(m.marks[node], m.tails[node]):
+                m.held[max(ceiling[words[instance * stride + c.FIRST]], row) + 1] -= 1
         m.marks[node] = m.tails[node]
     return made
-
-
-@njit(error_model="numpy", forceinline=True)
-def _note_deaths(w: Any, node: int, row: int, instances: int) -> None:
-    m = machine_at(w)
-    r = m.registers
-    m.held[row] -= instances
-    death = m.dying[row]
-    if death >= 0 and m.deaths[death * c.DEATH_WORDS + c.D_NODE] == node:
-        m.deaths[death * c.DEATH_WORDS + c.D_COUNT] += instances
-        return
-    death = r[c.DEATHS_FREE]
-    if death >= 0:
-        r[c.DEATHS_FREE] = m.deaths[death * c.DEATH_WORDS + c.D_NEXT]
-    else:
-        death = r[c.DEATHS_MADE]
-        r[c.DEATHS_MADE] = death + 1
-    r[c.DEATHS_USED] += 1
-    at = death * c.DEATH_WORDS
-    m.deaths[at + c.D_NODE] = node
-    m.deaths[at + c.D_COUNT] = instances
-    m.deaths[at + c.D_NEXT] = m.dying[row]
-    m.dying[row] = death
 
 
 @njit(error_model="numpy")
@@ -360,11 +294,8 @@ def give_up(w: Any, row: int) -> None:
             if counted and ended > row:
                 m.held[row] -= 1
                 m.held[ended] += 1
-            m.dying[ended] = -1
         cut(w, node, 0)
-        m.marks[node] = m.alive[node] = 0
-    r[c.DEATHS_MADE] = r[c.DEATHS_USED] = 0
-    r[c.DEATHS_FREE] = -1
+        m.marks[node] = 0
 
 
 @njit(error_model="numpy")

@@ -116,7 +116,7 @@ class AutomatonRuns:
             counters.count(
                 NodeCounts(self.pattern.name, self.clause.index, bound, candidates, passes, created, tested=tested)
             )
-        counters.evaluations += self.program.evaluations + self.program.unary_evaluations
+        counters.condition_evaluations += self.program.evaluations + self.program.unary_evaluations
         control = self.control.tolist()
         counters.count_runs(
             self.pattern.name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from cep_pipeline.detection.clause_runs import ClauseRun, ClauseSlice, find_by_clause
 from cep_pipeline.detection.mechanisms import (
@@ -68,7 +67,8 @@ def find_matches(
         return AutomatonRuns(of, options, lives)
 
     yield from find_by_clause(pattern, planned, events, owned, counters, start)
-    counters.peaks.append(partial(lives.peak, len(events)))
+    if counters.wanted:
+        counters.count_peak(lives.peak(len(events)))
 
 
 def unsupported_feature(pattern: Pattern) -> str | None:

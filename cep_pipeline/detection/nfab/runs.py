@@ -262,7 +262,7 @@ class ClauseRuns:
                 created = passes if len(bound) < len(names) else 0
                 counts = NodeCounts(self.pattern.name, self.clause.index, tuple(bound), candidates, passes, created)
                 counters.count(counts)
-        counters.evaluations += self.evaluations
+        counters.condition_evaluations += self.evaluations
 
     def _follow(self, starts: Array) -> Array:
         """The matches of the runs from these places, int32 of shape (variables, n)."""

@@ -19,13 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.detection.decimal_text import from_text, to_text
 from cep_pipeline.detection.matches import RETURN_TYPES, UTC_MICROSECONDS, json_objects
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup, once_a_pattern
 from cep_pipeline.patterns.summary_functions import FRACTION_BITS, Extreme, State, Total, Value, is_nan
-from cep_pipeline.storage import canonical_json
+from cep_pipeline.storage import canonical_json, decimal_text, from_decimal_text
 
 _MONDAY_US = 946_857_600_000_000
 """2000-01-03 00:00 on a clock, as microseconds of a clock since 1970: buckets begin there."""
@@ -169,7 +168,7 @@ class PartialSummary:
         return [
             {
                 "groups": [_to_plain(value) for value in key],
-                "matches": to_text(self.groups[key].matches),
+                "matches": decimal_text(self.groups[key].matches),
                 "states": {
                     one.name: _state_to_plain(one, state)
                     for one, state in zip(self._aggregates, self.groups[key].states, strict=True)
@@ -187,7 +186,7 @@ class PartialSummary:
         for each in groups:
             key = tuple(_from_plain(value, is_float) for value, is_float in zip(each["groups"], floats, strict=True))
             group = made.group(key)
-            group.matches += from_text(each["matches"])
+            group.matches += from_decimal_text(each["matches"])
             if each["states"].keys() != {one.name for one in made._aggregates}:
                 raise ValueError(f"pattern {pattern.name!r} has other aggregates than {', '.join(each['states'])}")
             for one, own in zip(made._aggregates, group.states, strict=True):
@@ -379,7 +378,7 @@ def rank(value: Value) -> tuple[int, Any]:
 
 def _array(values: Sequence[Value], kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(kind):
-        values = [to_text(value) if isinstance(value, int) else value for value in values]
+        values = [decimal_text(value) if isinstance(value, int) else value for value in values]
     if pa.types.is_timestamp(kind):
         return pa.array(values, pa.int64()).view(kind)
     return pa.array(values, kind)
@@ -406,8 +405,8 @@ def _state_to_plain(aggregate: SummaryAggregate, state: State) -> dict[str, Valu
         with localcontext(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX):
             total = str(Decimal(state.exact * _FIVES).scaleb(-FRACTION_BITS).normalize())
     else:
-        total = to_text(state.exact)
-    return {"values": to_text(state.values), "total": total}
+        total = decimal_text(state.exact)
+    return {"values": decimal_text(state.values), "total": total}
 
 
 def _state_from_plain(aggregate: SummaryAggregate, plain: Mapping[str, Any]) -> State:
@@ -416,10 +415,10 @@ def _state_from_plain(aggregate: SummaryAggregate, plain: Mapping[str, Any]) -> 
         assert isinstance(state, Extreme)
         state.value = _from_plain(plain["value"], _is_float(aggregate))
         return state
-    values, total = from_text(plain["values"]), plain["total"]
+    values, total = from_decimal_text(plain["values"]), plain["total"]
     if not Decimal(total).is_finite():
         return Total(values, 0, float(total))
-    exact = Fraction(total) * (1 << FRACTION_BITS) if _is_float(aggregate) else from_text(total)
+    exact = Fraction(total) * (1 << FRACTION_BITS) if _is_float(aggregate) else from_decimal_text(total)
     return Total(values, int(exact))
 
 

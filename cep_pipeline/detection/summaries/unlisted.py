@@ -1,12 +1,11 @@
-"""Rows of SUMMARIZE without listing matches: the choice of a way for each clause, and sums over semirings.
+"""Rows of SUMMARIZE without listing matches: sums over semirings.
 
 | what is made | of what |
 | --- | --- |
 | `count(*)` alone | the number of matches: `counting.owned` |
 | all else | sweeps over the events, each in a semiring: `RowsBySemirings` |
 
-Each clause of a pattern is a pattern of its own, since matches of clauses that bind different variables are different
-matches. The rest is listed (docs/mechanisms.md says what).
+The rest is listed (docs/mechanisms.md says what): all but numbers of matches where a pattern has several clauses, too.
 
 | what is asked | semiring, and the weight of an event |
 | --- | --- |
@@ -14,7 +13,6 @@ matches. The rest is listed (docs/mechanisms.md says what).
 | a sum, or an average, of values of one event, or of sums of such | `Sum`, the value; 0 where it is null |
 | a sum over a list, or over its length | `Sum` with what each element adds |
 | the least and the greatest value | `Greatest`, the rank of the value; 0 where it is null |
-| numbers, sums and extremes by the length of a list | `Sum`, which counts its elements |
 
 A group's matches are those whose events have its values: all other events of a variable have the weight 0. Sums are
 whole numbers of some power of two, told by remainders modulo primes, so they are exact at any size.
@@ -24,22 +22,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from dataclasses import dataclass
 from time import process_time
 from typing import Literal as OneOf
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.costs import LEAST_S, LISTED_NS, finding_takes_long, listed_to_summarize
-from cep_pipeline.detection.counting.choice import parts_of_lists
+from cep_pipeline.detection.costs import FEW_SUMMARIZED, LEAST_S, LISTED_NS, finding_takes_long
+from cep_pipeline.detection.counting.choice import of_one_event, parts_of_lists
 from cep_pipeline.detection.counting.owned import count_owned, route_to_count
 from cep_pipeline.detection.counting.sweep import Greatest, Sum, filters_of, swept
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.matches import RETURN_TYPES, column_to_arrow
+from cep_pipeline.detection.matches import column_to_arrow
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.route import CHOSEN_AMONG, Executor, Route, Sink
@@ -68,8 +64,8 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup
-from cep_pipeline.patterns.rewriting import restricted, rewritten, with_operands
+from cep_pipeline.patterns.pattern import Pattern, SummaryAggregate
+from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.patterns.summary_functions import Extreme, State, Total, Value, is_nan
 from cep_pipeline.slices.ownership import finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -96,9 +92,9 @@ class Values:
     Attributes
     ----------
     read
-        The event of the variable; or of its list the least or the greatest value, the length, or the sum.
+        The event of the variable; or of its list the least or the greatest value, or the sum.
     values
-        The distinct values, ascending; null is the last one. Of a sum those that each element adds; none of a length.
+        The distinct values, ascending; null is the last one. Of a sum those that each element adds.
     rows, codes
         The events, by their rows, and the number of the value that each has.
     size
@@ -106,7 +102,7 @@ class Values:
     """
 
     variable: str
-    read: Element | OneOf["min", "max", "length", "sum"]
+    read: Element | OneOf["min", "max", "sum"]
     values: list[Value]
     rows: Array
     codes: Array
@@ -150,7 +146,7 @@ class Values:
 
 
 def values_of(expression: Expression, clause: Clause, events: PreparedEvents, *, added: bool = False) -> Values:
-    """The values of an expression that reads one event of one variable, or a list's length or extremes.
+    """The values of an expression that reads one event of one variable, or the extremes of a list.
 
     Parameters
     ----------
@@ -167,7 +163,7 @@ def values_of(expression: Expression, clause: Clause, events: PreparedEvents, *,
         rows = np.array(view_of_leaf(events, leaf_of(clause, bound.name), 0, len(events)).rows)
         return Values(bound.name, Element.ONLY, *_coded(expression, bound.name, rows, events), len(events))
     if isinstance(expression, Length) and not added:
-        return Values(bound.name, "length", [None], np.zeros(0, np.int64), np.zeros(0, np.int64), len(events))
+        raise NotCounted("the length of each list is asked for")
     rows = np.array(leaf_view(events, bound.event_type, filters_of(clause, bound), 0, len(events)).rows)
     if added and isinstance(expression, Length):
         share: Expression = Literal(1, ValueType.INT64)
@@ -190,11 +186,9 @@ def values_of(expression: Expression, clause: Clause, events: PreparedEvents, *,
     element = elements.pop() if len(elements) == 1 else None
     if element not in (Element.FIRST, Element.LAST):
         raise NotCounted(_SEVERAL)
-
-    def only(node: Expression) -> Expression:
-        return replace(node, element=Element.ONLY) if isinstance(node, Reference) else node
-
-    return Values(bound.name, element, *_coded(rewritten(expression, only), bound.name, rows, events), len(events))
+    return Values(
+        bound.name, element, *_coded(rewritten(expression, of_one_event), bound.name, rows, events), len(events)
+    )
 
 
 def _coded(
@@ -295,9 +289,6 @@ def _times(one: Factors, other: Factors) -> Factors:
 class RowsBySemirings:
     """Makes the rows of a pattern of one clause; `run` puts them into `summary`.
 
-    What is asked of matches is told for each length of a list by which they are grouped, from 0 on; else there is one
-    result.
-
     Raises
     ------
     NotCounted
@@ -314,33 +305,27 @@ class RowsBySemirings:
         self._finality = finality_of(pattern, self._clause)
         self._most_s = max(LEAST_S, LISTED_NS * 1e-9 * listed)
         self._counts, self._begun_s = 0, process_time()
-        self._by_length: str | None = None
 
     def run(self) -> None:
         """Count what the rows need."""
-        self._read = groups = [
+        self._groups = [
             self._buckets(one.bucket_us) if one.expression is None else self._values_of(one.expression)
             for one in self._of.groups
         ]
-        if any(one.read in ("min", "max") for one in groups):
+        if any(one.read in ("min", "max") for one in self._groups):
             raise NotCounted("groups are made by the extremes of a list")
-        lists = {one.variable for one in groups if one.read == "length"}
-        if len(lists) > 1:
-            raise NotCounted("groups are made by the lengths of several lists")
-        self._by_length = next(iter(lists), None)
         self._aggregates = [
             (one, self._of_aggregate(one, one.expression)) for one in self._of.aggregates if one.expression is not None
         ]
-        self._groups = [one for one in groups if one.read != "length"]
         codes = math.prod(len(values.values) for values in self._groups)
         if codes > MOST_COUNTS:
             raise NotCounted(_TOO_MANY)
         begun_s = process_time()
-        numbers = self._sums({})
+        number = self._sum_over({})
         rows = codes * (1.0 + 2 * len(self._aggregates))
         if (process_time() - begun_s) * rows > self._most_s:
             raise NotCounted(_SOONER)
-        self._rows_of({}, [], numbers)
+        self._rows_of({}, [], number)
 
     def _buckets(self, bucket_us: int | None) -> Values:
         """The bucket in which each match ends, as a value of the event of its last variable."""
@@ -354,46 +339,32 @@ class RowsBySemirings:
         values, codes = _ascending(bucket_starts(events.timestamps[rows], bucket_us, self._pattern.timezone))
         return Values(last.name, Element.LAST if last.kleene else Element.ONLY, values, rows, codes, len(events))
 
-    def _rows_of(self, asked: Factors, chosen: Sequence[Value], numbers: Sequence[int]) -> None:
+    def _rows_of(self, asked: Factors, chosen: Sequence[Value], number: int) -> None:
         """Make the rows of the groups that begin with some chosen values, of which there are so many matches."""
-        if not any(numbers):
+        if not number:
             return
         if len(chosen) < len(self._groups):
             values = self._groups[len(chosen)]
             for code, value in enumerate(values.values):
                 own = _times(asked, values.between(code, code))
-                self._rows_of(own, [*chosen, value], self._sums(own))
+                self._rows_of(own, [*chosen, value], self._sum_over(own))
             return
-        states = [self._states(one, values, asked, numbers) for one, values in self._aggregates]
-        for length, number in enumerate(numbers):
-            if number:
-                row = self._summary.group(self._key(chosen, length))
-                row.matches, row.states = number, [replace(own[length]) for own in states]
-
-    def _key(self, chosen: Sequence[Value], length: int) -> tuple[Value, ...]:
-        """The values of a row's groups, in their order."""
-        values = iter(chosen)
-        return tuple(length if one.read == "length" else next(values) for one in self._read)
+        row = self._summary.group(tuple(chosen))
+        row.states = [self._state(one, values, asked, number) for one, values in self._aggregates]
+        row.matches = number
 
     # Sums over matches.
 
-    def _sums(self, asked: Factors, semiring: Sum | Greatest | None = None) -> list[int]:
-        """The value that a semiring gives for the matches that are asked for; without one, their number."""
-        return self._swept(semiring or self._sum(), asked) or [0]
-
-    def _sum(self, added: Mapping[str, Array] | None = None) -> Sum:
-        return Sum(added or {}, () if self._by_length is None else (self._by_length,))
-
-    def _swept(self, semiring: Sum | Greatest, factors: Factors) -> list[int]:
-        """The result of sweeps over the matches, or over those of the parts of their lists."""
-        pattern, clause = self._pattern, self._clause
+    def _sum_over(self, factors: Factors, semiring: Sum | Greatest | None = None) -> int:
+        """The value that a semiring gives for the matches, or those of the parts of their lists; else their number."""
+        pattern, clause, semiring = self._pattern, self._clause, semiring or Sum()
         ends = frozenset(key for key in factors if key[1] in (Element.FIRST, Element.LAST))
         for parts in (
             (clause,),
             parts_of_lists(pattern, clause),
             parts_of_lists(pattern, clause, ends),
         ):
-            total: list[int] | None = None if parts is None else []
+            total: int | None = None if parts is None else 0
             for part in parts or ():
                 found = self._swept_part(
                     semiring, factors, ClauseSlice(pattern, part, self._events, self._owned, self._finality)
@@ -401,12 +372,12 @@ class RowsBySemirings:
                 if found is None or total is None:
                     total = None
                     break
-                total = _together(semiring, total, found)
+                total = semiring.plus(total, found)
             if total is not None:
                 return total
         raise NotCounted("no sweep goes over the matches")
 
-    def _swept_part(self, semiring: Sum | Greatest, factors: Factors, of: ClauseSlice) -> list[int] | None:
+    def _swept_part(self, semiring: Sum | Greatest, factors: Factors, of: ClauseSlice) -> int | None:
         """The result of a sweep; None where there is none, or the end of a list that is asked for is no variable."""
         self._counts += 1
         if self._counts > MOST_COUNTS:
@@ -426,8 +397,7 @@ class RowsBySemirings:
                 weights[name] = weights[name] * own if name in weights else own
         if isinstance(semiring, Sum):
             added = {name: own for variable, own in semiring.added.items() for name in pieces[variable]}
-            counted = tuple(name for variable in semiring.counted for name in pieces[variable])
-            semiring = Sum(added, counted, self._go_on)
+            semiring = Sum(added, self._go_on)
         return swept(of, semiring, weights)
 
     def _go_on(self) -> None:
@@ -449,58 +419,45 @@ class RowsBySemirings:
             check_exact([values for _, values in found], is_float=expression.type is ValueType.FLOAT64)
         return found
 
-    def _states(
-        self, aggregate: SummaryAggregate, terms: list[tuple[int, Values]], asked: Factors, numbers: Sequence[int]
-    ) -> Sequence[State]:
+    def _state(
+        self, aggregate: SummaryAggregate, terms: list[tuple[int, Values]], asked: Factors, number: int
+    ) -> State:
         """The state of an aggregate over so many matches."""
         state = state_of(aggregate)
         if isinstance(state, Extreme):
-            return self._extremes(terms[0][1], asked, numbers, greatest=state.greatest)
+            return self._extreme(terms[0][1], asked, greatest=state.greatest)
         assert aggregate.expression is not None
-        return self._totals(terms, asked, numbers, is_float=aggregate.expression.type is ValueType.FLOAT64)
+        return self._total(terms, asked, number, is_float=aggregate.expression.type is ValueType.FLOAT64)
 
-    def _totals(
-        self, terms: list[tuple[int, Values]], asked: Factors, numbers: Sequence[int], *, is_float: bool
-    ) -> list[Total]:
-        """The sums over those of so many matches in which all that is read has a value."""
-        known, found = asked, [Total(number) for number in numbers]
+    def _total(self, terms: list[tuple[int, Values]], asked: Factors, number: int, *, is_float: bool) -> Total:
+        """The sum over those of so many matches in which all that is read has a value."""
+        known, found = asked, Total(number)
         for _, values in terms:
             none = len(values.values) - 1
             if values.has_null and values.read == "sum":  # it is null where all elements are
-                nulls = zip_longest(numbers, self._sums(_times(asked, values.between(none, none))), fillvalue=0)
-                found = [Total(number - null) for number, null in nulls]
+                found = Total(number - self._sum_over(_times(asked, values.between(none, none))))
             elif values.has_null:
                 known = _times(known, values.between(0, none - 1))
         if known is not asked:
-            found = [Total(number) for number, _ in zip_longest(self._sums(known), found, fillvalue=0)]
+            found = Total(self._sum_over(known))
         if len(terms) == 1:  # several are finite
             [(_, values)] = terms
             for code, value in enumerate(values.values[:-1]):
-                if not is_finite(value):
-                    with_it = self._sums(_times(asked, values.between(code, code)))
-                    for own, number in zip(found, with_it, strict=False):
-                        own.special += float(value) if number else 0.0  # type: ignore[arg-type]
+                if not is_finite(value) and self._sum_over(_times(asked, values.between(code, code))):
+                    found.special += float(value)  # type: ignore[arg-type]
         for sign, values in terms:
             units = values.units(is_float=is_float)
             unit = math.gcd(*units) or 1
             weights = values.by_event([one // unit for one in units])
             if values.read == "sum":
-                totals = self._sums(known, self._sum({values.variable: weights}))
+                total = self._sum_over(known, Sum({values.variable: weights}))
             else:
-                totals = self._sums(_times(known, {values.key: weights}))
-            for own, total in zip(found, totals, strict=False):
-                own.exact += sign * unit * total
+                total = self._sum_over(_times(known, {values.key: weights}))
+            found.exact += sign * unit * total
         return found
 
-    def _extremes(self, values: Values, asked: Factors, numbers: Sequence[int], *, greatest: bool) -> Sequence[Extreme]:
+    def _extreme(self, values: Values, asked: Factors, *, greatest: bool) -> Extreme:
         """The least or greatest value that a match has."""
-        if values.read == "length" and self._by_length in (None, values.variable):
-            if self._by_length is not None:
-                return [Extreme(greatest, length) for length in range(len(numbers))]
-            some = np.flatnonzero(self._sums(asked, Sum(counted=(values.variable,))))
-            return [Extreme(greatest, int(some[-1 if greatest else 0]))]
-        if self._by_length is not None:
-            raise NotCounted("the extremes of groups by the length of a list are asked for")
         if values.read in ("min", "max") and (values.read == "max") != greatest:
             raise NotCounted("a greatest element is to be small, or a least one great")
         ordered = values.values[:-1]
@@ -510,18 +467,8 @@ class RowsBySemirings:
         # An element without a value is in the list all the same.
         of_null = 1 if values.read in ("min", "max") else 0
         weights = {values.key: values.by_event([*ranks, of_null], np.int64)}
-        [rank_found] = self._sums(_times(asked, weights), Greatest())
-        return [Extreme(greatest, ordered[ranks.index(rank_found)] if rank_found > 1 else None)]
-
-
-def _together(semiring: Sum | Greatest, one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """The results of two sets of matches as those of both."""
-    return [semiring.plus(*both) for both in zip_longest(one, other, fillvalue=0)]
-
-
-_NULLS = {kind: f"\0null {kind.value}" for kind in ValueType}
-"""Columns of nulls, by their type: what a clause reads of variables that it does not bind."""
-Read = TypeVar("Read", SummaryAggregate, SummaryGroup)
+        found = self._sum_over(_times(asked, weights), Greatest())
+        return Extreme(greatest, ordered[ranks.index(found)] if found > 1 else None)
 
 
 def summarize_unlisted(
@@ -545,40 +492,28 @@ def _unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> Partial
     summary = PartialSummary(pattern)
     if (reason := _needs_matches(pattern)) is not None:
         raise NotCounted(reason)
-    assert pattern.summary is not None
-    if not pattern.items and not pattern.summary.groups:
+    if _counts_only(pattern):
         total = count_owned(pattern, events, owned, finding=True)
         if total is None:
             raise NotCounted(route_to_count(pattern).because or FEW)
         summary.group(()).matches = total
         return summary
-    apart = [_of_clause(pattern, clause) for clause in pattern.clauses]
-    if len(apart) > 1:
-        table = events.table
-        for of, name in _NULLS.items():
-            table = table.append_column(name, pa.nulls(len(events), RETURN_TYPES[of]))
-        events = PreparedEvents(table, type_attribute=events.type_attribute, base_type=events.base_type)
-    numbers = [
-        count_owned(one, events, owned, always=True, finding=_is_found_soon(one, events, owned)) for one in apart
-    ]
-    if listed_to_summarize(numbers):
+    finding = not finding_takes_long(ClauseSlice(pattern, pattern.clauses[0], events, owned))
+    number = count_owned(pattern, events, owned, always=True, finding=finding)
+    if number is None:
+        raise NotCounted(route_to_count(pattern).because or FEW)
+    if number <= FEW_SUMMARIZED:
         raise NotCounted(FEW)
-    for one, number in zip(apart, numbers, strict=True):
-        if number is None:
-            raise NotCounted(route_to_count(one).because or FEW)
-        if number:
-            part = PartialSummary(one)
-            RowsBySemirings(one, events, owned, part, number).run()
-            summary.add(part)
+    RowsBySemirings(pattern, events, owned, summary, number).run()
     return summary
 
 
 FEW = "there are few matches"
 
 
-def _is_found_soon(pattern: Pattern, events: PreparedEvents, owned: Owned) -> bool:
-    """Return whether the matches of a pattern of one clause are found in less time than most counts take."""
-    return not finding_takes_long(ClauseSlice(pattern, pattern.clauses[0], events, owned))
+def _counts_only(pattern: Pattern) -> bool:
+    """Return whether SUMMARIZE asks for the number of matches and nothing else."""
+    return not pattern.items and (pattern.summary is None or not pattern.summary.groups)
 
 
 def _needs_matches(pattern: Pattern) -> str | None:
@@ -591,63 +526,25 @@ def _needs_matches(pattern: Pattern) -> str | None:
         return "the pattern composes others"
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
         return "several clauses bind the same variables"
+    if len(pattern.clauses) > 1 and not _counts_only(pattern):
+        return "branches of the pattern have matches of their own"
     return None
 
 
 def not_summarized_because(pattern: Pattern) -> str | None:
     """The reason why matches are listed to make the groups of SUMMARIZE, whatever the events; None: there is none."""
-    reasons = [_needs_matches(pattern)]
-    if reasons == [None]:
-        for one in (_of_clause(pattern, clause) for clause in pattern.clauses):
-            reasons.append(_reason_not_to_count(one))
-    return next(filter(None, reasons), None)
-
-
-def _reason_not_to_count(pattern: Pattern) -> str | None:
-    """The reason why the groups of a pattern of one clause cannot be made by sweeps, whatever its data."""
+    if (reason := _needs_matches(pattern)) is not None:
+        return reason
     if (route := route_to_count(pattern)).lists:
         return route.because
+    if _counts_only(pattern):
+        return None
     fields = [("timestamp", pa.timestamp("us", "UTC")), ("seq", pa.int64())]
     fields += [(name, ARROW_TYPES[kind]) for name, kind in pattern.attributes]
     nothing = pa.schema(fields).empty_table()
     events = PreparedEvents(nothing, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     try:
         RowsBySemirings(pattern, events, EVERYTHING, PartialSummary(pattern), 0).run()
-    except NotCounted as reason:
-        return str(reason)
+    except NotCounted as error:
+        return str(error)
     return None
-
-
-def _of_clause(pattern: Pattern, clause: Clause) -> Pattern:
-    """A clause as a pattern of its own, in which what the clause does not bind is null, or a list without elements."""
-    if len(pattern.clauses) == 1:
-        return pattern
-    assert pattern.summary is not None
-    present = {one.name for one in clause.read}
-    structure = restricted(pattern.structure, present)
-    assert structure is not None
-    optional = {operand.variable for operand in pattern.operands if operand.kleene and operand.optional}
-
-    def read(one: Read) -> Read:
-        if one.expression is None:
-            return one
-        own = [each for each in clause.positive if each.name in variables_of(one.expression)] or clause.positive
-        stands_in = next((each for each in own if not each.kleene), own[0])
-        element = Element.FIRST if stands_in.kleene else Element.ONLY
-
-        def leaf(node: Expression) -> Expression:
-            if not isinstance(node, Reference | Length | Aggregate) or node.variable in present:
-                return node
-            counts = isinstance(node, Length) or (isinstance(node, Aggregate) and node.function == "count")
-            if counts and node.variable in optional:
-                return Literal(0, ValueType.INT64)
-            return Reference(stands_in.name, _NULLS[node.type], element, node.type)
-
-        return replace(one, expression=rewritten(one.expression, leaf))
-
-    return replace(
-        pattern,
-        structure=with_operands(structure, lambda operand: replace(operand, optional=False)),
-        summary=Summary(tuple(map(read, pattern.summary.aggregates)), tuple(map(read, pattern.summary.groups))),
-        attributes=(*pattern.attributes, *((name, of) for of, name in _NULLS.items())),
-    )

@@ -538,13 +538,13 @@ def _negations(clause: ClausePlan) -> Iterator[str]:
 def _happened(clause: ClausePlan, observed: ObservedClause) -> list[tuple[str, ...]]:
     """A table of the observed and the expected numbers of each node, and its sharers; `<<` marks estimates far off."""
     heading = ("step" if clause.tree is None else "node", "expected", "candidates", "passes", "of expected")
-    rows: list[tuple[str, ...]] = [(*heading, "passing expected", "passing", "stored", "at most at a time", "")]
+    rows: list[tuple[str, ...]] = [(*heading, "passing expected", "passing", "stored", "")]
     names = node_names(clause)
     for variables, expected in clause.expected.items():
         name = names[variables].partition(":")[0]
         counts = observed.counts.get(frozenset(variables))
         if counts is None:
-            rows.append((name, "", "", "", "", "", "", "", "", "the mechanism has no such node"))
+            rows.append((name, "", "", "", "", "", "", "", "the mechanism has no such node"))
             continue
         made = None if observed.windows is None else expected.ln_made + math.log(observed.windows)
         tests = [
@@ -573,7 +573,6 @@ def _happened(clause: ClausePlan, observed: ObservedClause) -> list[tuple[str, .
                 format_number(share) if tests else "",
                 format_number(passing) if tests and counts.candidates else "",
                 f"{counts.created:,}" if counts.created else "",
-                f"{counts.peak:,}" if counts.peak else "",
                 "  ".join(notes),
             )
         )

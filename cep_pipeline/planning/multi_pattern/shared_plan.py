@@ -335,7 +335,7 @@ class SharedPlan:
         if sorted(names) != sorted(member.names):
             raise PlanError(
                 f"{member} binds {', '.join(member.names)}, its order or tree {', '.join(names)}: "
-                "it has each positive variable once"
+                "it has each positive variable once; plan the pattern again"
             )
         if self.sharing == "subexpression":
             return member.nodes(order_or_tree if isinstance(order_or_tree, Join | str) else as_tree(order_or_tree))

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import costs, outputs
-from cep_pipeline.detection.chooser import route_of
-from cep_pipeline.detection.compressed import buffers, lanes, runs, tables
+from cep_pipeline.detection.compressed import buffers, runs, tables
 from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEvent, Paths
 from cep_pipeline.detection.compressed.tables import compress_merged, statements_in
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import MANY_PATTERNS
 from cep_pipeline.detection.mechanisms import Counters
+from cep_pipeline.detection.outputs import route_of
 from cep_pipeline.detection.route import Sink
 from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -64,8 +64,8 @@ def test_part_by_part_and_all_at_once(statement: Statement, stream_rows: list[Ro
         patch.object(buffers, "MATCHES_AT_ONCE", data.draw(st.sampled_from([1 << 17, 1, 8]))),
         patch.object(buffers, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 20, 1, 8]))),
         patch.object(buffers, "MOST_COUNTED", data.draw(st.sampled_from([1 << 61, 1]))),
-        patch.object(lanes, "MOST_OF_ENDS", data.draw(st.sampled_from([0, 2, 100]))),
-        patch.object(lanes, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 25, 8]))),
+        patch.object(runs, "MOST_OF_ENDS", data.draw(st.sampled_from([0, 2, 100]))),
+        patch.object(runs, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 25, 8]))),
         patch.object(outputs, "_listed_up_to", listing),
     ):
         found = cep.detect([pattern], table, output="compressed")[pattern.name]
@@ -117,7 +117,7 @@ def test_conditions_on_single_events(stream_rows: list[Row], data: st.DataObject
     table = events_table(stream_rows)
     with (
         patch.object(outputs, "_listed_up_to", never_listed),
-        patch.object(lanes, "MOST_OF_ENDS", data.draw(st.sampled_from([0, 2, 100]))),
+        patch.object(runs, "MOST_OF_ENDS", data.draw(st.sampled_from([0, 2, 100]))),
     ):
         found = cep.detect(patterns, table, output="compressed")["p"]
     expanded = cep.expand(found).read_all()

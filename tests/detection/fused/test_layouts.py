@@ -21,7 +21,7 @@ from cep_pipeline.detection.fused import negation
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.limits import Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import Owned
-from cep_pipeline.detection.own_order import own_order_plan
+from cep_pipeline.detection.planned import own_order_plan
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices import views

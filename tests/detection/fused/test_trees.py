@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.counting.owned import start
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import clause as runs
-from cep_pipeline.detection.fused.mechanism import start
 from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning import Join

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection import parts
+from cep_pipeline.detection import clause_runs
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.kleene import growing
 from cep_pipeline.errors import PlanError
@@ -99,7 +99,7 @@ def test_answer_is_the_oracles(text: str, stream_rows: list[Row], at_once: int) 
     with (
         patch.object(growing, "ELEMENTS_AT_ONCE", at_once),
         patch.object(lists, "CHOICES_AT_ONCE", at_once),
-        patch.object(parts, "MATCHES_AT_ONCE", at_once),
+        patch.object(clause_runs, "MATCHES_AT_ONCE", at_once),
     ):
         found = from_tables(patterns, cep.detect(patterns, table, mechanism="fused"))
     assert comparable(found) == comparable(evaluate(patterns, table))

@@ -29,7 +29,6 @@ class NodeWork:
     candidates: int = 0
     passes: int = 0
     created: int = 0
-    peak: int = 0
 
 
 class LiteralTree:
@@ -73,8 +72,6 @@ class LiteralTree:
             self._forget(event)
         if fitting:
             self._take(event, fitting)
-        for node, instances in self.held.items():
-            self.work[leaves_of(node)].peak = max(self.work[leaves_of(node)].peak, len(instances))
         self.held_after.append(sum(map(len, self.held.values())))
 
     def _take(self, event: Event, fitting: Sequence[str]) -> None:

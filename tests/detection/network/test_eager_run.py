@@ -46,9 +46,9 @@ def test_the_example_of_the_paper() -> None:
     assert metrics.condition_evaluations == 2 * 3 + 5
     assert metrics.events_buffered == 0
     assert metrics.nodes == (
-        NodeCounts("p", 0, ("a",), candidates=3, passes=3, created=3, peak=3),
-        NodeCounts("p", 0, ("a", "b"), candidates=6, passes=5, created=5, peak=5),
-        NodeCounts("p", 0, ("a", "b", "c"), candidates=5, passes=2, created=0, peak=0),
+        NodeCounts("p", 0, ("a",), candidates=3, passes=3, created=3),
+        NodeCounts("p", 0, ("a", "b"), candidates=6, passes=5, created=5),
+        NodeCounts("p", 0, ("a", "b", "c"), candidates=5, passes=2, created=0),
     )
 
 

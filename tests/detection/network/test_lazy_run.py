@@ -126,7 +126,7 @@ def test_more_variables_than_a_set_has_bits_are_refused_by_the_tree() -> None:
 
 
 def test_an_order_of_other_variables_is_refused() -> None:
-    with pytest.raises(PlanError, match="the plan orders a, c, but clause 0 binds a, b: plan the pattern again"):
+    with pytest.raises(PlanError, match=r"binds a, b, its order or tree a, c: .*; plan the pattern again"):
         bindings("lazy_chain_nfa", "PATTERN SEQ(A a, B b) WITHIN 1 hour", random_rows(3, 1), "ac")
 
 
