@@ -169,7 +169,12 @@ class PlannedClause:
     def implied(self) -> Implications:
         """The facts that follow from the clause's conditions; none about times where those could overflow."""
         found = implied_by(self.clause, self.pattern.window, self.pattern.ties)
-        return found if times_are_plain(self.events) else Implications({}, comparisons=found.comparisons)
+        return found if self.plain else Implications({}, comparisons=found.comparisons)
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether sums of times and windows do not overflow."""
+        return times_are_plain(self.events)
 
     def overlap(self, name: str, other: str) -> bool:
         """Return whether one event can have the types of both variables, and the place of either in the order."""
