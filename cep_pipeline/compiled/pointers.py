@@ -47,16 +47,6 @@ def further(typing_context: Any, pointer: Any, places: Any) -> Any:
     return pointer(pointer, types.int64), generate
 
 
-@intrinsic
-def address_of(typing_context: Any, pointer: Any) -> Any:
-    """The address of what a pointer points to, an int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ptrtoint(arguments[0], context.get_value_type(types.int64))
-
-    return types.int64(pointer), generate
-
-
 Int64s: TypeAlias = Any
 Int32s: TypeAlias = Any
 Int8s: TypeAlias = Any

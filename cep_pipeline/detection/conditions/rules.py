@@ -290,8 +290,16 @@ found_at = reader_of(Found)
 
 
 @njit(error_model="numpy")
-def add_match(found: Found, rules: Rules, cells: Cells, slots: Any, base: int) -> bool:
-    """Add a match with the slots `slots[base:]`; False where the buffer is full."""
+def add_match(
+    found: Found, rules: Rules, cells: Cells, slots: Any, base: int, given: int, rows: Any, behind: Any, size: int
+) -> bool:
+    """Add a match with the slots `slots[base:]`; False where the buffer is full.
+
+    Parameters
+    ----------
+    given, rows, behind, size
+        The slot of a list that is no cells (-1: none): its elements are the `rows` before each of so many places.
+    """
     begin = found.used[1]
     if not found.lists:
         end = begin + rules.positive
@@ -304,7 +312,7 @@ def add_match(found: Found, rules: Rules, cells: Cells, slots: Any, base: int) -
         for slot in range(rules.positive):
             value = slots[base + slot]
             kleene = rules.kleene[slot]
-            length = length_of(cells, value) if kleene else 1
+            length = size if slot == given else length_of(cells, value) if kleene else 1
             end += length
             if end > found.capacity:
                 return False
@@ -314,8 +322,11 @@ def add_match(found: Found, rules: Rules, cells: Cells, slots: Any, base: int) -
                 continue
             for place in range(end - 1, end - 1 - length, -1):
                 found.variables[place] = slot
-                found.rows[place] = row_of(cells, value)
-                value = cell_before(cells, value)
+                if slot == given:
+                    found.rows[place] = rows[behind[place - end + length] - 1]
+                else:
+                    found.rows[place] = row_of(cells, value)
+                    value = cell_before(cells, value)
         found.ends[found.used[0]] = end
     found.used[0] += 1
     found.used[1] = end

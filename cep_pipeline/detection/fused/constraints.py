@@ -374,6 +374,15 @@ def edge_slot(events: PreparedEvents, bound: Bound, view: View, columns: TestCol
     return columns.slot(level, ("edge", bound.clock, bound.delta), edge_rows(events, bound, view))
 
 
+def edge_test(
+    events: PreparedEvents, bound: Bound, columns: TestColumns, level: int, views: Sequence[View]
+) -> TestedConjunct:
+    """The test of a level's rows by a bound; there are no partitions here, which a key would join."""
+    edge = edge_slot(events, bound, views[bound.earlier], columns, bound.earlier)
+    own = row_slot(events, views[level], columns, level)
+    return ((Test(Comparator.GE if bound.low else Comparator.LT, own, edge),),)
+
+
 def row_slot(events: PreparedEvents, view: View, columns: TestColumns, level: int) -> Slot:
     """The column of a level's rows."""
     return columns.slot(level, "row", row_values_of(events, view))

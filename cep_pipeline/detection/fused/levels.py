@@ -14,20 +14,19 @@ from cep_pipeline.detection.fused.constraints import (
     TestColumns,
     bounds_of,
     compile_conjunct,
-    edge_slot,
+    edge_test,
     ends_by_level,
     other_event,
-    row_slot,
     span_bounds,
     tightest,
 )
 from cep_pipeline.detection.fused.kernel import Arguments, Stage, run_stage, stage_of
 from cep_pipeline.detection.fused.negation import LevelNegation
-from cep_pipeline.detection.fused.programs import Level, Shape, Test, TestedConjunct
+from cep_pipeline.detection.fused.programs import Level, Shape, TestedConjunct
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
-from cep_pipeline.patterns.conditions import Comparator, Conjunct
+from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.implications import compared
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -302,20 +301,12 @@ class Levels:
         return [0 < level != owned and not others for level, others in enumerate(self._other_tests)]
 
     def _bound(self, level: int, rules: LevelRules) -> list[TestedConjunct]:
-        """Ranges of the level, and tests of row numbers for the bounds by levels that its key does not join.
-
-        There are no partitions in these tests, which a key would join.
-        """
+        """Ranges of the level, and tests of row numbers for the bounds by levels that its key does not join."""
         alike = {earlier: self._sorted(earlier, rules.key) for earlier in {bound.earlier for bound in rules.ranges}}
         found = ends_by_level(self.events, rules.ranges, self.views, alike, self.views[level])
         for every, own in zip((self.lows, self.highs), found, strict=True):
             every.update(((level, earlier), ends) for earlier, ends in own.items())
-        tests: list[TestedConjunct] = []
-        for bound in rules.edges:
-            edge = edge_slot(self.events, bound, self.views[bound.earlier], self.columns, bound.earlier)
-            own_row = row_slot(self.events, self.views[level], self.columns, level)
-            tests.append(((Test(Comparator.GE if bound.low else Comparator.LT, own_row, edge),),))
-        return tests
+        return [edge_test(self.events, bound, self.columns, level, self.views) for bound in rules.edges]
 
     def _distinct(self, level: int, rules: LevelRules) -> list[TestedConjunct]:
         """Tests that the level's event is none of the earlier ones, where it could be."""

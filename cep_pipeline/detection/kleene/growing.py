@@ -98,7 +98,7 @@ class ListGrowth:
         self._program = Program(pattern, limited, events)
         types = frozenset(one.event_type for one in (*clause.positive, *clause.negated))
         self._rules = StreamRules(pattern, limited, events, self._program, types)
-        self._levels = np.zeros((len(lists), at.LEVEL_WORDS), np.int64)
+        self._levels = np.zeros((max(len(lists), 1), at.LEVEL_WORDS), np.int64)
         slots = [self._program.slots[name] for name in singles]
         begin = 0
         for number, own in enumerate(self.lists):

@@ -13,15 +13,13 @@ from typing import Any
 
 from numba import njit
 
-from cep_pipeline.compiled.pointers import Int64s, address_of, float64_at, further, int32_at, int64_at, reader_of
+from cep_pipeline.compiled.pointers import Int64s, float64_at, further, int32_at, int64_at, reader_of
 from cep_pipeline.detection.conditions.cells import (
     Cells,
     append,
-    cell_before,
     cells_at,
     drop_newest,
     first_row_of,
-    length_of,
     row_of,
 )
 from cep_pipeline.detection.conditions.codes import EQUAL, GREATER, ITEM_WORDS, LESS, NEWEST, PREVIOUS
@@ -74,7 +72,7 @@ def find_candidates(words: Any, number: int) -> None:
     candidates = further(machine.candidates, level[at.L_STACK])
     first, last, count = level[at.L_FIRST], level[at.L_LAST], 0
     level[at.L_COUNT] = level[at.L_DEPTH] = 0
-    level[at.L_FOUND] = address_of(candidates)
+    level[at.L_FOUND] = words[at.CANDIDATES] + at.ROW_BYTES * level[at.L_STACK]
     further(machine.places, level[at.L_STACK])[0] = 0
     if last < 0:
         first = machine.bound[machine.registers[at.PARTIAL] - 1]  # it has begun
@@ -93,7 +91,7 @@ def find_candidates(words: Any, number: int) -> None:
         end = starts[key + 1]
         place = level[at.L_PLACE] = first_from(rows, starts[key], end, lower, level[at.L_PLACE])
         if not level[at.L_PICKED]:
-            level[at.L_FOUND] = address_of(further(rows, place - count))
+            level[at.L_FOUND] = level[at.L_ROWS] + at.ROW_BYTES * (place - count)
             level[at.L_COUNT] = count + first_from(rows, place, end, upper, place) - place
             return
         while place < end and rows[place] < upper:
@@ -162,38 +160,11 @@ def follows(code: Code, group: int, slots: Any, before: int, row: int) -> bool:
 
 
 @njit(error_model="numpy")
-def put_plain(words: Any, number: int, depth: int) -> bool:
-    """Put out a match whose last list is so many candidates, as `places` says; False where there is no room."""
-    machine, cells, _, rules = parts_at(words)
-    level, found = level_at(machine, number), found_at(words, at.FOUND)
-    candidates, places = int32_at(level[at.L_FOUND]), further(machine.places, level[at.L_STACK])
-    end = found.used[1]
-    for slot in range(rules.positive):
-        value = machine.slots[slot]
-        length = depth if slot == level[at.L_SLOT] else length_of(cells, value) if rules.kleene[slot] else 1
-        if end + length > found.capacity:
-            return False
-        for place in range(length):
-            found.variables[end + place] = slot
-        if slot == level[at.L_SLOT]:
-            for place in range(length):
-                found.rows[end + place] = candidates[places[place] - 1]
-        elif rules.kleene[slot]:
-            for place in range(length - 1, -1, -1):
-                found.rows[end + place] = row_of(cells, value)
-                value = cell_before(cells, value)
-        else:
-            found.rows[end] = value
-        end += length
-    found.ends[found.used[0]] = end
-    found.used[0] += 1
-    found.used[1] = end
-    return True
+def put_out(words: Any, depth: int) -> bool:
+    """Put out what is bound, a complete match, unless an event rejects it; False where there is no room.
 
-
-@njit(error_model="numpy")
-def put_out(words: Any) -> bool:
-    """Put out what is bound, a complete match, unless an event rejects it; False where there is no room."""
+    Of the last list, if it is plain, so many candidates are put out.
+    """
     machine, cells, code, rules = parts_at(words)
     if rules.negations > 0:
         first, last = rules.size, -1
@@ -202,7 +173,10 @@ def put_out(words: Any) -> bool:
             last = max(last, last_row(rules, cells, machine.slots, 0, slot))
         if rejected(rules, code, cells, machine.slots, 0, first, last):
             return True
-    return add_match(found_at(words, at.FOUND), rules, cells, machine.slots, 0)
+    level = level_at(machine, max(machine.variables - 1, 0))
+    given = level[at.L_SLOT] if machine.variables > 0 and level[at.L_PLAIN] else -1
+    rows, behind = int32_at(level[at.L_FOUND]), further(machine.places, level[at.L_STACK])
+    return add_match(found_at(words, at.FOUND), rules, cells, machine.slots, 0, given, rows, behind, depth)
 
 
 @njit(error_model="numpy")
@@ -265,18 +239,13 @@ def grow(words: Any, number: int, counts: Any) -> int:
             continue
         if depth < minimum:
             continue
+        if not plain:
+            machine.slots[slot] = stack[depth - 1]
         counts[0] += 1
-        if plain:
-            counts[1] += 1
-            if not put_plain(words, number, depth):
-                why = at.BOUND
-                break
-            continue
-        machine.slots[slot] = stack[depth - 1]
         if level[at.L_LEFT] >= 0 and not holds(words, level[at.L_LEFT]):
             continue
         counts[1] += 1
-        if number + 1 < machine.variables or not put_out(words):
+        if number + 1 < machine.variables or not put_out(words, depth):
             why = at.BOUND
             break
     level[at.L_DEPTH] = depth
@@ -404,9 +373,7 @@ def grow_lists(words: Any, counts: Any) -> int:
             registers[at.PARTIAL] += 1
             registers[at.LEVEL], registers[at.ENTERING] = 0, 1
         elif number == machine.variables:
-            last = level_at(machine, number - 1)
-            plain = number > 0 and last[at.L_PLAIN] != 0
-            if not (put_plain(words, number - 1, last[at.L_DEPTH]) if plain else put_out(words)):
+            if not put_out(words, level_at(machine, max(number - 1, 0))[at.L_DEPTH]):
                 return at.FOUND_FULL
             registers[at.LEVEL], registers[at.ENTERING] = number - 1, 0
         elif registers[at.ENTERING]:

@@ -54,12 +54,14 @@ class ListArrays(NamedTuple):
     endings: Int64s
 
 
+CANDIDATES = ListArrays._fields.index("candidates")
 RING = len(ListArrays._fields)
 CODE = RING + RING_WORDS
 RULES = CODE + CODE_WORDS
 FOUND = RULES + RULES_WORDS
 NUMBER = FOUND + FOUND_WORDS
-"""Places of the words of cells, conditions, rules and matches, and the number of all words."""
+"""Places of the words of candidates, cells, conditions, rules and matches, and the number of all words."""
+ROW_BYTES = 4
 
 PARTIAL, LEVEL, ENTERING, TOTAL, REGISTERS = range(5)
 """The registers: the partial match, the variable whose list grows (-1: none has begun), whether its candidates are to
