@@ -207,25 +207,6 @@ def first_at_least(rows: Any, low: int, high: int, row: int) -> int:
 
 
 @njit(error_model="numpy")
-def first_from(rows: Any, low: int, high: int, row: int, near: int) -> int:
-    """The same as `first_at_least`, sooner where it is near a place."""
-    near, step = max(low, min(near, high)), 1
-    if near < high and rows[near] < row:
-        low = near + 1
-        while near + step < high and rows[near + step] < row:
-            low = near + step + 1
-            step *= 2
-        high = min(high, near + step)
-    else:
-        high = near
-        while near - step >= low and rows[near - step] >= row:
-            high = near - step
-            step *= 2
-        low = max(low, near - step)
-    return first_at_least(rows, low, high, row)
-
-
-@njit(error_model="numpy")
 def bound_side(items: Any, at: int, variable: int, slots: Any, base: int) -> tuple[int, int, float]:
     """The item at `items[at]`, one of `COMPARE_SLOTS`, as a comparison of a variable's column with what is bound.
 
@@ -290,16 +271,8 @@ found_at = reader_of(Found)
 
 
 @njit(error_model="numpy")
-def add_match(
-    found: Found, rules: Rules, cells: Cells, slots: Any, base: int, given: int, rows: Any, behind: Any, size: int
-) -> bool:
-    """Add a match with the slots `slots[base:]`; False where the buffer is full.
-
-    Parameters
-    ----------
-    given, rows, behind, size
-        The slot of a list that is no cells (-1: none): its elements are the `rows` before each of so many places.
-    """
+def add_match(found: Found, rules: Rules, cells: Cells, slots: Any, base: int) -> bool:
+    """Add a match with the slots `slots[base:]`; False where the buffer is full."""
     begin = found.used[1]
     if not found.lists:
         end = begin + rules.positive
@@ -312,7 +285,7 @@ def add_match(
         for slot in range(rules.positive):
             value = slots[base + slot]
             kleene = rules.kleene[slot]
-            length = size if slot == given else length_of(cells, value) if kleene else 1
+            length = length_of(cells, value) if kleene else 1
             end += length
             if end > found.capacity:
                 return False
@@ -322,11 +295,8 @@ def add_match(
                 continue
             for place in range(end - 1, end - 1 - length, -1):
                 found.variables[place] = slot
-                if slot == given:
-                    found.rows[place] = rows[behind[place - end + length] - 1]
-                else:
-                    found.rows[place] = row_of(cells, value)
-                    value = cell_before(cells, value)
+                found.rows[place] = row_of(cells, value)
+                value = cell_before(cells, value)
         found.ends[found.used[0]] = end
     found.used[0] += 1
     found.used[1] = end
