@@ -55,11 +55,11 @@ COUNTING_S = 20.0
 # Whether a call makes a plan (`own_order.worth_planning`).
 SAMPLE = 256
 """Events that are looked at to tell how many are in a window."""
-PASSING_EQUAL = 0.1
-"""The share of events that an equality of which nothing is known is taken to find."""
+PASSING, PASSING_EQUAL = 0.5, 0.1
+"""The shares of events that a comparison of which nothing is known is taken to pass, and an equality to find."""
 SAVED = 0.5
 """The share of what orders decide about that a plan is taken to save."""
-CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 8e5
+CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 2e6
 """Nanoseconds of planning: to estimate any statistics, to read an event of the table, to plan a pattern."""
 COLUMNAR_NS, STORING_NS, PARTIAL_NS = 0.12, 10.0, 2.8
 """Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches; to

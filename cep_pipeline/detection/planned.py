@@ -19,6 +19,7 @@ from cep_pipeline.detection.costs import (
     CALL_NS,
     COLUMNAR_NS,
     PARTIAL_NS,
+    PASSING,
     PASSING_EQUAL,
     PATTERN_NS,
     ROW_NS,
@@ -30,7 +31,7 @@ from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, in_pattern_order
 from cep_pipeline.detection.outputs import route_of
 from cep_pipeline.detection.route import Sink
-from cep_pipeline.patterns.conditions import Comparator, Comparison
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, PlanStep, StatisticsSummary
@@ -197,23 +198,25 @@ def _finding_ns(pattern: Pattern, events: PreparedEvents, candidate_ns: float) -
             continue
         tested, bound = np.full(len(rows), total / max(len(rows), 1)), set[str]()
         for variable, share in zip(singles, shares, strict=True):
-            follows = not bound or any((one, variable.name) in clause.precedence for one in bound)
-            tested = tested if follows else 2 * tested  # events before those that are bound may fit, too
+            ordered = sum((one, variable.name) in clause.precedence for one in bound)
             bound.add(variable.name)
-            tested = tested * share * PASSING_EQUAL ** _equalities(clause, bound, variable.name)
+            tests = [
+                one for one in clause.conjuncts if variable.name in one.variables <= bound and len(one.variables) > 1
+            ]
+            equal = sum(map(_is_equality, tests))
+            looked_up = equal + (len(bound) > 1 and bool(clause.agree_on))
+            # In a sequence events come one after another; others may come before and after those that are bound.
+            combined = 2 if len(bound) > 1 and not ordered else 1 / max(ordered, 1)
+            tested = tested * combined * share * PASSING_EQUAL**looked_up
             found += float(tested.sum()) * (candidate_ns + PARTIAL_NS * (variable is not singles[-1]))
-            tested = tested * np.maximum(after, 0)
+            tested = tested * np.maximum(after, 0) * PASSING ** (len(tests) - equal)
     return found
 
 
-def _equalities(clause: Clause, bound: set[str], name: str) -> int:
-    """The number of equalities by which the events of a variable are looked up once the others are bound."""
-    found = int(len(bound) > 1 and bool(clause.agree_on))
-    for one in clause.conjuncts:
-        match one.atoms:
-            case (Comparison(Comparator.EQ, _, _),):
-                found += name in one.variables and one.variables <= bound and len(one.variables) > 1
-    return found
+def _is_equality(conjunct: Conjunct) -> bool:
+    """True if events are looked up by the conjunct."""
+    first, *others = conjunct.atoms
+    return not others and isinstance(first, Comparison) and first.comparator is Comparator.EQ
 
 
 def own_order_plan(patterns: Sequence[Pattern]) -> Plan:

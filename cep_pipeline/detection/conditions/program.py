@@ -31,7 +31,7 @@ from cep_pipeline.slices.ownership import Finality, owned_matches
 from cep_pipeline.slices.partitions import partitions_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows, room_for
-from cep_pipeline.slices.views import everything, holds_for_all, leaf_view, may_match, rows_below
+from cep_pipeline.slices.views import View, everything, holds_for_all, leaf_view, may_match, rows_below
 
 KERNEL_SOURCES = (
     *(f"cep_pipeline.detection.conditions.{module}" for module in ("cells", "codes", "evaluator", "rules")),
@@ -123,6 +123,17 @@ class Program:
     def ring(self, size: int = 1 << 10) -> CellRing:
         """Room for the cells of the clause's lists, which kernels name by their slots."""
         return CellRing(self.accumulators, [variable.event_type for variable in self.variables], size)
+
+    def compares_neighbours(self, group: int, variable: str) -> bool:
+        """True if all that a group tests are columns of two neighbours of a variable's list, or of single variables."""
+        slot, tests = self.slots[variable], next(tests for n, tests in enumerate(self.groups) if n == group)
+        own = codes.NEWEST, codes.PREVIOUS
+        return all(
+            kind == codes.COMPARE_DIRECT
+            and (hows & 7 in own if one == slot else hows & 7 == codes.SLOT)
+            and (hows >> 3 in own if other == slot else hows >> 3 == codes.SLOT)
+            for kind, _, _, one, _, other, hows, _ in (self._writer.item(*test) for test in tests)
+        )
 
     def kernel_words(self) -> list[int]:
         """The `CODE_WORDS` words for a kernel, with all groups asked for so far; valid while the program lives."""
@@ -264,6 +275,11 @@ class StreamRules:
 
     Every rule becomes a comparison of rows, whatever the window and the ties are. Make it before the program's words.
 
+    Parameters
+    ----------
+    types
+        The types of the events whose windows are asked for; None: all events.
+
     Attributes
     ----------
     floor, ceiling
@@ -280,9 +296,18 @@ class StreamRules:
         As in `ClauseConditions`.
     """
 
-    def __init__(self, pattern: Pattern, clause: Clause, events: PreparedEvents, program: Program) -> None:
+    def __init__(
+        self,
+        pattern: Pattern,
+        clause: Clause,
+        events: PreparedEvents,
+        program: Program,
+        types: frozenset[EventType] | None = None,
+    ) -> None:
         self.pattern, self.clause, self.events, self.program = pattern, clause, events, program
-        window = events.derive(("window rows", pattern.window, pattern.partition_by), self._window)
+        window = events.derive(
+            ("window rows", pattern.window, pattern.partition_by, types), lambda: self._window(types)
+        )
         keys = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else np.empty(0, np.int32)
         self.floor, self.ceiling, self.reach, self.onset, self.keys = map(
             np.ascontiguousarray, (*window, *order_rows(events, pattern.ties), keys)
@@ -291,12 +316,18 @@ class StreamRules:
         self._groups = {one.name: program.groups.rejecting_group(one.name) for one in clause.negated}
         self._kept: list[Array] = []
 
-    def _window(self) -> tuple[Array, Array]:
+    def _window(self, types: frozenset[EventType] | None) -> tuple[Array, Array]:
         events, window = self.events, self.pattern.window
         if window.time_us is not None:
-            width = min(window.time_us, LONGEST_WINDOW)
-            view = everything(events)
-            return rows_below(events, view, -width), rows_below(events, view, width + 1) - np.int32(1)
+            width, view = min(window.time_us, LONGEST_WINDOW), everything(events)
+            asked = [] if types is None else [events.leaf_rows(one) for one in types]
+            if types is None or 2 * sum(map(len, asked)) > len(events):
+                return rows_below(events, view, -width), rows_below(events, view, width + 1) - np.int32(1)
+            rows = np.sort(np.concatenate(asked))
+            view = View(events.number_of(("rows of types", types)), rows, np.array([0, len(rows)], np.int64))
+            floor, ceiling = room_for(len(events), np.int32), room_for(len(events), np.int32)
+            floor[rows], ceiling[rows] = rows_below(events, view, -width), rows_below(events, view, width + 1) - 1
+            return floor, ceiling
         assert window.events is not None
         partitions, rows, width = partitions_of(events, self.pattern.partition_by), events.every_row, window.events - 1
         ceiling = np.minimum(partitions.rows_ahead(rows, width), len(events) - 1)

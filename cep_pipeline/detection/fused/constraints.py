@@ -169,7 +169,12 @@ class PlannedClause:
     def implied(self) -> Implications:
         """The facts that follow from the clause's conditions; none about times where those could overflow."""
         found = implied_by(self.clause, self.pattern.window, self.pattern.ties)
-        return found if times_are_plain(self.events) else Implications({}, comparisons=found.comparisons)
+        return found if self.plain else Implications({}, comparisons=found.comparisons)
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether sums of times and windows do not overflow."""
+        return times_are_plain(self.events)
 
     def overlap(self, name: str, other: str) -> bool:
         """Return whether one event can have the types of both variables, and the place of either in the order."""
@@ -367,6 +372,15 @@ def edge_rows(events: PreparedEvents, bound: Bound, view: View) -> Array:
 def edge_slot(events: PreparedEvents, bound: Bound, view: View, columns: TestColumns, level: int) -> Slot:
     """The column of `edge_rows`, in a shape where the earlier event's level is `level`."""
     return columns.slot(level, ("edge", bound.clock, bound.delta), edge_rows(events, bound, view))
+
+
+def edge_test(
+    events: PreparedEvents, bound: Bound, columns: TestColumns, level: int, views: Sequence[View]
+) -> TestedConjunct:
+    """The test of a level's rows by a bound; there are no partitions here, which a key would join."""
+    edge = edge_slot(events, bound, views[bound.earlier], columns, bound.earlier)
+    own = row_slot(events, views[level], columns, level)
+    return ((Test(Comparator.GE if bound.low else Comparator.LT, own, edge),),)
 
 
 def row_slot(events: PreparedEvents, view: View, columns: TestColumns, level: int) -> Slot:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,26 +14,25 @@ from cep_pipeline.detection.fused.constraints import (
     TestColumns,
     bounds_of,
     compile_conjunct,
-    edge_slot,
+    edge_test,
     ends_by_level,
     other_event,
-    row_slot,
     span_bounds,
     tightest,
 )
 from cep_pipeline.detection.fused.kernel import Arguments, Stage, run_stage, stage_of
 from cep_pipeline.detection.fused.negation import LevelNegation
-from cep_pipeline.detection.fused.programs import Level, Shape, Slot, Test, TestedConjunct
+from cep_pipeline.detection.fused.programs import Level, Shape, TestedConjunct
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
-from cep_pipeline.patterns.conditions import Comparator, Conjunct
+from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.implications import compared
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.keys import Key, keyed_leaf
-from cep_pipeline.slices.views import View
+from cep_pipeline.slices.views import View, clause_cache_of
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 
@@ -97,6 +96,92 @@ def level_counts(
     return tuple(found)
 
 
+@dataclass(frozen=True, eq=False)
+class LevelRules:
+    """What a level asks of its candidates, whatever the slice.
+
+    Attributes
+    ----------
+    key
+        The key by which its view is sorted: the one that joins it with the most earlier levels.
+    ranges, edges
+        The bounds that give its range, and those by levels that its key does not join, which are tested.
+    distinct
+        The earlier levels whose events could be its own.
+    conjuncts
+        Those over several positive variables that are tested on its candidates; its ranges fulfil the others.
+    following
+        The comparisons that follow from conditions of which some are tested at later levels only.
+    narrowed
+        Whether a bound follows from several conditions together.
+    """
+
+    key: Key | None
+    ranges: tuple[Bound, ...]
+    edges: tuple[Bound, ...]
+    distinct: tuple[int, ...]
+    conjuncts: tuple[Conjunct, ...]
+    following: tuple[Conjunct, ...]
+    narrowed: bool
+
+
+def rules_of_levels(planned: PlannedClause) -> tuple[LevelRules, ...]:
+    """The rules of each level of a plan, remembered with its clause."""
+    key = "levels", planned.order, planned.pattern.ties, planned.reach, planned.pattern.window, planned.plain
+    return clause_cache_of(planned.clause).once(key, lambda: tuple(_rules_of_levels(planned)))
+
+
+def _rules_of_levels(planned: PlannedClause) -> Iterator[LevelRules]:
+    order, clause, implied = planned.order, planned.clause, planned.implied
+    keys = list(_keys_of_levels(planned))
+    for level, name in enumerate(order):
+        key, names = keys[level], set(order[: level + 1])
+        own = [one for one in planned.conjuncts if len(one.variables) > 1 and name in one.variables <= names]
+        conjuncts = [one for one in own if one not in implied.spans and (key is None or one not in key.conjuncts)]
+        needed = _bounds_of(planned, level, range(level))
+        members = range(level) if key is None else [i for i in range(level) if order[i] in key.variables]
+        # A key that joins some only does not make them agree with each other: each must hold its own group's range.
+        ranges = needed if len(members) == level else tuple(b for i in members for b in _bounds_of(planned, level, [i]))
+        follow = [one for one in implied.comparisons if name in one.variables <= names]
+        if follow:
+            known = (conjunct for conjunct in clause.conjuncts if conjunct.variables <= names)
+            within = compared(known, names, clause.agree_on).comparisons
+            follow = [conjunct for conjunct in follow if conjunct not in within]
+        yield LevelRules(
+            key,
+            ranges,
+            tuple(bound for bound in needed if bound.earlier not in members),
+            tuple(earlier for earlier in range(level) if planned.overlap(name, order[earlier])),
+            tuple(conjuncts),
+            tuple(follow),
+            any(name in (span.first, span.second) and {span.first, span.second} <= names for span in implied.narrowed),
+        )
+
+
+def _keys_of_levels(planned: PlannedClause) -> Iterator[Key | None]:
+    chosen: list[Key | None] = []
+    for level, name in enumerate(planned.order):
+        joined = [
+            (sum(other in key.variables for other in planned.order[:level]), key)
+            for key in planned.keys
+            if name in key.variables
+        ]
+        most = max((members for members, _ in joined), default=0)
+        chosen.append(next(key for members, key in joined if members == most) if most else None)
+    # Sorted like the level that it first bounds, the outermost level needs no permutation.
+    first = (key for key in chosen if key is not None and planned.order[0] in key.variables)
+    return iter([next(first, None), *chosen[1:]])
+
+
+def _bounds_of(planned: PlannedClause, level: int, members: Sequence[int]) -> tuple[Bound, ...]:
+    """The bounds of a level by some earlier ones."""
+    found = bounds_of(planned.clause, planned.order, level, planned.pattern.ties, planned.reach, members)
+    said = [span for spans in planned.implied.spans.values() for span in spans]
+    if not said:
+        return found
+    return tightest((*found, *span_bounds((*said, *planned.implied.narrowed), planned.order, level, members)))
+
+
 class Levels:
     """The levels of one run: their views, bounds and tests.
 
@@ -107,9 +192,8 @@ class Levels:
 
     Attributes
     ----------
-    tested
-        For each level, the conjuncts over several positive variables that are tested on its candidates; its ranges
-        fulfil the others.
+    rules
+        What each level asks of its candidates.
     """
 
     def __init__(
@@ -121,38 +205,17 @@ class Levels:
         self.planned = planned
         self.events = planned.events
         self.leaves = leaves
+        self.rules = rules_of_levels(planned)
         self.levels = {name: level for level, name in enumerate(planned.order)}
-        self.keys = planned.keys
-        self.level_keys = self._choose_keys()
-        self.views = [
-            leaf if key is None else self._keyed(level, key)
-            for level, (leaf, key) in enumerate(zip(leaves, self.level_keys, strict=True))
-        ]
+        self.views = [self._sorted(level, one.key) for level, one in enumerate(self.rules)]
         names = [variable.name for variable in planned.clause.positive]
         self.output_rows = [names.index(name) for name in planned.order]
         self._compile(negated)
 
-    def _choose_keys(self) -> list[Key | None]:
-        """The key of each level: the one that joins it with the most earlier levels."""
-        chosen: list[Key | None] = [None] * len(self.leaves)
-        for level, name in enumerate(self.planned.order):
-            if level == 0:
-                continue
-            joined = [
-                (sum(self.levels[other] < level for other in key.variables), key)
-                for key in self.keys
-                if name in key.variables
-            ]
-            most = max((members for members, _ in joined), default=0)
-            if most:
-                chosen[level] = next(key for members, key in joined if members == most)
-        for key in chosen[1:]:  # sorted like the level that it first bounds, the outermost level needs no permutation
-            if key is not None and self.planned.order[0] in key.variables:
-                chosen[0] = key
-                break
-        return chosen
-
-    def _keyed(self, level: int, key: Key) -> View:
+    def _sorted(self, level: int, key: Key | None) -> View:
+        """The events of a level sorted by a key, or in stream order."""
+        if key is None:
+            return self.leaves[level]
         leaves = {name: self.leaves[place] for name, place in self.levels.items()}
         return keyed_leaf(self.events, key, self.planned.order[level], leaves)
 
@@ -180,32 +243,25 @@ class Levels:
     def _compile(self, negated: Mapping[str, View]) -> None:
         """Find bounds and tests of each level, and the levels at which partial matches must be asked for the rest."""
         self.columns = TestColumns()
-        self.scope = LevelScope(self.events, self.levels, tuple(self.views), self.columns)
+        scope = LevelScope(self.events, self.levels, tuple(self.views), self.columns)
         self.lows: dict[tuple[int, int], Array] = {}
         self.highs: dict[tuple[int, int], Array] = {}
         tests: list[list[TestedConjunct]] = [[] for _ in self.views]
-        residual: list[list[Conjunct]] = [[] for _ in self.views]
-        self.tested: list[list[Conjunct]] = [[] for _ in self.views]
-        narrowed = {max(self.levels[span.first], self.levels[span.second]) for span in self.planned.implied.narrowed}
-        for level in range(1, len(self.views)):
-            tests[level] += self._bound(level)
-            tests[level] += self._distinct(level)
-        self._other_tests = [len(level_tests) + (level in narrowed) for level, level_tests in enumerate(tests)]
-        made_true = {conjunct for key in self.keys for conjunct in key.conjuncts if self._made_true(conjunct, key)}
-        made_true |= self.planned.implied.spans.keys()
-        for conjunct in self.planned.conjuncts:
-            if len(conjunct.variables) < 2 or conjunct in made_true or not conjunct.variables <= self.levels.keys():
-                continue
-            level = max(self.levels[name] for name in conjunct.variables)
-            self.tested[level].append(conjunct)
-            compiled = compile_conjunct(conjunct, self.scope)
-            if compiled is None:
-                residual[level].append(conjunct)
-            else:
-                tests[level].append(compiled)
-        for level in range(1, len(self.views)):
-            for conjunct in self._following(level):
-                compiled = compile_conjunct(conjunct, self.scope)
+        self.residual: list[list[Conjunct]] = [[] for _ in self.views]
+        for level, rules in enumerate(self.rules):
+            tests[level] += self._bound(level, rules)
+            tests[level] += self._distinct(level, rules)
+        self._other_tests = [len(own) + rules.narrowed for own, rules in zip(tests, self.rules, strict=True)]
+        for level, rules in enumerate(self.rules):
+            for conjunct in rules.conjuncts:
+                compiled = compile_conjunct(conjunct, scope)
+                if compiled is None:
+                    self.residual[level].append(conjunct)
+                else:
+                    tests[level].append(compiled)
+        for level, rules in enumerate(self.rules):
+            for conjunct in rules.following:
+                compiled = compile_conjunct(conjunct, scope)
                 if compiled is not None:
                     tests[level].append(compiled)
                     for later in range(level, len(self.views)):  # what passes there has passed this, too
@@ -228,11 +284,15 @@ class Levels:
             )
             for level, level_tests in enumerate(tests)
         )
-        self.residual = residual
         self._stages: dict[tuple[int, int], Stage] = {}
         last = len(self.views) - 1
-        asked = {level for level in range(1, last) if residual[level] or self.negations[level]}
+        asked = {level for level in range(1, last) if self.residual[level] or self.negations[level]}
         self.stage_ends = sorted(asked | {last}) if last else []
+
+    @property
+    def tested(self) -> list[tuple[Conjunct, ...]]:
+        """For each level, the conjuncts over several positive variables that are tested on its candidates."""
+        return [rules.conjuncts for rules in self.rules]
 
     @property
     def decided(self) -> list[bool]:
@@ -240,69 +300,20 @@ class Levels:
         owned = len(self.views) - 1 if self.planned.first_owned is not None else None
         return [0 < level != owned and not others for level, others in enumerate(self._other_tests)]
 
-    def _made_true(self, conjunct: Conjunct, key: Key) -> bool:
-        """Return whether the later of the conjunct's levels is sorted by the key."""
-        return self.level_keys[max(self.levels[name] for name in conjunct.variables)] is key
-
-    def _bound(self, level: int) -> list[TestedConjunct]:
-        """Ranges of the level, and tests for the bounds by levels that its key does not join."""
-        planned, key = self.planned, self.level_keys[level]
-        needed = self._bounds_of(level)
-        members = range(level) if key is None else [i for i in range(level) if planned.order[i] in key.variables]
-        ranges: Iterable[Bound] = needed
-        if len(members) < level:
-            # The key does not make the members agree with each other, so that each must hold its own group's range.
-            ranges = (b for i in members for b in self._bounds_of(level, i))
-        ranges = tuple(ranges)
-        alike = {
-            earlier: self.leaves[earlier] if key is None else self._keyed(earlier, key)
-            for earlier in {bound.earlier for bound in ranges}
-        }
-        found = ends_by_level(self.events, ranges, self.views, alike, self.views[level])
+    def _bound(self, level: int, rules: LevelRules) -> list[TestedConjunct]:
+        """Ranges of the level, and tests of row numbers for the bounds by levels that its key does not join."""
+        alike = {earlier: self._sorted(earlier, rules.key) for earlier in {bound.earlier for bound in rules.ranges}}
+        found = ends_by_level(self.events, rules.ranges, self.views, alike, self.views[level])
         for every, own in zip((self.lows, self.highs), found, strict=True):
             every.update(((level, earlier), ends) for earlier, ends in own.items())
-        return [self._clock_test(level, bound) for bound in needed if bound.earlier not in members]
+        return [edge_test(self.events, bound, self.columns, level, self.views) for bound in rules.edges]
 
-    def _bounds_of(self, level: int, member: int | None = None) -> tuple[Bound, ...]:
-        planned = self.planned
-        members = range(level) if member is None else [member]
-        found = bounds_of(planned.clause, planned.order, level, planned.pattern.ties, planned.reach, members)
-        said = [span for spans in planned.implied.spans.values() for span in spans]
-        if not said:
-            return found
-        return tightest((*found, *span_bounds((*said, *planned.implied.narrowed), planned.order, level, members)))
-
-    def _following(self, level: int) -> list[Conjunct]:
-        """The comparisons of the level that follow from conditions of which some are tested at later levels only."""
-        planned = self.planned
-        names = planned.order[: level + 1]
-        follow = [
-            conjunct
-            for conjunct in planned.implied.comparisons
-            if names[-1] in conjunct.variables and conjunct.variables <= set(names)
-        ]
-        if not follow:
-            return []
-        known = (conjunct for conjunct in planned.clause.conjuncts if conjunct.variables <= set(names))
-        within = compared(known, names, planned.clause.agree_on).comparisons
-        return [conjunct for conjunct in follow if conjunct not in within]
-
-    def _clock_test(self, level: int, bound: Bound) -> TestedConjunct:
-        """The bound as a test of row numbers; there are no partitions here, which a key would join."""
-        edge = edge_slot(self.events, bound, self.views[bound.earlier], self.columns, bound.earlier)
-        comparator = Comparator.GE if bound.low else Comparator.LT
-        return ((Test(comparator, self._row_slot(level), edge),),)
-
-    def _row_slot(self, level: int) -> Slot:
-        return row_slot(self.events, self.views[level], self.columns, level)
-
-    def _distinct(self, level: int) -> list[TestedConjunct]:
+    def _distinct(self, level: int, rules: LevelRules) -> list[TestedConjunct]:
         """Tests that the level's event is none of the earlier ones, where it could be."""
-        order = self.planned.order
+        views = self.views
         return [
-            other_event(self.events, self.columns, (level, self.views[level]), (earlier, self.views[earlier]))
-            for earlier in range(level)
-            if self.planned.overlap(order[level], order[earlier])
+            other_event(self.events, self.columns, (level, views[level]), (earlier, views[earlier]))
+            for earlier in rules.distinct
         ]
 
     # -- stages -----------------------------------------------------------------------------------------------------

@@ -31,9 +31,9 @@ from cep_pipeline.detection.fused.constraints import (
     compile_conjunct,
     edge_rows,
     edge_slot,
+    edge_test,
     ends_by_level,
     other_event,
-    row_slot,
     searching_shape,
     span_bounds,
 )
@@ -119,10 +119,7 @@ def _rejecting_search(
     scope = LevelScope(events, levels, tuple(views), columns)
     tests: list[TestedConjunct] = []
     tests += [other_event(events, columns, (last, views[last]), (at, views[at])) for at in distinct]
-    for bound in edges:
-        row = row_slot(events, views[last], columns, last)
-        edge = edge_slot(events, bound, views[bound.earlier], columns, bound.earlier)
-        tests.append(((Test(Comparator.GE if bound.low else Comparator.LT, row, edge),),))
+    tests += [edge_test(events, bound, columns, last, views) for bound in edges]
     for conjunct in conjuncts:
         compiled = compile_conjunct(conjunct, scope)
         if compiled is None:

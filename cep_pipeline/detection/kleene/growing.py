@@ -96,8 +96,9 @@ class ListGrowth:
             key = "limits of lists", added
             limited = clause_cache_of(clause).once(key, lambda: replace(clause, conjuncts=(*clause.conjuncts, *added)))
         self._program = Program(pattern, limited, events)
-        self._rules = StreamRules(pattern, limited, events, self._program)
-        self._levels = np.zeros((len(lists), at.LEVEL_WORDS), np.int64)
+        types = frozenset(one.event_type for one in (*clause.positive, *clause.negated))
+        self._rules = StreamRules(pattern, limited, events, self._program, types)
+        self._levels = np.zeros((max(len(lists), 1), at.LEVEL_WORDS), np.int64)
         slots = [self._program.slots[name] for name in singles]
         begin = 0
         for number, own in enumerate(self.lists):
@@ -143,6 +144,9 @@ class ListGrowth:
         )
         for place, group in zip((at.L_ELEMENTS, at.L_BEGINS, at.L_GROWS, at.L_LEFT), found, strict=True):
             words[place] = -1 if groups.is_empty(group) else group
+        words[at.L_PICKED] = words[at.L_ELEMENTS] >= 0 or words[at.L_SHARING] < words[at.L_RELATED]
+        asked = words[at.L_BEGINS] >= 0 or words[at.L_LEFT] >= 0 or self.of.clause.negated or own is not self.lists[-1]
+        words[at.L_PLAIN] = not asked and self._program.compares_neighbours(found[2], name)
         return words
 
     def _words(self, bound: Array, *, counting: bool = False) -> Array:
@@ -202,12 +206,14 @@ class ListGrowth:
     def counted(self, bound: Array) -> int | None:
         """The number of lists behind partial matches, where `counts_at_once`; None where there are too many."""
         [own] = self.lists
-        self._sizes[:] = 0
+        self._sizes[:] = self._endings[:] = 0
         words = self._words(bound, counting=True)
         while (wanted := _grow_lists(words, self.counts)) == at.PAUSED:
             go_on()
         if wanted == at.TOO_MANY:
             return None
+        if self._levels[0, at.L_GROWS] < 0:  # any that has so many candidates behind its first one has all fewer, too
+            self._sizes[1:] += self._endings[:0:-1].cumsum()[::-1]
         return int(self._registers[at.TOTAL]) + subsets_of(own.variable, self._sizes)
 
 

@@ -13,9 +13,19 @@ from typing import Any
 
 from numba import njit
 
-from cep_pipeline.compiled.pointers import Int64s, further, int32_at, int64_at, reader_of
-from cep_pipeline.detection.conditions.cells import Cells, append, cells_at, drop_newest, first_row_of, row_of
-from cep_pipeline.detection.conditions.evaluator import Code, code_at, group_holds
+from cep_pipeline.compiled.pointers import Int64s, float64_at, further, int32_at, int64_at, reader_of
+from cep_pipeline.detection.conditions.cells import (
+    Cells,
+    append,
+    cell_before,
+    cells_at,
+    drop_newest,
+    first_row_of,
+    length_of,
+    row_of,
+)
+from cep_pipeline.detection.conditions.codes import EQUAL, GREATER, ITEM_WORDS, LESS, NEWEST, PREVIOUS
+from cep_pipeline.detection.conditions.evaluator import Code, code_at, compare, group_holds
 from cep_pipeline.detection.conditions.rules import (
     Rules,
     add_match,
@@ -53,14 +63,37 @@ def holds(words: Any, group: int) -> bool:
 
 
 @njit(error_model="numpy")
+def first_from(rows: Any, low: int, high: int, row: int, near: int) -> int:
+    """The same as `first_at_least`, sooner where it is near a place."""
+    near, step = max(low, min(near, high)), 1
+    if near < high and rows[near] < row:
+        low = near + 1
+        while near + step < high and rows[near + step] < row:
+            low = near + step + 1
+            step *= 2
+        high = min(high, near + step)
+    else:
+        high = near
+        while near - step >= low and rows[near - step] >= row:
+            high = near - step
+            step *= 2
+        low = max(low, near - step)
+    return first_at_least(rows, low, high, row)
+
+
+@njit(error_model="numpy")
 def find_candidates(words: Any, number: int) -> None:
-    """Find the candidates of a variable, ascending, behind what is bound; the first is given where nothing is."""
+    """Find the candidates of a variable, ascending, behind what is bound; the first is given where nothing is.
+
+    They are a range of the variable's events, where none of these is tested alone.
+    """
     machine, cells, _, rules = parts_at(words)
     level, related = level_at(machine, number), machine.single_slots
     rows, starts = int32_at(level[at.L_ROWS]), int64_at(level[at.L_STARTS])
     candidates = further(machine.candidates, level[at.L_STACK])
     first, last, count = level[at.L_FIRST], level[at.L_LAST], 0
     level[at.L_COUNT] = level[at.L_DEPTH] = 0
+    level[at.L_FOUND] = words[at.CANDIDATES] + at.ROW_BYTES * level[at.L_STACK]
     further(machine.places, level[at.L_STACK])[0] = 0
     if last < 0:
         first = machine.bound[machine.registers[at.PARTIAL] - 1]  # it has begun
@@ -77,7 +110,11 @@ def find_candidates(words: Any, number: int) -> None:
     key = int32_at(level[at.L_KEYS])[first] if level[at.L_KEYS] != 0 else 0
     if key >= 0:
         end = starts[key + 1]
-        place = first_at_least(rows, starts[key], end, lower)
+        place = level[at.L_PLACE] = first_from(rows, starts[key], end, lower, level[at.L_PLACE])
+        if not level[at.L_PICKED]:
+            level[at.L_FOUND] = level[at.L_ROWS] + at.ROW_BYTES * (place - count)
+            level[at.L_COUNT] = count + first_from(rows, place, end, upper, place) - place
+            return
         while place < end and rows[place] < upper:
             if not is_taken(words, number, rows[place]) and passes_alone(words, number, rows[place]):
                 candidates[count] = rows[place]
@@ -124,9 +161,61 @@ def begin(words: Any, partial: int) -> None:
         level[at.L_FIRST], level[at.L_LAST] = first, last
 
 
+@njit(error_model="numpy", forceinline=True)
+def follows(code: Code, group: int, slots: Any, before: int, row: int) -> bool:
+    """Test whether an element may follow another one, by the conjuncts of a group (-1: none) on neighbours."""
+    if group < 0:
+        return True
+    items, tested, holds = code.items, 0, True
+    for item in range(code.groups[group], code.groups[group + 1]):
+        own = further(items, item * ITEM_WORDS)
+        left, right = own[6] & 7, own[6] >> 3
+        one = row if left == NEWEST else before if left == PREVIOUS else slots[own[3]]
+        other = row if right == NEWEST else before if right == PREVIOUS else slots[own[5]]
+        tested += 1
+        if not compare(own[1], float64_at(own[2])[one], float64_at(own[4])[other]):
+            holds = False
+            break
+    code.counts[0] += tested
+    return holds
+
+
 @njit(error_model="numpy")
-def put_out(words: Any) -> bool:
-    """Put out what is bound, a complete match, unless an event rejects it; False where there is no room."""
+def put_plain(words: Any, depth: int) -> bool:
+    """Put out a match whose last list is so many candidates, as `places` says; False where there is no room."""
+    machine, cells, _, rules = parts_at(words)
+    level, found = level_at(machine, machine.variables - 1), found_at(words, at.FOUND)
+    candidates, places = int32_at(level[at.L_FOUND]), further(machine.places, level[at.L_STACK])
+    end = found.used[1]
+    for slot in range(rules.positive):
+        value = machine.slots[slot]
+        length = depth if slot == level[at.L_SLOT] else length_of(cells, value) if rules.kleene[slot] else 1
+        if end + length > found.capacity:
+            return False
+        for place in range(length):
+            found.variables[end + place] = slot
+        if slot == level[at.L_SLOT]:
+            for place in range(length):
+                found.rows[end + place] = candidates[places[place] - 1]
+        elif rules.kleene[slot]:
+            for place in range(length - 1, -1, -1):
+                found.rows[end + place] = row_of(cells, value)
+                value = cell_before(cells, value)
+        else:
+            found.rows[end] = value
+        end += length
+    found.ends[found.used[0]] = end
+    found.used[0] += 1
+    found.used[1] = end
+    return True
+
+
+@njit(error_model="numpy")
+def put_out(words: Any, depth: int) -> bool:
+    """Put out what is bound, a complete match, unless an event rejects it; False where there is no room.
+
+    Of the last list, if it is plain, so many candidates are put out.
+    """
     machine, cells, code, rules = parts_at(words)
     if rules.negations > 0:
         first, last = rules.size, -1
@@ -135,6 +224,8 @@ def put_out(words: Any) -> bool:
             last = max(last, last_row(rules, cells, machine.slots, 0, slot))
         if rejected(rules, code, cells, machine.slots, 0, first, last):
             return True
+    if machine.variables > 0 and level_at(machine, machine.variables - 1)[at.L_PLAIN]:
+        return put_plain(words, depth)
     return add_match(found_at(words, at.FOUND), rules, cells, machine.slots, 0)
 
 
@@ -145,15 +236,15 @@ def grow(words: Any, number: int, counts: Any) -> int:
     The match is put out if there is no next variable. What `places` says of the longest list is more than there are
     candidates once it has been left.
     """
-    machine, cells, _, rules = parts_at(words)
+    machine, cells, code, rules = parts_at(words)
     level = level_at(machine, number)
     slot, count, depth, minimum = level[at.L_SLOT], level[at.L_COUNT], level[at.L_DEPTH], level[at.L_MINIMUM]
     begins, grows, first, last = level[at.L_BEGINS], level[at.L_GROWS], level[at.L_FIRST], level[at.L_LAST]
-    candidates, places = further(machine.candidates, level[at.L_STACK]), further(machine.places, level[at.L_STACK])
-    stack, begun = further(machine.cells, level[at.L_STACK]), first
+    candidates, places = int32_at(level[at.L_FOUND]), further(machine.places, level[at.L_STACK])
+    stack, begun, plain = further(machine.cells, level[at.L_STACK]), first, level[at.L_PLAIN]
     alone = machine.singles == 0 and number == 0
     if depth > 0:
-        begun = min(first, row_of(cells, stack[0]))
+        begun = min(first, candidates[places[0] - 1])
     why = at.PAUSED
     for _ in range(at.STEPS_A_CALL):
         place = places[depth]
@@ -164,17 +255,22 @@ def grow(words: Any, number: int, counts: Any) -> int:
             fits = place == 0
         if fits:
             row = candidates[place]
-            cell = append(cells, slot, stack[depth - 1] if depth > 0 else -1, row, row)
-            if cell < 0:
-                why = at.CELLS_FULL
-                break
-            places[depth] = place + 1
-            machine.slots[slot] = cell
-            group = grows if depth > 0 else begins
-            if group >= 0 and not holds(words, group):
-                drop_newest(cells)
-                continue
-            stack[depth] = cell
+            if plain:
+                places[depth] = place + 1
+                if depth > 0 and not follows(code, grows, machine.slots, candidates[places[depth - 1] - 1], row):
+                    continue
+            else:
+                cell = append(cells, slot, stack[depth - 1] if depth > 0 else -1, row, row)
+                if cell < 0:
+                    why = at.CELLS_FULL
+                    break
+                places[depth] = place + 1
+                machine.slots[slot] = cell
+                group = grows if depth > 0 else begins
+                if group >= 0 and not holds(words, group):
+                    drop_newest(cells)
+                    continue
+                stack[depth] = cell
             if depth == 0:
                 begun = min(first, row)
             depth += 1
@@ -188,20 +284,43 @@ def grow(words: Any, number: int, counts: Any) -> int:
             places[depth] = count + 1
         else:
             depth -= 1
-            drop_newest(cells)
+            if not plain:
+                drop_newest(cells)
             continue
         if depth < minimum:
             continue
-        machine.slots[slot] = stack[depth - 1]
+        if not plain:
+            machine.slots[slot] = stack[depth - 1]
         counts[0] += 1
         if level[at.L_LEFT] >= 0 and not holds(words, level[at.L_LEFT]):
             continue
         counts[1] += 1
-        if number + 1 < machine.variables or not put_out(words):
+        if number + 1 < machine.variables or not put_out(words, depth):
             why = at.BOUND
             break
     level[at.L_DEPTH] = depth
     return why
+
+
+@njit(error_model="numpy")
+def add_lists(item: Any, candidates: Any, endings: Any, place: int, high: int) -> None:
+    """Add the lists that end with a candidate to those of later ones, if these may follow it by a comparison.
+
+    Nothing branches on what is compared, which nobody foresees.
+    """
+    comparator, own, other = item[1], float64_at(item[2]), float64_at(item[4])
+    if item[6] & 7 == PREVIOUS:
+        own, other, comparator = other, own, comparator ^ 2 if comparator < EQUAL else comparator
+    value, lists = other[candidates[place]], endings[place]
+    if comparator == LESS:
+        for behind in range(place + 1, high):
+            endings[behind] += lists if own[candidates[behind]] < value else 0
+    elif comparator == GREATER:
+        for behind in range(place + 1, high):
+            endings[behind] += lists if own[candidates[behind]] > value else 0
+    else:
+        for behind in range(place + 1, high):
+            endings[behind] += lists if compare(comparator, own[candidates[behind]], value) else 0
 
 
 @njit(error_model="numpy")
@@ -210,9 +329,16 @@ def count_behind(words: Any, low: int, high: int, every: bool) -> int:
 
     They begin with the first of these candidates, or with `every` one. Neighbours are all that is compared.
     """
-    machine, cells, _, _ = parts_at(words)
-    level, endings, candidates = level_at(machine, 0), machine.endings, machine.candidates
+    machine, cells, code, _ = parts_at(words)
+    level, endings = level_at(machine, 0), machine.endings
+    candidates, plain, grows = int32_at(level[at.L_FOUND]), level[at.L_PLAIN], level[at.L_GROWS]
     total = 0
+    item = further(code.items, code.groups[max(grows, 0)] * ITEM_WORDS)
+    alone = (
+        plain
+        and code.groups[grows + 1] - code.groups[grows] == 1
+        and item[6] in (NEWEST | PREVIOUS << 3, PREVIOUS | NEWEST << 3)
+    )
     for place in range(low, high):
         endings[place] = int(every or place == low)
     for place in range(low, high):
@@ -220,11 +346,20 @@ def count_behind(words: Any, low: int, high: int, every: bool) -> int:
         total += lists
         if total > at.MOST_LISTS:
             return total
+        if alone:
+            code.counts[0] += high - place - 1 if lists > 0 else 0
+            add_lists(item, candidates, endings, place, high)
+            continue
+        if plain:
+            for behind in range(place + 1 if lists > 0 else high, high):
+                if follows(code, grows, machine.slots, candidates[place], candidates[behind]):
+                    endings[behind] += lists
+            continue
         element = append(cells, level[at.L_SLOT], -1, candidates[place], candidates[place])
         for behind in range(place + 1 if lists > 0 else high, high):
             row = candidates[behind]
             machine.slots[level[at.L_SLOT]] = append(cells, level[at.L_SLOT], element, row, row)
-            if holds(words, level[at.L_GROWS]):
+            if holds(words, grows):
                 endings[behind] += lists
             drop_newest(cells)
         drop_newest(cells)
@@ -236,7 +371,7 @@ def count_lists(words: Any) -> int:
     """Count the lists of the only variable behind all partial matches: their number, or how many candidates they have.
 
     Where no candidate is compared with others, `sizes` counts for each the candidates that can be in a list that begins
-    with it.
+    with it, or `endings` their number, where any may be with any others.
     """
     machine, _, _, rules = parts_at(words)
     registers = machine.registers
@@ -247,20 +382,23 @@ def count_lists(words: Any) -> int:
         registers[at.PARTIAL] += 1
         find_candidates(words, 0)
         level = level_at(machine, 0)
-        count, candidates, end = level[at.L_COUNT], machine.candidates, 0
-        for place in range(min(count, 1) if machine.singles == 0 else count):
+        count, candidates, end, every = level[at.L_COUNT], int32_at(level[at.L_FOUND]), 0, False
+        if count > 0 and machine.singles > 0:
+            span = min(level[at.L_FIRST], candidates[0]), max(level[at.L_LAST], candidates[count - 1])
+            every = rules.floor[span[1]] <= span[0]
+        if every and level[at.L_GROWS] < 0:
+            machine.endings[count] += 1
+            continue
+        for place in range(min(count, 1) if machine.singles == 0 or every else count):
             first = min(level[at.L_FIRST], candidates[place])
             while end < count and rules.floor[max(level[at.L_LAST], candidates[end])] <= first:
                 end += 1
             if level[at.L_GROWS] < 0:
                 machine.sizes[end - place] += 1
                 continue
-            every = place == 0 and end == count and machine.singles > 0
             registers[at.TOTAL] += count_behind(words, place, end, every)
             if registers[at.TOTAL] > at.MOST_LISTS:
                 return at.TOO_MANY
-            if every:
-                break
     return at.PAUSED
 
 
@@ -285,7 +423,7 @@ def grow_lists(words: Any, counts: Any) -> int:
             registers[at.PARTIAL] += 1
             registers[at.LEVEL], registers[at.ENTERING] = 0, 1
         elif number == machine.variables:
-            if not put_out(words):
+            if not put_out(words, level_at(machine, max(number - 1, 0))[at.L_DEPTH]):
                 return at.FOUND_FULL
             registers[at.LEVEL], registers[at.ENTERING] = number - 1, 0
         elif registers[at.ENTERING]:

@@ -33,8 +33,8 @@ class ListArrays(NamedTuple):
     longer_first
         Whether a list is put out behind all longer ones that begin with it.
     counting, sizes, endings
-        Whether lists are only counted; int64, for that: how often there are so many candidates; the lists that end with
-        each.
+        Whether lists are only counted; int64, for that: how often there are so many candidates behind a first element,
+        itself among them; the lists that end with each, or how often any of so many candidates may be chosen.
     """
 
     registers: Int64s
@@ -54,18 +54,20 @@ class ListArrays(NamedTuple):
     endings: Int64s
 
 
+CANDIDATES = ListArrays._fields.index("candidates")
 RING = len(ListArrays._fields)
 CODE = RING + RING_WORDS
 RULES = CODE + CODE_WORDS
 FOUND = RULES + RULES_WORDS
 NUMBER = FOUND + FOUND_WORDS
-"""Places of the words of cells, conditions, rules and matches, and the number of all words."""
+"""Places of the words of candidates, cells, conditions, rules and matches, and the number of all words."""
+ROW_BYTES = 4
 
 PARTIAL, LEVEL, ENTERING, TOTAL, REGISTERS = range(5)
 """The registers: the partial match, the variable whose list grows (-1: none has begun), whether its candidates are to
 be found first, and the number of lists that were counted."""
 
-LEVEL_WORDS = 19
+LEVEL_WORDS = 23
 L_SLOT, L_ROWS, L_STARTS, L_KEYS, L_STACK, L_MINIMUM, L_MAXIMUM = range(7)
 """int64 words of a variable: its slot; the addresses of its events by key, of where those of each key begin, and of the
 keys by row (0: none); where its part of the stacks begins; the least and the greatest number of elements."""
@@ -75,9 +77,12 @@ after it, and that may have one of its events; and where they end."""
 L_ELEMENTS, L_BEGINS, L_GROWS, L_LEFT = range(11, 15)
 """The groups of conjuncts that are tested of each candidate alone, of a list of one element, of a longer one, and of a
 list that grows no more (-1: none)."""
-L_COUNT, L_DEPTH, L_FIRST, L_LAST = range(15, LEVEL_WORDS)
-"""How many candidates there are, how many elements the list has, and the first and the last row (-1: none) of what is
-bound before."""
+L_PICKED, L_PLAIN = range(15, 17)
+"""Whether candidates are tested one by one. Whether nothing asks for the cells of its lists: no variable comes behind
+it, and conditions compare neighbours only."""
+L_COUNT, L_DEPTH, L_FIRST, L_LAST, L_FOUND, L_PLACE = range(17, LEVEL_WORDS)
+"""How many candidates there are, how many elements the list has, the first and the last row (-1: none) of what is bound
+before, the address of the candidates, and where they begin among the variable's events."""
 
 DONE, CELLS_FULL, FOUND_FULL, PAUSED, TOO_MANY, BOUND = range(6)
 """Why a kernel returns: there are more lists than it counts, among others; last, why the lists of a variable wait."""
