@@ -255,7 +255,7 @@ def with_observed(
     except (InputError, DamagedError) as error:
         logger.warning("%s; the statistics of %s are made without it", error, work.day)
         return snapshot
-    combined = combine_observed(snapshot, pattern_set.patterns, observed, work.stream.statistics.dependent_factor)
+    combined = combine_observed(snapshot, pattern_set.patterns, observed)
     if combined == snapshot:
         return snapshot
     return replace(combined, notes=(*combined.notes, f"some selectivities are as detection observed them on {day}"))
