@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +19,11 @@ from cep_pipeline.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Check
-    from cep_pipeline.events.event_files import EventBatches
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.planning.plans import Plan
 
 SWITCHES_SHOWN = 20
-SCAN = "scan"
-"""The word in place of a distance that asks for the best of several distances for these events."""
 ORDERS_SHOWN = 6
 """The most orders or trees of a plan that are shown."""
 
@@ -44,8 +40,8 @@ adaptation_options = with_options(
     click.option(
         "--distance",
         metavar="D",
-        help="Of invariant: 0 or more, average_relative_difference, meta_adaptive, meta_adaptive_per_invariant; or "
-        "scan, which tries 0 to 0.5 on these events first, and takes the best.  [default: 0]",
+        help="Of invariant: 0 or more, average_relative_difference, meta_adaptive, meta_adaptive_per_invariant."
+        "  [default: 0]",
     ),
     click.option(
         "--k",
@@ -102,8 +98,6 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         settings["window"] = _length("window", asked.pop("window"))
     if "k" in asked:
         asked["k"] = _k(asked["k"])
-    if asked.get("distance") == SCAN and name == "invariant":
-        del asked["distance"]  # `find_adaptively` finds it
     if "distance" in asked:
         asked["distance"] = _number_or_name(asked["distance"])
     return {**settings, "decision": decision_function(name, **asked)}
@@ -149,14 +143,12 @@ def find_adaptively(
     out: Path | None,
     console: Terminal,
     *,
-    scan: bool = False,
     as_json: bool = False,
     lines: bool = False,
 ) -> None:
     """Run the loop over files of events, write what is found to a file, tell how far it is, and what was decided.
 
-    Where it is to scan, with the minimal distance that is the best for these events; with the lines of the events in
-    their files where they are asked for.
+    With the lines of the events in their files where they are asked for.
     """
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.events.event_files import stream_events
@@ -168,8 +160,6 @@ def find_adaptively(
         opened_s = time.perf_counter() - begin
     print_notes(console, events.notes)
     refuse_nothing_left(events.events, events.rejected)
-    if scan:
-        loop = _with_scanned_distance(loop, patterns, events, plan, output, console)
     begin = time.perf_counter()
     with ConsoleObserver(console) as observer, observer.step("detecting") as progress:
 
@@ -204,35 +194,6 @@ def written_to(out: Path | None) -> str:
     from cep_pipeline.cli.tables import STDOUT
 
     return "; --out FILE writes the matches" if out is None else f"; written to {'stdout' if out == STDOUT else out}"
-
-
-def _with_scanned_distance(
-    loop: AdaptiveDetection,
-    patterns: Sequence[Pattern],
-    events: EventBatches,
-    plan: Plan | None,
-    output: str,
-    console: Terminal,
-) -> AdaptiveDetection:
-    """The loop with the best distance for these events; what was tried is printed."""
-    from cep_pipeline.adaptation import distance_rule, scan_distance
-    from cep_pipeline.adaptation.decisions import InvariantBased
-
-    decision = loop.decision
-    assert isinstance(decision, InvariantBased), "checked with the options"
-    with ConsoleObserver(console) as observer, observer.step("trying distances") as progress:
-        found = scan_distance(loop, patterns, events.batches, plan, output, progress=progress)
-    shown = Table("d", "events tried on partial matches", "planned again", "switches", title="distances tried")
-    align_right(shown.columns)
-    for one in found.tried:
-        style = "bold" if one.distance == found.best else None
-        shown.add_row(f"{one.distance:g}", f"{one.tries:,}", f"{one.replannings:,}", f"{one.switches:,}", style=style)
-    console.print(shown)
-    console.print(
-        f"the best is --distance {found.best:g}; in pipeline.yaml: adaptation: {{distance: {found.best:g}}}",
-        highlight=False,
-    )
-    return replace(loop, decision=replace(decision, distance=distance_rule(found.best)))
 
 
 def print_notes(console: Terminal, notes: Sequence[str]) -> None:

@@ -15,7 +15,6 @@ from click.core import ParameterSource
 from rich.table import Table
 
 from cep_pipeline.cli.adaptive import (
-    SCAN,
     adaptation_options,
     decision_settings,
     find_adaptively,
@@ -174,9 +173,7 @@ def detect(
 
         planned_together(parsed, chosen, planner, cost, alpha, searching, given)
         loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, search=searching, **decisive)
-        scan = more["distance"] == SCAN
-        shown = {"scan": scan, "lines": lines, "as_json": as_json}
-        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, **shown)
+        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, lines=lines, as_json=as_json)
         return
     loaded, read_s = _read(console, stream, paths, parsed, places=lines)
     begin = time.perf_counter()

@@ -195,12 +195,6 @@ def plan(
         say(complete(made.explain(reasons, _names(made) if full else None)))
         if anew:
             say(anew)
-    if _nothing_to_search(made, patterns):
-        say(
-            "note: no two patterns have a subpattern in common that their plans could be built around: each has its "
-            "cheapest plan, and there was nothing to search",
-            err=True,
-        )
     for pattern in patterns:
         by = made.for_pattern(pattern.name).planner
         if by != planner and not by_default:
@@ -235,15 +229,6 @@ def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: Statistic
         )
     made, anew = plan_of_changed(pattern_set, snapshot, record)
     return made, f"since plan {record.version}: {anew}" if record is not None and anew else ""
-
-
-def _nothing_to_search(made: Plan, patterns: Sequence[Pattern]) -> bool:
-    """True where a local search made no step, since no two patterns have anything in common."""
-    from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
-
-    if made.workload is None or made.workload.search.steps != 0 or made.sharing == "none":
-        return False
-    return all(len(component) == 1 for component in components_of_patterns(patterns, made.sharing))
 
 
 @click.command()

@@ -125,60 +125,32 @@ def _stream_json(stream: Stream, tables: StreamTables, run_limit: int, decision_
     """Return what `cep status` shows of a stream, for machines."""
     from cep_pipeline.pipeline.stream_days import find_stale_days
 
-    plans = [tables.current_plan(pattern_set.name) for pattern_set in stream.pattern_sets]
+    plans = filter(None, (tables.current_plan(pattern_set.name) for pattern_set in stream.pattern_sets))
+    decided = ("decided_at", "pattern_set", "day", "kind", "outcome", "reason")
+    ran = ("day", "status", "started_at", "seconds", "events", "rejected", "matches", "error")
     return {
         "stream": stream.name,
-        "days": [{"day": str(one.day), "events": one.events, "rejected": one.rejected} for one in tables.days()],
+        "days": [_picked(one, "day", "events", "rejected") for one in tables.days()],
         "matches": [
             {
-                "day": str(unit.final_day),
+                "day": unit.final_day,
                 "pattern_set": unit.pattern_set,
-                "matches": dict(unit.counts),
-                "pending": dict(unit.pending),
+                "matches": unit.counts,
+                "pending": unit.pending,
                 "limited": {name: str(limited) for name, limited in unit.limited.items()},
             }
             for unit in tables.matches_days()
         ],
-        "stale": [
-            {"day": str(one.day), "pattern_set": one.pattern_set, "reasons": list(one.reasons)}
-            for one in find_stale_days(stream, tables)
-        ],
-        "plans": [
-            {
-                "pattern_set": plan.pattern_set,
-                "version": plan.version,
-                "created_at": plan.created_at.isoformat(),
-                "reason": plan.reason,
-            }
-            for plan in plans
-            if plan is not None
-        ],
-        "decisions": [
-            {
-                "decided_at": one.decided_at.isoformat(),
-                "pattern_set": one.pattern_set,
-                "day": str(one.day) if one.day else None,
-                "kind": one.kind,
-                "outcome": one.outcome,
-                "reason": one.reason,
-            }
-            for one in tables.decisions()[:decision_limit]
-        ],
-        "runs": [
-            {
-                "run": run.run_id,
-                "day": str(run.day) if run.day else None,
-                "status": run.status,
-                "started_at": run.started_at.isoformat(),
-                "seconds": run.seconds,
-                "events": run.events,
-                "rejected": run.rejected,
-                "matches": dict(run.matches),
-                "error": run.error,
-            }
-            for run in (tables.runs(run_limit) if run_limit else [])
-        ],
+        "stale": [_picked(one, "day", "pattern_set", "reasons") for one in find_stale_days(stream, tables)],
+        "plans": [_picked(plan, "pattern_set", "version", "created_at", "reason") for plan in plans],
+        "decisions": [_picked(one, *decided) for one in tables.decisions()[:decision_limit]],
+        "runs": [{"run": run.run_id, **_picked(run, *ran)} for run in (tables.runs(run_limit) if run_limit else [])],
     }
+
+
+def _picked(record: object, *names: str) -> dict[str, Any]:
+    """Some fields of a record."""
+    return {name: getattr(record, name) for name in names}
 
 
 def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay], redo: str) -> None:
