@@ -144,19 +144,6 @@ class DecisionState:
         return self.plan.workload is not None
 
 
-__all__ = [
-    "DECISION_FUNCTIONS",
-    "DEFAULT_THRESHOLD",
-    "ConstantThreshold",
-    "DecisionFunction",
-    "DecisionState",
-    "InvariantBased",
-    "Static",
-    "Unconditional",
-    "Verdict",
-    "decision_function",
-]
-
 DEFAULT_THRESHOLD = 0.5
 """t, where none is given."""
 

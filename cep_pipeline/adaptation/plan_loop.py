@@ -14,7 +14,7 @@ import pyarrow as pa
 from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
 from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_together, output_of, work_over
 from cep_pipeline.adaptation.plan_makers import PlanMaker
-from cep_pipeline.adaptation.plan_switch import CommonReading, Stretch
+from cep_pipeline.adaptation.plan_switch import Stretch
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.planning.plans import Plan
@@ -159,7 +159,7 @@ class PlanLoop:
         self.switches: list[PlanSwitch] = []
         self.seconds = Seconds()
         self._stream, self._counters = findings[0].stream, findings[0].counters
-        self._reading = CommonReading([finding.reading for finding in findings])
+        self._reading = findings[0].reading
         self._outputs = [output_of(finding, output) for finding in findings]
         self._plan_maker, self._minimum_gain, self._clock = plan_maker, minimum_gain, clock
         self._state: DecisionState | None = None
@@ -340,7 +340,7 @@ class PlanLoop:
     def _cut(self, row: int) -> None:
         """The plan in use owns no matches that begin from this row on; the next one, or the same one again, does."""
         assert self.plan is not None
-        if row > self._begin and (self._has_ended or not any(output.at_once for output in self._outputs)):
+        if row > self._begin and (self._has_ended or not self._reading.whole):
             self._waiting.append(self._stretch(self.plan, self._begin, row))
             self._begin = row
 

@@ -92,7 +92,7 @@ def carried_state(
 ) -> CarriedState:
     """The state that the statistics of a day go on from.
 
-    A state is of all pattern sets of the run that made it; the first one that knows all that is asked for now is taken.
+    A state is of all pattern sets of the run that made it; the first one of what is asked for now is taken.
     """
     before = day_before(work.day, events)
     if before is None:
