@@ -218,7 +218,7 @@ class PlanLoop:
         planned = self._clock()
         state = self.decision.begin(self.plan, self.patterns, snapshot if plan is None else made_from)
         self._state = replace(state, asked=self._plan_maker.questions)
-        self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - began))
+        self.seconds += Seconds(self._clock() - planned, planned - began)
 
     def check(self, snapshot: StatisticsSnapshot) -> None:
         """Decide by fresh statistics; where a new plan is better, it owns all matches that begin from here on."""
@@ -234,7 +234,7 @@ class PlanLoop:
             gained = self._gained(old, row, gain)
             self._state = self.decision.replanned(state, verdict, self.plan or old, snapshot, gain=gained)
             ended = clock()
-        self.seconds = self.seconds.plus(Seconds(decided - began + ended - planned, planned - decided))
+        self.seconds += Seconds(decided - began + ended - planned, planned - decided)
         self._last_row = row
         switched = self._begin_of_plan == row
         logger.debug("%s, event %s: %s: %s", self.name, row, "plan again" if verdict.replan else "keep", verdict.reason)
@@ -319,7 +319,7 @@ class PlanLoop:
             done += 1
         del self._waiting[:done]
         self._counters.settle()
-        self.seconds = self.seconds.plus(Seconds(detecting=self._clock() - began))
+        self.seconds += Seconds(detecting=self._clock() - began)
         self._done = self._done or done > 0
 
     def ready(self, *, all_is_done: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:

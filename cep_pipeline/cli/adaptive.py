@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
-from rich.table import Table
 
-from cep_pipeline.cli.options import align_right, counted, with_options
+from cep_pipeline.cli.options import counted, with_options
 from cep_pipeline.cli.progress import ConsoleObserver
-from cep_pipeline.cli.terminal import Terminal, plain_value, say_json
+from cep_pipeline.cli.terminal import Terminal, plain_value, say_json, table_of
 from cep_pipeline.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -218,12 +217,9 @@ def print_counts(
     from cep_pipeline.detection.decimal_text import grouped, to_text
 
     console.print(f"{counted(events, 'event')}, {counted(rejected, 'row')} rejected")
-    shown = Table("pattern", "matches")
-    shown.columns[1].justify = "right"
-    rows = {pattern.name for pattern in patterns if pattern.summary is not None}
-    for name, number in counts.items():
-        shown.add_row(name, grouped(to_text(number)) + (" rows" if name in rows else ""))
-    console.print(shown)
+    of_rows = {pattern.name for pattern in patterns if pattern.summary is not None}
+    rows = ((name, grouped(to_text(n)) + (" rows" if name in of_rows else "")) for name, n in counts.items())
+    console.print(table_of(("pattern", "matches"), rows, right=slice(1, 2)))
 
 
 def _document(report: AdaptationReport) -> dict[str, Any]:
@@ -241,8 +237,7 @@ def _document(report: AdaptationReport) -> dict[str, Any]:
 def print_report(console: Terminal, report: AdaptationReport) -> None:
     """The decisions by pattern, the switches with their reasons, and what deciding took."""
     if report.decided:
-        shown = Table("pattern", "decisions", "planned again", "switches", title="decisions about plans")
-        align_right(shown.columns[1:])
+        rows = []
         decided = set(report.decided)
         checks_of: dict[str, list[Check]] = {name: [] for name in report.seconds}
         for check in report.checks:
@@ -252,8 +247,9 @@ def print_report(console: Terminal, report: AdaptationReport) -> None:
             made = (f"{len(checks):,}", f"{replanned:,}", f"{deployed:,}")
             follow = report.together.get(name, (name,))
             one_plan = "they have one plan" if len(follow) > 1 else "it has one plan"
-            shown.add_row(_named(follow), *(one_plan, "", "") if decided.isdisjoint(follow) else made)
-        console.print(shown)
+            rows.append((_named(follow), *((one_plan, "", "") if decided.isdisjoint(follow) else made)))
+        columns = ("pattern", "decisions", "planned again", "switches")
+        console.print(table_of(columns, rows, "decisions about plans", right=slice(1, None)))
     else:
         console.print("nothing was decided: the plans are static, or each pattern has one only")
     if report.switches:
@@ -281,18 +277,18 @@ def _shortened(orders: str) -> str:
 
 
 def _print_switches(console: Terminal, report: AdaptationReport) -> None:
-    shown = Table("pattern", "from (UTC)", "event", "to the plan", "saves", "because", title="switches")
-    shown.columns[2].justify = shown.columns[4].justify = "right"
-    for switch in report.switches[:SWITCHES_SHOWN]:
-        at = datetime.fromtimestamp(switch.t0[0] / 1e6, UTC)
-        shown.add_row(
+    rows = (
+        (
             _named(switch.patterns),
-            f"{at:%Y-%m-%d %H:%M:%S}",
+            f"{datetime.fromtimestamp(switch.t0[0] / 1e6, UTC):%Y-%m-%d %H:%M:%S}",
             f"{switch.row:,}",
             _shortened(switch.orders),
             f"{switch.gain:.1%}",
             switch.reason,
         )
-    console.print(shown)
+        for switch in report.switches[:SWITCHES_SHOWN]
+    )
+    columns = ("pattern", "from (UTC)", "event", "to the plan", "saves", "because")
+    console.print(table_of(columns, rows, "switches", right=slice(2, 5, 2)))
     if len(report.switches) > SWITCHES_SHOWN:
         console.print(f"the first {SWITCHES_SHOWN} of {counted(len(report.switches), 'switch')}")

@@ -25,7 +25,7 @@ from cep_pipeline.cli.adaptive import (
 )
 from cep_pipeline.cli.options import PATH, json_option, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
-from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options, shown_search
+from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options
 from cep_pipeline.cli.sources import event_paths, patterns_over_files
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
@@ -185,8 +185,8 @@ def detect(
         simple = [pattern for pattern in parsed if not pattern.composes]
         with console.status("estimating"):
             snapshot = estimate_statistics(simple, loaded.events)
-        with shown_search(planner) as progress:
-            plan = plan_for(simple, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
+        with console.status("planning"):
+            plan = plan_for(simple, snapshot, chosen, planner, cost, alpha, compare=False, **searching)
     planned = time.perf_counter()
     with ConsoleObserver(console) as observer, observer.step("detecting") as told:
         search = DetectionRun(plan, mechanism, output, limit, options, told, make_plan=plan_over)

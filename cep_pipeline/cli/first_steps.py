@@ -16,13 +16,11 @@ from zoneinfo import ZoneInfo
 
 import click
 import pyarrow as pa
-from rich.table import Table
 
 from cep_pipeline.cli.options import (
     GENERATED,
     PATH,
     Day,
-    align_right,
     configuration_options,
     counted,
     json_option,
@@ -31,7 +29,7 @@ from cep_pipeline.cli.options import (
     parse_parameters,
     writing,
 )
-from cep_pipeline.cli.terminal import output_console, say, say_json
+from cep_pipeline.cli.terminal import output_console, say, say_json, table_of
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -344,26 +342,18 @@ def _print_preview(
     for text in doubts:
         console.print(f"warning: {text}", highlight=False, markup=False)
     if counts:
-        types = Table("type", "events", title="event types")
-        align_right(types.columns[1:])
-        for name, number in counts[:TYPES_SHOWN]:
-            types.add_row(name, f"{number:,}")
-        if len(counts) > TYPES_SHOWN:
-            types.caption = f"and {len(counts) - TYPES_SHOWN:,} types more"
-        console.print(types)
+        rows = [(name, f"{number:,}") for name, number in counts[:TYPES_SHOWN]]
+        caption = f"and {len(counts) - TYPES_SHOWN:,} types more" if len(counts) > TYPES_SHOWN else None
+        console.print(table_of(("type", "events"), rows, "event types", right=slice(1, 2), caption=caption))
     if shown:
         names = list(shown[0])[: ATTRIBUTES_SHOWN + 1]
-        first = Table(*names, title=f"the first events (times of {schema.timezone})")
-        for row in shown:
-            first.add_row(*("" if row[name] is None else str(row[name]) for name in names))
-        if more := list(shown[0])[len(names) :]:
-            first.caption = f"and {', '.join(more)}"
-        console.print(first)
+        first = (["" if row[name] is None else str(row[name]) for name in names] for row in shown)
+        more = list(shown[0])[len(names) :]
+        caption = f"and {', '.join(more)}" if more else None
+        console.print(table_of(names, first, f"the first events (times of {schema.timezone})", caption=caption))
     if loaded.examples:
-        rejected = Table("file", "line", "reason", "row", title="rejected rows")
-        for file, bad in loaded.examples:
-            rejected.add_row(file, str(bad.line), bad.reason, bad.raw)
-        console.print(rejected)
+        rejected = ((file, str(bad.line), bad.reason, bad.raw) for file, bad in loaded.examples)
+        console.print(table_of(("file", "line", "reason", "row"), rejected, "rejected rows"))
 
 
 # -- check ------------------------------------------------------------------------------------------------------------

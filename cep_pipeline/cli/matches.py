@@ -28,7 +28,7 @@ from cep_pipeline.cli.options import (
 )
 from cep_pipeline.cli.sources import chosen_set, chosen_stream
 from cep_pipeline.cli.tables import check_output_file, write_table
-from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json
+from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json, table_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.foreign_text import listed
@@ -223,11 +223,8 @@ def _show_counts(heading: Mapping[str, str], counts: Sequence[tuple[date, str, i
         say_json({**heading, "counts": listed})
         return
     title = f"{heading['stream']}: matches of pattern set {heading['pattern_set']}"
-    shown = Table("day", "pattern", "matches", title=title)
-    shown.columns[2].justify = "right"
-    for final, of, number in counts:
-        shown.add_row(final.isoformat(), of, f"{number:,}")
-    output_console().print(shown)
+    rows = ((final.isoformat(), of, f"{number:,}") for final, of, number in counts)
+    output_console().print(table_of(("day", "pattern", "matches"), rows, title, right=slice(2, 3)))
 
 
 def _counts(
@@ -328,17 +325,13 @@ def events_by_match(rows: pa.Table, read: Mapping[str, Sequence[str]]) -> dict[s
 
 
 def _match_table(found: pa.Table, local: Callable[[datetime], str], zone: str) -> Table:
-    shown = Table("pattern", f"from ({zone})", "to", "events of the day", "returns")
+    rows = []
     for row in rows_of(found):
         start, end = local(row["start_ts"]), local(row["end_ts"])
-        shown.add_row(
-            row["pattern"],
-            start,
-            end.partition(" ")[2] if start[:10] == end[:10] else end,
-            ", ".join(_binding(binding, row["final_day"]) for binding in row["bindings"]),
-            _returns(row["returns"]),
-        )
-    return shown
+        until = end.partition(" ")[2] if start[:10] == end[:10] else end
+        bound = ", ".join(_binding(binding, row["final_day"]) for binding in row["bindings"])
+        rows.append((row["pattern"], start, until, bound, _returns(row["returns"])))
+    return table_of(("pattern", f"from ({zone})", "to", "events of the day", "returns"), rows)
 
 
 def event_tables(
@@ -468,7 +461,9 @@ def _show_summaries(
 def summary_table(name: str, rows: pa.Table, zone: str) -> Table:
     """The rows of a pattern, the first ones of very many, with times in a zone."""
     more = f", the first {SHOWN_ROWS} of {rows.num_rows:,}" if rows.num_rows > SHOWN_ROWS else ""
-    shown, local = Table(*rows.column_names, title=f"{name}{more}"), local_in(zone)
-    for row in rows_of(rows.slice(0, SHOWN_ROWS)):
-        shown.add_row(*(local(value) if isinstance(value, datetime) else cell(value) for value in row.values()))
-    return shown
+    local = local_in(zone)
+    shown = (
+        [local(value) if isinstance(value, datetime) else cell(value) for value in row.values()]
+        for row in rows_of(rows.slice(0, SHOWN_ROWS))
+    )
+    return table_of(rows.column_names, shown, f"{name}{more}")

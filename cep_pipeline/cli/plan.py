@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from rich.table import Table
 
 from cep_pipeline.cli.options import (
     PATH,
     Day,
-    align_right,
     complete,
     configuration_options,
     counted,
@@ -27,7 +25,7 @@ from cep_pipeline.cli.options import (
     with_options,
     writing,
 )
-from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options, shown_search
+from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options
 from cep_pipeline.cli.sources import Asked, chosen_set, chosen_stream, event_paths, open_stream, patterns_over_files
 from cep_pipeline.cli.terminal import (
     Terminal,
@@ -37,6 +35,7 @@ from cep_pipeline.cli.terminal import (
     plain_value,
     say,
     say_json,
+    table_of,
     times_as_fast,
 )
 from cep_pipeline.errors import InputError
@@ -181,11 +180,11 @@ def plan(
         _show_comparisons(patterns, snapshot, events().slice(0, sample), chosen, planner, cost, alpha, as_json)
         return
     anew = ""
-    with shown_search(planner) as shown:
+    with Terminal(stderr=True).status("planning"):
         if own is None:
-            made = plan_for(patterns, snapshot, chosen, planner, cost, alpha, **searching, **shown)
+            made = plan_for(patterns, snapshot, chosen, planner, cost, alpha, **searching)
         else:
-            search = {**own.search, **searching, **shown}
+            search = {**own.search, **searching}
             own = replace(own, cost=cost or own.cost, alpha=alpha or own.alpha, mechanism=mechanism, search=search)
             made, anew = _as_the_next_day(asked, own, snapshot)
     if as_json:
@@ -463,10 +462,10 @@ def _print_comparison(console: Terminal, comparison: PlanComparison) -> None:
         soft_wrap=True,
         highlight=False,
     )
-    table = Table("planner", "order or tree", "cost", "planning", "events/s", "matches", "most held")
-    align_right(table.columns[2:])
-    for plan in comparison.plans:
-        table.add_row(*_cells(plan), style="bold" if plan.chosen else "")
+    columns = ("planner", "order or tree", "cost", "planning", "events/s", "matches", "most held")
+    table = table_of(columns, map(_cells, comparison.plans), right=slice(2, None))
+    for row, plan in zip(table.rows, comparison.plans, strict=True):
+        row.style = "bold" if plan.chosen else ""
     console.print(table)
     if comparison.cost_model == "throughput" and any(plan.planned.text.startswith("(") for plan in comparison.plans):
         console.print(
