@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -338,13 +338,12 @@ class JointPairs:
         """The members as text: what the pairs are counted under."""
         return members_to_key(self.members)
 
-    def holds(self, events: PreparedEvents, first: Array, second: Array) -> Array:
-        """bool, for each pair of rows: all of them hold."""
+    def holds(self, events: PreparedEvents, first: Array, second: Array, known: Mapping[str, Array]) -> Array:
+        """bool, for each pair of rows: all of them hold; it is known by key which pairs pass each of the conditions."""
         passing = np.ones(len(first), dtype=bool)
         for part, swapped in zip(self.parts, self.swapped, strict=True):
-            left = np.flatnonzero(passing)
-            one, other = (second[left], first[left]) if swapped else (first[left], second[left])
-            passing[left] = conjunct_holds(part.conjunct, events, {FIRST: one, SECOND: other})
+            around = {FIRST: second, SECOND: first}
+            passing &= conjunct_holds(part.conjunct, events, around) if swapped else known[part.key]
         return passing
 
 
