@@ -257,6 +257,7 @@ def figures(house: House) -> list[tuple[str, int, int, Iterable[str]]]:
     subjectless, small, homonyms = house.subjectless_docstrings(), house.small_neighbours(), house.homonyms()
     missing = house.missing_pages()
     detection = house.size_of("detection")
+    pages = sum(page.stat().st_size for page in (house.checkout / "docs").rglob("*.md"))
     return [
         *((f"code lines: {room}", house.room_lines(room), most, ()) for room, (_, most) in ROOMS.items()),
         ("files of the package", len(house.modules), FILES, ()),
@@ -269,6 +270,7 @@ def figures(house: House) -> list[tuple[str, int, int, Iterable[str]]]:
         ("circles of files", len(of_files), 0, map(" ".join, of_files)),
         ("circles of packages", len(of_packages), 0, map(" ".join, of_packages)),
         ("cited pages that are not there", len(missing), 0, missing),
+        ("kB of pages", pages // 1000, 429, ()),
         ("bytes of the README", len((house.checkout / "README.md").read_bytes()), 10_000, ()),
     ]
 

@@ -1,31 +1,23 @@
-"""Write what is made from the code in `docs/`: parts of pages, and the JSON Schemas.
+"""Write the JSON Schemas of `docs/schemas`, which editors read beside the files that they check.
 
-    python scripts/reference_pages.py            # writes all of it
+    python scripts/reference_pages.py            # writes them
     python scripts/reference_pages.py --check    # only says what is not up to date; then it exits with 1
 
-A page names a command between two comments, and the script puts the output of the command there:
-
-    <!-- made by: cep schema stream --part source -->
-    …
-    <!-- end -->
-
-All of it is in the repository, so that it can be read without building the site. `make docs` writes it before it builds
-the site.
+They are in the repository, so that an editor finds them in a checkout. `make docs` writes them before it builds the
+site. The tables of settings and columns are made with the site, and by `cep help` (`cep_pipeline/cli/help.py`).
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
 from cep_pipeline.cli import cli
-from cep_pipeline.errors import InputError
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -38,25 +30,11 @@ def output_of(command: str) -> str:
     return printed.getvalue()
 
 
-FILES: Mapping[str, Callable[[], str]] = {
-    "schemas/stream.json": lambda: output_of("cep schema stream"),
-    "schemas/pipeline.json": lambda: output_of("cep schema pipeline"),
+FILES: Mapping[str, str] = {
+    "schemas/stream.json": "cep schema stream",
+    "schemas/pipeline.json": "cep schema pipeline",
 }
-"""Files below `docs/` that are made as a whole -> what makes the text."""
-
-_MADE = re.compile(r"(<!-- made by: (?P<command>cep [^\n]*?) -->\n)(?:(?!<!-- made by: ).)*?(<!-- end -->)", re.S)
-
-
-def written(docs: Path) -> Iterator[tuple[Path, str]]:
-    """Each file that is made, or has a part that is made, and what the file should hold."""
-    for page in sorted(docs.rglob("*.md")):
-        text = page.read_text(encoding="utf-8")
-        if any(text.count(mark) != len(_MADE.findall(text)) for mark in ("<!-- made by: ", "<!-- end -->")):
-            raise InputError(f"{page}: each `<!-- made by: cep … -->` needs an `<!-- end -->` of its own")
-        if _MADE.search(text):
-            yield page, _MADE.sub(lambda part: f"{part[1]}\n{output_of(part['command'])}\n{part[3]}", text)
-    for name, made in FILES.items():
-        yield docs / name, made()
+"""Files below `docs/` -> the command that prints the text."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,11 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where something would change")
     parser.add_argument("--docs", type=Path, default=CHECKOUT / "docs", help="the folder of the pages")
     arguments = parser.parse_args(argv)
-    try:
-        made = list(written(arguments.docs))
-    except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return error.exit_code
+    made = [(arguments.docs / name, output_of(command)) for name, command in FILES.items()]
     differing = [(file, text) for file, text in made if not file.exists() or file.read_text(encoding="utf-8") != text]
     for file, text in differing:
         if not arguments.check:

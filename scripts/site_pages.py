@@ -17,6 +17,8 @@ from command_reference import command_reference
 from mkdocs.structure.files import File, Files
 from notebook import page as page_of
 
+from cep_pipeline.cli.help import with_tables
+
 ROOT_PAGES = {
     "README.md": "index.md",
     **{f"{name.upper()}.md": f"{name}.md" for name in ("contributing", "changelog", "security", "code_of_conduct")},
@@ -47,12 +49,12 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Fill the page of the commands, and point links at pages of the site; the search finds measurements last."""
+    """Fill in what is made from the code, and point links at pages of the site; the search finds measurements last."""
     if page.file.src_uri == "commands.md":
         markdown = markdown.replace("<!-- all commands -->", command_reference())
     if page.file.src_uri.startswith(MEASUREMENTS):
         page.meta["search"] = {"boost": 0.2}
-    return with_site_links(markdown, page.file.src_uri)
+    return with_site_links(with_tables(markdown), page.file.src_uri)
 
 
 def with_site_links(markdown: str, name: str) -> str:

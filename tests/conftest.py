@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pyspark.sql import SparkSession
 
 from cep_pipeline.spark.session import spark_session
 from tests.process_state import process_state_kept
 from tests.thoroughness import examples
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 # No test depends on how busy the machine is: a draw that a stalled machine makes slow is no failure.
 # A mechanism may refuse many of the drawn statements: the share that it refuses in one run is no failure either.
@@ -38,11 +38,20 @@ def process_state() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One Spark session for all tests of a process: starting one takes seconds."""
+    """One Spark session for all tests of a process: starting one takes seconds.
+
+    A command that an earlier test called in this process may have left a session with another master and, as the test
+    had changed folders, with workers that do not find the modules of the tests.
+    """
+    if (left := SparkSession.getActiveSession()) is not None:
+        left.stop()
     session = spark_session(
         "local[2]",
         app_name="tests",
-        properties={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        properties={
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.executorEnv.PYTHONPATH": str(CHECKOUT),
+        },
     )
     yield session
     session.stop()

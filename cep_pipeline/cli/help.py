@@ -8,6 +8,7 @@ from importlib.resources import files
 import click
 from rich.markdown import Markdown
 
+from cep_pipeline.cli.schema import text_of
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import did_you_mean
@@ -32,6 +33,7 @@ WIDTH = 120
 
 _HEADING = re.compile(r"^(?P<level>#{1,6}) (?P<title>(?:(?P<number>\d+(?:\.\d+)*)\.? )?.*)$", re.MULTILINE)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_TABLE = re.compile(r"^`cep schema (?P<what>stream|pipeline|tables) --part (?P<part>\S+)`$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
 
 
@@ -42,7 +44,7 @@ _LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
 def help_command(ctx: click.Context, topic: str | None, section: str | None) -> None:
     """Show a page of the manual, or one section of it; without a topic, list the topics.
 
-    On a terminal the page is laid out and opens in a pager. A file or a pipe gets the Markdown text as it is.
+    On a terminal the page is laid out and opens in a pager. A file or a pipe gets the Markdown text.
     The name of a command shows the help of the command.
 
     \b
@@ -57,17 +59,16 @@ def help_command(ctx: click.Context, topic: str | None, section: str | None) -> 
     if topic is None:
         say(_list_of_topics())
     elif topic in TOPICS:
-        _show(_section_of(topic, read_page(topic), section))
+        _show(_section_of(topic, with_tables(read_page(topic)), section))
     elif command is not None:
         with click.Context(command, info_name=topic, parent=ctx.find_root()) as inner:
             say(command.get_help(inner))
     else:
-        hint = did_you_mean(topic, TOPICS)
-        raise InputError(f"there is no help topic {topic!r}{hint}; the topics are {', '.join(TOPICS)}")
+        raise InputError(f"no help topic is {topic!r}{did_you_mean(topic, TOPICS)}; the topics are {', '.join(TOPICS)}")
 
 
 def read_page(topic: str) -> str:
-    """The text of a topic's page; an InputError says that a copy of the package has none beside it.
+    """The text of a topic's page as it is written; an InputError says that a copy of the package has none beside it.
 
     The pages are in `docs/` of the checkout, where people look for them. `cep_pipeline/docs` is a symbolic link to that
     folder, so that the package finds them in a checkout; a build follows the link, and an installed package has them as
@@ -77,6 +78,14 @@ def read_page(topic: str) -> str:
     if not page.is_file():
         raise InputError(f"the page of {topic!r} is missing: there is no file {page}")
     return page.read_text(encoding="utf-8")
+
+
+def with_tables(page: str) -> str:
+    """A page with the table of settings or columns in place of each line that names its command.
+
+    Such a line has nothing but a command in backticks, as `cep schema stream --part source`.
+    """
+    return _TABLE.sub(lambda table: text_of(table["what"], table["part"]).rstrip("\n"), page)
 
 
 def _list_of_topics() -> str:
@@ -91,10 +100,7 @@ def _section_of(topic: str, page: str, section: str | None) -> str:
         return page
     number = section.rstrip(".")
     # A line of an example that begins with # is no heading.
-    blocks = [found.span() for found in _FENCED.finditer(page)]
-    headings = [
-        found for found in _HEADING.finditer(page) if not any(start < found.start() < end for start, end in blocks)
-    ]
+    headings = list(_HEADING.finditer(_FENCED.sub(lambda example: " " * len(example.group()), page)))
     for index, heading in enumerate(headings):
         if heading["number"] == number:
             later = headings[index + 1 :]

@@ -34,12 +34,17 @@ def schema(what: str, part: str | None, out: Path | None) -> None:
       cep schema stream --part quality                  the settings of quality, as a table
       cep schema tables --part matches                  the columns of the table of matches
     """
-    text = _columns_table(part) if what == "tables" else _document(what, part)
+    text = text_of(what, part)
     if out is None:
         say(text, nl=False)
         return
     with writing(out):
         out.write_text(text, encoding="utf-8")
+
+
+def text_of(what: str, part: str | None) -> str:
+    """What `cep schema` prints."""
+    return _columns_table(part) if what == "tables" else _document(what, part)
 
 
 def _document(what: str, part: str | None) -> str:

@@ -77,11 +77,13 @@ class StructureParser:
 
     def _event_operand(self) -> EventOperand:
         start = self.cursor.current
-        if self.cursor.accept_word("KL"):
+        of_paper = self.cursor.at_word("KLEENE") and self.cursor.ahead(1).text == "("
+        if of_paper or self.cursor.at_word("KL"):
+            self.cursor.advance()
             self.cursor.expect_symbol("(", "; Kleene closure is written KL(type variable) or type+ variable[]")
             if self.cursor.at_word("KL", "NOT", *_OPERATORS) or self.cursor.at_symbol("~"):
                 raise self._error("KL takes a single event type, as in KL(type variable)", self.cursor.current)
-            event_type, variable = self._types(), self._variable()
+            event_type, variable = self._types(), self._variable(alone=of_paper)
             self.cursor.expect_symbol(")", "; in KL( ) the variable has no []" if self.cursor.at_symbol("[") else "")
             return self._declare(start, event_type, variable, kleene=True)
         event_type = self._types()
@@ -200,7 +202,10 @@ class StructureParser:
         if statement.summary is not None:
             raise self._error(f"{token.value!r} gives groups, not matches: it cannot be composed", token)
 
-    def _variable(self) -> Token:
+    def _variable(self, alone: bool = False) -> Token:
+        """Read a variable; a type may stand `alone` in Kleene(GOOG), as in MCEP [0129]: it is its own variable."""
+        if alone and self.cursor.at_symbol(")") and self.cursor.previous.kind is Kind.WORD:
+            return self.cursor.previous
         return self.cursor.expect_name("a variable", "; a type is followed by a variable, as in SEQ(A a, B b)")
 
     def _declare(

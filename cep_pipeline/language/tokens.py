@@ -61,6 +61,7 @@ _TOKEN = re.compile(
     | (?P<quoted>  "[^"]*(?:""[^"]*)*" )
     | (?P<param>   \$[^\W\d]\w* )
     | (?P<symbol>  \.\. | == | != | <> | <= | >= | [(){}\[\],;.+\-*/%=<>~|?] )
+    | (?P<sign>    [∧∨¬∈≠≤≥] )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -71,7 +72,10 @@ _KINDS = {
     "quoted": Kind.QUOTED,
     "param": Kind.PARAMETER,
     "symbol": Kind.SYMBOL,
+    "sign": Kind.SYMBOL,
 }
+SIGNS = {"∧": "AND", "∨": "OR", "¬": "NOT", "∈": "IN", "≠": "!=", "≤": "<=", "≥": ">="}
+"""Signs of the papers, and the words and symbols that they stand for."""
 
 
 MAX_TEXT = 1_000_000
@@ -123,6 +127,10 @@ def _token(kind: Kind, text: str, span: Span) -> Token:
     value, word = text, ""
     if kind is Kind.WORD and text.isascii():
         word = text.upper()
+    elif text in SIGNS and SIGNS[text].isalpha():
+        kind, word = Kind.WORD, SIGNS[text]
+    elif text in SIGNS:
+        text = value = SIGNS[text]
     elif kind is Kind.STRING:
         value = text[1:-1].replace("''", "'")
     elif kind is Kind.QUOTED:

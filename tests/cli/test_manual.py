@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cep_pipeline.cli.help import TOPICS, read_page
+from cep_pipeline.cli.help import TOPICS, read_page, with_tables
 from tests.cli.command_line import CHECKOUT, cep
 
 
@@ -26,7 +26,15 @@ def test_without_a_topic_the_topics_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_page_goes_into_a_pipe_as_it_is_written(topic: str, tmp_path: Path) -> None:
     done = cep("help", topic, folder=tmp_path)
-    assert (done.code, done.output) == (0, (CHECKOUT / "docs" / f"{topic}.md").read_text(encoding="utf-8"))
+    page = (CHECKOUT / "docs" / f"{topic}.md").read_text(encoding="utf-8")
+    assert (done.code, done.output) == (0, with_tables(page))
+
+
+@pytest.mark.parametrize(
+    ("topic", "row"), [("streams", "| `timezone` |"), ("pipeline_yaml", "| `epsilon` |"), ("tables", "| `bindings` |")]
+)
+def test_a_page_has_the_tables_that_its_commands_print(topic: str, row: str, tmp_path: Path) -> None:
+    assert row in cep("help", topic, folder=tmp_path).output
 
 
 def test_a_section_ends_before_the_next_one_of_its_rank(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The drill of docs/operations.md: a copy, each kind of loss, a lost catalog, a rollback; reading without writing."""
+"""Backup and restore (docs/operations.md): a copy, each kind of loss, a lost catalog, a rollback; readers only read."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ from cep_pipeline.adaptation import DECISION_FUNCTIONS, DISTANCES
 from cep_pipeline.cli import COMMANDS, cli
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import Metrics, NodeCounts
-from cep_pipeline.pipeline.configuration import AdaptationSettings
 from cep_pipeline.pipeline.day import STEPS
 from cep_pipeline.planning import COSTS, PLANNERS
 from cep_pipeline.planning.algorithms.dynamic_programming import MAX_SECONDS, MAX_VARIABLES
@@ -107,15 +106,9 @@ def test_planners_without_invariants_are_listed() -> None:
     assert named_first(table) == set(WITHOUT_INVARIANTS)
 
 
-def test_every_decision_function_distance_and_setting_is_described() -> None:
+def test_every_decision_function_and_distance_is_described() -> None:
     assert set(DECISION_FUNCTIONS) == named_first(rows(section("adaptation", "Decision functions")))
     assert set(DISTANCES) <= named_first(rows(section("adaptation", "The distance")))
-    described = {row[0].strip("`"): row[1].strip("`") for row in rows(section("adaptation", "Settings"))[2:]}
-    settings = AdaptationSettings.model_fields
-    assert set(described) == set(settings)
-    for name, default in described.items():
-        value = settings[name].default
-        assert default == (f"{value:g}" if isinstance(value, float) else str(value)), name
 
 
 def test_every_source_that_the_code_cites_has_its_title() -> None:

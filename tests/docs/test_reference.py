@@ -1,4 +1,4 @@
-"""The parts of the pages that commands make are up to date; `cep schema`; the script that writes the pages."""
+"""The JSON Schemas are up to date; the pages name each table of settings and columns; `cep schema`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from types import ModuleType
 import jsonschema
 import pytest
 
+from cep_pipeline.cli.help import with_tables
 from cep_pipeline.document_reference import json_schema, parts_of
 from cep_pipeline.events.columns import events_columns
 from cep_pipeline.events.schema import StreamSchema
@@ -24,8 +25,8 @@ from cep_pipeline.warehouse.layout import MEANINGS, table_layouts
 from tests.cli.command_line import Done, cep
 from tests.docs.pages import CHECKOUT, DOCS
 
-MADE = {
-    page: re.findall(r"<!-- made by: cep schema \w+ --part (\S+) -->", (DOCS / page).read_text())
+NAMED = {
+    page: re.findall(r"^`cep schema \w+ --part (\S+)`$", (DOCS / page).read_text(), re.MULTILINE)
     for page in ("streams.md", "pipeline_yaml.md", "tables.md")
 }
 
@@ -49,42 +50,37 @@ def _script() -> ModuleType:
 
 
 @pytest.mark.long
-def test_the_pages_and_the_json_schemas_are_up_to_date() -> None:
+def test_the_json_schemas_are_up_to_date() -> None:
     done = reference_pages("--check")
     assert (done.code, done.output) == (0, ""), done.output + done.errors
 
 
-def test_a_page_that_is_not_up_to_date_is_found_and_written_anew(tmp_path: Path) -> None:
-    docs = tmp_path / "docs"
-    shutil.copytree(DOCS / "schemas", docs / "schemas")
-    for page in MADE:
-        shutil.copy(DOCS / page, docs)
-    fine = (docs / "streams.md").read_text()
-    (docs / "streams.md").write_text(fine.replace("| `timezone` |", "| `time_zone` |"))
-    (docs / "schemas" / "pipeline.json").unlink()
-    found = reference_pages("--check", "--docs", docs)
+def test_a_schema_that_is_not_up_to_date_is_found_and_written_anew(tmp_path: Path) -> None:
+    shutil.copytree(DOCS / "schemas", tmp_path / "schemas")
+    stream, pipeline = (tmp_path / "schemas" / f"{name}.json" for name in ("stream", "pipeline"))
+    fine = stream.read_text()
+    stream.write_text(fine.replace('"timezone"', '"time_zone"'))
+    pipeline.unlink()
+    found = reference_pages("--check", "--docs", tmp_path)
     assert found.code == 1
-    assert "streams.md: is not up to date" in found.output and "pipeline.json: is not up to date" in found.output
-    assert "tables.md" not in found.output and not (docs / "schemas" / "pipeline.json").exists()
-    assert reference_pages("--docs", docs).code == 0
-    assert (docs / "streams.md").read_text() == fine
-    assert reference_pages("--check", "--docs", docs).output == ""
+    assert "stream.json: is not up to date" in found.output and "pipeline.json: is not up to date" in found.output
+    assert not pipeline.exists()
+    assert reference_pages("--docs", tmp_path).code == 0
+    assert stream.read_text() == fine
+    assert reference_pages("--check", "--docs", tmp_path).output == ""
 
 
-@pytest.mark.parametrize("mark", ["<!-- end -->", "<!-- made by: cep schema stream --part source -->"])
-def test_a_page_with_half_a_mark_is_refused_as_it_is(mark: str, tmp_path: Path) -> None:
-    page = tmp_path / "streams.md"
-    page.write_text((DOCS / "streams.md").read_text().replace(mark, "", 1))
-    before = page.read_text()
-    done = reference_pages("--docs", tmp_path)
-    assert done.code == 2 and "streams.md: each" in done.errors
-    assert page.read_text() == before
+def test_a_line_with_nothing_but_a_command_becomes_its_table() -> None:
+    page = "# Page\n\n`cep schema tables --part quarantine`\n\nSay `cep schema stream --part source`.\n"
+    made = with_tables(page)
+    assert made.startswith("# Page\n\n| column | type | meaning |\n| --- | --- | --- |\n| `day` | ")
+    assert made.endswith(" |\n\nSay `cep schema stream --part source`.\n")
 
 
 def test_the_pages_have_every_part_and_every_table_once() -> None:
-    assert sorted(MADE["streams.md"]) == sorted(part.name for part in parts_of(json_schema(StreamDocument)))
-    assert sorted(MADE["pipeline_yaml.md"]) == sorted(part.name for part in parts_of(json_schema(PipelineSettings)))
-    assert sorted(MADE["tables.md"]) == sorted(MEANINGS)
+    assert sorted(NAMED["streams.md"]) == sorted(part.name for part in parts_of(json_schema(StreamDocument)))
+    assert sorted(NAMED["pipeline_yaml.md"]) == sorted(part.name for part in parts_of(json_schema(PipelineSettings)))
+    assert sorted(NAMED["tables.md"]) == sorted(MEANINGS)
 
 
 def test_every_column_of_the_tables_has_a_meaning() -> None:

@@ -416,3 +416,15 @@ def test_patterns_are_values() -> None:
     assert parse_one(text) == parse_one(spaced)
     assert hash(parse_one(text)) == hash(parse_one(spaced))
     assert parse_one(text) != parse_one(text.replace("<", "<="))
+
+
+def test_notations_of_the_papers_are_read() -> None:
+    """MCEP [0129] writes Kleene(T), where the type is its own variable; ACEP and DEBS'15 write the signs of logic."""
+    papers = "PATTERN SEQ(A a, ¬(B b), Kleene(C)) WHERE a.x ≤ 1 ∧ (a.x ≠ 2 ∨ b.x ∈ (3, 4)) ∧ C[i].x ≥ 5 WITHIN 1 day"
+    ours = "PATTERN SEQ(A a, ~B b, C+ C[]) WHERE a.x <= 1 AND (a.x != 2 OR b.x IN (3, 4)) AND C[i].x >= 5 WITHIN 1 day"
+    read, expected = parse_one(papers), parse_one(ours)
+    assert (read.structure, read.condition) == (expected.structure, expected.condition)
+    assert structure_text(parse_one("PATTERN Kleene kleene WITHIN 1 day").structure) == "Kleene kleene"
+    for text in ("SEQ(A, B b)", "KL(A)", "A"):
+        with pytest.raises(PatternError, match="expected a variable"):
+            parse_one(f"PATTERN {text} WITHIN 1 day")
