@@ -150,15 +150,6 @@ class ClauseTerms:
         """The variables of terms."""
         return frozenset(name for place in terms for name in self.terms[place].names)
 
-    def selectivity(self, term: Term) -> Selectivity:
-        """The selectivity of one term in the snapshot."""
-        measured = self.snapshot.by_condition.get(term.key)
-        if measured is not None:
-            return measured
-        if term.conjunct is not None:
-            return self.snapshot.selectivity(self.pattern, self.clause, term.conjunct)
-        return self.snapshot.agreement(self.pattern, self.clause, term.attribute, *term.names)
-
     @cached_property
     def _by_first(self) -> dict[str, list[int]]:
         """The terms by their first variable."""

@@ -259,7 +259,7 @@ def _with_share(snapshot: StatisticsSnapshot, terms: ClauseTerms, observation: O
         return snapshot
     if observation.tested != (conjunct_key(within[0].conjunct),):
         return snapshot
-    sampled = terms.selectivity(within[0])
+    sampled = snapshot.selectivity(terms.pattern, terms.clause, within[0].conjunct)
     effective = _effective(terms, observation)
     combined = _combined(sampled, observation, effective, snapshot.confidence)
     if combined is None:

@@ -30,7 +30,8 @@ PLACES = {names: [at for at, term in enumerate(TERMS.terms) if {*term.names} == 
 
 
 def ln_independent(chosen: frozenset[int]) -> float:
-    shares = (TERMS.selectivity(TERMS.terms[place]) for place in chosen)
+    conjuncts = (TERMS.terms[place].conjunct for place in chosen)
+    shares = (SNAPSHOT.selectivity(PATTERN, PATTERN.clauses[0], one) for one in conjuncts if one is not None)
     return sum(ln_planned(share.value, share.tested) for share in shares)
 
 
