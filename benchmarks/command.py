@@ -8,10 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from cep_pipeline.cli.options import check_folder
-from cep_pipeline.cli.progress import Description
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     SpinnerColumn(),
-    Description(),
+    TextColumn("{task.description}", markup=False),
     BarColumn(),
     MofNCompleteColumn(),
     TimeElapsedColumn(),

@@ -265,7 +265,7 @@ def _generate(folder: Path, request: Request) -> None:
     if request.workload.name == TRADES:
         later = [request.workload.later] if request.workload.later else []
         days = [*request.run_days, *later]
-        generate_days(folder, days, stocks=4, max_rate=12.0, events_per_day=sizes.trades_per_day)
+        generate_days(folder, days, stocks=4, max_rate_per_s=12.0, events_per_day=sizes.trades_per_day)
         return
     looks = LOOKS_PER_DAY * len(request.run_days) - LOOKS_BEFORE
     readings = generate_traffic(looks, sizes.sensors)

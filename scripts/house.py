@@ -36,15 +36,15 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "planning": (("cep_pipeline/planning",), 7_677),
     "warehouse": (("cep_pipeline/warehouse",), 4_610),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 8_150),
-    "cli": (("cep_pipeline/cli",), 4_740),
+    "cli": (("cep_pipeline/cli",), 4_525),
     "events": (("cep_pipeline/events",), 4_515),
-    "adaptation": (("cep_pipeline/adaptation",), 2_130),
-    "statistics": (("cep_pipeline/statistics",), 2_685),
+    "adaptation": (("cep_pipeline/adaptation",), 1_995),
+    "statistics": (("cep_pipeline/statistics",), 2_435),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         7_385,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/generate", "cep_pipeline/*.py"), 2_355),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/generate", "cep_pipeline/*.py"), 2_325),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 11_185),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""

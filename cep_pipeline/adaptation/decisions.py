@@ -39,7 +39,7 @@ from cep_pipeline.adaptation.thresholds import (
     numbers_now,
     questions_of,
 )
-from cep_pipeline.adaptation.verification import InvariantCheck, Verification, describe_verification, freeze
+from cep_pipeline.adaptation.verification import InvariantCheck, Verification, describe_verification
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
@@ -144,19 +144,6 @@ class DecisionState:
         return self.plan.workload is not None
 
 
-__all__ = [
-    "DECISION_FUNCTIONS",
-    "DEFAULT_THRESHOLD",
-    "ConstantThreshold",
-    "DecisionFunction",
-    "DecisionState",
-    "InvariantBased",
-    "Static",
-    "Unconditional",
-    "Verdict",
-    "decision_function",
-]
-
 DEFAULT_THRESHOLD = 0.5
 """t, where none is given."""
 
@@ -186,7 +173,7 @@ class DecisionFunction(ABC):
         since
             What some patterns were last planned from apart from the others.
         """
-        invariants = self._invariants(plan, tuple(patterns), snapshot)
+        invariants = self._invariants(plan, tuple(patterns))
         first = self._first_distances(plan) if distances is None else distances
         return DecisionState(plan, tuple(patterns), snapshot, invariants, first, since or {})
 
@@ -217,16 +204,14 @@ class DecisionFunction(ABC):
             plan,
             state.patterns,
             snapshot,
-            state.invariants if same else self._invariants(plan, state.patterns, snapshot),
+            state.invariants if same else self._invariants(plan, state.patterns),
             self._distances_after(state.distances, verdict, gain),
             {},
             state.questions,
             state.check if same else None,
         )
 
-    def _invariants(
-        self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot | None
-    ) -> Sequence[Invariant]:
+    def _invariants(self, plan: Plan, patterns: tuple[Pattern, ...]) -> Sequence[Invariant]:
         """The invariants of a plan that decisions look at."""
         return ()
 
@@ -283,14 +268,11 @@ class InvariantBased(DecisionFunction):
         Where the minimal distances come from.
     threshold
         t for patterns whose planners have no invariants, which are checked by thresholds.
-    frozen
-        Take the costs of sub-plans from when the plan was made, as the patent does; it breaks Theorem 1.
     """
 
     k: int | str | None = BY_PLANNER
     distance: DistanceRule = field(default_factory=Fixed)
     threshold: float = DEFAULT_THRESHOLD
-    frozen: bool = False
 
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)
@@ -302,7 +284,7 @@ class InvariantBased(DecisionFunction):
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         of_all = state.together
-        checks = state.check.checked(snapshot, distance=state.minimal, frozen=self.frozen, to_the_end=of_all)
+        checks = state.check.checked(snapshot, distance=state.minimal, to_the_end=of_all)
         violated = [one for one in checks if one.violated]
         if violated and not of_all:
             return Verdict(True, describe_verification(violated[0], state.patterns), checks)
@@ -340,15 +322,8 @@ class InvariantBased(DecisionFunction):
             return Verdict(False, f"{of_kept.reason}; but its planner keeps the pattern's order", checks)
         return Verdict(False, of_kept.reason, checks)
 
-    def _invariants(
-        self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot | None
-    ) -> Sequence[Invariant]:
-        found = invariants_of(plan, patterns, self.k)
-        if not self.frozen:
-            return found
-        if snapshot is None:
-            raise InputError("frozen costs are those of the statistics that the plan was made from: give the snapshot")
-        return freeze(found, patterns, snapshot)
+    def _invariants(self, plan: Plan, patterns: tuple[Pattern, ...]) -> Sequence[Invariant]:
+        return invariants_of(plan, patterns, self.k)
 
 
 def _by_threshold(
@@ -402,7 +377,7 @@ def decision_function(name: str, **settings: Any) -> DecisionFunction:
     Examples
     --------
     >>> decision_function("invariant", k=2, distance=0.1)
-    InvariantBased(k=2, distance=Fixed(distance=0.1), threshold=0.5, frozen=False)
+    InvariantBased(k=2, distance=Fixed(distance=0.1), threshold=0.5)
     """
     if name not in DECISION_FUNCTIONS:
         raise InputError(f"there is no decision function {name!r}; there are: {', '.join(DECISION_FUNCTIONS)}")

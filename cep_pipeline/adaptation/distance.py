@@ -50,7 +50,7 @@ class Distances:
                 raise InputError(f"a minimal distance is a finite number, 0 or more, not {distance}")
 
     def of(self, invariants: Iterable[Invariant]) -> Mapping[str, float] | float:
-        """The distances in the form that `InvariantCheck.verifications` takes."""
+        """The distances in the form that `InvariantCheck.checked` takes."""
         if not self.own:
             return self.everywhere
         return {one.key: self.own.get(one.key, self.everywhere) for one in invariants}

@@ -69,12 +69,12 @@ def forecast(
     history
         The statistics of each day; days that are missing are gaps in time.
     distance
-        As `InvariantCheck.verifications` takes it.
+        As `InvariantCheck.checked` takes it.
 
     Raises
     ------
     InputError, PlanError
-        As `InvariantCheck.verifications`.
+        As `InvariantCheck.checked`.
 
     Notes
     -----

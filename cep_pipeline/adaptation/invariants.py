@@ -50,9 +50,6 @@ class Invariant:
         The planner's; its chosen side is f1, its rejected one f2.
     cost_model, alpha
         By what its sides are measured, as in the plan.
-    ln_frozen
-        ln of what the sub-plans of each side cost below their roots when the plan was made, for verification with
-        frozen costs; None where they are not known.
     """
 
     pattern: str
@@ -61,7 +58,6 @@ class Invariant:
     comparison: DecidingComparison
     cost_model: str
     alpha: float = 0.0
-    ln_frozen: tuple[float, float] | None = None
 
     @property
     def key(self) -> str:

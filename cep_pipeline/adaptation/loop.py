@@ -52,8 +52,9 @@ class AdaptiveRun:
     -----
     Events and matches are let go of when nothing needs them any more: neither a match that may still end or be
     rejected, nor the statistics. That is within a window, or `DETECT_WINDOWS` windows where the plan stays; only a
-    window that counts events in partitions, which may go on at any time, holds the stream. What stays is a small
-    record a decision, and what the caller keeps of the output.
+    window that counts events in partitions, which may go on at any time, holds the stream: there all is detected at
+    the end, by the plan that is in use then. What stays is a small record a decision, and what the caller keeps of the
+    output.
     """
 
     def __init__(
@@ -82,14 +83,17 @@ class AdaptiveRun:
         self._seconds = {"reading": 0.0, "estimating": 0.0, "writing": 0.0}
         slices = SlicesOfStream(self._stream)
 
-        def finding(pattern: Pattern) -> Finding:
-            mechanism = MECHANISMS[self._chosen[pattern.name]].with_options(settings.options)
-            reading = Reading(pattern, self._stream)
-            return Finding(pattern, mechanism, self._stream, slices, reading, self._counters, limit)
+        def findings(part: Sequence[Pattern]) -> list[Finding]:
+            reading = Reading(part, self._stream)
+            mechanisms = [MECHANISMS[self._chosen[one.name]].with_options(settings.options) for one in part]
+            return [
+                Finding(one, mechanism, self._stream, slices, reading, self._counters, limit)
+                for one, mechanism in zip(part, mechanisms, strict=True)
+            ]
 
         self._loops = [
             PlanLoop(
-                [finding(pattern) for pattern in part],
+                findings(part),
                 output,
                 plan_maker,
                 settings.decision,

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.plan_switch import (
-    CommonReading,
     Reading,
     SlicesOfStream,
     Stretch,
@@ -39,7 +38,6 @@ from cep_pipeline.detection.summaries.partial import summary_schema
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.ownership import counts_in_partitions
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.storage import from_decimal_text
 
@@ -50,10 +48,12 @@ MOST_SAMPLED = 1 << 20
 
 @dataclass(frozen=True)
 class Finding:
-    """The detection of one pattern: its mechanism, the stream, and what it reads of the stream.
+    """The detection of one pattern: its mechanism, the stream, and what is read of the stream.
 
     Attributes
     ----------
+    reading
+        Of all patterns that follow its plan.
     limit
         Most matches that may be listed; None: no limit.
     """
@@ -88,13 +88,10 @@ class LoopOutput(ABC):
         The most matches that may be listed; None: no limit.
     asks_plans
         Whether matches are found by plans: merged runs are not.
-    at_once
-        Whether all of the stream is one stretch, which is detected at its end.
     """
 
     schema: pa.Schema
     asks_plans = True
-    at_once = False
 
     def __init__(self, finding: Finding) -> None:
         self.finding, self.most = finding, finding.limit
@@ -119,19 +116,34 @@ class LoopOutput(ABC):
         """The row from which on events are needed, where the stretches before `begin` are done."""
 
 
-class _ListedOutput(LoopOutput):
+class ListedOutput(LoopOutput):
     """The output of matches that are listed, and wait until all that come before them are known."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding)
         self._waiting = _Waiting(finding)
         self._listed = 0
+        self._kept = _KeptOfStream(finding.pattern)
+        if has_output_policy(finding.pattern):  # of what OUTPUT and CONSUME decide about any number may be listed
+            self.most = None
 
     def take(self, blocks: list[Block]) -> None:
         self._waiting.add(blocks)
 
+    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
+        blocks = self._waiting.ending(before)
+        if blocks:
+            blocks, events, self._kept.first = self.finding.over(blocks)
+            yield from self._write(blocks, events)
+        if before is not None:
+            self._kept.forget_rows(self.finding.reading.window_before(before))
+
     def needs_from(self, begin: int) -> int:
         return min(self.finding.reading.reads_from(begin), self._waiting.needs_from(begin))
+
+    @abstractmethod
+    def _write(self, blocks: list[Block], events: PreparedEvents) -> Iterator[pa.RecordBatch]:
+        """The output of all matches that end before the others that are to come."""
 
     def _count(self, matches: int) -> None:
         """Count matches as listed; TooManyMatches beyond the limit."""
@@ -140,68 +152,52 @@ class _ListedOutput(LoopOutput):
             raise TooManyMatches(self.finding.pattern.name, self.finding.limit)
 
 
-class RowsOutput(_ListedOutput):
+class RowsOutput(ListedOutput):
     """A row a match, in the page's order, those that OUTPUT and CONSUME keep."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding)
-        self._kept = _KeptOfStream(finding.pattern)
         self.schema = matches_schema(finding.pattern)
-        if has_output_policy(finding.pattern):  # of what OUTPUT and CONSUME decide about any number may be listed
-            self.most = None
 
-    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        blocks = self._waiting.ending(before)
-        if blocks:
-            blocks, events, self._kept.first = self.finding.over(blocks)
-            ordered = order_matches(blocks, events.seqs)
-            for batch in match_batches(self.finding.pattern, ordered, events, self._kept, typed=True):
-                self._count(batch.num_rows)
-                yield batch
-        if before is not None:
-            self._kept.forget_rows(self.finding.reading.window_before(before))
+    def _write(self, blocks: list[Block], events: PreparedEvents) -> Iterator[pa.RecordBatch]:
+        ordered = order_matches(blocks, events.seqs)
+        for batch in match_batches(self.finding.pattern, ordered, events, self._kept, typed=True):
+            self._count(batch.num_rows)
+            yield batch
 
 
-class SummaryOutput(_ListedOutput):
+class SummaryOutput(ListedOutput):
     """The rows of SUMMARIZE, once all matches are known."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding)
-        self._kept = _KeptOfStream(finding.pattern)
-        policy = has_output_policy(finding.pattern)
-        self._summary = SummaryOf(finding.pattern, self._kept if policy else None)
+        self._summary = SummaryOf(finding.pattern, self._kept if has_output_policy(finding.pattern) else None)
         self.schema = summary_schema(finding.pattern)
-        if policy:
-            self.most = None
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        blocks = self._waiting.ending(before)
-        if blocks:
-            blocks, events, self._kept.first = self.finding.over(blocks)
-            self._count(self._summary.add(blocks, events))
-        if before is not None:
-            self._kept.forget_rows(self.finding.reading.window_before(before))
-        else:
+        yield from super().ready(before)
+        if before is None:
             yield from self._summary.summary.table().to_batches()
 
+    def _write(self, blocks: list[Block], events: PreparedEvents) -> Iterator[pa.RecordBatch]:
+        self._count(self._summary.add(blocks, events))
+        return iter(())
 
-class ListedBuffersOutput(_ListedOutput):
+
+class ListedBuffersOutput(ListedOutput):
     """A row for all matches that end with one event, where conditions ask for the lists themselves."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding)
         self.schema = _compressed_schema(finding.pattern)
 
-    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
+    def _write(self, blocks: list[Block], events: PreparedEvents) -> Iterator[pa.RecordBatch]:
         from cep_pipeline.detection.compressed.tables import ListedBuffers
 
-        blocks = self._waiting.ending(before)
-        if blocks:
-            blocks, events, _ = self.finding.over(blocks)
-            self._count(count_blocks(blocks, events))
-            buffers = ListedBuffers(self.finding.pattern, events)
-            buffers.add(blocks)
-            yield from buffers.table().to_batches()
+        self._count(count_blocks(blocks, events))
+        buffers = ListedBuffers(self.finding.pattern, events)
+        buffers.add(blocks)
+        yield from buffers.table().to_batches()
 
 
 class MergedBuffersOutput(LoopOutput):
@@ -213,7 +209,6 @@ class MergedBuffersOutput(LoopOutput):
         super().__init__(finding)
         self._found: list[pa.RecordBatch] = []
         self.schema = _compressed_schema(finding.pattern)
-        self.at_once = counts_in_partitions(finding.pattern)
 
     def find_unlisted(self, stretch: Stretch) -> bool:
         self._found += _merged(self.finding, stretch).to_batches()
@@ -242,7 +237,6 @@ class NumberOutput(LoopOutput):
             self.most = None
         self._merges = self._lists and not route_of(finding.pattern, Sink.COMPRESS).lists
         self._number = 0
-        self.at_once = self._merges and counts_in_partitions(finding.pattern)
 
     def find_unlisted(self, stretch: Stretch) -> bool:
         if self._merges:
@@ -280,7 +274,7 @@ def find_together(outputs: Sequence[LoopOutput], stretch: Stretch) -> None:
     for group in _run_together([one for one in outputs if not one.find_unlisted(stretch)], shares=stretch.shares):
         findings = [output.finding for output in group]
         first, patterns = findings[0], [finding.pattern for finding in findings]
-        reading = CommonReading([finding.reading for finding in findings])
+        reading = first.reading
         most = [output.most for output in group]
         for part in matches_of_stretch(patterns, first.mechanism, stretch, reading, first.slices, first.counters, most):
             for output, own in zip(group, part, strict=True):

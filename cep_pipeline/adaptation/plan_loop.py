@@ -14,7 +14,7 @@ import pyarrow as pa
 from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
 from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_together, output_of, work_over
 from cep_pipeline.adaptation.plan_makers import PlanMaker
-from cep_pipeline.adaptation.plan_switch import CommonReading, Stretch
+from cep_pipeline.adaptation.plan_switch import Stretch
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.planning.plans import Plan
@@ -159,7 +159,7 @@ class PlanLoop:
         self.switches: list[PlanSwitch] = []
         self.seconds = Seconds()
         self._stream, self._counters = findings[0].stream, findings[0].counters
-        self._reading = CommonReading([finding.reading for finding in findings])
+        self._reading = findings[0].reading
         self._outputs = [output_of(finding, output) for finding in findings]
         self._plan_maker, self._minimum_gain, self._clock = plan_maker, minimum_gain, clock
         self._state: DecisionState | None = None
@@ -218,7 +218,7 @@ class PlanLoop:
         planned = self._clock()
         state = self.decision.begin(self.plan, self.patterns, snapshot if plan is None else made_from)
         self._state = replace(state, asked=self._plan_maker.questions)
-        self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - began))
+        self.seconds += Seconds(self._clock() - planned, planned - began)
 
     def check(self, snapshot: StatisticsSnapshot) -> None:
         """Decide by fresh statistics; where a new plan is better, it owns all matches that begin from here on."""
@@ -234,7 +234,7 @@ class PlanLoop:
             gained = self._gained(old, row, gain)
             self._state = self.decision.replanned(state, verdict, self.plan or old, snapshot, gain=gained)
             ended = clock()
-        self.seconds = self.seconds.plus(Seconds(decided - began + ended - planned, planned - decided))
+        self.seconds += Seconds(decided - began + ended - planned, planned - decided)
         self._last_row = row
         switched = self._begin_of_plan == row
         logger.debug("%s, event %s: %s: %s", self.name, row, "plan again" if verdict.replan else "keep", verdict.reason)
@@ -318,7 +318,7 @@ class PlanLoop:
                 self._rule.add(events, self._clock() - started)
             done += 1
         del self._waiting[:done]
-        self.seconds = self.seconds.plus(Seconds(detecting=self._clock() - began))
+        self.seconds += Seconds(detecting=self._clock() - began)
         self._done = self._done or done > 0
 
     def ready(self, *, all_is_done: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -339,7 +339,7 @@ class PlanLoop:
     def _cut(self, row: int) -> None:
         """The plan in use owns no matches that begin from this row on; the next one, or the same one again, does."""
         assert self.plan is not None
-        if row > self._begin and (self._has_ended or not any(output.at_once for output in self._outputs)):
+        if row > self._begin and (self._has_ended or not self._reading.whole):
             self._waiting.append(self._stretch(self.plan, self._begin, row))
             self._begin = row
 

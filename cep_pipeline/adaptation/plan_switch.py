@@ -23,7 +23,6 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import counts_in_partitions
-from cep_pipeline.slices.partitions import Partitions, partitions_of
 from cep_pipeline.slices.prepared import PreparedEvents
 
 Array = np.ndarray[Any, Any]
@@ -52,79 +51,55 @@ class Stretch:
     shares: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Negations:
-    """The demands of negated variables on events outside of a match.
-
-    Attributes
-    ----------
-    leading
-        One has nothing before it: events up to a window before the match's last one may reject it.
-    trailing
-        One has nothing after it: events up to a window after the match's first one may.
-    tied
-        Under TIES ANY, events of the time of the first or last one may, whatever their place.
-    """
-
-    leading: bool
-    trailing: bool
-    tied: bool
-
-    @classmethod
-    def of(cls, pattern: Pattern) -> Negations:
-        negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
-        leading = any(not clause.predecessors(name) for clause, name in negated)
-        trailing = any(not clause.successors(name) for clause, name in negated)
-        return cls(leading, trailing, bool(negated) and not before_is_earlier(pattern.ties))
-
-
 class Reading:
-    """The events of a stream that decide about the matches of a pattern that begin in a part of it.
+    """The events of a stream that decide about the matches of patterns that begin, or end, in a part of it.
+
+    Patterns that are found together read together what any of them may need. Each finds the same matches as with its
+    own events: those that begin in a part of the stream, and what rejects them, lie in its window, whatever others read
+    beside it.
 
     Attributes
     ----------
-    negations
-        What its negated variables ask of other events.
+    whole
+        Whether a window counts the events of a partition, which may go on at any time: then all of the stream is read,
+        at its end.
     """
 
-    def __init__(self, pattern: Pattern, stream: EventStream) -> None:
-        self._pattern, self._stream = pattern, stream
-        self.negations = Negations.of(pattern)
-        self._whole: tuple[int, PreparedEvents] | None = None
+    def __init__(self, patterns: Sequence[Pattern], stream: EventStream) -> None:
+        self._stream = stream
+        self.whole = any(map(counts_in_partitions, patterns))
+        times = [min(pattern.window.time_us, _LONGEST_US) for pattern in patterns if pattern.window.time_us is not None]
+        self._time_us = max(times, default=None)
+        self._more_events = max(pattern.window.events or 1 for pattern in patterns) - 1
+        clauses = [(pattern, clause) for pattern in patterns for clause in pattern.clauses]
+        negated = [(clause, name) for _, clause in clauses for name in clause.negations]
+        # Events up to a window before a match's last one, or after its first one, may reject it.
+        self._leading = any(not clause.predecessors(name) for clause, name in negated)
+        self._trailing = any(not clause.successors(name) for clause, name in negated)
+        # Under TIES ANY, events of the time of the first or last one may, whatever their place.
+        self._tied = any(clause.negations and not before_is_earlier(pattern.ties) for pattern, clause in clauses)
 
     def has_come(self, stop: int) -> bool:
-        """True if all events have been read that decide about matches which begin before this row.
-
-        Where a window counts the events of a partition, which may never come, that is at the end of the stream.
-        """
-        if self._stream.ended:
-            return True
-        return not counts_in_partitions(self._pattern) and self._behind(stop) < len(self._stream)
+        """True if all events have been read that decide about matches which begin before this row."""
+        return self._stream.ended or (not self.whole and self._behind(stop) < len(self._stream))
 
     def ahead(self, stop: int) -> int:
         """The number of events behind this row that matches begun before it may hold; 0 where that is not known."""
-        return 0 if counts_in_partitions(self._pattern) else self._behind(stop) - stop
+        return 0 if self.whole else self._behind(stop) - stop
 
     def window_at(self, row: int) -> int:
         """The number of events of the latest window before an event that has come; 0 where that is not known."""
-        return 0 if counts_in_partitions(self._pattern) else row - self.window_before(row)
+        return 0 if self.whole else row - self.window_before(row)
 
     def rows(self, first: int, stop: int) -> tuple[int, int]:
         """The rows `[from, up to)` that matches which begin in `[first, stop)` depend on."""
-        if not counts_in_partitions(self._pattern):
-            return self._before(first), self._behind(stop)
-        partitions, own, events = self._partitions(), np.arange(first, stop), len(self._stream)
-        assert self._pattern.window.events is not None
-        distance = min(self._pattern.window.events - 1, events)
-        start = int(partitions.rows_back(own, distance).min()) if self.negations.leading else first
-        end = min(int(partitions.rows_ahead(own, distance).max()) + 1, events)
-        return self._with_tied_before(start, first), self._with_tied_behind(end)
+        return (0, len(self._stream)) if self.whole else (self._before(first), self._behind(stop))
 
     def rows_of_ends(self, first: int, stop: int) -> tuple[int, int]:
         """The rows `[from, up to)` that matches which end in `[first, stop)` depend on."""
-        if counts_in_partitions(self._pattern):
+        if self.whole:
             return 0, len(self._stream)
-        end = self._behind(stop) if self.negations.trailing else stop
+        end = self._behind(stop) if self._trailing else stop
         return self.ends_read_from(first), self._with_tied_behind(end)
 
     def ends_read_from(self, first: int) -> int:
@@ -134,48 +109,37 @@ class Reading:
 
     def reads_from(self, first: int) -> int:
         """The row from which on events are read for matches that begin at `first`, an event to come, or later."""
-        if counts_in_partitions(self._pattern) or not len(self._stream):
+        if self.whole or not len(self._stream):
             return 0
         return self._before(min(first, len(self._stream) - 1))
 
     def window_before(self, row: int) -> int:
         """The first row that a match which ends with this event, or one to come, may hold or be rejected by."""
-        if counts_in_partitions(self._pattern) or not len(self._stream):
+        if self.whole or not len(self._stream):
             return 0
-        window, row = self._pattern.window, min(row, len(self._stream) - 1)
-        if window.time_us is not None:
-            return self._stream.row_at(self._stream.time_of(row) - min(window.time_us, _LONGEST_US))
-        assert window.events is not None
-        return self._with_tied_before(max(row - (window.events - 1), 0), row)
+        row = min(row, len(self._stream) - 1)
+        start = self._with_tied_before(max(row - self._more_events, 0), row)
+        if self._time_us is None:
+            return start
+        return min(start, self._stream.row_at(self._stream.time_of(row) - self._time_us))
 
     def _before(self, first: int) -> int:
         """The first row that may reject matches which begin at this row or later, or this row."""
-        start = self.window_before(first) if self.negations.leading else first
+        start = self.window_before(first) if self._leading else first
         return self._with_tied_before(start, first)
 
     def _behind(self, stop: int) -> int:
         """The row behind the last one that matches which begin before `stop` may hold or be rejected by."""
-        window, stream = self._pattern.window, self._stream
-        if window.time_us is not None:
-            return stream.row_at(stream.time_of(stop - 1) + min(window.time_us, _LONGEST_US), "right")
-        assert window.events is not None
-        return self._with_tied_behind(min(stop + window.events - 1, len(stream)))
+        end = self._with_tied_behind(min(stop + self._more_events, len(self._stream)))
+        if self._time_us is None:
+            return end
+        return max(end, self._stream.row_at(self._stream.time_of(stop - 1) + self._time_us, "right"))
 
     def _with_tied_before(self, start: int, first: int) -> int:
-        if not self.negations.tied:
-            return start
-        return min(start, self._stream.row_at(self._stream.time_of(first)))
+        return min(start, self._stream.row_at(self._stream.time_of(first))) if self._tied else start
 
     def _with_tied_behind(self, end: int) -> int:
-        if not self.negations.tied:
-            return end
-        return self._stream.row_at(self._stream.time_of(end - 1), "right")
-
-    def _partitions(self) -> Partitions:
-        """The partitions of all events that have been read."""
-        if self._whole is None or self._whole[0] != len(self._stream):
-            self._whole = len(self._stream), _prepared(self._pattern, self._stream.table)
-        return partitions_of(self._whole[1], self._pattern.partition_by)
+        return self._stream.row_at(self._stream.time_of(end - 1), "right") if self._tied else end
 
 
 class SlicesOfStream:
@@ -202,7 +166,7 @@ def matches_of_stretch(
     patterns: Sequence[Pattern],
     mechanism: Mechanism,
     stretch: Stretch,
-    reading: Reading | CommonReading,
+    reading: Reading,
     slices: SlicesOfStream,
     counters: Counters,
     most: Sequence[int | None] | None = None,
@@ -283,27 +247,3 @@ def _row_of_each(block: Block, extreme: np.ufunc) -> Array:
     if isinstance(block, MatchBlock):
         return np.asarray(extreme.reduce(block.rows, axis=0))
     return extreme.reduceat(block.rows, block.offsets[:-1]) if len(block) else np.empty(0, np.int32)
-
-
-class CommonReading:
-    """The events that several patterns read together: all between the first and the last one that any of them needs.
-
-    Each finds the same matches as with its own events: those that begin in a part of the stream, and what rejects them,
-    lie in its window, whatever others read behind it.
-    """
-
-    def __init__(self, readings: Sequence[Reading]) -> None:
-        self._readings = readings
-
-    def has_come(self, stop: int) -> bool:
-        return all(reading.has_come(stop) for reading in self._readings)
-
-    def ahead(self, stop: int) -> int:
-        return max(reading.ahead(stop) for reading in self._readings)
-
-    def window_at(self, row: int) -> int:
-        return max(reading.window_at(row) for reading in self._readings)
-
-    def rows(self, first: int, stop: int) -> tuple[int, int]:
-        spans = [reading.rows(first, stop) for reading in self._readings]
-        return min(span[0] for span in spans), max(span[1] for span in spans)

@@ -98,8 +98,7 @@ class Seconds:
         """Seconds of deciding and planning."""
         return self.deciding + self.planning
 
-    def plus(self, other: Seconds) -> Seconds:
-        """The sums."""
+    def __add__(self, other: Seconds) -> Seconds:
         return Seconds(self.deciding + other.deciding, self.planning + other.planning, self.detecting + other.detecting)
 
 
@@ -147,10 +146,7 @@ class AdaptationReport:
     @property
     def total(self) -> Seconds:
         """The seconds of all patterns together."""
-        total = Seconds()
-        for of_pattern in self.seconds.values():
-            total = total.plus(of_pattern)
-        return total
+        return sum(self.seconds.values(), Seconds())
 
     @property
     def seconds_all(self) -> float:

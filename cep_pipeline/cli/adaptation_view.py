@@ -8,9 +8,8 @@ from rich.table import Table
 
 from cep_pipeline.adaptation import Trend
 from cep_pipeline.adaptation.invariants import describe
-from cep_pipeline.cli.options import align_right
 from cep_pipeline.cli.statistics_view import figure
-from cep_pipeline.cli.terminal import styled
+from cep_pipeline.cli.terminal import styled, table_of
 from cep_pipeline.pipeline.invariant_report import InvariantReport
 from cep_pipeline.planning.clause_plans import PatternPlan
 from cep_pipeline.planning.numbers.logarithms import format_ln
@@ -49,31 +48,21 @@ def invariants_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Tabl
         )
     patterns = of.current.pattern_set.patterns
     by_invariant = {trend.invariant.key: trend for trend in of.trends}
-    table = Table(
-        "invariant",
-        "chosen then",
-        "rejected then",
-        "chosen now",
-        "rejected now",
-        "may still grow",
-        "verdict",
-        title=title,
-    )
-    align_right(table.columns[1:6])
-    table.add_column("forecast")
-    for one in shown:
-        comparison = one.invariant.comparison
-        table.add_row(
+    then_and_now = ("chosen then", "rejected then", "chosen now", "rejected now", "may still grow")
+    rows = (
+        (
             describe(one.invariant, patterns),
-            format_ln(comparison.ln_chosen),
-            format_ln(comparison.ln_rejected),
+            format_ln(one.invariant.comparison.ln_chosen),
+            format_ln(one.invariant.comparison.ln_rejected),
             format_ln(one.left),
             format_ln(one.right),
             _share(one.distance_to_violation),
             styled(("violated", "bold red")) if one.violated else "holds",
             _forecast(by_invariant.get(one.invariant.key)),
         )
-    return table
+        for one in shown
+    )
+    return table_of(("invariant", *then_and_now, "verdict", "forecast"), rows, title, right=slice(1, 6))
 
 
 def moved_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Table | None:
@@ -87,11 +76,8 @@ def moved_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Table | N
     if most is not None and len(shown) > most:
         shown = sorted(shown, key=lambda one: -one.relative)[:most]
         title = f"the {most} of {len(of.moved):,} numbers that have moved most"
-    table = Table("pattern", "number", "then", "now", "moved by", title=title)
-    align_right(table.columns[2:])
-    for one in shown:
-        table.add_row(one.pattern, one.what, figure(one.before), figure(one.now), f"{one.relative:.1%}")
-    return table
+    rows = ((one.pattern, one.what, figure(one.before), figure(one.now), f"{one.relative:.1%}") for one in shown)
+    return table_of(("pattern", "number", "then", "now", "moved by"), rows, title, right=slice(2, None))
 
 
 def forecast_line(of: InvariantReport) -> str:
@@ -125,19 +111,14 @@ def changes_table(before: Plan | None, made: Plan) -> Table | None:
 
     Of many those that come first.
     """
-    table = Table("pattern", "runs now" if before is not None else "", "by the new plan", "planner")
-    changed = 0
+    rows = []
     for plan in made.patterns:
         own = "" if before is None else _runs(before.for_pattern(plan.pattern))
         if own != _runs(plan):
-            changed += 1
-            if changed <= MOST_SHOWN:
-                table.add_row(plan.pattern, own, _runs(plan), plan.planner)
-    if changed > MOST_SHOWN:
-        table.title = (
-            f"the first {MOST_SHOWN} of {changed:,} patterns that run otherwise; --explain tells of the whole plan"
-        )
-    return table if table.row_count else None
+            rows.append((plan.pattern, own, _runs(plan), plan.planner))
+    more = f"the first {MOST_SHOWN} of {len(rows):,} patterns that run otherwise; --explain tells of the whole plan"
+    columns = ("pattern", "runs now" if before is not None else "", "by the new plan", "planner")
+    return table_of(columns, rows[:MOST_SHOWN], more if len(rows) > MOST_SHOWN else None) if rows else None
 
 
 def _runs(plan: PatternPlan) -> str:

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
-from rich.table import Table
 
-from cep_pipeline.cli.options import align_right, counted, with_options
+from cep_pipeline.cli.options import counted, with_options
 from cep_pipeline.cli.progress import ConsoleObserver
-from cep_pipeline.cli.terminal import Terminal, plain_value, say_json
+from cep_pipeline.cli.terminal import Terminal, plain_value, say_json, table_of
 from cep_pipeline.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Check
-    from cep_pipeline.events.event_files import EventBatches
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.planning.plans import Plan
 
 SWITCHES_SHOWN = 20
-SCAN = "scan"
-"""The word in place of a distance that asks for the best of several distances for these events."""
 ORDERS_SHOWN = 6
 """The most orders or trees of a plan that are shown."""
 
@@ -44,8 +39,8 @@ adaptation_options = with_options(
     click.option(
         "--distance",
         metavar="D",
-        help="Of invariant: 0 or more, average_relative_difference, meta_adaptive, meta_adaptive_per_invariant; or "
-        "scan, which tries 0 to 0.5 on these events first, and takes the best.  [default: 0]",
+        help="Of invariant: 0 or more, average_relative_difference, meta_adaptive, meta_adaptive_per_invariant."
+        "  [default: 0]",
     ),
     click.option(
         "--k",
@@ -102,8 +97,6 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         settings["window"] = _length("window", asked.pop("window"))
     if "k" in asked:
         asked["k"] = _k(asked["k"])
-    if asked.get("distance") == SCAN and name == "invariant":
-        del asked["distance"]  # `find_adaptively` finds it
     if "distance" in asked:
         asked["distance"] = _number_or_name(asked["distance"])
     return {**settings, "decision": decision_function(name, **asked)}
@@ -149,14 +142,12 @@ def find_adaptively(
     out: Path | None,
     console: Terminal,
     *,
-    scan: bool = False,
     as_json: bool = False,
     lines: bool = False,
 ) -> None:
     """Run the loop over files of events, write what is found to a file, tell how far it is, and what was decided.
 
-    Where it is to scan, with the minimal distance that is the best for these events; with the lines of the events in
-    their files where they are asked for.
+    With the lines of the events in their files where they are asked for.
     """
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.events.event_files import stream_events
@@ -168,8 +159,6 @@ def find_adaptively(
         opened_s = time.perf_counter() - begin
     print_notes(console, events.notes)
     refuse_nothing_left(events.events, events.rejected)
-    if scan:
-        loop = _with_scanned_distance(loop, patterns, events, plan, output, console)
     begin = time.perf_counter()
     with ConsoleObserver(console) as observer, observer.step("detecting") as progress:
 
@@ -206,35 +195,6 @@ def written_to(out: Path | None) -> str:
     return "; --out FILE writes the matches" if out is None else f"; written to {'stdout' if out == STDOUT else out}"
 
 
-def _with_scanned_distance(
-    loop: AdaptiveDetection,
-    patterns: Sequence[Pattern],
-    events: EventBatches,
-    plan: Plan | None,
-    output: str,
-    console: Terminal,
-) -> AdaptiveDetection:
-    """The loop with the best distance for these events; what was tried is printed."""
-    from cep_pipeline.adaptation import distance_rule, scan_distance
-    from cep_pipeline.adaptation.decisions import InvariantBased
-
-    decision = loop.decision
-    assert isinstance(decision, InvariantBased), "checked with the options"
-    with ConsoleObserver(console) as observer, observer.step("trying distances") as progress:
-        found = scan_distance(loop, patterns, events.batches, plan, output, progress=progress)
-    shown = Table("d", "events tried on partial matches", "planned again", "switches", title="distances tried")
-    align_right(shown.columns)
-    for one in found.tried:
-        style = "bold" if one.distance == found.best else None
-        shown.add_row(f"{one.distance:g}", f"{one.tries:,}", f"{one.replannings:,}", f"{one.switches:,}", style=style)
-    console.print(shown)
-    console.print(
-        f"the best is --distance {found.best:g}; in pipeline.yaml: adaptation: {{distance: {found.best:g}}}",
-        highlight=False,
-    )
-    return replace(loop, decision=replace(decision, distance=distance_rule(found.best)))
-
-
 def print_notes(console: Terminal, notes: Sequence[str]) -> None:
     """Print what reading the events had to say: rejected rows, left-out columns."""
     for note in notes:
@@ -257,12 +217,9 @@ def print_counts(
     from cep_pipeline.storage import decimal_text, grouped
 
     console.print(f"{counted(events, 'event')}, {counted(rejected, 'row')} rejected")
-    shown = Table("pattern", "matches")
-    shown.columns[1].justify = "right"
-    rows = {pattern.name for pattern in patterns if pattern.summary is not None}
-    for name, number in counts.items():
-        shown.add_row(name, grouped(decimal_text(number)) + (" rows" if name in rows else ""))
-    console.print(shown)
+    of_rows = {pattern.name for pattern in patterns if pattern.summary is not None}
+    rows = ((name, grouped(decimal_text(n)) + (" rows" if name in of_rows else "")) for name, n in counts.items())
+    console.print(table_of(("pattern", "matches"), rows, right=slice(1, 2)))
 
 
 def _document(report: AdaptationReport) -> dict[str, Any]:
@@ -280,8 +237,7 @@ def _document(report: AdaptationReport) -> dict[str, Any]:
 def print_report(console: Terminal, report: AdaptationReport) -> None:
     """The decisions by pattern, the switches with their reasons, and what deciding took."""
     if report.decided:
-        shown = Table("pattern", "decisions", "planned again", "switches", title="decisions about plans")
-        align_right(shown.columns[1:])
+        rows = []
         decided = set(report.decided)
         checks_of: dict[str, list[Check]] = {name: [] for name in report.seconds}
         for check in report.checks:
@@ -291,8 +247,9 @@ def print_report(console: Terminal, report: AdaptationReport) -> None:
             made = (f"{len(checks):,}", f"{replanned:,}", f"{deployed:,}")
             follow = report.together.get(name, (name,))
             one_plan = "they have one plan" if len(follow) > 1 else "it has one plan"
-            shown.add_row(_named(follow), *(one_plan, "", "") if decided.isdisjoint(follow) else made)
-        console.print(shown)
+            rows.append((_named(follow), *((one_plan, "", "") if decided.isdisjoint(follow) else made)))
+        columns = ("pattern", "decisions", "planned again", "switches")
+        console.print(table_of(columns, rows, "decisions about plans", right=slice(1, None)))
     else:
         console.print("nothing was decided: the plans are static, or each pattern has one only")
     if report.switches:
@@ -320,18 +277,18 @@ def _shortened(orders: str) -> str:
 
 
 def _print_switches(console: Terminal, report: AdaptationReport) -> None:
-    shown = Table("pattern", "from (UTC)", "event", "to the plan", "saves", "because", title="switches")
-    shown.columns[2].justify = shown.columns[4].justify = "right"
-    for switch in report.switches[:SWITCHES_SHOWN]:
-        at = datetime.fromtimestamp(switch.t0[0] / 1e6, UTC)
-        shown.add_row(
+    rows = (
+        (
             _named(switch.patterns),
-            f"{at:%Y-%m-%d %H:%M:%S}",
+            f"{datetime.fromtimestamp(switch.t0[0] / 1e6, UTC):%Y-%m-%d %H:%M:%S}",
             f"{switch.row:,}",
             _shortened(switch.orders),
             f"{switch.gain:.1%}",
             switch.reason,
         )
-    console.print(shown)
+        for switch in report.switches[:SWITCHES_SHOWN]
+    )
+    columns = ("pattern", "from (UTC)", "event", "to the plan", "saves", "because")
+    console.print(table_of(columns, rows, "switches", right=slice(2, 5, 2)))
     if len(report.switches) > SWITCHES_SHOWN:
         console.print(f"the first {SWITCHES_SHOWN} of {counted(len(report.switches), 'switch')}")

@@ -15,7 +15,6 @@ from click.core import ParameterSource
 from rich.table import Table
 
 from cep_pipeline.cli.adaptive import (
-    SCAN,
     adaptation_options,
     decision_settings,
     find_adaptively,
@@ -26,7 +25,7 @@ from cep_pipeline.cli.adaptive import (
 )
 from cep_pipeline.cli.options import PATH, json_option, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
-from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options, shown_search
+from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options
 from cep_pipeline.cli.sources import event_paths, patterns_over_files
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
@@ -174,9 +173,7 @@ def detect(
 
         planned_together(parsed, chosen, planner, cost, alpha, searching, given)
         loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, search=searching, **decisive)
-        scan = more["distance"] == SCAN
-        shown = {"scan": scan, "lines": lines, "as_json": as_json}
-        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, **shown)
+        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, lines=lines, as_json=as_json)
         return
     loaded, read_s = _read(console, stream, paths, parsed, places=lines)
     begin = time.perf_counter()
@@ -188,8 +185,8 @@ def detect(
         simple = [pattern for pattern in parsed if not pattern.composes]
         with console.status("estimating"):
             snapshot = estimate_statistics(simple, loaded.events)
-        with shown_search(planner) as progress:
-            plan = plan_for(simple, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
+        with console.status("planning"):
+            plan = plan_for(simple, snapshot, chosen, planner, cost, alpha, compare=False, **searching)
     planned = time.perf_counter()
     with ConsoleObserver(console) as observer, observer.step("detecting") as told:
         search = DetectionRun(plan, mechanism, output, limit, options, told, make_plan=plan_over)

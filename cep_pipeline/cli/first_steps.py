@@ -16,13 +16,11 @@ from zoneinfo import ZoneInfo
 
 import click
 import pyarrow as pa
-from rich.table import Table
 
 from cep_pipeline.cli.options import (
     GENERATED,
     PATH,
     Day,
-    align_right,
     configuration_options,
     counted,
     json_option,
@@ -31,11 +29,10 @@ from cep_pipeline.cli.options import (
     parse_parameters,
     writing,
 )
-from cep_pipeline.cli.terminal import output_console, say, say_json
+from cep_pipeline.cli.terminal import output_console, say, say_json, table_of
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.event_files import LoadedEvents
     from cep_pipeline.events.inference import InferredSchema
     from cep_pipeline.events.raw_files import SourceFile
     from cep_pipeline.events.schema import StreamSchema
@@ -238,36 +235,28 @@ def preview(
     """
     from cep_pipeline.cli.sources import event_paths
     from cep_pipeline.events.event_files import load_events
+    from cep_pipeline.language.doubts import doubts_about_order
 
     read, paths, patterns = _asked_files(files, schema, config, stream, day)
     loaded = load_events(read, event_paths(paths, read))
-    doubts: list[str] = []
-    if patterns:
-        from cep_pipeline.language.doubts import doubts_about_order
-
-        doubts = doubts_about_order(patterns, loaded.events)
-    shown = _shown_events(loaded.events, read, rows)
-    counts = sorted(_counts(loaded.events, read).items(), key=lambda one: (-one[1], one[0]))
+    document = {
+        "stream": read.name,
+        "files": list(map(str, paths)),
+        "events": loaded.events.num_rows,
+        "rejected": loaded.rejected,
+        "days": _days_of(loaded.events, read),
+        "types": _counts(loaded.events, read),
+        "first": _shown_events(loaded.events, read, rows),
+        "rejected_rows": [
+            {"file": file, "line": row.line, "reason": row.reason, "row": row.raw} for file, row in loaded.examples
+        ],
+        "notes": list(loaded.notes),
+        "warnings": doubts_about_order(patterns, loaded.events),
+    }
     if as_json:
-        say_json(
-            {
-                "stream": read.name,
-                "files": list(map(str, paths)),
-                "events": loaded.events.num_rows,
-                "rejected": loaded.rejected,
-                "days": _days_of(loaded.events, read),
-                "types": dict(counts),
-                "first": shown,
-                "rejected_rows": [
-                    {"file": file, "line": row.line, "reason": row.reason, "row": row.raw}
-                    for file, row in loaded.examples
-                ],
-                "notes": list(loaded.notes),
-                "warnings": doubts,
-            }
-        )
-        return
-    _print_preview(read, loaded, counts, shown, doubts)
+        say_json(document)
+    else:
+        _print_preview(document, read.timezone)
 
 
 def _asked_files(
@@ -312,11 +301,11 @@ def _days_of(events: pa.Table, schema: StreamSchema) -> list[str]:
 
 
 def _counts(events: pa.Table, schema: StreamSchema) -> dict[str, int]:
+    """The number of events of each type, the most frequent first."""
     import pyarrow.compute as pc
 
-    return {
-        str(one["values"]): one["counts"] for one in pc.value_counts(events.column(schema.type_attribute)).to_pylist()
-    }
+    counts = pc.value_counts(events.column(schema.type_attribute)).to_pylist()
+    return dict(sorted(((str(one["values"]), one["counts"]) for one in counts), key=lambda one: (-one[1], one[0])))
 
 
 def _shown_events(events: pa.Table, schema: StreamSchema, rows: int) -> list[dict[str, Any]]:
@@ -326,44 +315,29 @@ def _shown_events(events: pa.Table, schema: StreamSchema, rows: int) -> list[dic
     return [{**row, "timestamp": row["timestamp"].astimezone(zone).isoformat(sep=" ")} for row in first]
 
 
-def _print_preview(
-    schema: StreamSchema,
-    loaded: LoadedEvents,
-    counts: Sequence[tuple[str, int]],
-    shown: Sequence[dict[str, Any]],
-    doubts: Sequence[str],
-) -> None:
+def _print_preview(of: dict[str, Any], timezone: str) -> None:
+    """Print the document of `cep preview`, of many types and attributes the first ones."""
     console = output_console()
-    console.print(
-        f"stream {schema.name}: {counted(loaded.events.num_rows, 'event')}, {counted(loaded.rejected, 'row')} rejected"
-    )
-    if days := _days_of(loaded.events, schema):
-        console.print(f"days: {' to '.join(dict.fromkeys(days))} ({schema.timezone})", highlight=False)
-    for note in loaded.notes:
+    console.print(f"stream {of['stream']}: {counted(of['events'], 'event')}, {counted(of['rejected'], 'row')} rejected")
+    if of["days"]:
+        console.print(f"days: {' to '.join(dict.fromkeys(of['days']))} ({timezone})", highlight=False)
+    for note in of["notes"]:
         console.note(note)
-    for text in doubts:
+    for text in of["warnings"]:
         console.print(f"warning: {text}", highlight=False, markup=False)
-    if counts:
-        types = Table("type", "events", title="event types")
-        align_right(types.columns[1:])
-        for name, number in counts[:TYPES_SHOWN]:
-            types.add_row(name, f"{number:,}")
-        if len(counts) > TYPES_SHOWN:
-            types.caption = f"and {len(counts) - TYPES_SHOWN:,} types more"
-        console.print(types)
-    if shown:
-        names = list(shown[0])[: ATTRIBUTES_SHOWN + 1]
-        first = Table(*names, title=f"the first events (times of {schema.timezone})")
-        for row in shown:
-            first.add_row(*("" if row[name] is None else str(row[name]) for name in names))
-        if more := list(shown[0])[len(names) :]:
-            first.caption = f"and {', '.join(more)}"
-        console.print(first)
-    if loaded.examples:
-        rejected = Table("file", "line", "reason", "row", title="rejected rows")
-        for file, bad in loaded.examples:
-            rejected.add_row(file, str(bad.line), bad.reason, bad.raw)
-        console.print(rejected)
+    if of["types"]:
+        types = [(name, f"{number:,}") for name, number in of["types"].items()]
+        caption = f"and {len(types) - TYPES_SHOWN:,} types more" if len(types) > TYPES_SHOWN else None
+        shown = table_of(("type", "events"), types[:TYPES_SHOWN], "event types", right=slice(1, 2), caption=caption)
+        console.print(shown)
+    if of["first"]:
+        names, more = list(of["first"][0])[: ATTRIBUTES_SHOWN + 1], list(of["first"][0])[ATTRIBUTES_SHOWN + 1 :]
+        first = (["" if row[name] is None else str(row[name]) for name in names] for row in of["first"])
+        caption = f"and {', '.join(more)}" if more else None
+        console.print(table_of(names, first, f"the first events (times of {timezone})", caption=caption))
+    if of["rejected_rows"]:
+        rejected = ([str(value or "") for value in row.values()] for row in of["rejected_rows"])
+        console.print(table_of(("file", "line", "reason", "row"), rejected, "rejected rows"))
 
 
 # -- check ------------------------------------------------------------------------------------------------------------

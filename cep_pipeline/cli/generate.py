@@ -32,17 +32,6 @@ FIRST_DAY = date(2025, 1, 6)
     show_default=True,
     help="SPY, BAC, AIG, IBM, then S0004, S0005, ...",
 )
-@click.option("--min-rate", type=float, default=1.0, show_default=True, help="Trades a second of the slowest stock.")
-@click.option("--max-rate", type=float, default=45.0, show_default=True, help="Trades a second of the fastest stock.")
-@click.option(
-    "--skew",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Above 1: few fast stocks, many slow ones; towards 0: nearly all fast.",
-)
-@click.option("--drift", type=float, default=0.1, show_default=True, help="How far rates move over the days, 0 to 1.")
-@click.option("--hours", type=float, default=6.5, show_default=True, help="Length of the session from 09:30.")
 @click.option(
     "--events-per-day",
     type=click.IntRange(min=1),

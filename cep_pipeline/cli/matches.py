@@ -28,12 +28,11 @@ from cep_pipeline.cli.options import (
 )
 from cep_pipeline.cli.sources import chosen_set, chosen_stream
 from cep_pipeline.cli.tables import check_output_file, write_table
-from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json
+from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json, table_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.storage import rows_of
-from cep_pipeline.version import IDS_VERSION
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -63,7 +62,6 @@ SHOWN_ROWS = 100
 )
 @click.option("--count", is_flag=True, help="Numbers of matches by day and pattern, in place of the matches.")
 @click.option("--summaries", is_flag=True, help="Rows of patterns with SUMMARIZE, of all these days put together.")
-@click.option("--by-day", is_flag=True, help="With --summaries: the rows of each day.")
 @click.option("--events", is_flag=True, help="Show the events of each match, with what its pattern reads of them.")
 @click.option("--match", "match_id", metavar="ID", help="Only the match of this id, which --json and --out tell.")
 @click.option(
@@ -94,7 +92,6 @@ def matches(
     limit: int | None,
     count: bool,
     summaries: bool,
-    by_day: bool,
     events: bool,
     match_id: str | None,
     chart: Path | None,
@@ -130,9 +127,7 @@ def matches(
     tables = configuration.open_warehouse().open_stream(name).pinned(pinned)
     first, last = _days(day, first, last)
     if summaries:
-        _show_summaries(
-            configuration, tables, pattern_set, pattern, (first, last), by_day=by_day, as_json=as_json, out=out
-        )
+        _show_summaries(configuration, tables, pattern_set, pattern, (first, last), as_json=as_json, out=out)
         return
     units = tables.matches_days()
     _check_name("pattern set", pattern_set, {*sets, *(unit.pattern_set for unit in units)})
@@ -183,17 +178,8 @@ def matches(
         console.print(_match_table(found, local_in(zone), zone))
         console.print("an event is its variable and its position in its day; --events shows it")
         console.print("--json and --out FILE tell the id of a match, and `cep why ID` explains the match")
-    own = {unit.final_day: unit.fingerprint.ids for unit in units if unit.pattern_set == pattern_set}
-    _tell_of_old_ids(name, sorted({final for final, _, number in counts if number and own[final] < IDS_VERSION}))
     if match_id is None and any(number > limit for number in totals.values()):
         console.print(f"at most {counted(limit, 'match')} of each pattern: --limit N shows more, --count says how many")
-
-
-def _tell_of_old_ids(stream: str, days: Sequence[date]) -> None:
-    if days:
-        redo = next_command("run", "--redo", stream=stream, day=days[0])
-        said = f"{counted(len(days), 'day')} {'has' if len(days) == 1 else 'have'} ids of an older version"
-        output_console().print(f"{said}, the first is {days[0]}; `{redo}` makes new ones", soft_wrap=True)
 
 
 def _days(day: date | None, first: date | None, last: date | None) -> tuple[date | None, date | None]:
@@ -237,11 +223,8 @@ def _show_counts(heading: Mapping[str, str], counts: Sequence[tuple[date, str, i
         say_json({**heading, "counts": listed})
         return
     title = f"{heading['stream']}: matches of pattern set {heading['pattern_set']}"
-    shown = Table("day", "pattern", "matches", title=title)
-    shown.columns[2].justify = "right"
-    for final, of, number in counts:
-        shown.add_row(final.isoformat(), of, f"{number:,}")
-    output_console().print(shown)
+    rows = ((final.isoformat(), of, f"{number:,}") for final, of, number in counts)
+    output_console().print(table_of(("day", "pattern", "matches"), rows, title, right=slice(2, 3)))
 
 
 def _counts(
@@ -342,17 +325,13 @@ def events_by_match(rows: pa.Table, read: Mapping[str, Sequence[str]]) -> dict[s
 
 
 def _match_table(found: pa.Table, local: Callable[[datetime], str], zone: str) -> Table:
-    shown = Table("pattern", f"from ({zone})", "to", "events of the day", "returns")
+    rows = []
     for row in rows_of(found):
         start, end = local(row["start_ts"]), local(row["end_ts"])
-        shown.add_row(
-            row["pattern"],
-            start,
-            end.partition(" ")[2] if start[:10] == end[:10] else end,
-            ", ".join(_binding(binding, row["final_day"]) for binding in row["bindings"]),
-            _returns(row["returns"]),
-        )
-    return shown
+        until = end.partition(" ")[2] if start[:10] == end[:10] else end
+        bound = ", ".join(_binding(binding, row["final_day"]) for binding in row["bindings"])
+        rows.append((row["pattern"], start, until, bound, _returns(row["returns"])))
+    return table_of(("pattern", f"from ({zone})", "to", "events of the day", "returns"), rows)
 
 
 def event_tables(
@@ -452,7 +431,6 @@ def _show_summaries(
     pattern: str | None,
     days: tuple[date | None, date | None],
     *,
-    by_day: bool,
     as_json: bool,
     out: Path | None,
 ) -> None:
@@ -466,7 +444,7 @@ def _show_summaries(
         raise InputError(f"pattern set {pattern_set!r} has {asked} with SUMMARIZE{there}")
     if out and len(chosen) > 1:
         raise InputError(f"--out writes the rows of one pattern; name one: --pattern {chosen[0].name}")
-    found = {one.name: _summary_rows(tables, pattern_set, one, *days, by_day=by_day) for one in chosen}
+    found = {one.name: tables.summary_of(pattern_set, one, *days).table().drop_columns("pattern") for one in chosen}
     if out:
         [rows] = found.values()
         write_table(rows, out)
@@ -480,28 +458,12 @@ def _show_summaries(
             output_console().print(summary_table(of, rows, zone))
 
 
-def _summary_rows(
-    tables: StreamTables, pattern_set: str, pattern: Pattern, first: date | None, last: date | None, *, by_day: bool
-) -> pa.Table:
-    """The rows of a pattern without its name: of all days together, or each day's, with its day."""
-    from cep_pipeline.detection.summaries.partial import summary_schema
-
-    def of_days(start: date | None, end: date | None) -> pa.Table:
-        return tables.summary_of(pattern_set, pattern, start, end).table().drop_columns("pattern")
-
-    if not by_day:
-        return of_days(first, last)
-    days = tables.read_summaries(pattern_set, first, last, pattern=pattern.name)["final_day"].to_pylist()
-    found = {day: of_days(day, day) for day in dict.fromkeys(days)}
-    rows = pa.concat_tables([summary_schema(pattern).empty_table().drop_columns("pattern"), *found.values()])
-    column = pa.array([day for day, own in found.items() for _ in range(own.num_rows)], pa.date32())
-    return rows.add_column(0, "final_day", column)
-
-
 def summary_table(name: str, rows: pa.Table, zone: str) -> Table:
     """The rows of a pattern, the first ones of very many, with times in a zone."""
     more = f", the first {SHOWN_ROWS} of {rows.num_rows:,}" if rows.num_rows > SHOWN_ROWS else ""
-    shown, local = Table(*rows.column_names, title=f"{name}{more}"), local_in(zone)
-    for row in rows_of(rows.slice(0, SHOWN_ROWS)):
-        shown.add_row(*(local(value) if isinstance(value, datetime) else cell(value) for value in row.values()))
-    return shown
+    local = local_in(zone)
+    shown = (
+        [local(value) if isinstance(value, datetime) else cell(value) for value in row.values()]
+        for row in rows_of(rows.slice(0, SHOWN_ROWS))
+    )
+    return table_of(rows.column_names, shown, f"{name}{more}")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.table import Column
 
 from cep_pipeline.cli.terminal import say
 from cep_pipeline.errors import CepError, InputError
@@ -54,12 +53,6 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def align_right(columns: Iterable[Column]) -> None:
-    """Let the numbers in some columns of a table stand below each other."""
-    for column in columns:
-        column.justify = "right"
 
 
 def counted(number: int, noun: str) -> str:

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from rich.table import Table
 
 from cep_pipeline.cli.options import (
     PATH,
     Day,
-    align_right,
     complete,
     configuration_options,
     counted,
@@ -27,7 +25,7 @@ from cep_pipeline.cli.options import (
     with_options,
     writing,
 )
-from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options, shown_search
+from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options
 from cep_pipeline.cli.sources import Asked, chosen_set, chosen_stream, event_paths, open_stream, patterns_over_files
 from cep_pipeline.cli.terminal import (
     Terminal,
@@ -37,6 +35,7 @@ from cep_pipeline.cli.terminal import (
     plain_value,
     say,
     say_json,
+    table_of,
     times_as_fast,
 )
 from cep_pipeline.errors import InputError
@@ -181,11 +180,11 @@ def plan(
         _show_comparisons(patterns, snapshot, events().slice(0, sample), chosen, planner, cost, alpha, as_json)
         return
     anew = ""
-    with shown_search(planner) as shown:
+    with Terminal(stderr=True).status("planning"):
         if own is None:
-            made = plan_for(patterns, snapshot, chosen, planner, cost, alpha, **searching, **shown)
+            made = plan_for(patterns, snapshot, chosen, planner, cost, alpha, **searching)
         else:
-            search = {**own.search, **searching, **shown}
+            search = {**own.search, **searching}
             own = replace(own, cost=cost or own.cost, alpha=alpha or own.alpha, mechanism=mechanism, search=search)
             made, anew = _as_the_next_day(asked, own, snapshot)
     if as_json:
@@ -195,12 +194,6 @@ def plan(
         say(complete(made.explain(reasons, _names(made) if full else None)))
         if anew:
             say(anew)
-    if _nothing_to_search(made, patterns):
-        say(
-            "note: no two patterns have a subpattern in common that their plans could be built around: each has its "
-            "cheapest plan, and there was nothing to search",
-            err=True,
-        )
     for pattern in patterns:
         by = made.for_pattern(pattern.name).planner
         if by != planner and not by_default:
@@ -235,15 +228,6 @@ def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: Statistic
         )
     made, anew = plan_of_changed(pattern_set, snapshot, record)
     return made, f"since plan {record.version}: {anew}" if record is not None and anew else ""
-
-
-def _nothing_to_search(made: Plan, patterns: Sequence[Pattern]) -> bool:
-    """True where a local search made no step, since no two patterns have anything in common."""
-    from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
-
-    if made.workload is None or made.workload.search.steps != 0 or made.sharing == "none":
-        return False
-    return all(len(component) == 1 for component in components_of_patterns(patterns, made.sharing))
 
 
 @click.command()
@@ -478,10 +462,10 @@ def _print_comparison(console: Terminal, comparison: PlanComparison) -> None:
         soft_wrap=True,
         highlight=False,
     )
-    table = Table("planner", "order or tree", "cost", "planning", "events/s", "matches", "most held")
-    align_right(table.columns[2:])
-    for plan in comparison.plans:
-        table.add_row(*_cells(plan), style="bold" if plan.chosen else "")
+    columns = ("planner", "order or tree", "cost", "planning", "events/s", "matches", "most held")
+    table = table_of(columns, map(_cells, comparison.plans), right=slice(2, None))
+    for row, plan in zip(table.rows, comparison.plans, strict=True):
+        row.style = "bold" if plan.chosen else ""
     console.print(table)
     if comparison.cost_model == "throughput" and any(plan.planned.text.startswith("(") for plan in comparison.plans):
         console.print(

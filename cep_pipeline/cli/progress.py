@@ -6,25 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
-from rich.text import Text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cep_pipeline.cli.options import complete
-from cep_pipeline.cli.terminal import Terminal, styled
+from cep_pipeline.cli.terminal import Terminal
+from cep_pipeline.foreign_text import visible
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.day_work import Progress as Told
-
-
-class Description(TextColumn):
-    """A column of a progress bar with the description of its task."""
-
-    def __init__(self) -> None:
-        super().__init__("{task.description}")
-
-    def render(self, task: Task) -> Text:
-        """Make what is shown of a description."""
-        return styled(task.description)
 
 
 class ConsoleObserver:
@@ -34,7 +23,7 @@ class ConsoleObserver:
         self._console = console
         self._progress = Progress(
             SpinnerColumn(),
-            Description(),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -54,7 +43,7 @@ class ConsoleObserver:
     def step(self, what: str) -> Iterator[Told]:
         if not self._console.is_terminal:  # a log: one line a step, no bars
             self._console.print(what)
-        task = self._progress.add_task(what, total=None)
+        task = self._progress.add_task(visible(what), total=None)
 
         def told(done: int, total: int) -> None:
             self._progress.update(task, completed=done, total=total)

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from cep_pipeline.cli.options import (
     Day,
-    align_right,
     configuration_options,
     counted,
     data_option,
@@ -26,7 +24,7 @@ from cep_pipeline.cli.options import (
 )
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import chosen_stream
-from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say_json, styled
+from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say_json, styled, table_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS, TIED
 
@@ -204,20 +202,22 @@ def _print_summary(
     console.rule(f"stream {stream.name}, run {outcome.run_id}")
     if done:
         pends = any(day.end_of_stream or any(day.pending.values()) for day in done)
-        shown = Table("day", "events", "rejected", "matches", *(["pending"] if pends else []), "steps (seconds)")
-        align_right(shown.columns[1:-1])
+        rows = []
         for day in done:
             found = sum(number for by_pattern in day.matches.values() for number in by_pattern.values())
             waiting = sum(number for by_pattern in day.pending.values() for number in by_pattern.values())
-            shown.add_row(
-                str(day.day),
-                "skipped" if day.status == "skipped" else "" if day.events is None else f"{day.events:,}",
-                "" if day.rejected is None else f"{day.rejected:,}",
-                f"{found:,}" if day.matches else "",
-                *(["end of stream" if day.end_of_stream else f"{waiting:,}" if waiting else ""] if pends else []),
-                ", ".join(f"{step.name} {step.seconds:.1f}" for step in day.steps),
+            rows.append(
+                (
+                    str(day.day),
+                    "skipped" if day.status == "skipped" else "" if day.events is None else f"{day.events:,}",
+                    "" if day.rejected is None else f"{day.rejected:,}",
+                    f"{found:,}" if day.matches else "",
+                    *(["end of stream" if day.end_of_stream else f"{waiting:,}" if waiting else ""] if pends else []),
+                    ", ".join(f"{step.name} {step.seconds:.1f}" for step in day.steps),
+                )
             )
-        console.print(shown)
+        columns = ("day", "events", "rejected", "matches", *(["pending"] if pends else []), "steps (seconds)")
+        console.print(table_of(columns, rows, right=slice(1, -1)))
         for day in done:
             for name, what in day.limited.items():
                 console.print(styled(("limited", "bold red"), f": {day.day}: pattern {name} was {what}"))
@@ -242,22 +242,21 @@ def _print_summary(
         totals = _totals(pattern_set, done)
         if any(pattern_set.name in day.matches for day in done):
             waits = outcome.pending.get(pattern_set.name, {})
-            columns = ("pattern", "matches", "pending") if waits else ("pattern", "matches")
-            shown = Table(*columns, title=f"matches of {pattern_set.name}")
-            align_right(shown.columns[1:])
-            listed = most_of(totals)
+            columns = ("pattern", "matches", *(["pending"] if waits else []))
             summarized = {pattern.name for pattern in pattern_set.statements if pattern.summary is not None}
+            listed, rows = most_of(totals), []
             for name in listed:
                 matches = "summarized" if name in summarized else f"{totals[name]:,}"
-                shown.add_row(name, matches, *([f"{waits.get(name, 0):,}"] if waits else []))
-            if len(listed) < len(totals):
-                rest = [number for name, number in totals.items() if name not in listed]
-                shown.caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together"
-            console.print(shown)
+                rows.append((name, matches, *([f"{waits.get(name, 0):,}"] if waits else [])))
+            rest = [number for name, number in totals.items() if name not in listed]
+            caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together" if rest else None
+            title = f"matches of {pattern_set.name}"
+            console.print(table_of(columns, rows, title, right=slice(1, None), caption=caption))
             if summarized:
-                rows = next_command("matches", "--summaries", stream=stream.name, pattern_set=pattern_set.name)
-                console.print(f"the rows of SUMMARIZE: `{rows}`", soft_wrap=True)
-        _print_left_alone(console, pattern_set, outcome, len(done))
+                shows = next_command("matches", "--summaries", stream=stream.name, pattern_set=pattern_set.name)
+                console.print(f"the rows of SUMMARIZE: `{shows}`", soft_wrap=True)
+        if (redone := outcome.redone(pattern_set.name)) is not None:
+            console.print(f"{pattern_set.name}: {_redone_text(*redone, len(pattern_set.statements))}")
     if any(outcome.pending.values()):
         console.print(
             "pending: not final before later events, or behind such matches; the run of the day in which they become "
@@ -330,12 +329,6 @@ def _totals(pattern_set: PatternSet, days: Iterable[DayOutcome]) -> dict[str, in
     return totals
 
 
-def _print_left_alone(console: Terminal, pattern_set: PatternSet, outcome: RunOutcome, done: int) -> None:
-    """Print which patterns were not detected again, and how many events were not read."""
-    if (redone := outcome.redone(pattern_set.name)) is not None:
-        console.print(f"{pattern_set.name}: {_redone_text(*redone, len(pattern_set.statements))}")
-
-
 def _redone_text(days: int, again: Sequence[str], patterns: int) -> str:
     """Say which patterns of a set were detected again, and that the matches of the others stay.
 
@@ -376,22 +369,16 @@ def _print_plan(console: Terminal, name: str, record: PlanRecord, explain: str) 
     plan = Plan.from_json(dict(record.plan))
     more = len(plan.patterns) - MOST_LISTED
     others = f", those of {counted(more, 'pattern')} more, too" if more > 0 else ""
-    rows = list(_plan_rows(plan, MOST_LISTED))
-    rivals = any(row["runner_up"] for row in rows)  # patterns planned together have none
-    shown = Table(
-        "pattern",
-        "order or tree",
-        "cost",
-        *(("runner-up", "its cost") if rivals else ()),
-        title=f"plan {record.version} of {name}: {plan.planner}, cost {plan.cost_model} ({plan.unit})",
-        caption=f"because: {record.reason}",
-    )
-    for row in rows:
+    rows, rivals = [], False
+    for row in _plan_rows(plan, MOST_LISTED):
         cells = [row["pattern"], row["order_or_tree"], f"{row['cost']:.4g}"]
-        if rival := row["runner_up"]:
+        if rival := row["runner_up"]:  # patterns planned together have none
+            rivals = True
             cells += [f"{', '.join(rival['order'])} ({rival['planner']})", f"{rival['cost']:.4g}"]
-        shown.add_row(*cells)
-    console.print(shown)
+        rows.append(cells)
+    columns = ("pattern", "order or tree", "cost", *(("runner-up", "its cost") if rivals else ()))
+    title = f"plan {record.version} of {name}: {plan.planner}, cost {plan.cost_model} ({plan.unit})"
+    console.print(table_of(columns, rows, title, caption=f"because: {record.reason}"))
     console.print(f"`{explain}` says why each order won{others}", soft_wrap=True)
     if plan.workload is not None:
         console.print("\n".join(line.strip() for line in summary_lines(plan.sharing, plan.workload)), highlight=False)

@@ -1,22 +1,14 @@
-"""Options of the planners of many patterns, and what is shown while they search."""
+"""Options of the planners of many patterns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cep_pipeline.cli.options import with_options
-from cep_pipeline.cli.progress import Description
-from cep_pipeline.cli.terminal import Terminal
 from cep_pipeline.errors import InputError
-
-if TYPE_CHECKING:
-    from cep_pipeline.planning.multi_pattern import SearchProgress
 
 
 class CommandOfPlanners(click.Command):
@@ -110,23 +102,3 @@ def given_options(planner: str, options: dict[str, Any]) -> dict[str, Any]:
             f"{', '.join(sorted(LOCAL_SEARCHES))}"
         )
     return given
-
-
-@contextmanager
-def shown_search(planner: str) -> Iterator[dict[str, Any]]:
-    """A progress bar with the cost of the best plan so far; gives the option that tells it of a search."""
-    from cep_pipeline.planning.numbers.logarithms import format_ln
-    from cep_pipeline.planning.planners import LOCAL_SEARCHES
-
-    if planner not in LOCAL_SEARCHES:
-        yield {}
-        return
-    columns = (TextColumn("planning"), BarColumn(), Description(), TimeElapsedColumn())
-    with Progress(*columns, console=Terminal(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=1.0)
-
-        def told(reached: SearchProgress) -> None:
-            text = f"cost {format_ln(reached.ln_cost)} after {reached.steps:,} steps"
-            progress.update(task, completed=reached.share, description=text)
-
-        yield {"progress": told}

@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cep_pipeline.band_charts import BandPanel, BandPoint
-from cep_pipeline.cli.options import align_right
-from cep_pipeline.cli.terminal import styled
+from cep_pipeline.cli.terminal import styled, table_of
 from cep_pipeline.pipeline.statistics_history import StatisticsOverview, local_time
 from cep_pipeline.statistics.drift import Drift, Number, What, drift_between, numbers_of
 from cep_pipeline.statistics.sliding_window import Estimate
@@ -67,20 +66,17 @@ class StatisticsView:
         return [table for kind in TITLES if (table := self._table(kind)) is not None] + orders
 
     def _orders(self) -> Table:
-        table = Table("pattern", "matches", "temporal orders of its matches", "last event")
-        table.columns[1].justify = "right"
+        rows = []
         for profile in self.of.shown.snapshot.order_profiles:
             orders = [
                 f"{', '.join(order)}: {count / profile.matches:.1%}" for order, count in profile.orders[:SHOWN_ORDERS]
             ]
             last = sorted(profile.variables, key=profile.last_share, reverse=True)
-            table.add_row(
-                profile.pattern,
-                f"{profile.matches:,}",
-                "\n".join(orders) + ("\n…" if len(profile.orders) > SHOWN_ORDERS else ""),
-                "\n".join(f"{name}: {profile.last_share(name):.1%}" for name in last[:SHOWN_ORDERS]),
-            )
-        return table
+            seen = "\n".join(orders) + ("\n…" if len(profile.orders) > SHOWN_ORDERS else "")
+            ends = "\n".join(f"{name}: {profile.last_share(name):.1%}" for name in last[:SHOWN_ORDERS])
+            rows.append((profile.pattern, f"{profile.matches:,}", seen, ends))
+        columns = ("pattern", "matches", "temporal orders of its matches", "last event")
+        return table_of(columns, rows, right=slice(1, 2))
 
     def _table(self, kind: What) -> Table | None:
         numbers = [number for number in self.numbers() if number.what == kind]
@@ -89,15 +85,7 @@ class StatisticsView:
         drifts = [drift_between(other.snapshot, self.of.shown.snapshot) for other in self.of.compared]
         worst = any(number.worst is not None for number in numbers)
         timed = len(self.of.windows) > 1
-        table = Table(*TITLES[kind], f"{self.of.shown.snapshot.confidence:.0%} interval")
-        align_right(table.columns[1:])
-        if worst:
-            table.add_column("worst window", justify="right")
-        table.add_column("rests on")
-        if timed:
-            table.add_column("over time", no_wrap=True)
-        for other in self.of.compared:
-            table.add_column(f"since {other.label}")
+        rows = []
         for number in numbers:
             row: list[str | Text] = [number.key, figure(number.estimate.value), self._interval(number)]
             if worst:
@@ -106,12 +94,17 @@ class StatisticsView:
             if timed:
                 row.append(sparkline(self._over_windows(number)))
             row += [styled(_drift(drift.get((kind, number.key)))) for drift in drifts]
-            table.add_row(*row)
+            rows.append(row)
+        counted = (*TITLES[kind], f"{self.of.shown.snapshot.confidence:.0%} interval", *["worst window"] * worst)
+        since = (f"since {other.label}" for other in self.of.compared)
+        table = table_of((*counted, "rests on", *["over time"] * timed, *since), rows, right=slice(1, len(counted)))
+        if timed:
+            table.columns[len(counted) + 1].no_wrap = True
         return table
 
     def history_table(self) -> Table:
         """The numbers day by day, the drift against the day before in the cell of each."""
-        table = Table("what", *(day.label for day in self.of.days))
+        rows = []
         by_day = [numbers_of(day.snapshot) for day in self.of.days]
         for number in self.numbers():
             key = (number.what, number.key)
@@ -124,8 +117,8 @@ class StatisticsView:
                     cell += styled("\n", _drift(Drift(before.estimate, now.estimate)))
                 cells.append(cell)
                 before = now or before
-            table.add_row(*cells)
-        return table
+            rows.append(cells)
+        return table_of(("what", *(day.label for day in self.of.days)), rows)
 
     def _interval(self, number: Number) -> str:
         low, high = number.estimate.low, number.estimate.high

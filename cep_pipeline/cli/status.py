@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
-from cep_pipeline.cli.options import align_right, configuration_options, counted, data_option, json_option, next_command
-from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled
+from cep_pipeline.cli.options import configuration_options, counted, data_option, json_option, next_command
+from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled, table_of
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -125,60 +124,32 @@ def _stream_json(stream: Stream, tables: StreamTables, run_limit: int, decision_
     """Return what `cep status` shows of a stream, for machines."""
     from cep_pipeline.pipeline.stream_days import find_stale_days
 
-    plans = [tables.current_plan(pattern_set.name) for pattern_set in stream.pattern_sets]
+    plans = filter(None, (tables.current_plan(pattern_set.name) for pattern_set in stream.pattern_sets))
+    decided = ("decided_at", "pattern_set", "day", "kind", "outcome", "reason")
+    ran = ("day", "status", "started_at", "seconds", "events", "rejected", "matches", "error")
     return {
         "stream": stream.name,
-        "days": [{"day": str(one.day), "events": one.events, "rejected": one.rejected} for one in tables.days()],
+        "days": [_picked(one, "day", "events", "rejected") for one in tables.days()],
         "matches": [
             {
-                "day": str(unit.final_day),
+                "day": unit.final_day,
                 "pattern_set": unit.pattern_set,
-                "matches": dict(unit.counts),
-                "pending": dict(unit.pending),
+                "matches": unit.counts,
+                "pending": unit.pending,
                 "limited": {name: str(limited) for name, limited in unit.limited.items()},
             }
             for unit in tables.matches_days()
         ],
-        "stale": [
-            {"day": str(one.day), "pattern_set": one.pattern_set, "reasons": list(one.reasons)}
-            for one in find_stale_days(stream, tables)
-        ],
-        "plans": [
-            {
-                "pattern_set": plan.pattern_set,
-                "version": plan.version,
-                "created_at": plan.created_at.isoformat(),
-                "reason": plan.reason,
-            }
-            for plan in plans
-            if plan is not None
-        ],
-        "decisions": [
-            {
-                "decided_at": one.decided_at.isoformat(),
-                "pattern_set": one.pattern_set,
-                "day": str(one.day) if one.day else None,
-                "kind": one.kind,
-                "outcome": one.outcome,
-                "reason": one.reason,
-            }
-            for one in tables.decisions()[:decision_limit]
-        ],
-        "runs": [
-            {
-                "run": run.run_id,
-                "day": str(run.day) if run.day else None,
-                "status": run.status,
-                "started_at": run.started_at.isoformat(),
-                "seconds": run.seconds,
-                "events": run.events,
-                "rejected": run.rejected,
-                "matches": dict(run.matches),
-                "error": run.error,
-            }
-            for run in (tables.runs(run_limit) if run_limit else [])
-        ],
+        "stale": [_picked(one, "day", "pattern_set", "reasons") for one in find_stale_days(stream, tables)],
+        "plans": [_picked(plan, "pattern_set", "version", "created_at", "reason") for plan in plans],
+        "decisions": [_picked(one, *decided) for one in tables.decisions()[:decision_limit]],
+        "runs": [{"run": run.run_id, **_picked(run, *ran)} for run in (tables.runs(run_limit) if run_limit else [])],
     }
+
+
+def _picked(record: object, *names: str) -> dict[str, Any]:
+    """Some fields of a record."""
+    return {name: getattr(record, name) for name in names}
 
 
 def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay], redo: str) -> None:
@@ -189,17 +160,18 @@ def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay]
     matched: dict[date, list[str]] = {}
     for unit in tables.matches_days():
         matched.setdefault(unit.final_day, []).append(_matches_of(unit))
-    shown = Table("day", "events", "rejected", "matches", "stale", title=f"stream {name}")
-    align_right(shown.columns[1:3])
-    for published in tables.days():
-        shown.add_row(
-            published.day.isoformat(),
-            f"{published.events:,}",
-            f"{published.rejected:,}",
-            ", ".join(matched.get(published.day, [])),
-            "\n".join(reasons.get(published.day, [])),
+    rows = (
+        (
+            one.day.isoformat(),
+            f"{one.events:,}",
+            f"{one.rejected:,}",
+            ", ".join(matched.get(one.day, [])),
+            "\n".join(reasons.get(one.day, [])),
         )
-    console.print(shown)
+        for one in tables.days()
+    )
+    columns = ("day", "events", "rejected", "matches", "stale")
+    console.print(table_of(columns, rows, f"stream {name}", right=slice(1, 3)))
     for unit in tables.matches_days():
         for pattern, limited in unit.limited.items():
             which = f": {unit.final_day}: pattern {unit.pattern_set}.{pattern} was {limited}"
@@ -253,22 +225,17 @@ def _print_decisions(console: Terminal, decisions: Sequence[Decision], most: int
     """Print the latest decisions; below a violation stands what answered it."""
     from cep_pipeline.pipeline.violations import answer_to
 
-    shown = Table(
-        "decided (UTC)", "pattern set", "day", "by", "outcome", "plan", "reason", title="decisions about plans"
-    )
+    rows = []
     for one in decisions[:most]:
         now = one.details.get("current")
         version = "" if one.plan_version is None else str(one.plan_version)
-        shown.add_row(
-            f"{one.decided_at:%Y-%m-%d %H:%M:%S}",
-            one.pattern_set,
-            one.day.isoformat() if one.day else "",
-            one.kind,
-            one.outcome,
-            f"{version} → {now}" if now is not None and now != one.plan_version else version,
-            "\n".join(filter(None, (one.reason, answer_to(one, decisions)))),
-        )
-    console.print(shown)
+        said = "\n".join(filter(None, (one.reason, answer_to(one, decisions))))
+        plans = f"{version} → {now}" if now is not None and now != one.plan_version else version
+        day = one.day.isoformat() if one.day else ""
+        at = f"{one.decided_at:%Y-%m-%d %H:%M:%S}"
+        rows.append((at, one.pattern_set, day, one.kind, one.outcome, plans, said))
+    columns = ("decided (UTC)", "pattern set", "day", "by", "outcome", "plan", "reason")
+    console.print(table_of(columns, rows, "decisions about plans"))
 
 
 def _matches_of(unit: PublishedMatches) -> str:
@@ -291,19 +258,16 @@ def _rejected(tables: StreamTables) -> Iterator[dict[str, Any]]:
 
 
 def _print_rejected(console: Terminal, tables: StreamTables) -> None:
-    shown = Table("day", "file", "line", "reason", "row", title="rejected rows")
-    for row in _rejected(tables):
-        shown.add_row(str(row["day"]), row["file"], str(row["line"]), row["reason"], row["raw"] or "")
-    console.print(shown if shown.row_count else "no rejected rows")
-    if sum(published.rejected for published in tables.days()) > shown.row_count:
+    rows = [[str(value or "") for value in row.values()] for row in _rejected(tables)]
+    columns = ("day", "file", "line", "reason", "row")
+    console.print(table_of(columns, rows, "rejected rows") if rows else "no rejected rows")
+    if sum(published.rejected for published in tables.days()) > len(rows):
         console.print(f"the first {REJECTED_SHOWN}; all are in the table quarantine")
 
 
 def _print_runs(console: Terminal, runs: list[RunRecord]) -> None:
-    shown = Table("run", "day", "status", "started", "seconds", "events", "rejected", "matches", "error", title="runs")
-    align_right(shown.columns[4:8])
-    for run in runs:
-        shown.add_row(
+    rows = (
+        (
             run.run_id,
             run.day.isoformat() if run.day else "",
             run.status,
@@ -312,9 +276,12 @@ def _print_runs(console: Terminal, runs: list[RunRecord]) -> None:
             f"{run.events:,}" if run.events is not None else "",
             f"{run.rejected:,}" if run.rejected is not None else "",
             f"{sum(run.matches.values()):,}" if run.matches else "",
-            run.error.splitlines()[0] if run.error else "",
+            run.error.partition("\n")[0],
         )
-    console.print(shown)
+        for run in runs
+    )
+    columns = ("run", "day", "status", "started", "seconds", "events", "rejected", "matches", "error")
+    console.print(table_of(columns, rows, "runs", right=slice(4, 8)))
 
 
 def _days_of_run(run_id: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -328,14 +295,13 @@ def _days_of_run(run_id: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
 def _print_run(console: Terminal, found: Sequence[RunRecord]) -> None:
     """Print all that is recorded of one run, day by day."""
     for run in found:
-        shown = Table("step", "seconds", "counts", title=f"run {run.run_id}, {run.day}: {run.status}")
-        align_right(shown.columns[1:2])
+        rows = []
         for step in run.steps:
             counts = ", ".join(f"{name} {number:,}" for name, number in step.counts.items())
-            shown.add_row(step.name, f"{step.seconds:.1f}", counts)
-        for pattern, number in run.matches.items():
-            shown.add_row(f"matches of {pattern}", "", f"{number:,}")
-        console.print(shown)
+            rows.append((step.name, f"{step.seconds:.1f}", counts))
+        rows += ((f"matches of {pattern}", "", f"{number:,}") for pattern, number in run.matches.items())
+        title = f"run {run.run_id}, {run.day}: {run.status}"
+        console.print(table_of(("step", "seconds", "counts"), rows, title, right=slice(1, 2)))
         for pattern, one in run.details.get("unusual", {}).items():
             usual = f"{one['least']:,} to {one['most']:,} are usual"
             console.print(f"unusual: {pattern} has {one['matches']:,} matches; {usual}", highlight=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
 from pathlib import Path, PurePath
@@ -84,6 +84,23 @@ def styled(*parts: str | tuple[str, str]) -> Text:
     """Text of several parts, each plain or with a style, such as `("violated", "bold red")`."""
     pairs = ((part, "") if isinstance(part, str) else part for part in parts)
     return Text.assemble(*((visible(text), style) for text, style in pairs))
+
+
+def table_of(
+    columns: Iterable[str],
+    rows: Iterable[Iterable[str | Text]],
+    title: str | None = None,
+    *,
+    right: slice = slice(0),
+    caption: str | None = None,
+) -> Table:
+    """A table of rows; the numbers in the columns on the `right` stand below each other."""
+    table = Table(*columns, title=title, caption=caption)
+    for column in table.columns[right]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 class Terminal(Console):

@@ -13,7 +13,6 @@ import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.table import Table
 
 from cep_pipeline.cli.options import (
     Day,
@@ -26,7 +25,7 @@ from cep_pipeline.cli.options import (
 )
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import Asked
-from cep_pipeline.cli.terminal import Terminal, output_console, say_json
+from cep_pipeline.cli.terminal import Terminal, output_console, say_json, table_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.foreign_text import listed
@@ -223,7 +222,7 @@ def why_not(
         return
     console.print(found.summary(), soft_wrap=True)
     for title, columns, rows in found.tables():
-        _print_table(console, title, columns, rows)
+        console.print(table_of(columns, rows, title))
     for note in found.notes:
         output_console(stderr=True).note(note)
 
@@ -354,14 +353,7 @@ def _print_explanation(console: Terminal, explained: Explanation) -> None:
     from cep_pipeline.questions.match_checks import CHECK_COLUMNS, INSIDE_COLUMNS
 
     console.print(explained.summary(), soft_wrap=True)
-    _print_table(console, f"{explained.pattern}: the events", explained.event_columns, explained.event_rows())
+    console.print(table_of(explained.event_columns, explained.event_rows(), f"{explained.pattern}: the events"))
     if explained.inside:
-        _print_table(console, "the matches among them", INSIDE_COLUMNS, explained.inside_rows())
-    _print_table(console, f"{explained.pattern}: its rules", CHECK_COLUMNS, explained.check_rows())
-
-
-def _print_table(console: Terminal, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    table = Table(*columns, title=title)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+        console.print(table_of(INSIDE_COLUMNS, explained.inside_rows(), "the matches among them"))
+    console.print(table_of(CHECK_COLUMNS, explained.check_rows(), f"{explained.pattern}: its rules"))

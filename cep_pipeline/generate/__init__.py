@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -37,36 +38,20 @@ def generate_days(
     root: str | Path,
     days: Iterable[date],
     *,
-    stocks: int = 4,
-    seed: int = 1,
-    min_rate: float = 1.0,
-    max_rate: float = 45.0,
-    skew: float = 1.0,
-    drift: float = 0.1,
-    hours: float = 6.5,
-    events_per_day: int | None = None,
     progress: Callable[[GeneratedDay], None] | None = None,
+    **market: Any,
 ) -> list[GeneratedDay]:
     """Write `<root>/<DATE>/trades.csv.gz` for each trading day; weekends have no file.
 
     The folder is made where it is missing, and a day that is there already is replaced. The settings are those of
-    `Market`, rates in trades a second. `progress` is called with each day once it is written. Returned is one
+    `Market`. `progress` is called with each day once it is written. Returned is one
     `GeneratedDay` for each day, in their order; a wrong setting, or a folder that cannot be written, is an InputError.
     The same settings give the same bytes (with one version of NumPy and zlib), whichever days are made together.
     """
-    market = Market(
-        stocks=stocks,
-        seed=seed,
-        min_rate_per_s=min_rate,
-        max_rate_per_s=max_rate,
-        skew=skew,
-        drift=drift,
-        hours=hours,
-        events_per_day=events_per_day,
-    )
+    made_by = Market(**market)
     generated = []
     for day in days:
-        made = _generate_day(Path(root), day, market) if is_trading_day(day) else GeneratedDay(day, None, 0)
+        made = _generate_day(Path(root), day, made_by) if is_trading_day(day) else GeneratedDay(day, None, 0)
         generated.append(made)
         if progress is not None:
             progress(made)

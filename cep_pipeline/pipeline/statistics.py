@@ -92,7 +92,7 @@ def carried_state(
 ) -> CarriedState:
     """The state that the statistics of a day go on from.
 
-    A state is of all pattern sets of the run that made it; the first one that knows all that is asked for now is taken.
+    A state is of all pattern sets of the run that made it; the first one of what is asked for now is taken.
     """
     before = day_before(work.day, events)
     if before is None:
@@ -255,7 +255,7 @@ def with_observed(
     except (InputError, DamagedError) as error:
         logger.warning("%s; the statistics of %s are made without it", error, work.day)
         return snapshot
-    combined = combine_observed(snapshot, pattern_set.patterns, observed, work.stream.statistics.dependent_factor)
+    combined = combine_observed(snapshot, pattern_set.patterns, observed)
     if combined == snapshot:
         return snapshot
     return replace(combined, notes=(*combined.notes, f"some selectivities are as detection observed them on {day}"))

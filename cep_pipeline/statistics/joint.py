@@ -4,9 +4,9 @@ A joint selectivity is named by the keys of its conditions and by the variables 
 pattern order: `a.x < b.x` and `b.x < c.x` of three A have one key, and are not `a.x < b.x` and `a.x < c.x`. Every
 clause that asks the same question shares the number, as with selectivities.
 
-Conditions of one scope are tested on the same pairs, so that their joint share (`JointPairs`) costs no more than an
-AND. Each set of conditions that a clause asks of two variables is counted under a key of its own beside the conditions
-themselves; snapshots decide what of it becomes a joint selectivity.
+Joint selectivities are of conditions on the same two variables. These are tested on the same pairs, so that their joint
+share (`JointPairs`) costs no more than an AND. Each set of conditions that a clause asks of two variables is counted
+under a key of its own beside the conditions themselves; snapshots decide what of it becomes a joint selectivity.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, islice
+from itertools import combinations
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.normal_form import Clause, connected_parts
+from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.snapshot import JointSelectivity, Selectivity, StatisticsSnapshot
@@ -37,7 +37,6 @@ from cep_pipeline.statistics.terms import (
     PairScope,
     agreeing_attributes,
     agreement,
-    equal_classes,
     leaf_of,
     pair_of,
     positive_conjuncts,
@@ -54,8 +53,6 @@ Members = tuple[tuple[str, tuple[int, ...]], ...]
 DEPENDENT_FACTOR = 2.0
 """Shares that are off by more than this factor make conditions count as dependent, unless told otherwise."""
 
-MOST_PLACES = 1000
-"""A joint selectivity is used at so many places of a clause, at most."""
 MOST_TOGETHER = 6
 """The most conditions on two variables of which all sets are counted; of more, all together and the first ones in
 twos."""
@@ -99,13 +96,14 @@ class ClauseTerms:
         self.pattern, self.clause, self.snapshot = pattern, clause, snapshot
         self.positions = {variable.name: place for place, variable in enumerate(clause.positive)}
         self.terms = tuple(terms_of_clause(pattern, clause))
+        self._on_pairs = self._by_pairs()
 
     def by(self, snapshot: StatisticsSnapshot) -> ClauseTerms:
         """The same conditions by another snapshot; what joint selectivities apply to is found again only if need be."""
         found = copy(self)
         found.snapshot = snapshot
-        for name in ("_shares", "increments", "joints"):
-            if name != "joints" or snapshot.joints != self.snapshot.joints:
+        if snapshot.joints != self.snapshot.joints:
+            for name in ("increments", "joints"):
                 found.__dict__.pop(name, None)
         return found
 
@@ -124,8 +122,23 @@ class ClauseTerms:
 
     @cached_property
     def joints(self) -> dict[frozenset[int], JointSelectivity]:
-        """The joint selectivities of sets of terms, smaller sets first."""
-        return dict(sorted(self._matches(), key=lambda match: len(match[0])))
+        """The joint selectivities of sets of terms on two variables, smaller sets first."""
+        found: dict[frozenset[int], JointSelectivity] = {}
+        for joint in sorted(self.snapshot.joints, key=lambda joint: len(joint.members)):
+            for known in self._on_pairs:
+                if known.keys() >= set(joint.members):
+                    found[frozenset(known[member] for member in joint.members)] = joint
+        return found
+
+    def _by_pairs(self) -> list[dict[tuple[str, tuple[int, ...]], int]]:
+        """The terms of each two variables that have several, by what a joint selectivity calls them."""
+        found: dict[frozenset[str], dict[tuple[str, tuple[int, ...]], int]] = {}
+        for place, term in enumerate(self.terms):
+            if len(term.names) == 2:
+                earlier = min(term.names, key=self.positions.__getitem__)
+                over = tuple(int(name != earlier) for name in term.names)
+                found.setdefault(frozenset(term.names), {})[term.key, over] = place
+        return [known for known in found.values() if len(known) > 1]
 
     def within(self, names: Collection[str]) -> frozenset[int]:
         """The terms all of whose variables are among these."""
@@ -133,145 +146,9 @@ class ClauseTerms:
         found = (place for name in inside for place in self._by_first.get(name, ()))
         return frozenset(place for place in found if inside.issuperset(self.terms[place].names))
 
-    def conjuncts(self, terms: Collection[int]) -> frozenset[int]:
-        """The conjuncts among the terms: all but the agreements."""
-        return frozenset(place for place in terms if self.terms[place].conjunct is not None)
-
-    def with_agreement(self, terms: Collection[int]) -> frozenset[int]:
-        """The terms, and all agreement among their variables."""
-        inside = self.within(self.names_of(terms))
-        return frozenset(terms) | (inside - self.conjuncts(inside))
-
     def names_of(self, terms: Iterable[int]) -> frozenset[str]:
         """The variables of terms."""
         return frozenset(name for place in terms for name in self.terms[place].names)
-
-    def selectivity(self, term: Term) -> Selectivity:
-        """The selectivity of one term in the snapshot."""
-        measured = self.snapshot.by_condition.get(term.key)
-        if measured is not None:
-            return measured
-        if term.conjunct is not None:
-            return self.snapshot.selectivity(self.pattern, self.clause, term.conjunct)
-        return self.snapshot.agreement(self.pattern, self.clause, term.attribute, *term.names)
-
-    def ln_independent(self, terms: Collection[int]) -> float:
-        """Logarithm of the joint selectivity if conditions did not depend on each other.
-
-        Agreement is transitive: of each further variable only the most selective pair with the earlier ones counts. So
-        it is of several equalities of one attribute.
-        """
-        total = 0.0
-        together = [(attribute, chosen) for attribute, own in self._equal if len(chosen := own.intersection(terms)) > 1]
-        if together:
-            terms = frozenset(terms).difference(*(chosen for _, chosen in together))
-            total = sum(self._ln_equal(attribute, chosen) for attribute, chosen in together)
-        agreeing: dict[tuple[str, str], float] = {}
-        for place in terms:
-            term = self.terms[place]
-            ln_share, _, _ = self._shares[place]
-            if term.conjunct is not None:
-                total += ln_share
-            else:
-                one, other = term.names
-                later = term.attribute, one if self.positions[one] > self.positions[other] else other
-                agreeing[later] = min(agreeing.get(later, 0.0), ln_share)
-        return total + sum(agreeing.values())
-
-    def _ln_equal(self, attribute: str, chosen: Collection[int]) -> float:
-        """Logarithm of the share of events that fulfil some equalities of one attribute."""
-        names = sorted(self.names_of(chosen), key=self.positions.__getitem__)
-        pairs = ((names.index(one), names.index(other)) for one, other in (self.terms[place].names for place in chosen))
-
-        def ln_share(one: int, other: int) -> float:
-            share = self.snapshot.agreement(self.pattern, self.clause, attribute, names[one], names[other])
-            return ln_planned(share.value, share.tested)
-
-        return sum(
-            min((ln_share(earlier, later) for earlier in part[:place]), default=0.0)
-            for part in connected_parts(range(len(names)), pairs)
-            for place, later in enumerate(part)
-        )
-
-    @cached_property
-    def _equal(self) -> list[tuple[str, frozenset[int]]]:
-        """The terms that are equalities of one attribute and join the same variables, with the attribute."""
-        return [
-            (
-                attribute,
-                frozenset(
-                    place
-                    for place, term in enumerate(self.terms)
-                    if term.conjunct is not None
-                    and set(term.names) <= set(names)
-                    and term.key == agreement(self.pattern, self.clause, attribute, *term.names).key
-                ),
-            )
-            for attribute, names, _ in equal_classes(self.clause)
-        ]
-
-    def ln_expected(self, terms: Collection[int]) -> float:
-        """Logarithm of the joint selectivity by all that is known: `ln_independent`, corrected by known joints."""
-        known = frozenset(terms)
-        corrections = sum(ln_ratio for smaller, ln_ratio in self.increments.items() if smaller <= known)
-        return self.ln_independent(terms) + corrections
-
-    def margins(self, terms: Collection[int]) -> tuple[float, float]:
-        """The distances below and above its expected logarithm that the terms' intervals allow."""
-        return (
-            math.hypot(*(self._shares[place][1] for place in terms)),
-            math.hypot(*(self._shares[place][2] for place in terms)),
-        )
-
-    @cached_property
-    def _shares(self) -> list[tuple[float, float, float]]:
-        """The logarithm of each term's share, and the distances to the ends of its interval."""
-        found = []
-        for share in map(self.selectivity, self.terms):
-            ln_value = ln_planned(share.value, share.tested)
-            below, above = 0.0, 0.0
-            if share.low is not None and share.high is not None:
-                below = max(ln_value - ln_planned(share.low, share.tested), 0.0)
-                above = max(ln_planned(share.high, share.tested) - ln_value, 0.0)
-            found.append((ln_value, below, above))
-        return found
-
-    def named(self, terms: Collection[int]) -> Members:
-        """The keys of terms, sorted, each with the numbers of its variables among those of all."""
-        chosen = [self.terms[place] for place in terms]
-        names = sorted(self.names_of(terms), key=self.positions.__getitem__)
-        return tuple(sorted((term.key, tuple(names.index(name) for name in term.names)) for term in chosen))
-
-    def _matches(self) -> Iterator[tuple[frozenset[int], JointSelectivity]]:
-        for joint in self.snapshot.joints:
-            for chosen in islice(self._choices(joint.members, frozenset(), {}), MOST_PLACES):
-                yield chosen, joint
-
-    def _choices(self, members: Members, chosen: frozenset[int], names: dict[int, str]) -> Iterator[frozenset[int]]:
-        """The terms that can be the members of a joint selectivity: its numbers are variables, in their order."""
-        if not members:
-            yield chosen
-            return
-        # The member that the fewest terms can be comes first: conditions lead from one variable to the next.
-        options = [self._options(key, numbers, names) for key, numbers in members]
-        fewest = min(range(len(members)), key=lambda number: len(options[number]))
-        _, numbers = members[fewest]
-        others = members[:fewest] + members[fewest + 1 :]
-        for place in options[fewest]:
-            own = self.terms[place].names
-            if place in chosen or len(own) != len(numbers):
-                continue
-            bound = {**names, **dict(zip(numbers, own, strict=True))}
-            in_order = [self.positions[bound[number]] for number in sorted(bound)]
-            if all(bound[number] == name for number, name in names.items()) and in_order == sorted(set(in_order)):
-                yield from self._choices(others, chosen | {place}, bound)
-
-    def _options(self, key: str, numbers: Sequence[int], names: Mapping[int, str]) -> Sequence[int]:
-        """Terms with a key, as far as its variables that are bound tell."""
-        asked: list[tuple[str, int | None, str]] = [
-            (key, place, names[number]) for place, number in enumerate(numbers) if number in names
-        ]
-        return min((self._by_key.get(one, []) for one in asked or [(key, None, "")]), key=len)
 
     @cached_property
     def _by_first(self) -> dict[str, list[int]]:
@@ -279,16 +156,6 @@ class ClauseTerms:
         found: dict[str, list[int]] = {}
         for place, term in enumerate(self.terms):
             found.setdefault(term.names[0], []).append(place)
-        return found
-
-    @cached_property
-    def _by_key(self) -> dict[tuple[str, int | None, str], list[int]]:
-        """The terms by key, and by key and each of their variables with its place among them."""
-        found: dict[tuple[str, int | None, str], list[int]] = {}
-        for place, term in enumerate(self.terms):
-            found.setdefault((term.key, None, ""), []).append(place)
-            for number, name in enumerate(term.names):
-                found.setdefault((term.key, number, name), []).append(place)
         return found
 
 
@@ -306,7 +173,7 @@ def _members_of_key(key: str) -> Members:
 
 
 def _numbers(over: Iterable[object]) -> bool:
-    return all(type(number) is int and 0 <= number < MOST_PLACES for number in over)
+    return all(type(number) is int and 0 <= number < 2 for number in over)
 
 
 def check_key(key: str) -> None:
@@ -462,13 +329,12 @@ class JointPairs:
         """The members as text: what the pairs are counted under."""
         return members_to_key(self.members)
 
-    def holds(self, events: PreparedEvents, first: Array, second: Array) -> Array:
-        """bool, for each pair of rows: all of them hold."""
+    def holds(self, events: PreparedEvents, first: Array, second: Array, known: Mapping[str, Array]) -> Array:
+        """bool, for each pair of rows: all of them hold; it is known by key which pairs pass each of the conditions."""
         passing = np.ones(len(first), dtype=bool)
         for part, swapped in zip(self.parts, self.swapped, strict=True):
-            left = np.flatnonzero(passing)
-            one, other = (second[left], first[left]) if swapped else (first[left], second[left])
-            passing[left] = conjunct_holds(part.conjunct, events, {FIRST: one, SECOND: other})
+            around = {FIRST: second, SECOND: first}
+            passing &= conjunct_holds(part.conjunct, events, around) if swapped else known[part.key]
         return passing
 
 

@@ -8,17 +8,11 @@ conditional share,
     q = passes / candidates = P(tested | given),
 
 where `given` are all other conditions over the node's variables: the conjuncts of the nodes below it, and equalities
-that the mechanism fulfils by sorting. The product of the shares along a plan is the joint selectivity of all its
-conditions, J(given and tested) = q J(given), if the number of events that extend a tuple does not depend on the
-conditions that the tuple has passed.
+that the mechanism fulfils by sorting.
 
-- Where nothing is given and one conjunct is tested on its own variables, the share is that of all pairs of the
-  conjunct's scope, the number that sampling estimates. The two are combined by inverse variance, unless they differ by
-  more than both intervals allow: then the stream has changed since it was observed, and the sample counts.
-- Elsewhere the share is held against the one that the snapshot expects. Where it is off by more than a factor, the
-  conditions depend on each other, and the snapshot gets the joint selectivity of those tested and those given that have
-  a variable in common with them. They are what the dependence is put down to; conditions without a common variable
-  count as independent, as long as the product over the whole plan does not tell otherwise.
+Where nothing is given and one conjunct is tested on its own variables, the share is that of all pairs of the conjunct's
+scope, the number that sampling estimates. The two are combined by inverse variance, unless they differ by more than
+both intervals allow: then the stream has changed since it was observed, and the sample counts.
 
 Tuples share events, so that a node's candidates are no independent tests: the share of n candidates over variables with
 m events each is about as certain as one of m tests (the variance of a U-statistic is at most that of as many draws as
@@ -43,10 +37,10 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.conjunct_text import conjunct_text
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, ClauseTerms, check_factor, ln_planned
+from cep_pipeline.statistics.joint import ClauseTerms
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.output_profile import OrderProfile, merge_profiles, profile_form
-from cep_pipeline.statistics.snapshot import JointSelectivity, Selectivity, Source, StatisticsSnapshot, wilson_interval
+from cep_pipeline.statistics.snapshot import Selectivity, Source, StatisticsSnapshot, wilson_interval
 from cep_pipeline.statistics.terms import conjunct_key, leaf_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
@@ -223,46 +217,32 @@ def clause_key(pattern: Pattern, clause: Clause) -> str:
 
 
 def combine_observed(
-    snapshot: StatisticsSnapshot, patterns: Sequence[Pattern], observed: Observed, factor: float = DEPENDENT_FACTOR
+    snapshot: StatisticsSnapshot, patterns: Sequence[Pattern], observed: Observed
 ) -> StatisticsSnapshot:
     """The snapshot with what detection observed.
 
     Parameters
     ----------
     snapshot
-        Estimated from events, with the joint selectivities that samples of pairs show.
+        Estimated from events.
     patterns
         Those that the snapshot is for; what was observed of others, or of other texts of them, is left aside.
     observed
         Of an earlier day, or of the same one.
-    factor
-        Joint selectivities that are off by more than this factor from what is expected are added; above 1.
 
     Raises
     ------
-    InputError
-        `factor` is not above 1.
     PlanError
         The snapshot was made for other patterns.
     """
-    check_factor(factor)
     clauses = {clause_key(pattern, clause): (pattern, clause) for pattern in patterns for clause in pattern.clauses}
     known = sorted(
         (observation for observation in observed.observations if observation.clause in clauses),
         key=lambda observation: (len(observation.variables), observation.what),
     )
-    current: dict[str, ClauseTerms] = {}
-
-    def terms(observation: Observation) -> ClauseTerms:
-        key = observation.clause
-        current[key] = current[key].by(snapshot) if key in current else ClauseTerms(*clauses[key], snapshot)
-        return current[key]
-
     for observation in known:
-        snapshot = _with_share(snapshot, terms(observation), observation)
-    shares: dict[tuple[str, frozenset[int]], _Share] = {}
-    for observation in known:
-        snapshot = _with_joint(snapshot, terms(observation), observation, shares, factor)
+        terms = ClauseTerms(*clauses[observation.clause], snapshot)
+        snapshot = _with_share(snapshot, terms, observation)
     names = {(pattern.name, tuple(v.name for v in clause.positive)) for pattern, clause in clauses.values()}
     profiles = {
         (profile.pattern, profile.variables): profile
@@ -272,34 +252,6 @@ def combine_observed(
     return replace(snapshot, order_profiles=tuple(profiles.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """A share by its logarithm, and how far below and above the true one may lie."""
-
-    ln_value: float
-    below: float
-    above: float
-
-    @classmethod
-    def of(cls, passes: int, tests: int, effective: int, confidence: float) -> _Share:
-        """The share passes/tests, with its interval computed for at most `effective` independent tests."""
-        ln_value = ln_planned(passes / tests, tests)
-        low, high = wilson_interval(passes / tests, min(tests, effective), confidence)
-        return cls(ln_value, ln_value - min(ln_planned(low, tests), ln_value), max(math.log(high), ln_value) - ln_value)
-
-    def times(self, other: _Share) -> _Share:
-        """The product of two shares that were observed apart."""
-        return _Share(
-            self.ln_value + other.ln_value, math.hypot(self.below, other.below), math.hypot(self.above, other.above)
-        )
-
-    def is_off(self, expected: _Share, factor: float) -> bool:
-        """True where it differs from an expected share by more than a factor, and its interval excludes that share."""
-        ratio = self.ln_value - expected.ln_value
-        sure = math.hypot(self.below, expected.above) if ratio > 0 else math.hypot(self.above, expected.below)
-        return abs(ratio) > max(math.log(factor), sure)
-
-
 def _with_share(snapshot: StatisticsSnapshot, terms: ClauseTerms, observation: Observation) -> StatisticsSnapshot:
     """The snapshot with the selectivity of one conjunct that was observed on all pairs of its scope."""
     within = [terms.terms[place] for place in terms.within(observation.variables)]
@@ -307,7 +259,7 @@ def _with_share(snapshot: StatisticsSnapshot, terms: ClauseTerms, observation: O
         return snapshot
     if observation.tested != (conjunct_key(within[0].conjunct),):
         return snapshot
-    sampled = terms.selectivity(within[0])
+    sampled = snapshot.selectivity(terms.pattern, terms.clause, within[0].conjunct)
     effective = _effective(terms, observation)
     combined = _combined(sampled, observation, effective, snapshot.confidence)
     if combined is None:
@@ -333,79 +285,6 @@ def _combined(sampled: Selectivity, observation: Observation, effective: int, co
     margin = 1 / math.sqrt(sum(weights))
     ends = max(mean - margin, 0.0), min(mean + margin, 1.0)
     return replace(sampled, value=mean, low=ends[0], high=ends[1], source=Source.COMBINED)
-
-
-def _with_joint(
-    snapshot: StatisticsSnapshot,
-    terms: ClauseTerms,
-    observation: Observation,
-    shares: dict[tuple[str, frozenset[int]], _Share],
-    factor: float,
-) -> StatisticsSnapshot:
-    """The snapshot with a joint selectivity, if conditions depend on each other at the node.
-
-    `shares` are the products of shares of the nodes so far: by clause and terms.
-    """
-    everything = terms.within(observation.variables)
-    by_key = {conjunct_key(term.conjunct): place for place, term in enumerate(terms.terms) if term.conjunct is not None}
-    if not all(key in by_key for key in observation.tested):
-        return snapshot  # one of them has no selectivity of its own
-    tested = frozenset(by_key[key] for key in observation.tested)
-    given = everything - tested
-    effective = _effective(terms, observation)
-    share = _Share.of(observation.passes, observation.candidates, effective, snapshot.confidence)
-    joint = share.times(_joint_share(terms, observation.clause, given, shares))
-    shares[observation.clause, everything] = joint
-    if len(everything) < 2:
-        return snapshot
-    if len(tested) == 1:
-        [alone] = [terms.terms[place] for place in tested]
-        if terms.selectivity(alone).source is Source.PRIOR:  # what is observed says more than a constant
-            value = observation.passes / observation.candidates
-            interval = wilson_interval(value, effective, snapshot.confidence)
-            told = (observation.candidates, observation.candidates, Source.OBSERVED, *interval)
-            return replace(snapshot, selectivities=(*snapshot.selectivities, Selectivity(alone.key, value, *told)))
-    touched = terms.names_of(tested)
-    near = {place for place in terms.conjuncts(given) if not touched.isdisjoint(terms.terms[place].names)}
-    blamed = terms.with_agreement(tested | near)
-    ln_expected = terms.ln_expected(everything)
-    if share.is_off(_Share(ln_expected - terms.ln_expected(given), *terms.margins(tested)), factor):
-        found = share.times(_expected(terms, blamed - tested))
-    elif joint.is_off(_expected(terms, everything), factor):
-        # Of variables without conditions, agreement alone says nothing.
-        blamed, found = terms.with_agreement(terms.conjuncts(everything)), joint
-        found = replace(joint, ln_value=joint.ln_value - terms.ln_expected(everything) + terms.ln_expected(blamed))
-    else:
-        return snapshot
-    if len(blamed) < 2:
-        return snapshot
-    members = terms.named(blamed)
-    entry = JointSelectivity(
-        tuple(key for key, _ in members),
-        math.exp(found.ln_value),
-        math.exp(found.ln_value - found.below) if observation.passes else 0.0,
-        min(math.exp(found.ln_value + found.above), 1.0),
-        observation.candidates,
-        math.exp(terms.ln_independent(blamed)),
-        tuple(numbers for _, numbers in members),
-    )
-    others = (other for other in snapshot.joints if other.members != members)
-    return replace(snapshot, joints=(*others, entry))
-
-
-def _joint_share(
-    terms: ClauseTerms, key: str, given: frozenset[int], shares: Mapping[tuple[str, frozenset[int]], _Share]
-) -> _Share:
-    """The joint selectivity of what is given at a node: as observed below it, part by part, else as expected."""
-    left, found, expected = given, _Share(0.0, 0.0, 0.0), 0.0
-    for (clause, observed), share in sorted(shares.items(), key=lambda entry: -len(entry[0][1])):
-        if clause == key and observed and observed <= left:
-            left, found, expected = left - observed, found.times(share), expected + terms.ln_expected(observed)
-    return found.times(_Share(terms.ln_expected(given) - expected, *terms.margins(left)))
-
-
-def _expected(terms: ClauseTerms, chosen: frozenset[int]) -> _Share:
-    return _Share(terms.ln_expected(chosen), *terms.margins(chosen))
 
 
 def _effective(terms: ClauseTerms, observation: Observation) -> int:

@@ -206,15 +206,12 @@ def sample_scopes(
             rows[scope.second], window=scope.window, ordered=scope.ordered, ties=scope.ties
         )
         first, second = draw_pairs(ranges, max_pairs, entropy(scope))
-        holds = {one.key: _holds(one, prepared, first, second) for one in asked}
+        holds = {}
+        for one in asked:  # those of several conditions come behind the conditions themselves
+            holds[one.key] = (
+                one.holds(prepared, first, second, holds)
+                if isinstance(one, JointPairs)
+                else conjunct_holds(one.conjunct, prepared, {FIRST: first, SECOND: second})
+            )
         weights = np.full(len(first), ranges.count / max(len(first), 1))
         yield scope, Sample(ranges.count, np.maximum(first, second), weights, len(first) == ranges.count, holds)
-
-
-def _holds(condition: Condition, prepared: PreparedEvents, first: Array, second: Array) -> Array:
-    """Which pairs of rows pass a condition on pairs."""
-    if isinstance(condition, JointPairs):
-        return condition.holds(prepared, first, second)
-    if not len(first):
-        return np.zeros(0, dtype=bool)
-    return conjunct_holds(condition.conjunct, prepared, {FIRST: first, SECOND: second})

@@ -24,8 +24,6 @@ _compress = NativeKernel(
 _SHARE = 2.0
 """The largest share that a bucket may hold of all that is newer, as a multiple of epsilon: half of the bucket is the
 error."""
-LEAST_PENDING = 256
-"""Events that are held until buckets are merged, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +33,6 @@ class Estimate:
     value: float
     low: float
     high: float
-
-
-def _counted(instants: Array, epsilon: float) -> tuple[Array, Array]:
-    """The buckets of a sorted run of single events, as compressing them one by one leaves them.
-
-    Their sizes depend on nothing but how many events are newer, so that there is no need to look at each.
-    """
-    ends, newer = [], 0
-    size = len(instants)
-    while newer < size:
-        ends.append(size - newer)
-        newer += min(max(1, int(_SHARE * epsilon * newer)), size - newer)
-    last = np.array(ends[::-1], np.int64)
-    first = np.concatenate((np.zeros(1, np.int64), last[:-1]))
-    return np.stack((instants[first], instants[last - 1])), (last - first).astype(np.float64)[np.newaxis]
 
 
 @dataclass(frozen=True)
@@ -76,8 +59,9 @@ class SlidingWindow:
     Notes
     -----
     A histogram has O(1/epsilon log n) buckets, where n is the ratio of the largest to the smallest sum that a window
-    holds; an update costs O(1), amortized. The error holds for events that come in the order of time, and for
-    histograms of consecutive parts that are merged. Of others the bounds that come with an estimate hold.
+    holds; an update goes over all of them, so that events are best added many at a time. The error holds for events
+    that come in the order of time, and for histograms of consecutive parts that are merged. Of others the bounds that
+    come with an estimate hold.
 
     Examples
     --------
@@ -95,18 +79,15 @@ class SlidingWindow:
         self.width, self.epsilon, self.rows = width, epsilon, rows
         self._spans = np.empty((2, 0), np.int64)
         self._sums = np.empty((rows, 0), np.float64)
-        self._pending: list[Array] = []
 
     def __len__(self) -> int:
         """Number of buckets."""
-        self._settle()
         return self._spans.shape[1]
 
     def count(self, instants: npt.ArrayLike) -> None:
         """Count events, in the order of time, in a window of one row; int64, shape (n,)."""
-        self._pending.append(np.asarray(instants, np.int64))
-        if sum(map(len, self._pending)) >= max(LEAST_PENDING, self._spans.shape[1]):
-            self._settle()
+        times = np.asarray(instants, np.int64)
+        self.add(np.stack((times, times)), np.ones((1, len(times))))
 
     def add(self, spans: Array, sums: Array) -> None:
         """Add buckets.
@@ -118,8 +99,21 @@ class SlidingWindow:
         sums
             float64, shape (rows, n).
         """
-        self._settle()
-        self._add(spans, sums)
+        spans, sums = np.concatenate((self._spans, spans), axis=1), np.concatenate((self._sums, sums), axis=1)
+        if not spans.shape[1]:
+            return
+        if (np.diff(spans[1]) < 0).any():
+            order = np.argsort(spans[1], kind="stable")
+            spans, sums = spans[:, order], sums[:, order]
+        kept = (spans[1] >= spans[1, -1] - self.width) & (sums[0] > 0)
+        spans, sums = np.array(spans[:, kept], order="C"), sums[:, kept]
+        if spans.shape[1]:
+            # The kernel writes over all that it is given.
+            totals, begins = sums[0].copy(), np.arange(spans.shape[1])
+            share = np.array([_SHARE * self.epsilon])
+            begin = _compress(len(begins), share, spans[0], spans[1], totals, begins)
+            spans, sums = spans[:, begin:].copy(), np.add.reduceat(sums, begins[begin:], axis=1)
+        self._spans, self._sums = spans, sums
 
     def merge(self, other: SlidingWindow) -> None:
         """Add what another histogram of the same width, epsilon and rows holds."""
@@ -156,7 +150,6 @@ class SlidingWindow:
 
     def between(self, start: int, end: int) -> Sums:
         """The sums of the buckets over the instants from `start` to `end`, both included."""
-        self._settle()
         first, last = self._spans
         inside = (first >= start) & (last <= end)
         cut = (last >= start) & (first <= end) & ~inside
@@ -165,7 +158,6 @@ class SlidingWindow:
     @property
     def held(self) -> tuple[Array, Array]:
         """The buckets, from old to new, as `add` takes them; not to be written to."""
-        self._settle()
         return self._spans, self._sums
 
     def hold(self, spans: Array, sums: Array) -> None:
@@ -181,38 +173,7 @@ class SlidingWindow:
             raise ValueError(f"spans of shape {spans.shape}, sums of shape {sums.shape}")
         if (spans[0] > spans[1]).any() or (sums[0] <= 0).any():
             raise ValueError("a bucket is empty, or ends before it begins")
-        self._spans, self._sums, self._pending = spans, sums, []
+        self._spans, self._sums = spans, sums
 
     def _what(self) -> str:
         return f"{self.rows} sums in {self.width} within {self.epsilon}"
-
-    def _settle(self) -> None:
-        """Put what is pending into buckets."""
-        if not self._pending:
-            return
-        instants = np.concatenate(self._pending)
-        self._pending = []
-        if not len(instants):
-            return
-        instants = instants[instants >= instants.max() - self.width]
-        if (instants[1:] >= instants[:-1]).all():
-            self._add(*_counted(instants, self.epsilon))
-        else:
-            self._add(np.stack((instants, instants)), np.ones((1, len(instants))))
-
-    def _add(self, spans: Array, sums: Array) -> None:
-        spans, sums = np.concatenate((self._spans, spans), axis=1), np.concatenate((self._sums, sums), axis=1)
-        if not spans.shape[1]:
-            return
-        if (np.diff(spans[1]) < 0).any():
-            order = np.argsort(spans[1], kind="stable")
-            spans, sums = spans[:, order], sums[:, order]
-        kept = (spans[1] >= spans[1, -1] - self.width) & (sums[0] > 0)
-        spans, sums = np.array(spans[:, kept], order="C"), sums[:, kept]
-        if spans.shape[1]:
-            # The kernel writes over all that it is given.
-            totals, begins = sums[0].copy(), np.arange(spans.shape[1])
-            share = np.array([_SHARE * self.epsilon])
-            begin = _compress(len(begins), share, spans[0], spans[1], totals, begins)
-            spans, sums = spans[:, begin:].copy(), np.add.reduceat(sums, begins[begin:], axis=1)
-        self._spans, self._sums = spans, sums

@@ -356,10 +356,6 @@ class StatisticsSnapshot:
             )
         return self.by_leaf[leaf.key]
 
-    def measured(self, key: str) -> Selectivity | None:
-        """The selectivity of a condition by its key; None where it was not measured."""
-        return self.by_condition.get(key)
-
     def covers(self, patterns: Iterable[Pattern]) -> bool:
         """True where the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(key in self.by_leaf for key in leaves_of(patterns))

@@ -335,19 +335,6 @@ class TupleCondition:
         return f"{self.scope.key}: {conjunct_key(self.conjunct)}"
 
 
-@dataclass(frozen=True)
-class OrderCondition:
-    """The condition that the first event of a pair in one window comes before the second, by TIES."""
-
-    scope: PairScope
-    ties: Ties
-
-    @cached_property
-    def key(self) -> str:
-        """Canonical text, such as `(A) with (B) within 2 s: x before[STRICT] y`."""
-        return f"{self.scope.key}: x {_before(self.ties)} y"
-
-
 def _before(ties: Ties) -> str:
     return "before" if ties is Ties.ARRIVAL else f"before[{ties.value}]"
 

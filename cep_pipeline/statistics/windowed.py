@@ -90,12 +90,6 @@ class DayBins:
         edges = (self.first + np.arange(last - self.first + 2)) * self.width_us
         self.counts = np.stack([np.diff(np.searchsorted(times, edges)) for times in arrivals]).astype(np.int64)
 
-    def of(self, rows: Sequence[int]) -> DayBins:
-        """The bins of some of the rows."""
-        part = DayBins(len(rows), self.width_us, self.most * self.width_us)
-        part.most, part.first, part.counts = self.most, self.first, self.counts[rows]
-        return part
-
     def merge(self, later: DayBins) -> None:
         """Add the bins of later events, and forget those that lie too far behind them."""
         size = later.counts.shape[1]
@@ -330,10 +324,10 @@ class WindowedStatistics:
 
     def goes_on(self, later: WindowedStatistics) -> bool:
         """True where another state measures what is measured here, so that it can be merged."""
-        return self._what == later._what or self._what == self._narrowed(later)._what
+        return self._what == later._what
 
     def merge(self, later: WindowedStatistics) -> None:
-        """Go on with what was counted of later events; what it measures beyond what is measured here is left out.
+        """Go on with what was counted of later events.
 
         Raises
         ------
@@ -341,9 +335,7 @@ class WindowedStatistics:
             It is of another stream, window, epsilon or of other patterns, or some of its events are earlier than the
             latest here: slices and days are merged in the order of time, each once.
         """
-        if later._what != self._what:
-            later = self._narrowed(later)
-        if later._what != self._what:
+        if not self.goes_on(later):
             raise InputError(
                 f"statistics of {self._described} do not go on with those of {later._described}: they measure "
                 "different things; begin anew"
@@ -366,25 +358,6 @@ class WindowedStatistics:
         self.events += later.events
         self.since_us = later.since_us if self.since_us is None else self.since_us
         self.latest_us = later.latest_us
-
-    def _narrowed(self, other: WindowedStatistics) -> WindowedStatistics:
-        """The part of another state that is measured here; the other itself where it does not measure all of it."""
-        scopes = {scope.key: scope for scope in other.scopes}
-        conditions = {(scope.key, condition) for scope in other.scopes for condition in scope.conditions}
-        asked = {(scope.key, condition) for scope in self.scopes for condition in scope.conditions}
-        if not (set(self.leaves) <= set(other.leaves) and asked <= conditions):
-            return other
-        part = WindowedStatistics(other.stream, other.window, other.epsilon, self.leaves, self.scopes)
-        part.events, part.since_us, part.latest_us = other.events, other.since_us, other.latest_us
-        part._counts = {key: other._counts[key] for key in part._counts}
-        part._bins = other._bins.of([0, *(other.leaves.index(leaf) + 1 for leaf in self.leaves)])
-        part._clock = other._clock
-        for scope in self.scopes:
-            places = [scopes[scope.key].conditions.index(condition) for condition in scope.conditions]
-            rows = [0, 1, 2, *(3 + 2 * place + row for place in places for row in (0, 1))]
-            spans, sums = other._sums[scope.key].held
-            part._sums[scope.key].hold(spans, sums[rows])
-        return part
 
     def take_in(
         self, own: Array, arrivals: Mapping[str, tuple[Array, Array]], cells: Mapping[str, tuple[Array, Array]]

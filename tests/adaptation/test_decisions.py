@@ -179,16 +179,6 @@ def test_the_patterns_order_is_not_asked_for_again() -> None:
     assert len(verdict.checks) == 3
 
 
-def test_frozen_costs_are_a_setting() -> None:
-    made = plan(ABC, CALM, "dp_left_deep")
-    decision = decision_function("invariant", k=None, frozen=True)
-    state = decision.begin(made, ABC, CALM)
-    assert all(one.ln_frozen is not None for one in state.invariants)
-    assert not decision.decide(state, CALM).replan
-    with pytest.raises(InputError, match="give the snapshot"):
-        decision.begin(made, ABC)
-
-
 def test_decisions_go_on_where_they_stopped() -> None:
     """A process that checks once a day keeps the plan and its distances, and no more."""
     decision = decision_function("invariant", distance="meta_adaptive")

@@ -6,31 +6,22 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep_pipeline.adaptation import invariants_of, without_invariants
 from cep_pipeline.adaptation.invariants import Invariant, describe
-from cep_pipeline.adaptation.plan_quality import same_plans
-from cep_pipeline.adaptation.verification import (
-    describe_verification,
-    freeze,
-    is_violated,
-    ln_frozen_part,
-    ln_with_frozen,
-)
+from cep_pipeline.adaptation.verification import describe_verification, is_violated
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import PLANNERS, plan
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_left_deep_order
 from cep_pipeline.planning.costs import COSTS
 from cep_pipeline.planning.costs.model import CostModel
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.orderings import DecidingComparison, Ordering, ln_measure
+from cep_pipeline.planning.orderings import DecidingComparison, Ordering
 from tests.adaptation.drifting import PATTERNS, snapshot
 from tests.adaptation.verified import verify
-from tests.planning.all_plans import MODELS, with_any_last
 from tests.statistics.market import parse
-from tests.thoroughness import examples
 
 ABC = parse("NAME one PATTERN AND(A a, B b, C c) WITHIN 1 seconds")
 CALM = snapshot({"A": 15.0, "B": 10.0, "C": 5.0})
@@ -186,39 +177,6 @@ def test_invariants_of_other_patterns_are_refused() -> None:
         invariants_of(made, others)
     with pytest.raises(PlanError, match="not among the patterns other"):
         verify(invariants_of(made, ABC), others, CALM)
-
-
-@settings(max_examples=examples(60))
-@given(statistics=with_any_last(max_size=5), data=st.data())
-def test_frozen_parts_and_the_rest_are_all_of_a_side(statistics, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
-    cost = MODELS[data.draw(st.sampled_from(sorted(MODELS)))]
-    for planner in ("greedy", "dp_left_deep", "zstream", "dp_bushy"):
-        for one in PLANNERS[planner](statistics, cost).comparisons:
-            for side in (one.chosen, one.rejected):
-                frozen = ln_frozen_part(one.measure, side, statistics, cost)
-                whole = ln_measure(one.measure, side, statistics, cost)
-                assert ln_with_frozen(one.measure, side, frozen, statistics, cost) == pytest.approx(whole, abs=1e-9)
-
-
-def test_frozen_costs_break_theorem_1() -> None:
-    """The patent's constants: (a, b) has become cheap, which one side does not see, and the plan is still the best."""
-    patterns = parse("NAME one PATTERN AND(A a, B b, C c, D d) WITHIN 1 seconds")
-    before = snapshot({"A": 0.1, "B": 10.0, "C": 0.2, "D": 2.0})
-    after = snapshot({"A": 0.05, "B": 1.0, "C": 0.2, "D": 0.2})
-    made, again = (plan(patterns, stats, "zstream", "throughput") for stats in (before, after))
-    assert same_plans(made, again)
-    found = freeze(invariants_of(made, patterns, 1), patterns, before)
-    assert [describe(one, patterns) for one in found] == [
-        "pattern one, join 2: ((a, b), c) rather than (a, (b, c))",
-        "pattern one, join 3: (((a, b), c), d) rather than ((a, b), (c, d))",
-    ]
-    assert not any(one.violated for one in verify(found, patterns, before, frozen=True))
-    assert not any(one.violated for one in verify(found, patterns, after))
-    broken = verify(found, patterns, after, frozen=True)
-    assert [one.violated for one in broken] == [False, True]
-    assert math.isclose(math.exp(broken[1].left), 1.0 + 0.05 * 0.2)  # (a, b) as it was, ((a, b), c) as it is
-    with pytest.raises(InputError, match="freeze"):
-        verify(invariants_of(made, patterns), patterns, after, frozen=True)
 
 
 def test_an_invariant_knows_what_its_sides_are_measured_by() -> None:

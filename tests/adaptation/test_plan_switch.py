@@ -47,7 +47,7 @@ def by_switched_plans(
     """The matches by plans drawn by `seed`, another one from each of these rows on, of a stream that comes in parts."""
     chance = random.Random(seed)
     stream = EventStream([pattern], cut(table, parts))
-    reading = Reading(pattern, stream)
+    reading = Reading([pattern], stream)
     finding = Finding(pattern, MECHANISMS[mechanism], stream, SlicesOfStream(stream), reading, Counters())
     output = output_of(finding, "verbose")
     waiting: list[Stretch] = []
@@ -162,7 +162,7 @@ def test_a_plan_owns_what_begins_while_it_is_in_use() -> None:
     [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 2 seconds", stream_schema())
     stream = EventStream([pattern], events_table(STREAM))
     stream.advance_by(len(STREAM))
-    reading, slices = Reading(pattern, stream), SlicesOfStream(stream)
+    reading, slices = Reading([pattern], stream), SlicesOfStream(stream)
 
     def bound(first: int, stop: int) -> list[tuple[int, ...]]:
         stretch = Stretch(first, stop, {pattern.name: [["b", "a"]]})
@@ -174,12 +174,3 @@ def test_a_plan_owns_what_begins_while_it_is_in_use() -> None:
     assert bound(14, 22) == [(15, 16), (15, 18), (19, 20)]
     assert reading.rows(0, 5) == (0, 9)  # what comes up to two seconds after the last old event
     assert not reading.has_come(22) and reading.has_come(9)
-
-
-def test_a_stretch_reads_as_far_as_its_partitions_reach() -> None:
-    [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 2 EVENTS PARTITION BY s", stream_schema())
-    stream = EventStream([pattern], events_table(STREAM))
-    stream.advance_by(len(STREAM))
-    reading = Reading(pattern, stream)
-    assert reading.rows(0, 2) == (0, 4)
-    assert reading.rows(4, 7) == (4, 9)

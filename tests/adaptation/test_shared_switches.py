@@ -17,7 +17,7 @@ import cep_pipeline as cep
 from cep_pipeline.adaptation.decisions import Unconditional
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.loop_outputs import Finding, find_together, output_of
-from cep_pipeline.adaptation.plan_switch import CommonReading, Reading, SlicesOfStream, Stretch
+from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.matches import matches_schema
 from cep_pipeline.detection.mechanisms import Counters, Orders
@@ -69,20 +69,20 @@ def by_switched_plans(
     """The output by shared plans, another one from each of these rows on, of a stream that comes in parts."""
     stream = EventStream(patterns, cut(table, parts))
     slices, counters = SlicesOfStream(stream), Counters()
-    findings = [Finding(one, MECHANISMS[mechanism], stream, slices, Reading(one, stream), counters) for one in patterns]
+    reading = Reading(patterns, stream)
+    findings = [Finding(one, MECHANISMS[mechanism], stream, slices, reading, counters) for one in patterns]
     outputs = [output_of(finding, output) for finding in findings]
-    at_once = any(one.at_once for one in outputs)
     waiting: list[Stretch] = []
     batches: dict[str, list[pa.RecordBatch]] = {pattern.name: [] for pattern in patterns}
     begin = 0
     for number, (first, stop) in enumerate(pairwise([0, *switches, table.num_rows])):
         stream.advance_by(stop - first)
         ended = stop == table.num_rows and not stream.has_more()
-        if stop > begin and (ended or not at_once):
+        if stop > begin and (ended or not reading.whole):
             orders = {pattern.name: alike_orders(pattern, sharing, seed + number) for pattern in patterns}
             waiting.append(Stretch(begin, stop, orders, shares=True))
             begin = stop
-        while waiting and all(finding.reading.has_come(waiting[0].stop) for finding in findings):
+        while waiting and reading.has_come(waiting[0].stop):
             find_together(outputs, waiting.pop(0))
         detected = waiting[0].first if waiting else begin
         for one in outputs:
@@ -172,9 +172,9 @@ def test_patterns_that_are_run_together_read_what_one_of_them_needs() -> None:
     def read(patterns: Sequence[Pattern], first: int, stop: int) -> list[int]:
         stream = EventStream(patterns, events_table(stream_rows))
         stream.advance_by(len(stream_rows))
-        reading = CommonReading([Reading(one, stream) for one in patterns])
+        reading = Reading(patterns, stream)
         assert reading.has_come(stop) and reading.ahead(stop) == max(
-            Reading(one, stream).ahead(stop) for one in patterns
+            Reading([one], stream).ahead(stop) for one in patterns
         )
         return [*range(*reading.rows(first, stop))]
 

@@ -15,4 +15,4 @@ def verify(
     invariants: Sequence[Invariant], patterns: Sequence[Pattern], snapshot: StatisticsSnapshot, **how: Any
 ) -> tuple[Verification, ...]:
     """The verifications of all invariants, in their order."""
-    return tuple(InvariantCheck(invariants, patterns).verifications(snapshot, **how))
+    return InvariantCheck(invariants, patterns).checked(snapshot, to_the_end=True, **how)

@@ -122,16 +122,6 @@ def test_a_decision_function_with_its_settings(folder: Path) -> None:
         assert said in done.errors
 
 
-def test_a_distance_is_found_by_trying(folder: Path) -> None:
-    assert detect(folder, "--out", "one.csv").code == 0
-    done = detect(folder, "--adapt", "--distance", "scan", "--every", "1 minute", "--out", "scanned.csv")
-    assert done.code == 0, done.errors
-    assert "distances tried" in done.errors and "decisions about plans" in done.errors
-    [best] = re.findall(r"the best is --distance (\S+); in pipeline.yaml: adaptation: {distance: \1}", done.errors)
-    assert best in {"0", "0.05", "0.1", "0.15", "0.2", "0.25", "0.3", "0.35", "0.4", "0.45", "0.5"}
-    assert (folder / "scanned.csv").read_bytes() == (folder / "one.csv").read_bytes()
-
-
 def test_the_first_plan_may_be_a_file(folder: Path) -> None:
     """One that never fits: without a decision it stays, by decisions it is left."""
     assert cep("plan", *OVER, "--planner", "trivial", "--out", "plan.json", folder=folder).code == 0

@@ -115,7 +115,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         ("--out", f"m {FILE}.csv"),
         ("--pattern", WRONG),
         ("--out", f"{FILE}.txt"),
-        *(("--summaries", *more) for more in ((), ("--by-day",), ("--json",), ("--out", f"m {FILE}.csv"))),
+        *(("--summaries", *more) for more in ((), ("--json",), ("--out", f"m {FILE}.csv"))),
         ("--summaries", "--pattern", WRONG),
     ],
     "why": [(WRONG,), (WRONG, *OVER_FILES), (WRONG, "--pattern", "falls", *OVER_FILES, "--json")],

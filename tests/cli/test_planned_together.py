@@ -45,16 +45,6 @@ def test_plan_is_what_the_next_day_would_be_planned_by(project: DriftingStream) 
     assert len(project.tables.plans("all")) == 1, "the current plan stays"
 
 
-def test_where_nothing_can_be_shared_plan_says_why_the_search_made_no_step(project: DriftingStream) -> None:
-    write_project(project.folder, (RISING, FAR))
-    project.publish_statistics(DRIFT_DAYS[1])
-    planned = cep("plan", "--planner", "simulated_annealing", folder=project.folder)
-    assert ", 0 steps" in planned.output and "note: no two patterns have a subpattern in common" in planned.errors
-    write_project(project.folder, (RISING, OTHER))
-    project.publish_statistics(DRIFT_DAYS[1])
-    assert "no two patterns" not in cep("plan", "--planner", "tabu", "--steps", "9", folder=project.folder).errors
-
-
 def test_explain_and_invariants_show_what_is_shared_and_checked(project: DriftingStream) -> None:
     explained = cep("explain", folder=project.folder).output
     assert "sharing subexpression: equal subtrees are shared" in explained

@@ -17,7 +17,7 @@ from tests.thoroughness import examples
 @settings(max_examples=examples(60))
 @given(data=st.data(), planner=st.sampled_from(sorted(PLANNERS)))
 def test_decide_and_go_on(name: str, data: st.DataObject, planner: str) -> None:
-    settings_of = {"invariant": st.fixed_dictionaries({"k": st.sampled_from([1, 3, None]), "frozen": st.booleans()})}
+    settings_of = {"invariant": st.fixed_dictionaries({"k": st.sampled_from([1, 3, None])})}
     decision = decision_function(name, **data.draw(settings_of.get(name, st.just({}))))
     patterns = data.draw(drifting.patterns())
     before, after = data.draw(drifting.snapshots(patterns)), data.draw(drifting.snapshots(patterns))
