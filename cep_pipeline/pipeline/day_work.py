@@ -68,8 +68,6 @@ class DayWork:
     """One day of one stream on its way through the steps of a run.
 
     - `tables`: what the run has drafted is read in place of what is published of the stream.
-    - `keeps_unchanged`: published matches stay as they are of those patterns of which detecting the day again would
-      give the same; False: all patterns are detected.
     - `end_of_stream`: the stream ends with the day, so that no match waits for later days.
     - `session`: makes the Spark session, when it is first needed.
     - `observer`: is told of steps and notes.
@@ -101,7 +99,6 @@ class DayWork:
     detected: dict[str, DetectedDay] = field(default_factory=dict)
     plans: dict[str, PlanRecord] = field(default_factory=dict)
     ingest_seconds: Mapping[str, float] = field(default_factory=dict)
-    keeps_unchanged: bool = False
     told: dict[str, str] = field(default_factory=dict)
     recorded: RunRecord | None = None
     merged: list[str] = field(default_factory=list)
@@ -192,10 +189,9 @@ class DetectedDay:
 
     `pending` are the matches by pattern that are not published because they, or others before them, are not final when
     the day is over; `carry_out` is what the next day needs to know, `observed` what detection found out on the way for
-    the next day's statistics. Of the `limited` patterns nothing is in the files. The patterns that are `kept` were not
-    detected: what is published of them is in the files, and in all that is said of the day. `summaries` has the groups
-    of patterns with SUMMARIZE, as `PartialSummary.to_json`; `routes` the ways that detection went, in words, each with
-    the names of its patterns.
+    the next day's statistics. Of the `limited` patterns nothing is in the files. `summaries` has the groups of patterns
+    with SUMMARIZE, as `PartialSummary.to_json`; `routes` the ways that detection went, in words, each with the names of
+    its patterns.
     """
 
     pattern_set: str
@@ -207,7 +203,6 @@ class DetectedDay:
     pending: Mapping[str, int] = field(default_factory=dict)
     observed: Observed = field(default_factory=_nothing_observed)
     limited: Mapping[str, LimitedPattern] = field(default_factory=dict)
-    kept: tuple[str, ...] = ()
     summaries: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     routes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -234,6 +229,5 @@ class DetectedDay:
             "files": files_from_json(content["files"]),
             "observed": Observed.from_json(content["observed"]),
             "limited": limited,
-            "kept": tuple(content.get("kept", ())),
         }
         return cls(**{**content, **read, "fingerprint": fingerprint})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,10 +14,9 @@ from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
-from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
+from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
 from cep_pipeline.planning import Plan
 from cep_pipeline.slices.events_input import columns_needed
@@ -45,30 +43,23 @@ from cep_pipeline.spark.slicing import (
     slices_between,
     types_in,
 )
-from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name, free_bytes
-from cep_pipeline.version import IDS_VERSION, VERSION
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.records import EventsSnapshot, PublishedMatches
+from cep_pipeline.warehouse.records import EventsSnapshot
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.detection import DetectionJob, DetectionResult, WorkEstimate
     from cep_pipeline.spark.session import SparkSession
 
 
-logger = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True)
 class DayInputs:
-    """The inputs of the detection of a pattern set on a day, and what they leave as it is published.
+    """The inputs of the detection of a pattern set on a day.
 
     `events` reach back as far as the whole pattern set needs. `carried` is what the day before hands on, as it is
     recorded, and `carry_in` what of it is about patterns as they are now. `end_of_stream` is True where the stream ends
-    with the day and that matters to the pattern set. `made_with` is that of `MatchesFingerprint`. `published` are the
-    matches of the day, where patterns that are unchanged may be kept, and `unchanged` the patterns of which detecting
-    the day again would give what is published.
+    with the day and that matters to the pattern set.
     """
 
     pattern_set: PatternSet
@@ -76,79 +67,31 @@ class DayInputs:
     carried: Mapping[str, Any]
     carry_in: CarryState
     end_of_stream: bool
-    made_with: str
-    published: PublishedMatches | None = None
-    unchanged: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, work: DayWork, pattern_set: PatternSet, last: bool) -> DayInputs:
-        """Pin the events, and compare the inputs with those that the published matches were made from.
-
-        The `last` day ends the stream.
-        """
+        """Pin the events; the `last` day ends the stream."""
         name, tables = pattern_set.name, work.tables
         carried = tables.matches_carry_in(name, work.day)
-        limits = pattern_set.limits.model_dump(mode="json")
-        inputs = cls(
+        same: set[str] = set()
+        if carried and carried.get("pattern_set_version") != pattern_set.version:
+            earlier = [unit for unit in tables.matches_days(name) if unit.final_day < work.day]
+            known = max(earlier, key=lambda unit: unit.final_day).fingerprint.patterns
+            same = {pattern for pattern, _ in known.items() & pattern_set.pattern_versions.items()}
+        return cls(
             pattern_set,
-            pin_events(work, [pattern_set]),
+            pin_events(work, pattern_set),
             carried,
-            CarryState.from_json(carried, pattern_set.version),
+            CarryState.from_json(carried, pattern_set.version, same),
             last and waits_at_the_end(pattern_set),
-            digest_of([VERSION, IDS_VERSION, work.stream.schema.digest, limits]),
         )
-        of_another_version = bool(carried) and carried.get("pattern_set_version") != pattern_set.version
-        units = tables.matches_days(name) if work.keeps_unchanged or of_another_version else []
-        if of_another_version:
-            before = max((unit for unit in units if unit.final_day < work.day), key=lambda unit: unit.final_day)
-            known = before.fingerprint.patterns.items() & pattern_set.pattern_versions.items()
-            same = {pattern for pattern, _ in known}
-            inputs = replace(inputs, carry_in=CarryState.from_json(carried, pattern_set.version, same))
-        published = next((unit for unit in units if unit.final_day == work.day), None)
-        if not work.keeps_unchanged or published is None or work.drafted is not None:
-            return inputs
-        return replace(inputs, published=published, unchanged=inputs._unchanged(work, published))
 
-    def _unchanged(self, work: DayWork, published: PublishedMatches) -> frozenset[str]:
-        was, events = published.fingerprint, self.events.snapshot
-        if (
-            published.note  # it was rolled back
-            or was.made_with != self.made_with
-            or was.events != events.digests(was.events_from, work.day)
-            or work.tables.is_damaged(self.pattern_set.name, work.day)
-        ):
-            return frozenset()
-        before = max((day for day in events.days if day < work.day), default=None)
-        carried = self.carry_in.digests()
-
-        def unchanged(pattern: Pattern) -> bool:
-            name = pattern.name
-            return (
-                was.patterns.get(name) == self.pattern_set.pattern_versions[name]
-                and was.carried.get(name) == carried.get(name)
-                and name not in published.limited
-                and (was.end_of_stream == self.end_of_stream or not can_pend(pattern))
-                # What becomes final on days that are not published belongs to the day; in one event nothing waits.
-                and (
-                    before is None
-                    or before in was.events
-                    or not waits_for_later_events(pattern)
-                    or pattern.window.events == 1
-                )
-            )
-
-        return frozenset(pattern.name for pattern in self.pattern_set.patterns if unchanged(pattern))
-
-    def fingerprint(self, work: DayWork, gathered: frozenset[date | None], kept: frozenset[str]) -> MatchesFingerprint:
+    def fingerprint(self, work: DayWork, gathered: frozenset[date | None]) -> MatchesFingerprint:
         """Return the fingerprint of the matches of the day.
 
-        `gathered` are the first days of the events that were gathered by partition. Of the patterns that were `kept`,
-        and so not detected, only the record says how far back their partitions were read.
+        `gathered` are the first days of the events that were gathered by partition.
         """
         first_days = {self.events.first_day, *gathered}
-        patterns = self.pattern_set.patterns
-        if self.published and any(counts_in_partitions(pattern) and pattern.name in kept for pattern in patterns):
-            first_days.add(self.published.fingerprint.events_from)
         if any(counts_in_partitions(one) or is_held_up(one) for one in self.pattern_set.composing):
             first_days.add(None)
         return self.events.snapshot.matches_fingerprint(
@@ -158,50 +101,7 @@ class DayInputs:
             carry_in=digest_of(self.carried),
             end_of_stream=self.end_of_stream,
             patterns=self.pattern_set.pattern_versions,
-            carried=self.carry_in.digests(),
-            made_with=self.made_with,
         )
-
-
-def nothing_detected(pattern_set: PatternSet) -> DetectionResult:
-    """The result for a day on which all patterns of a set are kept."""
-    from cep_pipeline.spark.detection import DetectionResult
-
-    return DetectionResult((), {}, (), 0, Observed(), CarryState(pattern_set.version))
-
-
-def with_kept(
-    spark: SparkSession, work: DayWork, inputs: DayInputs, kept: frozenset[str], result: DetectionResult
-) -> DetectionResult:
-    """Add to what was detected on a day what is published of the patterns that are kept."""
-    from cep_pipeline.spark.detection import copy_matches
-
-    pattern_set, published = inputs.pattern_set, inputs.published
-    name = pattern_set.name
-    assert published is not None
-    files = copy_matches(
-        spark,
-        work.tables.matches_files(name, work.day),
-        kept,
-        work.tables.matches_directory(name, work.day, run_id=work.run_id),
-        pattern_set.version,
-        what=f"{work.stream.name}: matches of {name} on {work.day} that stay as they are",
-    )
-    known = work.tables.matches_carry_in(name, work.day + timedelta(days=1))
-    carry_out = CarryState.from_json(known, pattern_set.version, kept).part(kept)
-    matches = {**result.matches, **{one: published.counts.get(one, 0) for one in kept}}
-    pending = {**result.pending, **{one: number for one, number in published.pending.items() if one in kept}}
-    in_order = [pattern.name for pattern in pattern_set.patterns]
-    summarized = {one.name for one in pattern_set.patterns if one.summary is not None and one.name in kept}
-    summaries = {**result.summaries, **work.tables.summaries_of(name, work.day, summarized)}
-    return replace(
-        result,
-        files=(*result.files, *files),
-        matches={one: matches[one] for one in in_order},
-        carry_out=result.carry_out | carry_out,
-        pending={one: pending[one] for one in in_order if one in pending},
-        summaries={one: summaries[one] for one in in_order if one in summaries},
-    )
 
 
 def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result: DetectionResult) -> DetectionResult:
@@ -238,22 +138,6 @@ def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result:
     )
 
 
-def observed_before(work: DayWork, pattern_set: PatternSet, kept: frozenset[str]) -> Observed:
-    """The part of what is recorded of a day's detection that is about patterns that are kept."""
-    try:
-        record = work.tables.pin_statistics(work.day).of(pattern_set.name, work.day)
-        if record is None or record.observed is None:
-            return Observed()
-        observed = Observed.from_json(record.observed)
-    except (DamagedError, InputError) as error:
-        logger.warning("%s; what detection counted of patterns that are kept is lost", error)
-        return Observed()
-    return Observed(
-        tuple(one for one in observed.observations if one.pattern in kept),
-        tuple(one for one in observed.profiles if one.pattern in kept),
-    )
-
-
 @dataclass(frozen=True)
 class PreparedDay:
     """A day that is ready to be detected: its job and slices, and what comes behind them.
@@ -275,15 +159,14 @@ class PreparedDay:
         pattern_set: PatternSet,
         plan: Plan,
         inputs: DayInputs,
-        kept: frozenset[str],
         scratch: DataDirectory,
     ) -> PreparedDay:
-        """Prepare the detection of the patterns of a set that are not kept."""
+        """Prepare the detection of the patterns of a set that compose no others."""
         from cep_pipeline.spark.detection import DetectionJob, WorkEstimate
 
         patterns = pattern_set.patterns
         carry_in = inputs.carry_in.part([pattern.name for pattern in patterns])
-        events = replace(inputs.events, look_back=look_back(patterns)) if kept else inputs.events
+        events = inputs.events
         groups = events.row_groups
         gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
         slices: list[Slice] = []
@@ -367,8 +250,6 @@ def draft_detected(work: DayWork, detected: DetectedDay) -> list[Draft]:
     return [matches, *drafted]
 
 
-KEPT_PATTERNS = "kept patterns"
-"""Name of the count of the patterns of a set that were not detected, since their matches would be the same."""
 MOST_ORDERS_PUBLISHED = 64
 """Temporal orders of each clause's matches that are kept with a day."""
 
@@ -466,10 +347,10 @@ class DayEvents:
         return published.events if published is not None else 0
 
 
-def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
-    """Pin the day's events and the look-back before it that the longest window of the pattern sets reaches."""
-    statements = [pattern for pattern_set in pattern_sets for pattern in pattern_set.statements]
-    reach = look_back(patterns_of(pattern_sets))
+def pin_events(work: DayWork, pattern_set: PatternSet) -> DayEvents:
+    """Pin the day's events and the look-back before it that the longest window of a pattern set reaches."""
+    statements = pattern_set.statements
+    reach = look_back(pattern_set.patterns)
     snapshot = work.tables.pin_events()
     begun = work.day
     earlier = [day for day in snapshot.days if day < work.day]

@@ -49,8 +49,6 @@ class DayOutcome:
     - `matches`, `pending`: pattern set -> pattern -> matches: those that became final on the day, and those that, or
       others before them, were not final when it was over.
     - `limited`: pattern, as SET.NAME -> what became of it, because it reached a limit.
-    - `kept`: pattern set -> the patterns that were not detected again: their matches were published and stay as they
-      are.
     """
 
     day: date
@@ -62,7 +60,6 @@ class DayOutcome:
     pending: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     end_of_stream: bool = False
     limited: Mapping[str, str] = field(default_factory=dict)
-    kept: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, work: DayWork) -> DayOutcome:
@@ -81,7 +78,6 @@ class DayOutcome:
                 for name, detected in work.detected.items()
                 for pattern, limited in detected.limited.items()
             },
-            {name: detected.kept for name, detected in work.detected.items() if detected.kept},
         )
 
 
@@ -103,15 +99,6 @@ class RunOutcome:
     def pending(self) -> Mapping[str, Mapping[str, int]]:
         """Pattern set -> pattern -> matches that wait for days after the last one whose matches were detected."""
         return next((day.pending for day in reversed(self.days) if day.matches), {})
-
-    def redone(self, pattern_set: str) -> tuple[int, list[str]] | None:
-        """Return on how many days patterns were kept as they were published, and the patterns detected again there.
-
-        None where all patterns were detected on all days.
-        """
-        days = [day for day in self.days if day.kept.get(pattern_set)]
-        again = {name: None for day in days for name in day.matches[pattern_set] if name not in day.kept[pattern_set]}
-        return (len(days), list(again)) if days else None
 
 
 def new_run_id() -> str:
@@ -344,7 +331,6 @@ class PipelineRun:
             scratch,
             plans=self.plans,
             told=self.told,
-            keeps_unchanged=not self.redo,
         )
 
     def _ingest(self, works: Sequence[DayWork]) -> CepError | None:

@@ -6,7 +6,7 @@ import gc
 import logging
 import pickle
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -45,10 +45,8 @@ from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
 from cep_pipeline.storage import (
     DataDirectory,
-    conform,
     in_type,
     open_data_file,
-    open_parquet,
     remove_file,
     write_data_file,
     written,
@@ -394,56 +392,6 @@ def _limited(job: DetectionJob, results: Sequence[DetectedSlice]) -> dict[str, K
         if job.then.get(name) == "fail":
             raise LimitExceeded(name, job.limits[name].named(kind), str(job.final_day))
     return {pattern.name: reached[pattern.name] for pattern in job.patterns if pattern.name in reached}
-
-
-def copy_matches(
-    spark: SparkSession,
-    files: Sequence[str],
-    names: Collection[str],
-    directory: DataDirectory,
-    pattern_set_version: str,
-    *,
-    what: str,
-) -> tuple[str, ...]:
-    """Copy the matches of some patterns out of published files, for a newer version of their pattern set.
-
-    Parameters
-    ----------
-    files
-        The files, in their order.
-    directory
-        Where the copies are written.
-    what
-        What is being done, for Spark's own page.
-    """
-    task = partial(_copy_of_patterns, directory, frozenset(names), pattern_set_version)
-    copies = run_tasks(spark, task, list(enumerate(files)), what=what)
-    return tuple(path for path in copies if path is not None)
-
-
-def _copy_of_patterns(
-    directory: DataDirectory, names: frozenset[str], version: str, task: tuple[int, str], attempt: int
-) -> str | None:
-    """Copy the matches of some patterns out of a file; None where it has none of them."""
-    number, path = task
-    schema = without_composed(directory.columns or MATCHES_SCHEMA)
-    place = schema.get_field_index("pattern_version")
-    column = schema.field(place)
-    copy: str | None = None
-    with ExitStack() as stack:
-        writer: pq.ParquetWriter | None = None
-        with open_parquet(path) as file:
-            for batch in file.iter_batches():
-                rows = conform(pa.Table.from_batches([batch]), schema)
-                own = rows.filter(pc.is_in(rows["pattern"], pa.array(sorted(names))))
-                if not own.num_rows:
-                    continue
-                if writer is None:
-                    copy = directory.file(number, attempt)
-                    writer = stack.enter_context(open_data_file(copy, schema, dictionaries=REPEATING_IN_MATCHES))
-                versions = pa.repeat(pa.scalar(version, column.type), own.num_rows)
-                writer.write_table(own.set_column(place, column, versions))
-    return None if copy is None else written(copy)
 
 
 def _count_limited(

@@ -37,7 +37,6 @@ from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
 from cep_pipeline.storage import (
     DataDirectory,
     conform,
-    digest_of,
     id_texts,
     open_data_file,
     open_parquet,
@@ -293,16 +292,6 @@ class CarryState:
         return CarryState(
             self.pattern_set_version, *({name: one for name, one in part if name in names} for part in known)
         )
-
-    def __or__(self, other: CarryState) -> CarryState:
-        """Join it with what is about other patterns."""
-        both = ({**getattr(self, key), **getattr(other, key)} for key in self._BY_PATTERN)
-        return CarryState(self.pattern_set_version, *both)
-
-    def digests(self) -> dict[str, str]:
-        """Pattern -> digest of what is remembered of it, where that is anything."""
-        names = sorted({*self.patterns, *self.pending})
-        return {name: digest_of([self.patterns.get(name), self.pending.get(name)]) for name in names}
 
     def kept(self, patterns: Iterable[Pattern]) -> dict[str, KeptMatches]:
         """Return the kept matches that each of these patterns with OUTPUT or CONSUME goes on from."""
