@@ -76,9 +76,6 @@ def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSn
 
 def windows_of_day(record: StatisticsRecord, stream: Stream) -> tuple[StatisticsSnapshot, ...]:
     """Return the snapshots of windows of a day, in order of time, from the state at its end."""
-    if record.windows:
-        what = f"windows of the statistics of {record.day}"
-        return tuple(StatisticsSnapshot.from_json(content, what) for content in record.windows)
     if record.state is None:
         return ()
     what = f"the statistics of {record.day} of pattern set {record.pattern_set!r}"

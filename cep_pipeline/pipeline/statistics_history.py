@@ -148,11 +148,11 @@ class StatisticsHistory:
         shown = Labelled(f"business day {chosen} in windows of {window}", state.business_day(*bounds))
         return StatisticsOverview(shown, self.timezone, plan, windows=tuple(state.windows(*bounds)), notes=notes)
 
-    def _records(self, day: date | None = None, *, required: bool = True) -> list[StatisticsRecord]:
+    def _records(self, day: date | None = None) -> list[StatisticsRecord]:
         """Return the records of all days up to one (None: the last), without their long columns."""
         found = self.tables.statistics(self.pattern_set.name, last=day, without=LONG)
         known = [record for record in found if record.snapshot is not None]
-        if required and (not known or (day is not None and known[-1].day != day)):
+        if not known or (day is not None and known[-1].day != day):
             raise no_statistics_of(self.stream, self.pattern_set, f"of {day}" if day else "of any day")
         return known
 
@@ -191,7 +191,7 @@ class StatisticsHistory:
         return (*compared, *planned), (*notes, *said)
 
     def _planned(self) -> tuple[tuple[Labelled, ...], tuple[str, ...]]:
-        """The snapshot that the current plan was made from: recorded with it, or of a day, as long as it is there."""
+        """The snapshot that the current plan was made from, as it is recorded with the plan."""
         current = self.tables.current_plan(self.pattern_set.name)
         if current is None:
             return (), ()
@@ -201,17 +201,9 @@ class StatisticsHistory:
                 return (Labelled(name, StatisticsSnapshot.from_json(current.statistics, f"statistics of {name}")),), ()
             except InputError as error:
                 return (), (str(error),)
-        digest, old = current.statistics_digest, of_another_format(current)
-        notes = () if old is None else (f"{old}: the next daily run makes a plan",)
-        for record in reversed(self._records(required=False)) if digest is not None else ():
-            try:
-                snapshot = self._snapshot(record)
-            except InputError:
-                continue  # of an older version: no plan of this one was made from it
-            if snapshot.digest == digest:
-                return (Labelled(name, snapshot),), notes
-        gone = f"the statistics that {name} was made from are no longer there: they have been made again since"
-        return (), notes or (gone,)
+        if old := of_another_format(current):
+            return (), (f"{old}: the next daily run makes a plan",)
+        return (), (f"the statistics that {name} was made from are not recorded",)
 
     def _notes(self, records: Sequence[StatisticsRecord]) -> tuple[str, ...]:
         events = {day.day: day for day in self.tables.days()}
