@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
@@ -118,23 +117,16 @@ def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result:
     return compose_day(
         spark,
         ComposingJob(
-            pattern_set=pattern_set.name,
-            pattern_set_version=pattern_set.version,
-            final_day=work.day,
-            directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
+            **_of_set(work, inputs, composing),
+            carry_in=inputs.carry_in,
             row_groups=events.row_groups,
             earlier_files=tuple(before),
             events_schema=work.tables.events_schema,
             start=events.start,
             end=work.end,
-            end_of_stream=inputs.end_of_stream,
-            mechanism=pattern_set.mechanism,
-            limits=_limits(work, pattern_set, composing),
-            then={pattern.name: pattern_set.limits_of(pattern.name).then for pattern in composing},
         ),
         composing,
         result,
-        inputs.carry_in,
     )
 
 
@@ -165,26 +157,21 @@ class PreparedDay:
         from cep_pipeline.spark.detection import DetectionJob, WorkEstimate
 
         patterns = pattern_set.patterns
-        carry_in = inputs.carry_in.part([pattern.name for pattern in patterns])
         events = inputs.events
         groups = events.row_groups
-        gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
+        gathered = list(_partitioned(spark, work, patterns, events, inputs.carry_in, scratch))
         slices: list[Slice] = []
-        limits = _limits(work, pattern_set, patterns)
+        of_set = _of_set(work, inputs, patterns)
         # Without events of its own a day has no new matches, but those that waited become final.
         if events.events_of(work) or any(map(can_pend, patterns)):
-            slices = cut_day(spark, work, events, WorkEstimate(patterns, plan, limits))
+            slices = cut_day(spark, work, events, WorkEstimate(patterns, plan, of_set["limits"]))
         behind = slices_between(groups, [work.end, None], events.look_back)
         job = DetectionJob(
+            **of_set,
+            carry_in=inputs.carry_in.part([pattern.name for pattern in patterns]),
             patterns=patterns,
             plan=plan,
-            pattern_set=pattern_set.name,
-            pattern_set_version=pattern_set.version,
-            final_day=work.day,
-            directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
-            mechanism=pattern_set.mechanism,
             candidates=scratch,
-            carry_in=carry_in,
             horizons_us={pattern.name: _horizon_us(work, pattern, events) for pattern in patterns},
             reachable={
                 pattern.name: earlier.reachable
@@ -193,9 +180,6 @@ class PreparedDay:
                 if counts_in_partitions(pattern) and pattern.partition_by == source.partition_by
             },
             partitioned=tuple(source for source, _ in gathered),
-            end_of_stream=inputs.end_of_stream,
-            limits=limits,
-            then={pattern.name: pattern_set.limits_of(pattern.name).then for pattern in patterns},
             compressed=work.tables.compressed_directory(pattern_set.name, work.day, run_id=work.run_id),
         )
         return cls(
@@ -211,12 +195,25 @@ SHARE_OF_DISK = 0.5
 """The rows of one pattern may take this share of what is free, before they are compressed."""
 
 
-def _limits(work: DayWork, pattern_set: PatternSet, patterns: Sequence[Pattern]) -> dict[str, Limits]:
-    """The limits of patterns of a set on a day: those of the configuration, and what the disk has left."""
+def _of_set(work: DayWork, inputs: DayInputs, patterns: Sequence[Pattern]) -> dict[str, Any]:
+    """The fields of `DayOfSet` for some patterns of a set on a day.
+
+    Their limits are those of the configuration, and what the disk has left.
+    """
+    pattern_set = inputs.pattern_set
     free = free_bytes(work.tables.warehouse.location)
     most = None if free is None else int(max(free, 0) * SHARE_OF_DISK)
-    found = {pattern.name: pattern_set.limits_of(pattern.name).limits for pattern in patterns}
-    return {name: replace(limits, max_bytes=most) for name, limits in found.items()}
+    limits = {pattern.name: pattern_set.limits_of(pattern.name) for pattern in patterns}
+    return {
+        "pattern_set": pattern_set.name,
+        "pattern_set_version": pattern_set.version,
+        "final_day": work.day,
+        "directory": work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
+        "mechanism": pattern_set.mechanism,
+        "end_of_stream": inputs.end_of_stream,
+        "limits": {name: replace(one.limits, max_bytes=most) for name, one in limits.items()},
+        "then": {name: one.then for name, one in limits.items()},
+    }
 
 
 def draft_detected(work: DayWork, detected: DetectedDay) -> list[Draft]:

@@ -23,9 +23,7 @@ day reads from there.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -33,11 +31,10 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cep_pipeline.detection.composition import WrittenMatches, longer_stream, with_typed_returns
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits, Then
+from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits
 from cep_pipeline.detection.match_ids import ids_from_text
 from cep_pipeline.detection.matches import candidates_of
 from cep_pipeline.detection.mechanisms import choose_mechanisms
@@ -60,20 +57,16 @@ from cep_pipeline.slices.ownership import (
     rows_before,
 )
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.spark.keeping import CarryState, in_page_order, last_seqs, rows_to_json
+from cep_pipeline.spark.keeping import DayOfSet, MatchFile, in_page_order, last_seqs, rows_to_json
 from cep_pipeline.spark.partitions import BackwardReader, MissingEvents, partition_names, partitions_of
 from cep_pipeline.spark.slicing import RowGroup, Slice, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.storage import (
-    DataDirectory,
-    conform,
     id_texts,
-    open_data_file,
     read_data_file,
-    written,
 )
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.detection import DetectionResult
@@ -85,16 +78,12 @@ _READ = pa.schema([MATCHES_SCHEMA.field(name) for name in ("match_id", "start_ts
 """The columns of a match that a composing pattern reads."""
 
 
-@dataclass(frozen=True)
-class ComposingJob:
+@dataclass(frozen=True, kw_only=True)
+class ComposingJob(DayOfSet):
     """The part that all composing patterns of a day share.
 
     Attributes
     ----------
-    pattern_set, pattern_set_version, final_day
-        Under what matches are published.
-    directory
-        Where their files are written.
     row_groups
         The events of the look-back and of the day, in stream order.
     earlier_files, events_schema
@@ -102,27 +91,13 @@ class ComposingJob:
         the columns of the events table.
     start, end
         Where the days before end whose matches are published, and where the day ends.
-    end_of_stream
-        Whether the stream ends with the day, so that all matches are known.
-    mechanism
-        As `detect` takes it.
-    limits, then
-        Pattern -> its limits on the day, and what follows when it reaches one.
     """
 
-    pattern_set: str
-    pattern_set_version: str
-    final_day: date
-    directory: DataDirectory
     row_groups: tuple[RowGroup, ...]
     earlier_files: tuple[str, ...]
     events_schema: pa.Schema
     start: Boundary
     end: Boundary
-    end_of_stream: bool = False
-    mechanism: str | None = None
-    limits: Mapping[str, Limits] = field(default_factory=dict)
-    then: Mapping[str, Then] = field(default_factory=dict)
 
     def read(self, pattern: Pattern, waiting: Mapping[str, Boundary]) -> pa.Table:
         """Read the events of the look-back of a pattern and of the day, with the columns that it needs of events.
@@ -290,7 +265,6 @@ def compose_day(
     job: ComposingJob,
     patterns: Sequence[Pattern],
     detected: DetectionResult,
-    carry_in: CarryState,
 ) -> DetectionResult:
     """Add the matches of composing patterns that a day publishes to what it has of all other patterns of the set.
 
@@ -298,9 +272,8 @@ def compose_day(
     ----------
     patterns
         In the order of the file. A pattern that composes a limited one is limited, too.
-    carry_in
-        What the day before has handed on.
     """
+    carry_in = job.state
     files, limited, carry_out = detected.files, detected.limited, detected.carry_out
     known: dict[str, KnownMatches] = {}
     for composed in (one for pattern in patterns for one in pattern.composes):
@@ -309,6 +282,7 @@ def compose_day(
     waiting: dict[str, Sequence[int]] = dict(carry_out.waiting)
     made: dict[str, _Composed] = {}
     stopped: dict[str, LimitedPattern] = {}
+    compose = partial(_compose, replace(job, carry_in=None))
     for members in _levels(patterns):
         tasks: list[_Task] = []
         for pattern in members:
@@ -333,7 +307,7 @@ def compose_day(
                     lost[gone], limit=f"{lost[gone].limit} of {gone}", matches=0, exact=False, files=()
                 )
         what = f"{patterns[0].stream}: matches of patterns of {job.pattern_set} that compose, on {job.final_day}"
-        for task, result in zip(tasks, run_tasks(spark, partial(_compose, job), tasks, what=what), strict=True):
+        for task, result in zip(tasks, run_tasks(spark, compose, tasks, what=what), strict=True):
             name = task.pattern.name
             if result.limited is not None:
                 limits, then = job.limits[name], job.then.get(name, "count")
@@ -618,7 +592,6 @@ class _OfDay:
     ) -> None:
         self._job, self._task, self._stream, self._horizon_us = job, task, stream, horizon_us
         self._counts = counts
-        self._attempt = attempt
         plain = plain_pattern(task.pattern)
         self._plain = replace(plain, summary=None, returns=plain.items)
         self._summary = None if plain.summary is None else PartialSummary(plain)
@@ -626,19 +599,16 @@ class _OfDay:
         self._places = _Places(stream, None if counts is None else counts.read)
         self._kept = KeptMatches(task.pattern, self._places.taken_in(task.state))
         self._state: Mapping[str, Any] | None = None
-        self._columns = job.directory.columns or MATCHES_SCHEMA
-        self._path: str | None = None
-        self._writer: pq.ParquetWriter | None = None
+        self._file = MatchFile(job.directory, task.number, attempt, job.columns, job.constants)
         self._found = self._kept_rows = self._pending = 0
         self.waiting_places: list[Array] = []
         """The places of the last events of matches that wait for events of their partition."""
-        self._files = ExitStack()
 
     def __enter__(self) -> None:
-        self._files.__enter__()
+        self._file.__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        self._files.__exit__(*error)
+        self._file.__exit__(*error)
 
     def find(self, known: Array) -> Kind | None:
         """Find the matches that the day publishes by the places of their last events, and all where the stream ends.
@@ -687,9 +657,8 @@ class _OfDay:
     def result(self) -> _Composed:
         """The outcome, when the file is closed."""
         state = self._state_now() if self._state is None else self._state
-        path = None if self._path is None else written(self._path)
         groups = [] if self._summary is None else self._summary.to_json()
-        return _Composed(path, self._kept_rows, self._pending, state, {}, groups)
+        return _Composed(next(iter(self._file.files), None), self._kept_rows, self._pending, state, {}, groups)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -702,17 +671,7 @@ class _OfDay:
             self._summary.add_rows(kept)
             return
         self._kept_rows += kept.num_rows
-        rows = pa.Table.from_batches([self._written.of(kept)])
-        for name in ("pattern_set", "final_day", "pattern_version"):
-            kind = self._columns.field(name).type
-            value = self._job.pattern_set_version if name == "pattern_version" else getattr(self._job, name)
-            rows = rows.append_column(name, pa.repeat(pa.scalar(value, kind), len(rows)))
-        if self._writer is None:
-            self._path = self._job.directory.file(self._task.number, self._attempt)
-            self._writer = self._files.enter_context(
-                open_data_file(self._path, self._columns, dictionaries=REPEATING_IN_MATCHES)
-            )
-        self._writer.write_table(conform(rows, self._columns))
+        self._file.write(self._written.of(kept))
 
     def _state_now(self) -> Mapping[str, Any]:
         if self._counts is None:

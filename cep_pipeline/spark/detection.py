@@ -7,9 +7,8 @@ import logging
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import lru_cache, partial
 from math import exp, log
 from tempfile import NamedTemporaryFile
@@ -18,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cep_pipeline.detection.compressed.tables import STATEMENTS
 from cep_pipeline.detection.detect import count_slice, detect_slice
-from cep_pipeline.detection.limits import CELL_BYTES, Kind, Ledger, LimitedPattern, Limits, SliceLimits, Then
+from cep_pipeline.detection.limits import CELL_BYTES, Kind, Ledger, LimitedPattern, Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.route import Route, by_route
@@ -35,7 +33,15 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import can_pend, counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult, first_last_event
+from cep_pipeline.spark.keeping import (
+    CANDIDATES_SCHEMA,
+    CarryState,
+    DayOfSet,
+    KeepingPass,
+    KeepingResult,
+    MatchFile,
+    first_last_event,
+)
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.session import is_local
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice
@@ -45,13 +51,10 @@ from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
 from cep_pipeline.storage import (
     DataDirectory,
-    in_type,
-    open_data_file,
     remove_file,
     write_data_file,
-    written,
 )
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
+from cep_pipeline.warehouse.layout import without_composed
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
@@ -164,51 +167,33 @@ def _share(types: Sequence[EventType], ratios: Mapping[EventType, tuple[Array, A
     return np.asarray(np.minimum(total / len(types), exp(_MAX_LN)))
 
 
-@dataclass(frozen=True)
-class DetectionJob:
+@dataclass(frozen=True, kw_only=True)
+class DetectionJob(DayOfSet):
     """The part that all tasks of one detection share: the patterns, their plan, and where the matches belong.
 
     Attributes
     ----------
-    candidates, carry_in, horizons_us, reachable
+    candidates, horizons_us, reachable
         For patterns with OUTPUT or CONSUME: a directory for what slices find of them, whose files the caller removes;
-        the state of the latest earlier day; and what `CarryState.after` forgets by.
+        and what `CarryState.after` forgets by.
     partitioned
         What is read for windows that count the events of a partition, one for each PARTITION BY among them.
-    end_of_stream
-        Whether the matches that wait when the range is over are final, because the stream ends with it.
-    limits, then
-        Pattern -> its limits on the day, and what follows when it reaches one.
     compressed
         Where matches of limited patterns are written as buffers.
     """
 
     patterns: tuple[Pattern, ...]
     plan: Plan
-    pattern_set: str
-    pattern_set_version: str
-    final_day: date
-    directory: DataDirectory
-    mechanism: str | None = None
     candidates: DataDirectory | None = None
-    carry_in: CarryState | None = None
     horizons_us: Mapping[str, int | None] = field(default_factory=dict)
     reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     partitioned: tuple[PartitionedEvents, ...] = ()
-    end_of_stream: bool = False
-    limits: Mapping[str, Limits] = field(default_factory=dict)
-    then: Mapping[str, Then] = field(default_factory=dict)
     compressed: DataDirectory | None = None
 
     @property
     def stream(self) -> str:
         """The stream of its patterns."""
         return self.patterns[0].stream
-
-    @property
-    def state(self) -> CarryState:
-        """The state that it goes on from."""
-        return self.carry_in or CarryState(self.pattern_set_version)
 
     def reading(self, slice_: Slice, patterns: Sequence[Pattern]) -> Iterator[tuple[list[Pattern], pa.Table]]:
         """Patterns that read the same events of a slice, and these events."""
@@ -527,16 +512,9 @@ def _keep(
     if not any(map(has_output_policy, job.patterns)):
         return None
     deciding = KeepingPass(
-        job.patterns,
-        job.pattern_set,
-        job.final_day,
-        job.state,
-        job.horizons_us,
-        job.directory,
+        replace(job, plan=job.plan.part(()), partitioned=()),
         [slice_.end[0] for slice_ in slices if slice_.end is not None],
         last.candidates if last is not None else None,
-        job.end_of_stream,
-        job.reachable,
     )
     if not results and deciding.pending is None:
         return deciding.run(())
@@ -599,14 +577,10 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
     if ledger is not None and not part.behind:
         limits.ledger = Ledger(ledger, [pattern.name for pattern in job.patterns], 0, tasks, part.number)
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
-    columns = without_composed(job.directory.columns or MATCHES_SCHEMA)
-    paths: dict[pa.Schema, str] = {}
-    writers: dict[pa.Schema, pq.ParquetWriter] = {}
-    constants = {
-        "pattern_set": job.pattern_set,
-        "final_day": job.final_day,
-        "pattern_version": job.pattern_set_version,
-    }
+    file = MatchFile(job.directory, part.number, attempt, without_composed(job.columns), job.constants)
+    candidates = file
+    if job.candidates is not None:
+        candidates = MatchFile(job.candidates, part.number, attempt, CANDIDATES_SCHEMA, job.constants)
     partitions: dict[str, set[str]] = {}
     waiting: dict[str, Boundary] = {}
     summaries: dict[str, PartialSummary] = {}
@@ -614,7 +588,7 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
     # Of what is not final only the number is asked for, and of what waits in partitions where it is.
     located = {p.name for p in patterns if part.behind and counts_in_partitions(p)}
     hidden = {p.name for p in patterns if part.behind and not job.end_of_stream and not has_output_policy(p)}
-    with ExitStack() as stack:
+    with file, candidates:
 
         def sink(pattern: Pattern, batch: pa.RecordBatch) -> None:
             if pattern.name in located:
@@ -628,21 +602,7 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
                 summaries.setdefault(pattern.name, PartialSummary(pattern)).add_rows(batch)
                 return
             profiler.add_rows(pattern.name, batch)
-            undecided = has_output_policy(pattern)
-            schema, directory = (CANDIDATES_SCHEMA, job.candidates) if undecided else (columns, job.directory)
-            if schema not in writers:  # a slice without a match writes no file
-                assert directory is not None, "a job of patterns with OUTPUT or CONSUME has a directory for candidates"
-                paths[schema] = directory.file(part.number, attempt)
-                writers[schema] = stack.enter_context(
-                    open_data_file(paths[schema], schema, dictionaries=REPEATING_IN_MATCHES)
-                )
-            arrays = [
-                pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
-                if field.name in constants
-                else in_type(batch.column(field.name), field.type)
-                for field in schema
-            ]
-            writers[schema].write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            (candidates if has_output_policy(pattern) else file).write(batch)
 
         matches = dict.fromkeys((pattern.name for pattern in patterns), 0)
         nodes: list[NodeCounts] = []
@@ -671,8 +631,8 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
             routes |= result.metrics.routes
             rows += events.num_rows
     return DetectedSlice(
-        written(paths[columns]) if columns in paths else None,
-        paths.get(CANDIDATES_SCHEMA),
+        next(iter(file.files), None),
+        candidates.path if candidates is not file else None,
         matches,
         tuple(nodes),
         rows,
