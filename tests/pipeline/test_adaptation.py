@@ -361,7 +361,7 @@ def test_plans_that_differ_in_their_matches_are_refused(drifting: DriftingStream
     drifting.publish(BEFORE)
     plan = Plan.from_json(current(drifting).plan, "plan")
     assert same_plans(plan, plan)
-    trials = iter([Trial(1, {"rising": 1}), Trial(1, {"rising": 2})] * plan_comparison.REPEATS)
+    trials = iter([Trial(1, {"rising": 1}), Trial(1, {"rising": 2})])
     pattern_set = drifting.stream.pattern_sets[0]
     fake: Callable[..., Trial] = lambda *_: next(trials)  # noqa: E731
     with mock.patch.object(plan_comparison, "_over", fake), pytest.raises(CepError, match="find different matches"):
