@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
@@ -45,8 +45,7 @@ class Step:
     - `name`, `option`: name of the task in the DAG, and the value of `--steps` that asks `cep run` for it; steps that
       belong together share one.
     - `run`: does the step for some days of one stream.
-    - `given`: the unit that `cep run` gives it: several `days` side by side, one `day` with all of its pattern sets, or
-      one `pattern set` of a day. A scheduler gives it one day.
+    - `side_by_side`: `cep run` gives it several days at once; else one day. A scheduler gives it one day.
     - `needed`: tells whether `cep run` does the step for a day though it is not asked for.
     - `takes`, `gives`: what it takes over from steps before it, and what it hands on: `staged` events, `drafted` events
       and rejected rows, `statistics`, and `detected` matches.
@@ -57,7 +56,7 @@ class Step:
     option: str
     run: Callable[[Sequence[DayWork]], None]
     needs_spark: bool = False
-    given: Literal["days", "day", "pattern set"] = "day"
+    side_by_side: bool = False
     needed: Callable[[DayWork], bool] = lambda _: False
     takes: tuple[str, ...] = ("staged",)
     gives: tuple[str, ...] = ()
@@ -219,9 +218,17 @@ PUBLISH = Step("publish", "detect", publish, takes=("staged", "drafted", "statis
 """The step that `cep run` does whatever else it is asked for."""
 
 STEPS: tuple[Step, ...] = (
-    Step("ingest", "ingest", ingest, needs_spark=True, given="days", takes=(), gives=("staged",)),
-    Step("validate", "ingest", validate, given="days"),
-    Step("preprocess", "ingest", preprocess, needs_spark=True, given="days", gives=("drafted",), follows="preprocess"),
+    Step("ingest", "ingest", ingest, needs_spark=True, side_by_side=True, takes=(), gives=("staged",)),
+    Step("validate", "ingest", validate, side_by_side=True),
+    Step(
+        "preprocess",
+        "ingest",
+        preprocess,
+        needs_spark=True,
+        side_by_side=True,
+        gives=("drafted",),
+        follows="preprocess",
+    ),
     Step(
         "estimate_statistics",
         "statistics",
@@ -232,15 +239,12 @@ STEPS: tuple[Step, ...] = (
         gives=("statistics",),
         follows="estimate_statistics",
     ),
-    Step(
-        "plan", "plan", plan, given="pattern set", needed=lambda _: True, takes=("staged", "statistics"), follows="plan"
-    ),
+    Step("plan", "plan", plan, needed=lambda _: True, takes=("staged", "statistics"), follows="plan"),
     Step(
         "detect",
         "detect",
         detect,
         needs_spark=True,
-        given="pattern set",
         takes=("staged", "drafted"),
         gives=("detected",),
         follows="publish",

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -102,10 +102,6 @@ class DayWork:
     told: dict[str, str] = field(default_factory=dict)
     recorded: RunRecord | None = None
     merged: list[str] = field(default_factory=list)
-
-    def of_pattern_set(self, pattern_set: PatternSet) -> DayWork:
-        """Return the same work with one pattern set only; what is done with it is recorded with this work."""
-        return replace(self, pattern_sets=(pattern_set,))
 
     def spark(self) -> SparkSession:
         """Return the Spark session, and note for the record of the run what it is."""

@@ -13,10 +13,10 @@ from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
-from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
+from cep_pipeline.pipeline.statistics import PublishedEvents, day_before
 from cep_pipeline.planning import Plan
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import (
@@ -348,28 +348,19 @@ def pin_events(work: DayWork, pattern_set: PatternSet) -> DayEvents:
     """Pin the day's events and the look-back before it that the longest window of a pattern set reaches."""
     statements = pattern_set.statements
     reach = look_back(pattern_set.patterns)
-    snapshot = work.tables.pin_events()
-    begun = work.day
-    earlier = [day for day in snapshot.days if day < work.day]
-    if earlier and any(map(waits_for_later_events, statements)):
-        begun = max(earlier) + timedelta(days=1)
-
-    def back(day: date, distance: LookBack) -> date | None:
-        """The day that lies a distance before the beginning of a day; None: before the beginning of the stream."""
-        zone, by_time = work.stream.schema.timezone, day
-        while day_bounds(by_time, zone)[0] > day_bounds(day, zone)[0] - distance.time_us:
-            by_time -= timedelta(days=1)
-        by_positions = snapshot.day_of_positions(day, distance.positions)
-        return None if by_positions is None else min(by_time, by_positions)
-
-    first_days = [back(begun, reach)]
+    published = PublishedEvents.pin(work.tables, work.stream.schema.timezone)
+    snapshot, begun = published.snapshot, work.day
+    earlier = day_before(work.day, snapshot)
+    if earlier is not None and any(map(waits_for_later_events, statements)):
+        begun = earlier + timedelta(days=1)
+    start = work.day_start(begun)
+    first_days = [published.first_day(begun, start[0], reach)]
     for pattern in statements:
         day: date | None = begun
         for distance in look_backs(pattern) if pattern.composes else ():
-            day = back(day, distance) if day is not None else None
+            day = published.first_day(day, work.day_start(day)[0], distance) if day is not None else None
         first_days.append(day)
     first_day = None if None in first_days else min(filter(None, first_days))
-    start = work.day_start(begun)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
     paths = [file.path for file in files]
     row_groups = read_row_groups(paths, work.tables.events_schema)

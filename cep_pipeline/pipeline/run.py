@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from itertools import groupby, product, takewhile
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
@@ -262,17 +262,17 @@ class PipelineRun:
     def _run_batch(self, batch: Sequence[date], stale: Mapping[date, Sequence[StaleDay]]) -> list[DayOutcome]:
         check_runnable(self.pattern_sets)  # here, so that a run with nothing to do imports no mechanism
         published = {record.day for record in self.tables.days()}
-        only_detect = {
+        as_they_are = {
             day
             for day in batch
-            if "ingest" not in self.steps
-            or (day in published and not self.redo and all(item.step == "detect" for item in stale.get(day, ())))
+            if day in published and not self.redo and all(item.step == "detect" for item in stale.get(day, ()))
         }
+        only_detect = as_they_are if "ingest" in self.steps else set(batch)
         scratch = new_scratch(self.tables.warehouse.scratch)
         tables = self.tables.with_drafts(Drafts())
         finished: set[date] = set()
         with kept_log(self.stream.log_folder, self.stream.name, self.run_id), ExitStack() as stack:
-            sets = self._sets_of_days(batch, stale, published)
+            sets = self._sets_of_days(batch, stale, as_they_are)
             works = [self._work(day, sets[day], tables, scratch, stack) for day in batch]
             try:
                 for work in works:
@@ -298,7 +298,7 @@ class PipelineRun:
         return [DayOutcome.of(work) for work in works]
 
     def _sets_of_days(
-        self, batch: Sequence[date], stale: Mapping[date, Sequence[StaleDay]], published: set[date]
+        self, batch: Sequence[date], stale: Mapping[date, Sequence[StaleDay]], as_they_are: Container[date]
     ) -> dict[date, tuple[PatternSet, ...]]:
         """Return the pattern sets to detect on each day: those that are stale, where the events stay as they are.
 
@@ -308,8 +308,8 @@ class PipelineRun:
         wanted: set[str] = set()
         for day in batch:
             items = stale.get(day, ())
-            as_it_is = day in published and items and not self.redo and all(item.step == "detect" for item in items)
-            wanted |= {str(item.pattern_set) for item in items} if as_it_is else {one.name for one in self.pattern_sets}
+            named = {str(item.pattern_set) for item in items} if day in as_they_are else set()
+            wanted |= named or {one.name for one in self.pattern_sets}
             found[day] = tuple(one for one in self.pattern_sets if one.name in wanted)
         return found
 
@@ -337,7 +337,7 @@ class PipelineRun:
         """Do the steps that days go through side by side; returns the error of the first day that fails."""
         failure: CepError | None = None
         for step in STEPS:
-            if step.given != "days" or not works:
+            if not (step.side_by_side and works):
                 continue
             try:
                 do_step(step, works)
@@ -358,8 +358,6 @@ class PipelineRun:
                 f"stream {self.stream.name!r}, day {work.day}: no events are published; run --steps ingest"
             )
         more = bool(work.pattern_sets and self.steps - {"ingest"})
-        for given, steps in groupby((step for step in STEPS if step.given != "days"), key=lambda step: step.given):
-            parts = [work] if given == "day" else [work.of_pattern_set(one) for one in work.pattern_sets]
-            for part, step in product(parts, list(steps)):
-                if step is PUBLISH or (more and (step.option in self.steps or step.needed(part))):
-                    do_step(step, [part])
+        for step in (one for one in STEPS if not one.side_by_side):
+            if step is PUBLISH or (more and (step.option in self.steps or step.needed(work))):
+                do_step(step, [work])

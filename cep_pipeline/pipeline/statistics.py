@@ -294,11 +294,13 @@ class PublishedEvents:
 
     def slices(self, start: Boundary, end: Boundary, look_back: LookBack, count: int) -> list[Slice]:
         """The events of `[start, end)` in `count` slices that read about as many, or more where they are too many."""
-        by_time = self._day_at(start[0] - look_back.time_us)
-        by_positions = self.snapshot.day_of_positions(self._day_at(start[0]), look_back.positions)
-        first = None if by_positions is None else min(by_time, by_positions)
-        groups = self._row_groups(first, end)
+        groups = self._row_groups(self.first_day(self._day_at(start[0]), start[0], look_back), end)
         return cut(Pieces.even(groups), start=start, end=end, look_back=look_back, count=count)
+
+    def first_day(self, day: date, begin_us: int, look_back: LookBack) -> date | None:
+        """The day that a look-back reaches from a point of a day; None: before the beginning of the stream."""
+        by_positions = self.snapshot.day_of_positions(day, look_back.positions)
+        return None if by_positions is None else min(self._day_at(begin_us - look_back.time_us), by_positions)
 
     def begin_before(self, point: Boundary) -> bool:
         """Return True if there are events before a point."""
