@@ -59,7 +59,7 @@ from cep_pipeline.slices.ownership import (
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import DayOfSet, MatchFile, in_page_order, last_seqs, rows_to_json
 from cep_pipeline.spark.partitions import BackwardReader, MissingEvents, partition_names, partitions_of
-from cep_pipeline.spark.slicing import RowGroup, Slice, read_row_groups
+from cep_pipeline.spark.slicing import RowGroup, Slice, first_read, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.storage import (
@@ -105,34 +105,16 @@ class ComposingJob(DayOfSet):
         What waits, and holds up other matches, is read too, however long ago it was.
         """
         point = min([self.start, *(waiting[one.name] for one in with_composed([pattern]) if one.name in waiting)])
-        groups, files = list(self.row_groups), list(self.earlier_files if point < self.start else ())
+        groups = list(self.row_groups)
+        if point < self.start:
+            groups = [*read_row_groups(self.earlier_files, self.events_schema), *groups]
         for step in look_backs(pattern):
-            self._reach_back(groups, files, point)
-            first, positions = sum(group.last < point for group in groups), 0
-            while positions < step.positions and (first or files):
-                if not first:
-                    first = self._add_before(groups, files)
-                else:
-                    first -= 1
-                    positions += groups[first].rows
-            counted = point if not step.positions else _BEGINNING if not first else groups[first].first
+            counted = groups[first_read(groups, point, step)].first if step.positions and groups else point
             point = min((max(point[0] - step.time_us, -(2**63)), -(2**63)), counted)
-        self._reach_back(groups, files, point)
         read = tuple(group for group in groups if group.last[0] >= point[0])
         if not read:
             return self._none(pattern)
         return _with_int_times(Slice(point, self.end, read, LookBack()).read(columns_needed([pattern])))
-
-    def _reach_back(self, groups: list[RowGroup], files: list[str], point: Boundary) -> None:
-        """Put row groups of earlier files before others until one begins before a point."""
-        while files and not (groups and groups[0].first < point):
-            self._add_before(groups, files)
-
-    def _add_before(self, groups: list[RowGroup], files: list[str]) -> int:
-        """Put the row groups of the last of some files before others; returns how many they are."""
-        added = read_row_groups([files.pop()], self.events_schema)
-        groups[:0] = added
-        return len(added)
 
     def read_partitions(self, pattern: Pattern, partitions: Iterable[str], before_us: int) -> pa.Table:
         """Read the last events of some partitions before a time: as many of each as a match reaches back over."""
@@ -163,9 +145,6 @@ def _reach_in_partition(pattern: Pattern) -> int:
 
 def _with_int_times(events: pa.Table) -> pa.Table:
     return events.set_column(0, "timestamp", events["timestamp"].cast(pa.int64()))
-
-
-_BEGINNING: Boundary = (-(2**63), -(2**63))
 
 
 @dataclass(frozen=True)
@@ -293,15 +272,12 @@ def compose_day(
                 inputs = tuple(known[one.name] for one in pattern.composes)
                 number = _FIRST_FILE + len(made) + len(tasks)
                 partitions = tuple(carry_in.pending.get(pattern.name, ()))
-                if is_held_up(pattern):
-                    names = [one.name for one in with_composed([pattern])]
-                    before, after = (
-                        {name: (marks[name][0], marks[name][1]) for name in names if name in marks}
-                        for marks in (carry_in.waiting, waiting)
-                    )
-                    tasks.append(_Task(number, pattern, inputs, state, partitions, before, after))
-                else:
-                    tasks.append(_Task(number, pattern, inputs, state, partitions))
+                names = [one.name for one in with_composed([pattern])] if is_held_up(pattern) else []
+                before, after = (
+                    {name: (marks[name][0], marks[name][1]) for name in names if name in marks}
+                    for marks in (carry_in.waiting, waiting)
+                )
+                tasks.append(_Task(number, pattern, inputs, state, partitions, before, after))
             else:
                 stopped[pattern.name] = replace(
                     lost[gone], limit=f"{lost[gone].limit} of {gone}", matches=0, exact=False, files=()
@@ -455,7 +431,7 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
     else:
         known = counts.known
     of_day = _OfDay(job, task, stream, horizon_us, counts, attempt)
-    with of_day:
+    with of_day.file:
         limited = of_day.find(known)
     found = replace(of_day.result(), limited=limited)
     if counts is None:
@@ -599,16 +575,10 @@ class _OfDay:
         self._places = _Places(stream, None if counts is None else counts.read)
         self._kept = KeptMatches(task.pattern, self._places.taken_in(task.state))
         self._state: Mapping[str, Any] | None = None
-        self._file = MatchFile(job.directory, task.number, attempt, job.columns, job.constants)
+        self.file = MatchFile(job.directory, task.number, attempt, job.columns, job.constants)
         self._found = self._kept_rows = self._pending = 0
         self.waiting_places: list[Array] = []
         """The places of the last events of matches that wait for events of their partition."""
-
-    def __enter__(self) -> None:
-        self._file.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._file.__exit__(*error)
 
     def find(self, known: Array) -> Kind | None:
         """Find the matches that the day publishes by the places of their last events, and all where the stream ends.
@@ -658,7 +628,7 @@ class _OfDay:
         """The outcome, when the file is closed."""
         state = self._state_now() if self._state is None else self._state
         groups = [] if self._summary is None else self._summary.to_json()
-        return _Composed(next(iter(self._file.files), None), self._kept_rows, self._pending, state, {}, groups)
+        return _Composed(next(iter(self.file.files), None), self._kept_rows, self._pending, state, {}, groups)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -671,7 +641,7 @@ class _OfDay:
             self._summary.add_rows(kept)
             return
         self._kept_rows += kept.num_rows
-        self._file.write(self._written.of(kept))
+        self.file.write(self._written.of(kept))
 
     def _state_now(self) -> Mapping[str, Any]:
         if self._counts is None:
