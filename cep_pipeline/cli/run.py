@@ -191,10 +191,6 @@ def _doubts_about_order(tables: StreamTables, pattern_sets: Sequence[PatternSet]
     return [] if found is None else doubts_about_order(patterns, found[1])
 
 
-_PARTS = {"import": "load libraries"}
-"""Parts of ingestion by their names in the record of a run, as a summary says them."""
-
-
 def _print_summary(
     configuration: Configuration, stream: Stream, pattern_sets: list[PatternSet], outcome: RunOutcome
 ) -> None:
@@ -264,11 +260,6 @@ def _print_summary(
         )
     if fresh:
         console.print(f"nothing to do for {counted(fresh, 'day')} (--redo does them again)")
-    if outcome.ingest_seconds:
-        parts = ", ".join(
-            f"{_PARTS.get(name, name)} {seconds:.1f} s" for name, seconds in outcome.ingest_seconds.items()
-        )
-        console.print(f"ingest: {parts}")
     location = (
         os.path.relpath(configuration.warehouse_location) if "://" not in configuration.warehouse_location else ""
     )
@@ -307,7 +298,6 @@ def _summary(
             for day in outcome.days
         ],
         "pattern_sets": sets,
-        "ingest_seconds": outcome.ingest_seconds,
         "seconds": outcome.seconds,
         "spark": outcome.spark,
     }

@@ -84,7 +84,6 @@ def ingest(works: Sequence[DayWork]) -> None:
         counts.update(ingest_counts(staged_days[0]))
     for work, staged in zip(works, staged_days, strict=False):  # the days after one that fails are not staged
         work.staged = staged
-        work.ingest_seconds = staged.seconds
         if work is not first:  # the time is that of all days together
             with work.timed("ingest") as counts:
                 counts.update(ingest_counts(staged))
@@ -119,8 +118,6 @@ def preprocess(works: Sequence[DayWork]) -> None:
         )
     for work, result in zip(taken, results, strict=True):
         work.tables.drafts.days[work.day] = draft_ingested(work, result)
-    for work in works:
-        work.ingest_seconds = results[-1].seconds
 
 
 def estimate_statistics(works: Sequence[DayWork]) -> None:

@@ -78,7 +78,6 @@ class DayWork:
     - `plans`, `told`: the plan of each pattern set, and further details for the record of the run; its days share them.
     - `recorded`: what the run has recorded of the day before, where it does a part of it again.
     - `merged`: small files whose rows are published in larger ones.
-    - `ingest_seconds`: those of each part of ingestion, of all days that were ingested together.
     """
 
     stream: Stream
@@ -98,7 +97,6 @@ class DayWork:
     staged: StagedDay | None = None
     detected: dict[str, DetectedDay] = field(default_factory=dict)
     plans: dict[str, PlanRecord] = field(default_factory=dict)
-    ingest_seconds: Mapping[str, float] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
     recorded: RunRecord | None = None
     merged: list[str] = field(default_factory=list)

@@ -91,7 +91,6 @@ class RunOutcome:
     run_id: str
     days: tuple[DayOutcome, ...]
     plans: Mapping[str, PlanRecord]
-    ingest_seconds: Mapping[str, float]
     seconds: float
     spark: str = ""
 
@@ -126,7 +125,6 @@ class PipelineRun:
     redo: bool = False
     run_id: str = field(default_factory=new_run_id)
     plans: dict[str, PlanRecord] = field(default_factory=dict)
-    ingest_seconds: dict[str, float] = field(default_factory=dict)
     end_of_stream: bool = False
     told: dict[str, str] = field(default_factory=dict)
     _raw_files: dict[date, list[RawFile]] = field(default_factory=dict)
@@ -208,7 +206,6 @@ class PipelineRun:
             self.run_id,
             tuple(outcomes),
             dict(self.plans),
-            dict(self.ingest_seconds),
             seconds,
             self.told.get("spark", ""),
         )
@@ -344,9 +341,6 @@ class PipelineRun:
             except CepError as error:
                 failure = error
                 works = [work for work in works if work.passed]
-        if failure is None and works:
-            for name, seconds in works[-1].ingest_seconds.items():  # they are those of all days together
-                self.ingest_seconds[name] = self.ingest_seconds.get(name, 0.0) + seconds
         return failure
 
     def _finish_day(self, work: DayWork) -> None:
