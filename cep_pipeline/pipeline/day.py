@@ -28,10 +28,8 @@ from cep_pipeline.pipeline.run_log import data_docs_folder, log_file, working_on
 if TYPE_CHECKING:
     from cep_pipeline.events.parse import StagedDay
     from cep_pipeline.pipeline.day_work import DayWork
-    from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.records import RunStatus
     from cep_pipeline.warehouse.stream_tables import StreamTables
-    from spark_jobs.preprocess import IngestResult
 
 CLOCK_BACK = "clock back"
 TIED = "tied between files"
@@ -117,7 +115,14 @@ def preprocess(works: Sequence[DayWork]) -> None:
             progress=progress,
         )
     for work, result in zip(taken, results, strict=True):
-        work.tables.drafts.days[work.day] = draft_ingested(work, result)
+        work.tables.drafts.days[work.day] = work.tables.draft_events(
+            work.day,
+            result.events_files,
+            result.quarantine_files,
+            run_id=work.run_id,
+            fingerprint=result.fingerprint,
+            carry_out=result.carry_out,
+        )
 
 
 def estimate_statistics(works: Sequence[DayWork]) -> None:
@@ -348,18 +353,6 @@ def ingest_counts(staged: StagedDay) -> dict[str, int]:
     counts = {"events": staged.events, "rejected": staged.rejected_rows}
     found = {CLOCK_BACK: staged.clock_back, TIED: staged.tied}
     return counts | {name: number for name, number in found.items() if number}
-
-
-def draft_ingested(work: DayWork, result: IngestResult) -> DraftedDay:
-    """Make the draft of what ingestion made of a day: the rejected rows and the events."""
-    return work.tables.draft_events(
-        work.day,
-        result.events_files,
-        result.quarantine_files,
-        run_id=work.run_id,
-        fingerprint=result.fingerprint,
-        carry_out=result.carry_out,
-    )
 
 
 def refuse_end_before(day: date, tables: StreamTables) -> None:

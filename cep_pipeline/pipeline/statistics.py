@@ -46,18 +46,6 @@ WINDOWS_SHOWN = 48
 """Windows of a day that show how it went."""
 
 
-@dataclass(frozen=True)
-class CarriedState:
-    """The state, with its digest, that the statistics of a day go on from: that of the latest published earlier day.
-
-    They are None where there is none that fits; `note` says why not, for a person ("" where there is nothing to say).
-    """
-
-    state: WindowedStatistics | None = None
-    digest: str | None = None
-    note: str = ""
-
-
 def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSnapshot | None:
     """The day's published statistics of a pattern set; None where there are none that it can be planned by.
 
@@ -86,14 +74,15 @@ def windows_of_day(record: StatisticsRecord, stream: Stream) -> tuple[Statistics
 
 def carried_state(
     work: DayWork, pattern_sets: Sequence[PatternSet], events: EventsSnapshot, known: PinnedStatistics
-) -> CarriedState:
-    """The state that the statistics of a day go on from.
+) -> tuple[WindowedStatistics | None, str | None]:
+    """The state that the statistics of a day go on from, and its digest: that of the latest published earlier day.
 
     A state is of all pattern sets of the run that made it; the first one that knows all that is asked for now is taken.
+    They are None where none fits, which is logged with the reason.
     """
     before = day_before(work.day, events)
     if before is None:
-        return CarriedState()
+        return None, None
     settings = work.stream.statistics
     empty = WindowedStatistics.of(patterns_of(pattern_sets), settings.length, settings.epsilon)
     notes = []
@@ -115,8 +104,10 @@ def carried_state(
         if not empty.goes_on(state):
             notes.append(f"{what} are of other patterns")
             continue
-        return CarriedState(state, content["checksum"])
-    return CarriedState(note=notes[0] if notes else "")
+        return state, content["checksum"]
+    if notes:
+        logger.warning("%s: %s; the window before the day is read again", work.day, notes[0])
+    return None, None
 
 
 def out_of_date(record: StatisticsRecord, day: PublishedDay | None, settings: StatisticsSettings) -> str:
@@ -134,7 +125,7 @@ def out_of_date(record: StatisticsRecord, day: PublishedDay | None, settings: St
 
 
 def basis_of(
-    pattern_set: PatternSet, settings: StatisticsSettings, day: PublishedDay | None, carried: CarriedState
+    pattern_set: PatternSet, settings: StatisticsSettings, day: PublishedDay | None, carried: str | None
 ) -> dict[str, Any]:
     """Return what the statistics of a day are made from, by which it is seen later whether they are out of date."""
     return {
@@ -142,8 +133,7 @@ def basis_of(
         "window": settings.window,
         "epsilon": settings.epsilon,
         "pattern_set_version": pattern_set.version,
-        "carried": carried.digest,
-        **({"note": carried.note} if carried.note else {}),
+        "carried": carried,
     }
 
 

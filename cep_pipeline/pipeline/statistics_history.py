@@ -15,9 +15,9 @@ from cep_pipeline.events.timestamps import parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
 from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.pipeline.statistics import WINDOWS_SHOWN, out_of_date, snapshot_at, state_of_day, windows_of_day
-from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.drift import numbers_of
+from cep_pipeline.statistics.estimate import windowed_statistics
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
@@ -211,8 +211,6 @@ class StatisticsHistory:
         for record in records:
             if reason := out_of_date(record, events.get(record.day), self.stream.statistics):
                 notes.append(f"statistics of {record.day}: {reason}; {self._again(record.day)}")
-            elif record.basis.get("note"):
-                notes.append(f"statistics of {record.day} began anew: {record.basis['note']}")
         return tuple(notes)
 
 
@@ -242,10 +240,10 @@ def statistics_of_events(
     first, last = _ends(events)
     if as_of is not None:
         moment = parse_moment(as_of, timezone, local_time(last, timezone).date())
-        state = count_table(patterns, events, window=length, epsilon=settings.epsilon, end=(moment + 1, 0))
+        state = windowed_statistics(patterns, events, length, settings.epsilon, end=(moment + 1, 0))
         shown = Labelled(_moment_label(moment, timezone, length), state.snapshot(moment))
         return StatisticsOverview(shown, timezone, notes=tuple(notes))
-    state = count_table(patterns, events, window=length, epsilon=settings.epsilon)
+    state = windowed_statistics(patterns, events, length, settings.epsilon)
     shown = Labelled(f"mean over windows of {length}", state.business_day(first, last + 1))
     return StatisticsOverview(shown, timezone, windows=tuple(state.windows(first, last + 1)), notes=tuple(notes))
 

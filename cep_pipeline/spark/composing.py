@@ -35,7 +35,6 @@ import pyarrow.compute as pc
 from cep_pipeline.detection.composition import WrittenMatches, longer_stream, with_typed_returns
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits
-from cep_pipeline.detection.match_ids import ids_from_text
 from cep_pipeline.detection.matches import candidates_of
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import KeptMatches, partition_texts
@@ -57,7 +56,7 @@ from cep_pipeline.slices.ownership import (
     rows_before,
 )
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.spark.keeping import DayOfSet, MatchFile, in_page_order, last_seqs, rows_to_json
+from cep_pipeline.spark.keeping import DayOfSet, MatchFile, in_page_order, last_seqs, rows_from_json, rows_to_json
 from cep_pipeline.spark.partitions import BackwardReader, MissingEvents, partition_names, partitions_of
 from cep_pipeline.spark.slicing import RowGroup, Slice, first_read, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks
@@ -154,7 +153,7 @@ class KnownMatches:
     Attributes
     ----------
     carried
-        In JSON form (`to_rows`), in the order of the page.
+        In JSON form (`rows_to_json`), in the order of the page.
     files
         The files that may have more of them.
     """
@@ -166,7 +165,8 @@ class KnownMatches:
     def rows(self, reach: _Reach | None = None) -> pa.Table:
         """Read those within a reach, in the order of the page; None: all."""
         condition = pc.field("pattern") == self.pattern.name
-        parts = [_from_rows(row for row in self.carried if reach is None or reach.holds(row[0], row[2]))]
+        carried = [row for row in self.carried if reach is None or reach.holds(row[0], row[2])]
+        parts = [rows_from_json(carried, _READ.names, _READ)]
         if reach is not None and not reach.ids:
             condition &= pc.field("end_ts") >= pa.scalar(reach.since_us).cast(_READ.field("end_ts").type)
         for path in self.files:
@@ -213,30 +213,6 @@ class _Reach:
 
     def __or__(self, other: _Reach) -> _Reach:
         return _Reach(min(self.since_us, other.since_us), self.ids | other.ids)
-
-
-def to_rows(matches: pa.Table) -> list[list[Any]]:
-    """Return matches in JSON form, a list each, as the carry state hands them on.
-
-    Examples
-    --------
-    >>> rows = [["0b51e2c4-0000-8000-8000-000000000000", 1, 2, [["a", 7], ["b", 9]], None]]
-    >>> to_rows(_from_rows(rows)) == rows
-    True
-    """
-    return rows_to_json(matches, _READ.names)
-
-
-def _from_rows(rows: Iterable[Sequence[Any]]) -> pa.Table:
-    ids, starts, ends, bindings, returns = zip(*rows, strict=True) if (rows := list(rows)) else ((),) * 5
-    bound = [[{"variable": variable, "seq": seq} for variable, seq in row] for row in bindings]
-    columns = (
-        ids_from_text(ids),
-        *(pa.array(one, pa.int64()).cast(_READ.field("end_ts").type) for one in (starts, ends)),
-        pa.array(bound, _READ.field("bindings").type),
-        pa.array(returns, pa.string()),
-    )
-    return pa.table(columns, schema=_READ)
 
 
 def compose_day(
@@ -305,7 +281,7 @@ def compose_day(
     handed_on = {
         name: rows
         for name, one in sorted(known.items())
-        if (rows := to_rows(one.rows(_reach(one.pattern, patterns, made))))
+        if (rows := rows_to_json(one.rows(_reach(one.pattern, patterns, made)), _READ.names))
     }
     matches = {pattern.name: made[pattern.name].matches if pattern.name in made else 0 for pattern in patterns}
     groups = {one.name: made[one.name].groups for one in patterns if one.summary is not None and one.name in made}

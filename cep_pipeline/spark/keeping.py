@@ -25,9 +25,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.detection.limits import Limits, Then
-from cep_pipeline.detection.match_ids import MatchIdentity, ids_array
+from cep_pipeline.detection.match_ids import ids_from_text
 from cep_pipeline.detection.matches import CANDIDATES, MANY_PATTERNS, UTC_MICROSECONDS, candidates_of
-from cep_pipeline.detection.ordering import OrderedLists, page_order
+from cep_pipeline.detection.ordering import page_order
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.expressions.columns import Array
@@ -164,34 +164,25 @@ def rows_to_json(matches: pa.Table, names: Sequence[str]) -> list[list[Any]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def undecided_from_json(pattern: Pattern, rows: Sequence[Sequence[Any]], constants: Mapping[str, Any]) -> pa.Table:
-    """The candidates that a day handed on, with the constant columns of the day that reads them.
-
-    Their ids are made anew: an earlier version may have handed them on.
-    """
-    columns: dict[str, Sequence[Any]] = {name: [row[place] for row in rows] for place, name in enumerate(_UNDECIDED)}
-    ids = _ids_of(pattern, columns["bindings"])
-    columns["bindings"] = [[{"variable": v, "seq": seq} for v, seq in row] for row in columns["bindings"]]
+def rows_from_json(
+    rows: Sequence[Sequence[Any]], names: Sequence[str], columns: pa.Schema, constants: Mapping[str, Any] = {}
+) -> pa.Table:
+    """Read what `rows_to_json` made of columns of these names; `constants` have one value each, for all rows."""
+    values = {name: [row[place] for row in rows] for place, name in enumerate(names)}
     arrays = []
-    for column in CANDIDATES_SCHEMA:
-        if column.name == "match_id":
-            arrays.append(ids)
-        elif column.name in constants:
+    for column in columns:
+        own = values.get(column.name, [])
+        if column.name in constants:
             arrays.append(pa.repeat(pa.scalar(constants[column.name], column.type), len(rows)))
+        elif column.name == "match_id":
+            arrays.append(ids_from_text(own))
+        elif column.name == "bindings":
+            arrays.append(pa.array([[{"variable": v, "seq": seq} for v, seq in row] for row in own], column.type))
         elif column.type == UTC_MICROSECONDS:
-            arrays.append(pa.array(columns[column.name], pa.int64()).cast(column.type))
+            arrays.append(pa.array(own, pa.int64()).cast(column.type))
         else:
-            arrays.append(pa.array(columns[column.name], column.type))
-    return pa.table(arrays, schema=CANDIDATES_SCHEMA)
-
-
-def _ids_of(pattern: Pattern, bindings: Sequence[Sequence[tuple[str, int]]]) -> pa.Array:
-    names = tuple(operand.variable for operand in pattern.operands)
-    seqs = np.array([seq for row in bindings for _, seq in row], np.int64)
-    variables = np.array([names.index(name) for row in bindings for name, _ in row], np.int32)
-    offsets = np.cumsum([0, *map(len, bindings)], dtype=np.int64)
-    matches = OrderedLists(names, offsets, np.arange(len(seqs), dtype=np.int32), variables)
-    return ids_array(MatchIdentity.of(pattern).rows_of(matches, seqs, seqs).ids)
+            arrays.append(pa.array(own, column.type))
+    return pa.table(arrays, schema=columns)
 
 
 def earliest_instant_us(held: pa.Table) -> int | None:
@@ -262,7 +253,7 @@ class CarryState:
         Such a pattern -> timestamp and seq of the earliest last event of these matches (`ownership.known_before`).
     composed
         Pattern that another one composes -> its kept matches that a match of a later day may bind
-        (`composing.to_rows`).
+        (`rows_to_json`).
     """
 
     pattern_set_version: str
@@ -536,7 +527,7 @@ class KeepingPass:
             pattern.name,
             [path for path in candidates if path is not None],
             [self.pending] if self.pending is not None else [],
-            undecided_from_json(pattern, rows, {**self.job.constants, "pattern": pattern.name}),
+            rows_from_json(rows, _UNDECIDED, CANDIDATES_SCHEMA, {**self.job.constants, "pattern": pattern.name}),
             self.points_us,
         )
 
