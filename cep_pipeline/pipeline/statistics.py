@@ -17,15 +17,14 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, Progress
-from cep_pipeline.slices.ownership import LookBack, look_back
-from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, read_events, read_row_groups
+from cep_pipeline.slices.ownership import LookBack, look_back, rows_before
+from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, keys_of, read_row_groups
 from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.observed import Observed, combine_observed
@@ -321,7 +320,4 @@ def _rows_from(group: RowGroup, point: Boundary) -> int:
         return 0
     if point <= group.first:
         return group.rows
-    keys = read_events([group], ["timestamp", "seq"])
-    timestamps = keys["timestamp"].cast(pa.int64()).to_numpy()
-    before = (timestamps < point[0]) | ((timestamps == point[0]) & (keys["seq"].to_numpy() < point[1]))
-    return int(group.rows - np.count_nonzero(before))
+    return group.rows - rows_before(*keys_of(group), point)
