@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, ConfigDict, field_validator
@@ -575,12 +575,6 @@ class PipelineSettings(Document):
     """The pipeline's configuration: the streams, the warehouse, and how plans are made and run."""
 
     model_config = ConfigDict(title="Pipeline configuration")
-    GONE: ClassVar[Mapping[str, str]] = {
-        "spark.from_events": "all work is done on Spark; leave it out",
-        "spark.package": "the workers of a cluster have the project installed, by an image or by hand; leave it out",
-        "spark.idle_minutes": "Airflow's tasks work on a Spark Connect server, which stays; leave it out",
-    }
-
     streams: dict[_Name, StreamSettings] = setting(
         "The streams by name, at least one. A command without `--stream` takes the first one. A name has letters, "
         "digits and `_`, and does not begin with a digit.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,8 +57,6 @@ from cep_pipeline.warehouse.layout import without_composed
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
-
-logger = logging.getLogger(__name__)
 
 Groups = list[dict[str, Any]]
 """The groups of SUMMARIZE of some matches, in the form of `PartialSummary.to_json`."""
@@ -222,7 +219,6 @@ class DetectedSlice:
     candidates: str | None
     matches: dict[str, int]
     nodes: tuple[NodeCounts, ...]
-    events: int
     profiles: tuple[OrderProfile, ...]
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     waiting: Mapping[str, Boundary] = field(default_factory=dict)
@@ -317,27 +313,13 @@ def _detect_parts(
     spark: SparkSession, job: DetectionJob, parts: Sequence[_Part], progress: Progress | None
 ) -> list[DetectedSlice]:
     with _ledger_file(spark, job, len(parts)) as ledger:
-        results = run_tasks(
+        return run_tasks(
             spark,
             partial(_detect, _packed(job), ledger, len(parts)),
             parts,
             what=f"{job.stream}: matches of {job.pattern_set} on {job.final_day}",
             progress=progress,
         )
-    for part, result in zip(parts, results, strict=True):
-        logger.debug(
-            "%s %s, %s: slice %s of %s from %s to %s: %s events, %s matches",
-            job.stream,
-            job.final_day,
-            job.pattern_set,
-            part.number + 1,
-            len(parts),
-            part.slice.start,
-            part.slice.end,
-            result.events,
-            sum(result.matches.values()),
-        )
-    return results
 
 
 @contextmanager
@@ -608,7 +590,6 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
         nodes: list[NodeCounts] = []
         limited: dict[str, Kind] = {}
         routes: dict[str, tuple[Route, ...]] = {}
-        rows = 0
         for members, events in job.reading(part.slice, patterns):
             result = detect_slice(
                 members,
@@ -629,13 +610,11 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
             matches.update(result.matches)
             nodes += result.metrics.nodes
             routes |= result.metrics.routes
-            rows += events.num_rows
     return DetectedSlice(
         next(iter(file.files), None),
         candidates.path if candidates is not file else None,
         matches,
         tuple(nodes),
-        rows,
         profiler.profiles(),
         {name: tuple(sorted(found)) for name, found in partitions.items()},
         waiting,
