@@ -424,8 +424,8 @@ class MatchFile(AbstractContextManager["MatchFile"]):
         self._opened = ExitStack()
         self.path: str | None = None
 
-    def __exit__(self, *error: object) -> None:
-        self._opened.close()
+    def __exit__(self, *error: Any) -> bool:
+        return self._opened.__exit__(*error)
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Write rows; what they lack of the columns is null."""
