@@ -125,7 +125,6 @@ def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result:
             start=events.start,
             end=work.end,
         ),
-        composing,
         result,
     )
 
@@ -169,7 +168,6 @@ class PreparedDay:
         job = DetectionJob(
             **of_set,
             carry_in=inputs.carry_in.part([pattern.name for pattern in patterns]),
-            patterns=patterns,
             plan=plan,
             candidates=scratch,
             horizons_us={pattern.name: _horizon_us(work, pattern, events) for pattern in patterns},
@@ -205,6 +203,7 @@ def _of_set(work: DayWork, inputs: DayInputs, patterns: Sequence[Pattern]) -> di
     most = None if free is None else int(max(free, 0) * SHARE_OF_DISK)
     limits = {pattern.name: pattern_set.limits_of(pattern.name) for pattern in patterns}
     return {
+        "patterns": tuple(patterns),
         "pattern_set": pattern_set.name,
         "pattern_set_version": pattern_set.version,
         "final_day": work.day,

@@ -215,20 +215,15 @@ class _Reach:
         return _Reach(min(self.since_us, other.since_us), self.ids | other.ids)
 
 
-def compose_day(
-    spark: SparkSession,
-    job: ComposingJob,
-    patterns: Sequence[Pattern],
-    detected: DetectionResult,
-) -> DetectionResult:
+def compose_day(spark: SparkSession, job: ComposingJob, detected: DetectionResult) -> DetectionResult:
     """Add the matches of composing patterns that a day publishes to what it has of all other patterns of the set.
 
     Parameters
     ----------
-    patterns
-        In the order of the file. A pattern that composes a limited one is limited, too.
+    job
+        Its patterns are in the order of the file. A pattern that composes a limited one is limited, too.
     """
-    carry_in = job.state
+    patterns, carry_in = job.patterns, job.state
     files, limited, carry_out = detected.files, detected.limited, detected.carry_out
     known: dict[str, KnownMatches] = {}
     for composed in (one for pattern in patterns for one in pattern.composes):
@@ -237,7 +232,7 @@ def compose_day(
     waiting: dict[str, Sequence[int]] = dict(carry_out.waiting)
     made: dict[str, _Composed] = {}
     stopped: dict[str, LimitedPattern] = {}
-    compose = partial(_compose, replace(job, carry_in=None))
+    compose = partial(_compose, replace(job, patterns=(), carry_in=None))
     for members in _levels(patterns):
         tasks: list[_Task] = []
         for pattern in members:

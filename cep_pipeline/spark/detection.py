@@ -170,20 +170,16 @@ class DetectionJob(DayOfSet):
 
     Attributes
     ----------
-    candidates, horizons_us, reachable
-        For patterns with OUTPUT or CONSUME: a directory for what slices find of them, whose files the caller removes;
-        and what `CarryState.after` forgets by.
+    candidates
+        For patterns with OUTPUT or CONSUME: a directory for what slices find of them, whose files the caller removes.
     partitioned
         What is read for windows that count the events of a partition, one for each PARTITION BY among them.
     compressed
         Where matches of limited patterns are written as buffers.
     """
 
-    patterns: tuple[Pattern, ...]
     plan: Plan
     candidates: DataDirectory | None = None
-    horizons_us: Mapping[str, int | None] = field(default_factory=dict)
-    reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     partitioned: tuple[PartitionedEvents, ...] = ()
     compressed: DataDirectory | None = None
 

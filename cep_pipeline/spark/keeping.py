@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import count, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,9 +45,6 @@ from cep_pipeline.storage import (
     written,
 )
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
-
-if TYPE_CHECKING:
-    from cep_pipeline.spark.detection import DetectionJob
 
 CANDIDATES_SCHEMA = pa.schema([*without_composed(MATCHES_SCHEMA), *list(CANDIDATES)[len(MANY_PATTERNS) :]])
 """Columns of a file of candidates: those of the matches table, and what deciding about them needs."""
@@ -353,6 +350,8 @@ class DayOfSet:
 
     Attributes
     ----------
+    patterns
+        Those that are detected.
     pattern_set, pattern_set_version, final_day
         Under what matches are published.
     directory
@@ -366,8 +365,11 @@ class DayOfSet:
         goes on from is the same, in case there is one.
     limits, then
         Pattern -> its limits on the day, and what follows when it reaches one.
+    horizons_us, reachable
+        For patterns with OUTPUT or CONSUME, as `CarryState.after` takes them.
     """
 
+    patterns: tuple[Pattern, ...]
     pattern_set: str
     pattern_set_version: str
     final_day: date
@@ -377,6 +379,8 @@ class DayOfSet:
     end_of_stream: bool = False
     limits: Mapping[str, Limits] = field(default_factory=dict)
     then: Mapping[str, Then] = field(default_factory=dict)
+    horizons_us: Mapping[str, int | None] = field(default_factory=dict)
+    reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def state(self) -> CarryState:
@@ -424,7 +428,7 @@ class MatchFile(AbstractContextManager["MatchFile"]):
         self._opened = ExitStack()
         self.path: str | None = None
 
-    def __exit__(self, *error: Any) -> bool:
+    def __exit__(self, *error: Any) -> bool | None:
         return self._opened.__exit__(*error)
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -478,7 +482,7 @@ class KeepingPass:
         The file of candidates that are not final when the day ends, if there are any.
     """
 
-    job: DetectionJob
+    job: DayOfSet
     points_us: Sequence[int] = ()
     pending: str | None = None
 
@@ -535,7 +539,7 @@ class KeepingPass:
 class _KeptFiles:
     """The files of kept matches, numbered from `first` on."""
 
-    def __init__(self, job: DetectionJob, attempt: int, first: int, patterns: Sequence[Pattern]) -> None:
+    def __init__(self, job: DayOfSet, attempt: int, first: int, patterns: Sequence[Pattern]) -> None:
         self._job, self._attempt, self._numbers = job, attempt, count(first)
         self.files: list[str] = []
         self.matches = {pattern.name: 0 for pattern in patterns}
