@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
 from types import SimpleNamespace, UnionType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
 from pydantic import (
@@ -43,8 +43,6 @@ class Document(BaseModel):
     """Base of all models of user-written documents: immutable, unknown keys refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
-    GONE: ClassVar[Mapping[str, str]] = {}
-    """Settings that the document had before, by their places (`spark.from_events`), and what to do without them."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -181,8 +179,6 @@ def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseMo
         message = "unknown setting" + (f"; known are {', '.join(known)}" if known and not close else "")
         message += f"; did you mean {close[0]!r}?" if close else ""
         example = example_at(model, (*location[:-1], *close)) if close else ""
-        if name in (gone := getattr(model, "GONE", {})):
-            message, example = f"this setting is gone: {gone[name]}", ""
     elif fault["type"] == "missing":
         message = "this setting is required"
     elif "input" in fault:

@@ -35,7 +35,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_753),
     "planning": (("cep_pipeline/planning",), 7_677),
     "warehouse": (("cep_pipeline/warehouse",), 4_610),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 8_150),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 7_695),
     "cli": (("cep_pipeline/cli",), 4_525),
     "events": (("cep_pipeline/events",), 4_515),
     "adaptation": (("cep_pipeline/adaptation",), 1_995),

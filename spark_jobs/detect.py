@@ -15,24 +15,18 @@ Nothing is published yet.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from datetime import date
 from typing import TYPE_CHECKING
 
 from cep_pipeline.language.doubts import doubts_about
 from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, Progress
 from cep_pipeline.pipeline.detection import (
-    KEPT_PATTERNS,
     MOST_ORDERS_PUBLISHED,
     DayInputs,
     PreparedDay,
     detection_scratch,
-    nothing_detected,
-    observed_before,
     unplanned,
     with_composed,
-    with_kept,
 )
 from cep_pipeline.pipeline.plans import plan_of
 from cep_pipeline.spark.detection import detect_range
@@ -53,34 +47,20 @@ def detect_day(
 ) -> DetectedDay:
     """Detect the matches of a pattern set that become final on the day, by its plan.
 
-    There is no plan where there was nothing yet to plan by. At the end of the stream all matches are final. Patterns
-    whose matches would be those that are published are not detected (`DayWork.keeps_unchanged`).
+    There is no plan where there was nothing yet to plan by. At the end of the stream all matches are final.
     """
     begin = time.perf_counter()
-    planned = plan_of(plan) if plan else unplanned(pattern_set)
     inputs = DayInputs.of(work, pattern_set, end_of_stream)
-    kept, detected = inputs.unchanged, pattern_set
-    if kept:
-        own = tuple(pattern for pattern in pattern_set.patterns if pattern.name not in kept)
-        detected, planned = replace(pattern_set, patterns=own), planned.part(pattern.name for pattern in own)
-    first_days = frozenset[date | None]()
-    if detected.patterns:
-        with detection_scratch(work, pattern_set) as scratch:
-            day = PreparedDay.of(spark, work, detected, planned, inputs, kept, scratch)
-            first_days = day.first_days
-            types = inputs.events.types
-            for text in doubts_about(detected.patterns, types, day.read_us) if day.slices or types else ():
-                work.observer.note(f"{work.day}: {pattern_set.name}: {text}")
-            result = detect_range(spark, day.job, day.slices, day.behind, progress)
-    else:
-        result = nothing_detected(pattern_set)
-    if kept:
-        result = with_kept(spark, work, inputs, kept, result)
+    planned = plan_of(plan) if plan else unplanned(pattern_set)
+    with detection_scratch(work, pattern_set) as scratch:
+        day = PreparedDay.of(spark, work, pattern_set, planned, inputs, scratch)
+        types = inputs.events.types
+        for text in doubts_about(pattern_set.patterns, types, day.read_us) if day.slices or types else ():
+            work.observer.note(f"{work.day}: {pattern_set.name}: {text}")
+        result = detect_range(spark, day.job, day.slices, day.behind, progress)
     if pattern_set.composing:
         result = with_composed(spark, work, inputs, result)
-    observed = result.observed + observed_before(work, pattern_set, kept) if kept else result.observed
     counts = {"matches": sum(result.matches.values()), "slices": result.slices}
-    counts |= {KEPT_PATTERNS: len(kept)} if kept else {}
     work.done(RunStep(f"detect {pattern_set.name}", time.perf_counter() - begin, counts))
     for name, limited in result.limited.items():
         work.observer.note(f"{work.day}: pattern {name!r} of {pattern_set.name} was {limited}")
@@ -88,13 +68,12 @@ def detect_day(
         pattern_set.name,
         result.files,
         result.matches,
-        inputs.fingerprint(work, first_days, kept),
+        inputs.fingerprint(work, day.first_days),
         plan.version if plan is not None else None,
         result.carry_out.to_json(),
         result.pending,
-        observed.shortened(MOST_ORDERS_PUBLISHED),
+        result.observed.shortened(MOST_ORDERS_PUBLISHED),
         result.limited,
-        tuple(pattern.name for pattern in pattern_set.patterns if pattern.name in kept),
         result.summaries,
         result.routes,
     )

@@ -12,7 +12,6 @@ The snapshot of the day, which plans are made from, and the state become drafts:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,8 +35,6 @@ from cep_pipeline.warehouse.records import DayStatistics
 if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
 
-logger = logging.getLogger(__name__)
-
 
 def estimate_day(
     spark: SparkSession, work: DayWork, pattern_sets: Sequence[PatternSet], progress: Progress | None = None
@@ -53,17 +50,15 @@ def estimate_day(
     with work.timed("statistics") as counts:
         events = PublishedEvents.pin(work.tables, work.stream.schema.timezone)
         known = work.tables.pin_statistics(work.day)
-        carried = carried_state(work, pattern_sets, events.snapshot, known)
+        carried, digest = carried_state(work, pattern_sets, events.snapshot, known)
         start = work.start
-        if carried.state is None and day_before(work.day, events.snapshot) is not None:
+        if carried is None and day_before(work.day, events.snapshot) is not None:
             start = events.window_start(settings.length, work.start)
-            if carried.note:
-                logger.warning("%s: %s; the window before the day is read again", work.day, carried.note)
         slices = cut_slices(events, patterns, start, work.end, cores_of(spark))
         counting = Counting(tuple(patterns), settings.length, settings.epsilon)
         count = partial(count_slice, counting)
         counted = run_tasks(spark, count, slices, what=f"{work.stream.name}: statistics", progress=progress)
-        state = merged(counting, counted, carried=carried.state)
+        state = merged(counting, counted, carried=carried)
         state.dependent_factor = settings.dependent_factor
         snapshot = state.business_day(work.start[0], work.end[0])
         text = canonical_json(state.to_json())
@@ -72,7 +67,7 @@ def estimate_day(
             pattern_set.name: DayStatistics(
                 with_observed(work, pattern_set, snapshot, known).to_json(),
                 text,
-                basis_of(pattern_set, settings, published, carried),
+                basis_of(pattern_set, settings, published, digest),
             )
             for pattern_set in pattern_sets
         }

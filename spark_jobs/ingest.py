@@ -128,8 +128,7 @@ def _loading_great_expectations(raw: RawFiles) -> Iterator[None]:
     raw.session()  # it may fork, which it must before a thread imports
     importing = start_import()
     yield
-    with raw.timed("import"):
-        importing.result()
+    importing.result()
 
 
 def _settle(raw: RawFiles, days: Sequence[ReadDay]) -> Mapping[date, Figures]:
@@ -137,27 +136,26 @@ def _settle(raw: RawFiles, days: Sequence[ReadDay]) -> Mapping[date, Figures]:
     if not days:
         return {}
     spark, schema, what = raw.session(), raw.schema, f"{raw.schema.name}: counting events"
-    with raw.timed("count"):
-        if schema.key:
-            accepted = accepted_rows(spark, [state.staged for state in days], schema)
-            again = repeated_keys(accepted.repartition(_parts(raw, days), LOCAL_DAY, *schema.key), schema.key)
-            write = partial(_write_repeated, schema, raw.scratch)
-            for path, counts in of_partitions(spark, again, write, f"{schema.name}: rejecting repeated keys"):
-                for state in (state for state in days if state.day in counts):
-                    known = state.staged
-                    rejected = known.rejected_rows + counts[state.day]
-                    state.know(repeated=(*known.repeated, path), rejected_rows=rejected)
+    if schema.key:
         accepted = accepted_rows(spark, [state.staged for state in days], schema)
-        asked = {state.day: figures_of(staged_columns(schema).empty_table(), schema, state.day) for state in days}
-        ranges = collect(spark, profile(accepted, asked, raw.task_rows), what)
-        figures = {}
-        for state in days:
-            own = [row for row in ranges.to_pylist() if row[LOCAL_DAY] == day_number(state.day)]
-            own.sort(key=lambda row: row["begin_s"])
-            state.know(ranges=tuple(EventRange(row["begin_s"], row["events"]) for row in own))
-            figures[state.day] = _summed(own, asked[state.day])
-        _add_examples(raw, accepted, figures)
-        _note_ties(raw, accepted, [state for state in days if state.of_files > 1])
+        again = repeated_keys(accepted.repartition(_parts(raw, days), LOCAL_DAY, *schema.key), schema.key)
+        write = partial(_write_repeated, schema, raw.scratch)
+        for path, counts in of_partitions(spark, again, write, f"{schema.name}: rejecting repeated keys"):
+            for state in (state for state in days if state.day in counts):
+                known = state.staged
+                rejected = known.rejected_rows + counts[state.day]
+                state.know(repeated=(*known.repeated, path), rejected_rows=rejected)
+    accepted = accepted_rows(spark, [state.staged for state in days], schema)
+    asked = {state.day: figures_of(staged_columns(schema).empty_table(), schema, state.day) for state in days}
+    ranges = collect(spark, profile(accepted, asked, raw.task_rows), what)
+    figures = {}
+    for state in days:
+        own = [row for row in ranges.to_pylist() if row[LOCAL_DAY] == day_number(state.day)]
+        own.sort(key=lambda row: row["begin_s"])
+        state.know(ranges=tuple(EventRange(row["begin_s"], row["events"]) for row in own))
+        figures[state.day] = _summed(own, asked[state.day])
+    _add_examples(raw, accepted, figures)
+    _note_ties(raw, accepted, [state for state in days if state.of_files > 1])
     return figures
 
 
@@ -341,19 +339,18 @@ def _validated(
     """Validate the days in order, up to the first that fails."""
     counts = list(earlier_row_counts)
     reached: list[ReadDay] = []
-    with raw.timed("validate"):
-        for state in raw.days:
-            reached.append(state)
-            if state.staged.skipped:
-                continue
-            try:
-                _validate(raw, state, figures.get(state.day, Figures()), counts, data_docs(state.day))
-            except DataError as error:
-                state.know(failure=str(error))
-                break
-            counts.append(state.staged.events)
+    for state in raw.days:
+        reached.append(state)
+        if state.staged.skipped:
+            continue
+        try:
+            _validate(raw, state, figures.get(state.day, Figures()), counts, data_docs(state.day))
+        except DataError as error:
+            state.know(failure=str(error))
+            break
+        counts.append(state.staged.events)
     for state in reached:
-        state.know(files=tuple(raw.fingerprints[file.name] for file in state.files), seconds=dict(raw.seconds))
+        state.know(files=tuple(raw.fingerprints[file.name] for file in state.files))
     return [state.staged for state in reached]
 
 

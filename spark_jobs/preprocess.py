@@ -13,7 +13,6 @@ Nothing is published yet: the paths go to the warehouse.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -71,8 +70,6 @@ class IngestResult:
         What the next day carries in, JSON.
     fingerprint
         What the events were made from.
-    seconds
-        Step -> wall-clock seconds, of all days that were ingested together.
     """
 
     staged: StagedDay
@@ -80,7 +77,6 @@ class IngestResult:
     quarantine_files: tuple[str, ...]
     carry_out: Mapping[str, Any]
     fingerprint: EventsFingerprint
-    seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -129,7 +125,6 @@ def preprocess_days(
                 f"stream {schema.name!r}, day {day.day}: the stream schema has changed since the day was ingested; "
                 "ingest it again"
             )
-    begin = time.perf_counter()
     carry = Carry.from_json(carry_in or {})
     ranges = ranges_of(staged, events_directory)
     total = len(ranges) + sum(1 for day in staged if day.rejected_rows)
@@ -139,7 +134,6 @@ def preprocess_days(
     tell(len(ranges), total)
     quarantine = write_quarantine(spark, schema, staged, quarantine_directory)
     tell(total, total)
-    seconds = time.perf_counter() - begin
     results = []
     for day in staged:
         own = [place for place, one in enumerate(ranges) if one.day == day.day]
@@ -151,7 +145,6 @@ def preprocess_days(
                 tuple(path for of, path in quarantine if of == day.day),
                 carry.to_json(),
                 EventsFingerprint(day.files, schema.digest, before.digest),
-                {**day.seconds, "write": seconds},
             )
         )
     return results

@@ -189,10 +189,6 @@ def _doubts_about_order(tables: StreamTables, pattern_sets: Sequence[PatternSet]
     return [] if found is None else doubts_about_order(patterns, found[1])
 
 
-_PARTS = {"import": "load libraries"}
-"""Parts of ingestion by their names in the record of a run, as a summary says them."""
-
-
 def _print_summary(
     configuration: Configuration, stream: Stream, pattern_sets: list[PatternSet], outcome: RunOutcome
 ) -> None:
@@ -255,8 +251,6 @@ def _print_summary(
             if summarized:
                 shows = next_command("matches", "--summaries", stream=stream.name, pattern_set=pattern_set.name)
                 console.print(f"the rows of SUMMARIZE: `{shows}`", soft_wrap=True)
-        if (redone := outcome.redone(pattern_set.name)) is not None:
-            console.print(f"{pattern_set.name}: {_redone_text(*redone, len(pattern_set.statements))}")
     if any(outcome.pending.values()):
         console.print(
             "pending: not final before later events, or behind such matches; the run of the day in which they become "
@@ -264,11 +258,6 @@ def _print_summary(
         )
     if fresh:
         console.print(f"nothing to do for {counted(fresh, 'day')} (--redo does them again)")
-    if outcome.ingest_seconds:
-        parts = ", ".join(
-            f"{_PARTS.get(name, name)} {seconds:.1f} s" for name, seconds in outcome.ingest_seconds.items()
-        )
-        console.print(f"ingest: {parts}")
     location = (
         os.path.relpath(configuration.warehouse_location) if "://" not in configuration.warehouse_location else ""
     )
@@ -289,7 +278,6 @@ def _summary(
     sets = []
     for pattern_set in pattern_sets:
         record = outcome.plans.get(pattern_set.name)
-        redone = outcome.redone(pattern_set.name)
         plan = None if record is None else _plan_summary(record)
         sets.append(
             {
@@ -297,7 +285,6 @@ def _summary(
                 "plan": plan,
                 "matches": _totals(pattern_set, outcome.days),
                 "pending": outcome.pending.get(pattern_set.name, {}),
-                "detected_again": None if redone is None else {"days": redone[0], "patterns": redone[1]},
             }
         )
     return {
@@ -309,7 +296,6 @@ def _summary(
             for day in outcome.days
         ],
         "pattern_sets": sets,
-        "ingest_seconds": outcome.ingest_seconds,
         "seconds": outcome.seconds,
         "spark": outcome.spark,
     }
@@ -327,27 +313,6 @@ def _totals(pattern_set: PatternSet, days: Iterable[DayOutcome]) -> dict[str, in
         for name, number in day.matches.get(pattern_set.name, {}).items():
             totals[name] += number
     return totals
-
-
-def _redone_text(days: int, again: Sequence[str], patterns: int) -> str:
-    """Say which patterns of a set were detected again, and that the matches of the others stay.
-
-    Examples
-    --------
-    >>> _redone_text(3, ["reversal"], 7)
-    'on 3 days only 1 pattern of 7 was detected again (reversal); the matches of the others stay as they were'
-    >>> _redone_text(1, [], 7)
-    'on 1 day no pattern was detected again; their matches stay as they were'
-    """
-    if not again:
-        return f"on {counted(days, 'day')} no pattern was detected again; their matches stay as they were"
-    more = [f"and {len(again) - MOST_LISTED} more"] if len(again) > MOST_LISTED else []
-    named = ", ".join([*again[:MOST_LISTED], *more])
-    were = "was" if len(again) == 1 else "were"
-    return (
-        f"on {counted(days, 'day')} only {counted(len(again), 'pattern')} of {patterns} {were} detected again "
-        f"({named}); the matches of the others stay as they were"
-    )
 
 
 def most_of(totals: Mapping[str, int]) -> list[str]:

@@ -249,7 +249,7 @@ class StagedDay:
     person: what was left out, and what validation warns of. `validation` is its result document as JSON, empty for a
     skipped day; `failure` says why the day may not be published. A day is `skipped` without files. `clock_back` are
     rows that are earlier than the row of their event type before them in their file; `tied` are times at which the
-    names of the files decided the order. `seconds` are those of each step, of all days that were ingested together.
+    names of the files decided the order.
     """
 
     day: date
@@ -268,7 +268,6 @@ class StagedDay:
     skipped: bool = False
     clock_back: int = 0
     tied: int = 0
-    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def events(self) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, ConfigDict, field_validator
@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 _PLANNERS = "cep_pipeline.planning.planners"
 
 
-class SearchSettings(Document):
-    """A planner, and the settings of planners that plan all patterns of a set together."""
+class PlanningSettings(Document):
+    """Settings of planning.
+
+    Those of `planning:` are for pattern sets that do not have their own. The settings of searches are for planners that
+    plan all patterns of a set together.
+    """
 
     planner: str | None = setting(
         "The planner: of each pattern by itself, or of all patterns of a set together. A pattern set without one "
@@ -42,6 +46,21 @@ class SearchSettings(Document):
         None,
         example="greedy",
         json_schema_extra=one_of(f"{_PLANNERS}:PLANNERS", f"{_PLANNERS}:MULTI_PATTERN_PLANNER_NAMES"),
+    )
+    cost: str | None = setting(
+        "The cost model of the planner. A pattern set without one takes that of `planning:`; without that each pattern "
+        "is planned by the cost model of its mechanism.",
+        None,
+        example="throughput",
+        json_schema_extra=one_of("cep_pipeline.planning.costs:COSTS"),
+    )
+    alpha: float | None = setting(
+        "The weight of latency against the cost. A pattern set without one takes that of `planning:`; without that it "
+        "is 0.",
+        None,
+        example=0.5,
+        ge=0,
+        allow_inf_nan=False,
     )
     neighbourhood: str | None = setting(
         "The step of a local search: `edge` gives two patterns a part in common, `vertex:K` up to K.",
@@ -88,8 +107,10 @@ class SearchSettings(Document):
     @property
     def search(self) -> dict[str, Any]:
         """The options of planning together that are set, as `plan_workload` takes them."""
-        given = {name: getattr(self, name) for name in SearchSettings.model_fields if name != "planner"}
-        return {name: value for name, value in given.items() if value is not None}
+        return self.model_dump(include=set(_OF_SEARCHES), exclude_none=True)
+
+
+_OF_SEARCHES = ("neighbourhood", "sharing", "time_limit_s", "steps", "idle_steps", "seed")
 
 
 ALL = "all"
@@ -259,7 +280,7 @@ class PatternSetLimits(LimitSettings):
     )
 
 
-class PatternSetSettings(SearchSettings):
+class PatternSetSettings(PlanningSettings):
     """A pattern file, and how its patterns are planned and run."""
 
     file: Path = setting(
@@ -272,19 +293,6 @@ class PatternSetSettings(SearchSettings):
         "several make one pattern for each, with names such as `rise_size_300`.",
         example={"banks": ["BAC", "JPM"], "size": 300},
         default_factory=dict,
-    )
-    cost: str | None = setting(
-        "The cost model of the planner. Without it: that of `planning:`.",
-        None,
-        example="throughput",
-        json_schema_extra=one_of("cep_pipeline.planning.costs:COSTS"),
-    )
-    alpha: float | None = setting(
-        "The weight of latency against the cost. Without it: that of `planning:`.",
-        None,
-        example=0.5,
-        ge=0,
-        allow_inf_nan=False,
     )
     mechanism: str | None = setting(
         "The evaluation mechanism. Without it each pattern runs by the fastest one that can run it.",
@@ -455,21 +463,6 @@ class WarehouseSettings(Document):
         return properties
 
 
-class PlanningSettings(SearchSettings):
-    """Settings of planning, for pattern sets that do not have their own.
-
-    The settings of searches are for the pattern sets whose planner plans all patterns together.
-    """
-
-    cost: str | None = setting(
-        "The cost model. Without it each pattern is planned by the cost model of its mechanism.",
-        None,
-        example="throughput",
-        json_schema_extra=one_of("cep_pipeline.planning.costs:COSTS"),
-    )
-    alpha: float = setting("The weight of latency against the cost.", 0.0, example=0.5, ge=0, allow_inf_nan=False)
-
-
 class SparkSettings(Document):
     """Spark, on which the steps of a day run."""
 
@@ -575,12 +568,6 @@ class PipelineSettings(Document):
     """The pipeline's configuration: the streams, the warehouse, and how plans are made and run."""
 
     model_config = ConfigDict(title="Pipeline configuration")
-    GONE: ClassVar[Mapping[str, str]] = {
-        "spark.from_events": "all work is done on Spark; leave it out",
-        "spark.package": "the workers of a cluster have the project installed, by an image or by hand; leave it out",
-        "spark.idle_minutes": "Airflow's tasks work on a Spark Connect server, which stays; leave it out",
-    }
-
     streams: dict[_Name, StreamSettings] = setting(
         "The streams by name, at least one. A command without `--stream` takes the first one. A name has letters, "
         "digits and `_`, and does not begin with a digit.",
@@ -861,7 +848,7 @@ class Configuration:
         patterns = read_patterns(file, schema, parameters)
         planning = self.settings.planning
         planner, cost = settings.planner or planning.planner or DEFAULT_PLANNER, settings.cost or planning.cost
-        alpha = planning.alpha if settings.alpha is None else settings.alpha
+        alpha = next((one for one in (settings.alpha, planning.alpha) if one is not None), 0.0)
         try:
             _check_names(settings.limits.patterns, patterns)
             search = _search(planner, cost, alpha, settings, planning)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
@@ -28,10 +28,8 @@ from cep_pipeline.pipeline.run_log import data_docs_folder, log_file, working_on
 if TYPE_CHECKING:
     from cep_pipeline.events.parse import StagedDay
     from cep_pipeline.pipeline.day_work import DayWork
-    from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.records import RunStatus
     from cep_pipeline.warehouse.stream_tables import StreamTables
-    from spark_jobs.preprocess import IngestResult
 
 CLOCK_BACK = "clock back"
 TIED = "tied between files"
@@ -45,8 +43,7 @@ class Step:
     - `name`, `option`: name of the task in the DAG, and the value of `--steps` that asks `cep run` for it; steps that
       belong together share one.
     - `run`: does the step for some days of one stream.
-    - `given`: the unit that `cep run` gives it: several `days` side by side, one `day` with all of its pattern sets, or
-      one `pattern set` of a day. A scheduler gives it one day.
+    - `side_by_side`: `cep run` gives it several days at once; else one day. A scheduler gives it one day.
     - `needed`: tells whether `cep run` does the step for a day though it is not asked for.
     - `takes`, `gives`: what it takes over from steps before it, and what it hands on: `staged` events, `drafted` events
       and rejected rows, `statistics`, and `detected` matches.
@@ -57,7 +54,7 @@ class Step:
     option: str
     run: Callable[[Sequence[DayWork]], None]
     needs_spark: bool = False
-    given: Literal["days", "day", "pattern set"] = "day"
+    side_by_side: bool = False
     needed: Callable[[DayWork], bool] = lambda _: False
     takes: tuple[str, ...] = ("staged",)
     gives: tuple[str, ...] = ()
@@ -85,7 +82,6 @@ def ingest(works: Sequence[DayWork]) -> None:
         counts.update(ingest_counts(staged_days[0]))
     for work, staged in zip(works, staged_days, strict=False):  # the days after one that fails are not staged
         work.staged = staged
-        work.ingest_seconds = staged.seconds
         if work is not first:  # the time is that of all days together
             with work.timed("ingest") as counts:
                 counts.update(ingest_counts(staged))
@@ -119,9 +115,14 @@ def preprocess(works: Sequence[DayWork]) -> None:
             progress=progress,
         )
     for work, result in zip(taken, results, strict=True):
-        work.tables.drafts.days[work.day] = draft_ingested(work, result)
-    for work in works:
-        work.ingest_seconds = results[-1].seconds
+        work.tables.drafts.days[work.day] = work.tables.draft_events(
+            work.day,
+            result.events_files,
+            result.quarantine_files,
+            run_id=work.run_id,
+            fingerprint=result.fingerprint,
+            carry_out=result.carry_out,
+        )
 
 
 def estimate_statistics(works: Sequence[DayWork]) -> None:
@@ -219,9 +220,17 @@ PUBLISH = Step("publish", "detect", publish, takes=("staged", "drafted", "statis
 """The step that `cep run` does whatever else it is asked for."""
 
 STEPS: tuple[Step, ...] = (
-    Step("ingest", "ingest", ingest, needs_spark=True, given="days", takes=(), gives=("staged",)),
-    Step("validate", "ingest", validate, given="days"),
-    Step("preprocess", "ingest", preprocess, needs_spark=True, given="days", gives=("drafted",), follows="preprocess"),
+    Step("ingest", "ingest", ingest, needs_spark=True, side_by_side=True, takes=(), gives=("staged",)),
+    Step("validate", "ingest", validate, side_by_side=True),
+    Step(
+        "preprocess",
+        "ingest",
+        preprocess,
+        needs_spark=True,
+        side_by_side=True,
+        gives=("drafted",),
+        follows="preprocess",
+    ),
     Step(
         "estimate_statistics",
         "statistics",
@@ -232,15 +241,12 @@ STEPS: tuple[Step, ...] = (
         gives=("statistics",),
         follows="estimate_statistics",
     ),
-    Step(
-        "plan", "plan", plan, given="pattern set", needed=lambda _: True, takes=("staged", "statistics"), follows="plan"
-    ),
+    Step("plan", "plan", plan, needed=lambda _: True, takes=("staged", "statistics"), follows="plan"),
     Step(
         "detect",
         "detect",
         detect,
         needs_spark=True,
-        given="pattern set",
         takes=("staged", "drafted"),
         gives=("detected",),
         follows="publish",
@@ -347,18 +353,6 @@ def ingest_counts(staged: StagedDay) -> dict[str, int]:
     counts = {"events": staged.events, "rejected": staged.rejected_rows}
     found = {CLOCK_BACK: staged.clock_back, TIED: staged.tied}
     return counts | {name: number for name, number in found.items() if number}
-
-
-def draft_ingested(work: DayWork, result: IngestResult) -> DraftedDay:
-    """Make the draft of what ingestion made of a day: the rejected rows and the events."""
-    return work.tables.draft_events(
-        work.day,
-        result.events_files,
-        result.quarantine_files,
-        run_id=work.run_id,
-        fingerprint=result.fingerprint,
-        carry_out=result.carry_out,
-    )
 
 
 def refuse_end_before(day: date, tables: StreamTables) -> None:

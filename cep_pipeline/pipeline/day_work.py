@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,8 +68,6 @@ class DayWork:
     """One day of one stream on its way through the steps of a run.
 
     - `tables`: what the run has drafted is read in place of what is published of the stream.
-    - `keeps_unchanged`: published matches stay as they are of those patterns of which detecting the day again would
-      give the same; False: all patterns are detected.
     - `end_of_stream`: the stream ends with the day, so that no match waits for later days.
     - `session`: makes the Spark session, when it is first needed.
     - `observer`: is told of steps and notes.
@@ -80,7 +78,6 @@ class DayWork:
     - `plans`, `told`: the plan of each pattern set, and further details for the record of the run; its days share them.
     - `recorded`: what the run has recorded of the day before, where it does a part of it again.
     - `merged`: small files whose rows are published in larger ones.
-    - `ingest_seconds`: those of each part of ingestion, of all days that were ingested together.
     """
 
     stream: Stream
@@ -100,15 +97,9 @@ class DayWork:
     staged: StagedDay | None = None
     detected: dict[str, DetectedDay] = field(default_factory=dict)
     plans: dict[str, PlanRecord] = field(default_factory=dict)
-    ingest_seconds: Mapping[str, float] = field(default_factory=dict)
-    keeps_unchanged: bool = False
     told: dict[str, str] = field(default_factory=dict)
     recorded: RunRecord | None = None
     merged: list[str] = field(default_factory=list)
-
-    def of_pattern_set(self, pattern_set: PatternSet) -> DayWork:
-        """Return the same work with one pattern set only; what is done with it is recorded with this work."""
-        return replace(self, pattern_sets=(pattern_set,))
 
     def spark(self) -> SparkSession:
         """Return the Spark session, and note for the record of the run what it is."""
@@ -192,10 +183,9 @@ class DetectedDay:
 
     `pending` are the matches by pattern that are not published because they, or others before them, are not final when
     the day is over; `carry_out` is what the next day needs to know, `observed` what detection found out on the way for
-    the next day's statistics. Of the `limited` patterns nothing is in the files. The patterns that are `kept` were not
-    detected: what is published of them is in the files, and in all that is said of the day. `summaries` has the groups
-    of patterns with SUMMARIZE, as `PartialSummary.to_json`; `routes` the ways that detection went, in words, each with
-    the names of its patterns.
+    the next day's statistics. Of the `limited` patterns nothing is in the files. `summaries` has the groups of patterns
+    with SUMMARIZE, as `PartialSummary.to_json`; `routes` the ways that detection went, in words, each with the names of
+    its patterns.
     """
 
     pattern_set: str
@@ -207,7 +197,6 @@ class DetectedDay:
     pending: Mapping[str, int] = field(default_factory=dict)
     observed: Observed = field(default_factory=_nothing_observed)
     limited: Mapping[str, LimitedPattern] = field(default_factory=dict)
-    kept: tuple[str, ...] = ()
     summaries: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     routes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -234,6 +223,5 @@ class DetectedDay:
             "files": files_from_json(content["files"]),
             "observed": Observed.from_json(content["observed"]),
             "limited": limited,
-            "kept": tuple(content.get("kept", ())),
         }
         return cls(**{**content, **read, "fingerprint": fingerprint})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,16 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
-from cep_pipeline.errors import DamagedError, InputError
-from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
+from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
+from cep_pipeline.pipeline.statistics import PublishedEvents, day_before
 from cep_pipeline.planning import Plan
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import (
@@ -45,30 +42,23 @@ from cep_pipeline.spark.slicing import (
     slices_between,
     types_in,
 )
-from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name, free_bytes
-from cep_pipeline.version import IDS_VERSION, VERSION
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.records import EventsSnapshot, PublishedMatches
+from cep_pipeline.warehouse.records import EventsSnapshot
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.detection import DetectionJob, DetectionResult, WorkEstimate
     from cep_pipeline.spark.session import SparkSession
 
 
-logger = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True)
 class DayInputs:
-    """The inputs of the detection of a pattern set on a day, and what they leave as it is published.
+    """The inputs of the detection of a pattern set on a day.
 
     `events` reach back as far as the whole pattern set needs. `carried` is what the day before hands on, as it is
     recorded, and `carry_in` what of it is about patterns as they are now. `end_of_stream` is True where the stream ends
-    with the day and that matters to the pattern set. `made_with` is that of `MatchesFingerprint`. `published` are the
-    matches of the day, where patterns that are unchanged may be kept, and `unchanged` the patterns of which detecting
-    the day again would give what is published.
+    with the day and that matters to the pattern set.
     """
 
     pattern_set: PatternSet
@@ -76,79 +66,31 @@ class DayInputs:
     carried: Mapping[str, Any]
     carry_in: CarryState
     end_of_stream: bool
-    made_with: str
-    published: PublishedMatches | None = None
-    unchanged: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, work: DayWork, pattern_set: PatternSet, last: bool) -> DayInputs:
-        """Pin the events, and compare the inputs with those that the published matches were made from.
-
-        The `last` day ends the stream.
-        """
+        """Pin the events; the `last` day ends the stream."""
         name, tables = pattern_set.name, work.tables
         carried = tables.matches_carry_in(name, work.day)
-        limits = pattern_set.limits.model_dump(mode="json")
-        inputs = cls(
+        same: set[str] = set()
+        if carried and carried.get("pattern_set_version") != pattern_set.version:
+            earlier = [unit for unit in tables.matches_days(name) if unit.final_day < work.day]
+            known = max(earlier, key=lambda unit: unit.final_day).fingerprint.patterns
+            same = {pattern for pattern, _ in known.items() & pattern_set.pattern_versions.items()}
+        return cls(
             pattern_set,
-            pin_events(work, [pattern_set]),
+            pin_events(work, pattern_set),
             carried,
-            CarryState.from_json(carried, pattern_set.version),
+            CarryState.from_json(carried, pattern_set.version, same),
             last and waits_at_the_end(pattern_set),
-            digest_of([VERSION, IDS_VERSION, work.stream.schema.digest, limits]),
         )
-        of_another_version = bool(carried) and carried.get("pattern_set_version") != pattern_set.version
-        units = tables.matches_days(name) if work.keeps_unchanged or of_another_version else []
-        if of_another_version:
-            before = max((unit for unit in units if unit.final_day < work.day), key=lambda unit: unit.final_day)
-            known = before.fingerprint.patterns.items() & pattern_set.pattern_versions.items()
-            same = {pattern for pattern, _ in known}
-            inputs = replace(inputs, carry_in=CarryState.from_json(carried, pattern_set.version, same))
-        published = next((unit for unit in units if unit.final_day == work.day), None)
-        if not work.keeps_unchanged or published is None or work.drafted is not None:
-            return inputs
-        return replace(inputs, published=published, unchanged=inputs._unchanged(work, published))
 
-    def _unchanged(self, work: DayWork, published: PublishedMatches) -> frozenset[str]:
-        was, events = published.fingerprint, self.events.snapshot
-        if (
-            published.note  # it was rolled back
-            or was.made_with != self.made_with
-            or was.events != events.digests(was.events_from, work.day)
-            or work.tables.is_damaged(self.pattern_set.name, work.day)
-        ):
-            return frozenset()
-        before = max((day for day in events.days if day < work.day), default=None)
-        carried = self.carry_in.digests()
-
-        def unchanged(pattern: Pattern) -> bool:
-            name = pattern.name
-            return (
-                was.patterns.get(name) == self.pattern_set.pattern_versions[name]
-                and was.carried.get(name) == carried.get(name)
-                and name not in published.limited
-                and (was.end_of_stream == self.end_of_stream or not can_pend(pattern))
-                # What becomes final on days that are not published belongs to the day; in one event nothing waits.
-                and (
-                    before is None
-                    or before in was.events
-                    or not waits_for_later_events(pattern)
-                    or pattern.window.events == 1
-                )
-            )
-
-        return frozenset(pattern.name for pattern in self.pattern_set.patterns if unchanged(pattern))
-
-    def fingerprint(self, work: DayWork, gathered: frozenset[date | None], kept: frozenset[str]) -> MatchesFingerprint:
+    def fingerprint(self, work: DayWork, gathered: frozenset[date | None]) -> MatchesFingerprint:
         """Return the fingerprint of the matches of the day.
 
-        `gathered` are the first days of the events that were gathered by partition. Of the patterns that were `kept`,
-        and so not detected, only the record says how far back their partitions were read.
+        `gathered` are the first days of the events that were gathered by partition.
         """
         first_days = {self.events.first_day, *gathered}
-        patterns = self.pattern_set.patterns
-        if self.published and any(counts_in_partitions(pattern) and pattern.name in kept for pattern in patterns):
-            first_days.add(self.published.fingerprint.events_from)
         if any(counts_in_partitions(one) or is_held_up(one) for one in self.pattern_set.composing):
             first_days.add(None)
         return self.events.snapshot.matches_fingerprint(
@@ -158,50 +100,7 @@ class DayInputs:
             carry_in=digest_of(self.carried),
             end_of_stream=self.end_of_stream,
             patterns=self.pattern_set.pattern_versions,
-            carried=self.carry_in.digests(),
-            made_with=self.made_with,
         )
-
-
-def nothing_detected(pattern_set: PatternSet) -> DetectionResult:
-    """The result for a day on which all patterns of a set are kept."""
-    from cep_pipeline.spark.detection import DetectionResult
-
-    return DetectionResult((), {}, (), 0, Observed(), CarryState(pattern_set.version))
-
-
-def with_kept(
-    spark: SparkSession, work: DayWork, inputs: DayInputs, kept: frozenset[str], result: DetectionResult
-) -> DetectionResult:
-    """Add to what was detected on a day what is published of the patterns that are kept."""
-    from cep_pipeline.spark.detection import copy_matches
-
-    pattern_set, published = inputs.pattern_set, inputs.published
-    name = pattern_set.name
-    assert published is not None
-    files = copy_matches(
-        spark,
-        work.tables.matches_files(name, work.day),
-        kept,
-        work.tables.matches_directory(name, work.day, run_id=work.run_id),
-        pattern_set.version,
-        what=f"{work.stream.name}: matches of {name} on {work.day} that stay as they are",
-    )
-    known = work.tables.matches_carry_in(name, work.day + timedelta(days=1))
-    carry_out = CarryState.from_json(known, pattern_set.version, kept).part(kept)
-    matches = {**result.matches, **{one: published.counts.get(one, 0) for one in kept}}
-    pending = {**result.pending, **{one: number for one, number in published.pending.items() if one in kept}}
-    in_order = [pattern.name for pattern in pattern_set.patterns]
-    summarized = {one.name for one in pattern_set.patterns if one.summary is not None and one.name in kept}
-    summaries = {**result.summaries, **work.tables.summaries_of(name, work.day, summarized)}
-    return replace(
-        result,
-        files=(*result.files, *files),
-        matches={one: matches[one] for one in in_order},
-        carry_out=result.carry_out | carry_out,
-        pending={one: pending[one] for one in in_order if one in pending},
-        summaries={one: summaries[one] for one in in_order if one in summaries},
-    )
 
 
 def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result: DetectionResult) -> DetectionResult:
@@ -218,39 +117,15 @@ def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result:
     return compose_day(
         spark,
         ComposingJob(
-            pattern_set=pattern_set.name,
-            pattern_set_version=pattern_set.version,
-            final_day=work.day,
-            directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
+            **_of_set(work, inputs, composing),
+            carry_in=inputs.carry_in,
             row_groups=events.row_groups,
             earlier_files=tuple(before),
             events_schema=work.tables.events_schema,
             start=events.start,
             end=work.end,
-            end_of_stream=inputs.end_of_stream,
-            mechanism=pattern_set.mechanism,
-            limits=_limits(work, pattern_set, composing),
-            then={pattern.name: pattern_set.limits_of(pattern.name).then for pattern in composing},
         ),
-        composing,
         result,
-        inputs.carry_in,
-    )
-
-
-def observed_before(work: DayWork, pattern_set: PatternSet, kept: frozenset[str]) -> Observed:
-    """The part of what is recorded of a day's detection that is about patterns that are kept."""
-    try:
-        record = work.tables.pin_statistics(work.day).of(pattern_set.name, work.day)
-        if record is None or record.observed is None:
-            return Observed()
-        observed = Observed.from_json(record.observed)
-    except (DamagedError, InputError) as error:
-        logger.warning("%s; what detection counted of patterns that are kept is lost", error)
-        return Observed()
-    return Observed(
-        tuple(one for one in observed.observations if one.pattern in kept),
-        tuple(one for one in observed.profiles if one.pattern in kept),
     )
 
 
@@ -275,33 +150,26 @@ class PreparedDay:
         pattern_set: PatternSet,
         plan: Plan,
         inputs: DayInputs,
-        kept: frozenset[str],
         scratch: DataDirectory,
     ) -> PreparedDay:
-        """Prepare the detection of the patterns of a set that are not kept."""
+        """Prepare the detection of the patterns of a set that compose no others."""
         from cep_pipeline.spark.detection import DetectionJob, WorkEstimate
 
         patterns = pattern_set.patterns
-        carry_in = inputs.carry_in.part([pattern.name for pattern in patterns])
-        events = replace(inputs.events, look_back=look_back(patterns)) if kept else inputs.events
+        events = inputs.events
         groups = events.row_groups
-        gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
+        gathered = list(_partitioned(spark, work, patterns, events, inputs.carry_in, scratch))
         slices: list[Slice] = []
-        limits = _limits(work, pattern_set, patterns)
+        of_set = _of_set(work, inputs, patterns)
         # Without events of its own a day has no new matches, but those that waited become final.
         if events.events_of(work) or any(map(can_pend, patterns)):
-            slices = cut_day(spark, work, events, WorkEstimate(patterns, plan, limits))
+            slices = cut_day(spark, work, events, WorkEstimate(patterns, plan, of_set["limits"]))
         behind = slices_between(groups, [work.end, None], events.look_back)
         job = DetectionJob(
-            patterns=patterns,
+            **of_set,
+            carry_in=inputs.carry_in.part([pattern.name for pattern in patterns]),
             plan=plan,
-            pattern_set=pattern_set.name,
-            pattern_set_version=pattern_set.version,
-            final_day=work.day,
-            directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
-            mechanism=pattern_set.mechanism,
             candidates=scratch,
-            carry_in=carry_in,
             horizons_us={pattern.name: _horizon_us(work, pattern, events) for pattern in patterns},
             reachable={
                 pattern.name: earlier.reachable
@@ -310,9 +178,6 @@ class PreparedDay:
                 if counts_in_partitions(pattern) and pattern.partition_by == source.partition_by
             },
             partitioned=tuple(source for source, _ in gathered),
-            end_of_stream=inputs.end_of_stream,
-            limits=limits,
-            then={pattern.name: pattern_set.limits_of(pattern.name).then for pattern in patterns},
             compressed=work.tables.compressed_directory(pattern_set.name, work.day, run_id=work.run_id),
         )
         return cls(
@@ -328,12 +193,26 @@ SHARE_OF_DISK = 0.5
 """The rows of one pattern may take this share of what is free, before they are compressed."""
 
 
-def _limits(work: DayWork, pattern_set: PatternSet, patterns: Sequence[Pattern]) -> dict[str, Limits]:
-    """The limits of patterns of a set on a day: those of the configuration, and what the disk has left."""
+def _of_set(work: DayWork, inputs: DayInputs, patterns: Sequence[Pattern]) -> dict[str, Any]:
+    """The fields of `DayOfSet` for some patterns of a set on a day.
+
+    Their limits are those of the configuration, and what the disk has left.
+    """
+    pattern_set = inputs.pattern_set
     free = free_bytes(work.tables.warehouse.location)
     most = None if free is None else int(max(free, 0) * SHARE_OF_DISK)
-    found = {pattern.name: pattern_set.limits_of(pattern.name).limits for pattern in patterns}
-    return {name: replace(limits, max_bytes=most) for name, limits in found.items()}
+    limits = {pattern.name: pattern_set.limits_of(pattern.name) for pattern in patterns}
+    return {
+        "patterns": tuple(patterns),
+        "pattern_set": pattern_set.name,
+        "pattern_set_version": pattern_set.version,
+        "final_day": work.day,
+        "directory": work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
+        "mechanism": pattern_set.mechanism,
+        "end_of_stream": inputs.end_of_stream,
+        "limits": {name: replace(one.limits, max_bytes=most) for name, one in limits.items()},
+        "then": {name: one.then for name, one in limits.items()},
+    }
 
 
 def draft_detected(work: DayWork, detected: DetectedDay) -> list[Draft]:
@@ -367,8 +246,6 @@ def draft_detected(work: DayWork, detected: DetectedDay) -> list[Draft]:
     return [matches, *drafted]
 
 
-KEPT_PATTERNS = "kept patterns"
-"""Name of the count of the patterns of a set that were not detected, since their matches would be the same."""
 MOST_ORDERS_PUBLISHED = 64
 """Temporal orders of each clause's matches that are kept with a day."""
 
@@ -466,32 +343,23 @@ class DayEvents:
         return published.events if published is not None else 0
 
 
-def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
-    """Pin the day's events and the look-back before it that the longest window of the pattern sets reaches."""
-    statements = [pattern for pattern_set in pattern_sets for pattern in pattern_set.statements]
-    reach = look_back(patterns_of(pattern_sets))
-    snapshot = work.tables.pin_events()
-    begun = work.day
-    earlier = [day for day in snapshot.days if day < work.day]
-    if earlier and any(map(waits_for_later_events, statements)):
-        begun = max(earlier) + timedelta(days=1)
-
-    def back(day: date, distance: LookBack) -> date | None:
-        """The day that lies a distance before the beginning of a day; None: before the beginning of the stream."""
-        zone, by_time = work.stream.schema.timezone, day
-        while day_bounds(by_time, zone)[0] > day_bounds(day, zone)[0] - distance.time_us:
-            by_time -= timedelta(days=1)
-        by_positions = snapshot.day_of_positions(day, distance.positions)
-        return None if by_positions is None else min(by_time, by_positions)
-
-    first_days = [back(begun, reach)]
+def pin_events(work: DayWork, pattern_set: PatternSet) -> DayEvents:
+    """Pin the day's events and the look-back before it that the longest window of a pattern set reaches."""
+    statements = pattern_set.statements
+    reach = look_back(pattern_set.patterns)
+    published = PublishedEvents.pin(work.tables, work.stream.schema.timezone)
+    snapshot, begun = published.snapshot, work.day
+    earlier = day_before(work.day, snapshot)
+    if earlier is not None and any(map(waits_for_later_events, statements)):
+        begun = earlier + timedelta(days=1)
+    start = work.day_start(begun)
+    first_days = [published.first_day(begun, start[0], reach)]
     for pattern in statements:
         day: date | None = begun
         for distance in look_backs(pattern) if pattern.composes else ():
-            day = back(day, distance) if day is not None else None
+            day = published.first_day(day, work.day_start(day)[0], distance) if day is not None else None
         first_days.append(day)
     first_day = None if None in first_days else min(filter(None, first_days))
-    start = work.day_start(begun)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
     paths = [file.path for file in files]
     row_groups = read_row_groups(paths, work.tables.events_schema)

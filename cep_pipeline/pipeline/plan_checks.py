@@ -358,7 +358,7 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
         pattern_set,
         record,
         plan,
-        None if together else _planned_from(tables, pattern_set, record, replannings),
+        None if together else _planned_from(record, replannings),
         _distances(pattern_set, replannings),
         replannings_of(decisions, record.version),
         _since(pattern_set, record, replannings) if together else {},
@@ -383,9 +383,7 @@ def _since(
     return found
 
 
-def _planned_from(
-    tables: StreamReader, pattern_set: PatternSet, record: PlanRecord, replannings: Sequence[Decision]
-) -> StatisticsSnapshot | None:
+def _planned_from(record: PlanRecord, replannings: Sequence[Decision]) -> StatisticsSnapshot | None:
     """The statistics that were planned from last: by the last replanning, or when the plan was made."""
     since = (
         one.details["snapshot"]
@@ -393,15 +391,7 @@ def _planned_from(
         if one.details.get("current") == record.version and "snapshot" in one.details
     )
     content = next(since, record.statistics)
-    if content is not None:
-        return _readable(content)
-    for published in reversed(tables.statistics(pattern_set.name, without=("state", "windows"))):
-        if published.snapshot is None:
-            continue
-        snapshot = _readable(published.snapshot)
-        if snapshot is not None and snapshot.digest == record.statistics_digest:
-            return snapshot
-    return None
+    return None if content is None else _readable(content)
 
 
 def _readable(snapshot: Mapping[str, Any]) -> StatisticsSnapshot | None:

@@ -1,13 +1,11 @@
 """A new plan beside the current one: by cost on fresh statistics, and by what both do over a sample of events.
 
-Costs rest on estimates, and the sample shows where they are wrong. What both plans did there is counted, not timed, as
-long as both are orders or both trees; an order and a tree are compared by the clock.
+Costs rest on estimates, and the sample shows where they are wrong. What both plans did there is counted, not timed.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -25,7 +23,6 @@ from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.spark.slicing import RowGroup, read_events, read_row_groups
 
 if TYPE_CHECKING:
-    from cep_pipeline.detection.mechanisms import Metrics
     from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.pipeline.fresh_statistics import FreshStatistics
     from cep_pipeline.warehouse.records import EventsSnapshot
@@ -34,27 +31,22 @@ if TYPE_CHECKING:
 
 STRETCHES = 4
 """A sample is so many stretches of consecutive events, spread over the day: windows need neighbours."""
-REPEATS = 2
-"""Each plan runs so often; the fastest run counts."""
-WARMING_EVENTS = 200
-"""Number of events that are run first, so that kernels are compiled."""
 
 
 @dataclass(frozen=True)
 class Trial:
     """The run of a plan over a sample.
 
-    `seconds` are those of the fastest run; `work` counts tuples of events that conditions were tested on, and partial
-    matches that were stored; `matches` are by pattern.
+    `work` counts tuples of events that conditions were tested on, and partial matches that were stored; `matches` are
+    by pattern.
     """
 
-    seconds: float
     work: int
     matches: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"seconds": self.seconds, "work": self.work, "matches": self.matches}
+        return {"work": self.work, "matches": self.matches}
 
 
 def sample_of_day(
@@ -87,18 +79,8 @@ def _rows_of(groups: Sequence[RowGroup], first: int, end: int, columns: Sequence
 
 
 def run_plans(pattern_set: PatternSet, plans: Sequence[Plan], sample: Sequence[pa.Table]) -> list[Trial]:
-    """Run plans over a sample, one after the other in turns, so that what slows the machine slows all of them.
-
-    Plans that find different matches are a CepError.
-    """
-    for plan in plans:
-        for stretch in sample[:1]:
-            _run(pattern_set, plan, stretch.slice(0, WARMING_EVENTS))
-    found: list[list[Trial]] = [[] for _ in plans]
-    for _ in range(REPEATS):
-        for place, plan in enumerate(plans):
-            found[place].append(_over(pattern_set, plan, sample))
-    trials = [min(of_plan, key=lambda trial: trial.seconds) for of_plan in found]
+    """Run plans over a sample; those that find different matches are a CepError."""
+    trials = [_over(pattern_set, plan, sample) for plan in plans]
     for trial in trials[1:]:
         if trial.matches != trials[0].matches:
             raise CepError(
@@ -109,27 +91,18 @@ def run_plans(pattern_set: PatternSet, plans: Sequence[Plan], sample: Sequence[p
 
 
 def _over(pattern_set: PatternSet, plan: Plan, sample: Sequence[pa.Table]) -> Trial:
-    work = 0
-    matches = {pattern.name: 0 for pattern in pattern_set.patterns}
-    begin = time.perf_counter()
-    for stretch in sample:
-        tables, metrics = _run(pattern_set, plan, stretch)
-        work += sum(node.candidates + node.created for node in metrics.nodes)
-        for name, number in _counts(tables):
-            matches[name] += number
-    return Trial(time.perf_counter() - begin, work, matches)
-
-
-def _run(pattern_set: PatternSet, plan: Plan, events: pa.Table) -> tuple[dict[str, pa.Table], Metrics]:
-    patterns = pattern_set.patterns
+    patterns, work = pattern_set.patterns, 0
+    matches = {pattern.name: 0 for pattern in patterns}
     output = "verbose" if any(map(has_output_policy, patterns)) else "count"
-    return detect(patterns, events, plan=plan, mechanism=pattern_set.mechanism, output=output, metrics=True)
-
-
-def _counts(tables: dict[str, pa.Table]) -> Iterator[tuple[str, int]]:
-    for name, table in tables.items():
-        counted = "count" in table.column_names
-        yield name, int(table["count"][0].as_py()) if counted else table.num_rows
+    for stretch in sample:
+        tables, metrics = detect(
+            patterns, stretch, plan=plan, mechanism=pattern_set.mechanism, output=output, metrics=True
+        )
+        work += sum(node.candidates + node.created for node in metrics.nodes)
+        for name, table in tables.items():
+            counted = "count" in table.column_names
+            matches[name] += int(table["count"][0].as_py()) if counted else table.num_rows
+    return Trial(work, matches)
 
 
 @dataclass(frozen=True)
@@ -137,15 +110,13 @@ class PlanComparison:
     """A new plan beside the current one; they are the `same` where they run every pattern alike.
 
     The costs are by the new plan's cost models on the fresh statistics. The `trials` over a sample, the current plan's
-    first (None: none was run), are compared by their work, or `by_clock`. The new plan must save more than the share
-    `minimum_gain`.
+    first (None: none was run), are compared by their work. The new plan must save more than the share `minimum_gain`.
     """
 
     same: bool
     ln_current: float
     ln_new: float
     trials: tuple[Trial, Trial] | None = None
-    by_clock: bool = False
     minimum_gain: float = 0.0
 
     @property
@@ -158,7 +129,7 @@ class PlanComparison:
         """The share of the work over the sample that the new plan saves; None where nothing was measured."""
         if self.trials is None:
             return None
-        current, new = ((one.seconds if self.by_clock else one.work) for one in self.trials)
+        current, new = (one.work for one in self.trials)
         return 1 - new / current if current else (0.0 if not new else -1.0)
 
     @property
@@ -166,8 +137,7 @@ class PlanComparison:
         """The share that the new plan saves over the sample; by its cost where the sample tells nothing."""
         if self.measured_gain is None or self.trials is None:
             return self.gain
-        idle = not self.by_clock and not any(trial.work for trial in self.trials)
-        return self.gain if idle else self.measured_gain
+        return self.measured_gain if any(trial.work for trial in self.trials) else self.gain
 
     @property
     def better(self) -> bool:
@@ -182,8 +152,7 @@ class PlanComparison:
             return "planning again gives the same plan"
         said = f"by cost the new plan {_saved(self.gain)}"
         if self.measured_gain is not None:
-            measure = "time" if self.by_clock else "work"
-            said += f", over a sample of the latest day it {_saved(self.measured_gain, measure)}"
+            said += f", over a sample of the latest day it {_saved(self.measured_gain, 'work')}"
         if self.gain > 0 and self.observed_gain >= 0 and not self.better:
             said += f"; it has to save more than {self.minimum_gain:.1%} by both (minimum_gain)"
         return said
@@ -196,7 +165,6 @@ class PlanComparison:
             "ln_new": finite(self.ln_new),
             "gain": finite(self.gain),
             "measured_gain": self.measured_gain,
-            "by_clock": self.by_clock,
             "minimum_gain": self.minimum_gain,
             "current": None if self.trials is None else self.trials[0].to_json(),
             "new": None if self.trials is None else self.trials[1].to_json(),
@@ -232,8 +200,7 @@ def compare(
     if not sample:
         return PlanComparison(False, ln_current, ln_made, minimum_gain=least)
     before, now = run_plans(pattern_set, (current, made), sample)
-    by_clock = _trees(current) != _trees(made)
-    return PlanComparison(False, ln_current, ln_made, (before, now), by_clock, least)
+    return PlanComparison(False, ln_current, ln_made, (before, now), least)
 
 
 def _costed_as(plan: Plan, other: Plan) -> Plan:
@@ -243,10 +210,6 @@ def _costed_as(plan: Plan, other: Plan) -> Plan:
         for one in plan.patterns
     )
     return replace(plan, alpha=other.alpha, patterns=tuple(patterns))
-
-
-def _trees(plan: Plan) -> dict[str, bool]:
-    return {one.pattern: any(clause.tree is not None for clause in one.clauses) for one in plan.patterns}
 
 
 def made_alike(plan: Plan, other: Plan) -> bool:

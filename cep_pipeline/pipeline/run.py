@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from itertools import groupby, product, takewhile
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
@@ -49,8 +49,6 @@ class DayOutcome:
     - `matches`, `pending`: pattern set -> pattern -> matches: those that became final on the day, and those that, or
       others before them, were not final when it was over.
     - `limited`: pattern, as SET.NAME -> what became of it, because it reached a limit.
-    - `kept`: pattern set -> the patterns that were not detected again: their matches were published and stay as they
-      are.
     """
 
     day: date
@@ -62,7 +60,6 @@ class DayOutcome:
     pending: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     end_of_stream: bool = False
     limited: Mapping[str, str] = field(default_factory=dict)
-    kept: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, work: DayWork) -> DayOutcome:
@@ -81,7 +78,6 @@ class DayOutcome:
                 for name, detected in work.detected.items()
                 for pattern, limited in detected.limited.items()
             },
-            {name: detected.kept for name, detected in work.detected.items() if detected.kept},
         )
 
 
@@ -95,7 +91,6 @@ class RunOutcome:
     run_id: str
     days: tuple[DayOutcome, ...]
     plans: Mapping[str, PlanRecord]
-    ingest_seconds: Mapping[str, float]
     seconds: float
     spark: str = ""
 
@@ -103,15 +98,6 @@ class RunOutcome:
     def pending(self) -> Mapping[str, Mapping[str, int]]:
         """Pattern set -> pattern -> matches that wait for days after the last one whose matches were detected."""
         return next((day.pending for day in reversed(self.days) if day.matches), {})
-
-    def redone(self, pattern_set: str) -> tuple[int, list[str]] | None:
-        """Return on how many days patterns were kept as they were published, and the patterns detected again there.
-
-        None where all patterns were detected on all days.
-        """
-        days = [day for day in self.days if day.kept.get(pattern_set)]
-        again = {name: None for day in days for name in day.matches[pattern_set] if name not in day.kept[pattern_set]}
-        return (len(days), list(again)) if days else None
 
 
 def new_run_id() -> str:
@@ -139,7 +125,6 @@ class PipelineRun:
     redo: bool = False
     run_id: str = field(default_factory=new_run_id)
     plans: dict[str, PlanRecord] = field(default_factory=dict)
-    ingest_seconds: dict[str, float] = field(default_factory=dict)
     end_of_stream: bool = False
     told: dict[str, str] = field(default_factory=dict)
     _raw_files: dict[date, list[RawFile]] = field(default_factory=dict)
@@ -221,7 +206,6 @@ class PipelineRun:
             self.run_id,
             tuple(outcomes),
             dict(self.plans),
-            dict(self.ingest_seconds),
             seconds,
             self.told.get("spark", ""),
         )
@@ -275,17 +259,17 @@ class PipelineRun:
     def _run_batch(self, batch: Sequence[date], stale: Mapping[date, Sequence[StaleDay]]) -> list[DayOutcome]:
         check_runnable(self.pattern_sets)  # here, so that a run with nothing to do imports no mechanism
         published = {record.day for record in self.tables.days()}
-        only_detect = {
+        as_they_are = {
             day
             for day in batch
-            if "ingest" not in self.steps
-            or (day in published and not self.redo and all(item.step == "detect" for item in stale.get(day, ())))
+            if day in published and not self.redo and all(item.step == "detect" for item in stale.get(day, ()))
         }
+        only_detect = as_they_are if "ingest" in self.steps else set(batch)
         scratch = new_scratch(self.tables.warehouse.scratch)
         tables = self.tables.with_drafts(Drafts())
         finished: set[date] = set()
         with kept_log(self.stream.log_folder, self.stream.name, self.run_id), ExitStack() as stack:
-            sets = self._sets_of_days(batch, stale, published)
+            sets = self._sets_of_days(batch, stale, as_they_are)
             works = [self._work(day, sets[day], tables, scratch, stack) for day in batch]
             try:
                 for work in works:
@@ -311,7 +295,7 @@ class PipelineRun:
         return [DayOutcome.of(work) for work in works]
 
     def _sets_of_days(
-        self, batch: Sequence[date], stale: Mapping[date, Sequence[StaleDay]], published: set[date]
+        self, batch: Sequence[date], stale: Mapping[date, Sequence[StaleDay]], as_they_are: Container[date]
     ) -> dict[date, tuple[PatternSet, ...]]:
         """Return the pattern sets to detect on each day: those that are stale, where the events stay as they are.
 
@@ -321,8 +305,8 @@ class PipelineRun:
         wanted: set[str] = set()
         for day in batch:
             items = stale.get(day, ())
-            as_it_is = day in published and items and not self.redo and all(item.step == "detect" for item in items)
-            wanted |= {str(item.pattern_set) for item in items} if as_it_is else {one.name for one in self.pattern_sets}
+            named = {str(item.pattern_set) for item in items} if day in as_they_are else set()
+            wanted |= named or {one.name for one in self.pattern_sets}
             found[day] = tuple(one for one in self.pattern_sets if one.name in wanted)
         return found
 
@@ -344,23 +328,19 @@ class PipelineRun:
             scratch,
             plans=self.plans,
             told=self.told,
-            keeps_unchanged=not self.redo,
         )
 
     def _ingest(self, works: Sequence[DayWork]) -> CepError | None:
         """Do the steps that days go through side by side; returns the error of the first day that fails."""
         failure: CepError | None = None
         for step in STEPS:
-            if step.given != "days" or not works:
+            if not (step.side_by_side and works):
                 continue
             try:
                 do_step(step, works)
             except CepError as error:
                 failure = error
                 works = [work for work in works if work.passed]
-        if failure is None and works:
-            for name, seconds in works[-1].ingest_seconds.items():  # they are those of all days together
-                self.ingest_seconds[name] = self.ingest_seconds.get(name, 0.0) + seconds
         return failure
 
     def _finish_day(self, work: DayWork) -> None:
@@ -372,8 +352,6 @@ class PipelineRun:
                 f"stream {self.stream.name!r}, day {work.day}: no events are published; run --steps ingest"
             )
         more = bool(work.pattern_sets and self.steps - {"ingest"})
-        for given, steps in groupby((step for step in STEPS if step.given != "days"), key=lambda step: step.given):
-            parts = [work] if given == "day" else [work.of_pattern_set(one) for one in work.pattern_sets]
-            for part, step in product(parts, list(steps)):
-                if step is PUBLISH or (more and (step.option in self.steps or step.needed(part))):
-                    do_step(step, [part])
+        for step in (one for one in STEPS if not one.side_by_side):
+            if step is PUBLISH or (more and (step.option in self.steps or step.needed(work))):
+                do_step(step, [work])

@@ -17,15 +17,14 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, Progress
-from cep_pipeline.slices.ownership import LookBack, look_back
-from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, read_events, read_row_groups
+from cep_pipeline.slices.ownership import LookBack, look_back, rows_before
+from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, keys_of, read_row_groups
 from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.observed import Observed, combine_observed
@@ -46,18 +45,6 @@ WINDOWS_SHOWN = 48
 """Windows of a day that show how it went."""
 
 
-@dataclass(frozen=True)
-class CarriedState:
-    """The state, with its digest, that the statistics of a day go on from: that of the latest published earlier day.
-
-    They are None where there is none that fits; `note` says why not, for a person ("" where there is nothing to say).
-    """
-
-    state: WindowedStatistics | None = None
-    digest: str | None = None
-    note: str = ""
-
-
 def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSnapshot | None:
     """The day's published statistics of a pattern set; None where there are none that it can be planned by.
 
@@ -76,9 +63,6 @@ def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSn
 
 def windows_of_day(record: StatisticsRecord, stream: Stream) -> tuple[StatisticsSnapshot, ...]:
     """Return the snapshots of windows of a day, in order of time, from the state at its end."""
-    if record.windows:
-        what = f"windows of the statistics of {record.day}"
-        return tuple(StatisticsSnapshot.from_json(content, what) for content in record.windows)
     if record.state is None:
         return ()
     what = f"the statistics of {record.day} of pattern set {record.pattern_set!r}"
@@ -89,14 +73,15 @@ def windows_of_day(record: StatisticsRecord, stream: Stream) -> tuple[Statistics
 
 def carried_state(
     work: DayWork, pattern_sets: Sequence[PatternSet], events: EventsSnapshot, known: PinnedStatistics
-) -> CarriedState:
-    """The state that the statistics of a day go on from.
+) -> tuple[WindowedStatistics | None, str | None]:
+    """The state that the statistics of a day go on from, and its digest: that of the latest published earlier day.
 
-    A state is of all pattern sets of the run that made it; the first one of what is asked for now is taken.
+    A state is of all pattern sets of the run that made it; the first one of the same patterns is taken.
+    They are None where none fits, which is logged with the reason.
     """
     before = day_before(work.day, events)
     if before is None:
-        return CarriedState()
+        return None, None
     settings = work.stream.statistics
     empty = WindowedStatistics.of(patterns_of(pattern_sets), settings.length, settings.epsilon)
     notes = []
@@ -118,8 +103,10 @@ def carried_state(
         if not empty.goes_on(state):
             notes.append(f"{what} are of other patterns")
             continue
-        return CarriedState(state, content["checksum"])
-    return CarriedState(note=notes[0] if notes else "")
+        return state, content["checksum"]
+    if notes:
+        logger.warning("%s: %s; the window before the day is read again", work.day, notes[0])
+    return None, None
 
 
 def out_of_date(record: StatisticsRecord, day: PublishedDay | None, settings: StatisticsSettings) -> str:
@@ -137,7 +124,7 @@ def out_of_date(record: StatisticsRecord, day: PublishedDay | None, settings: St
 
 
 def basis_of(
-    pattern_set: PatternSet, settings: StatisticsSettings, day: PublishedDay | None, carried: CarriedState
+    pattern_set: PatternSet, settings: StatisticsSettings, day: PublishedDay | None, carried: str | None
 ) -> dict[str, Any]:
     """Return what the statistics of a day are made from, by which it is seen later whether they are out of date."""
     return {
@@ -145,8 +132,7 @@ def basis_of(
         "window": settings.window,
         "epsilon": settings.epsilon,
         "pattern_set_version": pattern_set.version,
-        "carried": carried.digest,
-        **({"note": carried.note} if carried.note else {}),
+        "carried": carried,
     }
 
 
@@ -297,11 +283,13 @@ class PublishedEvents:
 
     def slices(self, start: Boundary, end: Boundary, look_back: LookBack, count: int) -> list[Slice]:
         """The events of `[start, end)` in `count` slices that read about as many, or more where they are too many."""
-        by_time = self._day_at(start[0] - look_back.time_us)
-        by_positions = self.snapshot.day_of_positions(self._day_at(start[0]), look_back.positions)
-        first = None if by_positions is None else min(by_time, by_positions)
-        groups = self._row_groups(first, end)
+        groups = self._row_groups(self.first_day(self._day_at(start[0]), start[0], look_back), end)
         return cut(Pieces.even(groups), start=start, end=end, look_back=look_back, count=count)
+
+    def first_day(self, day: date, begin_us: int, look_back: LookBack) -> date | None:
+        """The day that a look-back reaches from a point of a day; None: before the beginning of the stream."""
+        by_positions = self.snapshot.day_of_positions(day, look_back.positions)
+        return None if by_positions is None else min(self._day_at(begin_us - look_back.time_us), by_positions)
 
     def begin_before(self, point: Boundary) -> bool:
         """Return True if there are events before a point."""
@@ -332,7 +320,4 @@ def _rows_from(group: RowGroup, point: Boundary) -> int:
         return 0
     if point <= group.first:
         return group.rows
-    keys = read_events([group], ["timestamp", "seq"])
-    timestamps = keys["timestamp"].cast(pa.int64()).to_numpy()
-    before = (timestamps < point[0]) | ((timestamps == point[0]) & (keys["seq"].to_numpy() < point[1]))
-    return int(group.rows - np.count_nonzero(before))
+    return group.rows - rows_before(*keys_of(group), point)

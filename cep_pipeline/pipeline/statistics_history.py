@@ -15,9 +15,9 @@ from cep_pipeline.events.timestamps import parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
 from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.pipeline.statistics import WINDOWS_SHOWN, out_of_date, snapshot_at, state_of_day, windows_of_day
-from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.drift import numbers_of
+from cep_pipeline.statistics.estimate import windowed_statistics
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
@@ -148,11 +148,11 @@ class StatisticsHistory:
         shown = Labelled(f"business day {chosen} in windows of {window}", state.business_day(*bounds))
         return StatisticsOverview(shown, self.timezone, plan, windows=tuple(state.windows(*bounds)), notes=notes)
 
-    def _records(self, day: date | None = None, *, required: bool = True) -> list[StatisticsRecord]:
+    def _records(self, day: date | None = None) -> list[StatisticsRecord]:
         """Return the records of all days up to one (None: the last), without their long columns."""
         found = self.tables.statistics(self.pattern_set.name, last=day, without=LONG)
         known = [record for record in found if record.snapshot is not None]
-        if required and (not known or (day is not None and known[-1].day != day)):
+        if not known or (day is not None and known[-1].day != day):
             raise no_statistics_of(self.stream, self.pattern_set, f"of {day}" if day else "of any day")
         return known
 
@@ -191,7 +191,7 @@ class StatisticsHistory:
         return (*compared, *planned), (*notes, *said)
 
     def _planned(self) -> tuple[tuple[Labelled, ...], tuple[str, ...]]:
-        """The snapshot that the current plan was made from: recorded with it, or of a day, as long as it is there."""
+        """The snapshot that the current plan was made from, as it is recorded with the plan."""
         current = self.tables.current_plan(self.pattern_set.name)
         if current is None:
             return (), ()
@@ -201,17 +201,9 @@ class StatisticsHistory:
                 return (Labelled(name, StatisticsSnapshot.from_json(current.statistics, f"statistics of {name}")),), ()
             except InputError as error:
                 return (), (str(error),)
-        digest, old = current.statistics_digest, of_another_format(current)
-        notes = () if old is None else (f"{old}: the next daily run makes a plan",)
-        for record in reversed(self._records(required=False)) if digest is not None else ():
-            try:
-                snapshot = self._snapshot(record)
-            except InputError:
-                continue  # of an older version: no plan of this one was made from it
-            if snapshot.digest == digest:
-                return (Labelled(name, snapshot),), notes
-        gone = f"the statistics that {name} was made from are no longer there: they have been made again since"
-        return (), notes or (gone,)
+        if old := of_another_format(current):
+            return (), (f"{old}: the next daily run makes a plan",)
+        return (), (f"the statistics that {name} was made from are not recorded",)
 
     def _notes(self, records: Sequence[StatisticsRecord]) -> tuple[str, ...]:
         events = {day.day: day for day in self.tables.days()}
@@ -219,8 +211,6 @@ class StatisticsHistory:
         for record in records:
             if reason := out_of_date(record, events.get(record.day), self.stream.statistics):
                 notes.append(f"statistics of {record.day}: {reason}; {self._again(record.day)}")
-            elif record.basis.get("note"):
-                notes.append(f"statistics of {record.day} began anew: {record.basis['note']}")
         return tuple(notes)
 
 
@@ -250,10 +240,10 @@ def statistics_of_events(
     first, last = _ends(events)
     if as_of is not None:
         moment = parse_moment(as_of, timezone, local_time(last, timezone).date())
-        state = count_table(patterns, events, window=length, epsilon=settings.epsilon, end=(moment + 1, 0))
+        state = windowed_statistics(patterns, events, length, settings.epsilon, end=(moment + 1, 0))
         shown = Labelled(_moment_label(moment, timezone, length), state.snapshot(moment))
         return StatisticsOverview(shown, timezone, notes=tuple(notes))
-    state = count_table(patterns, events, window=length, epsilon=settings.epsilon)
+    state = windowed_statistics(patterns, events, length, settings.epsilon)
     shown = Labelled(f"mean over windows of {length}", state.business_day(first, last + 1))
     return StatisticsOverview(shown, timezone, windows=tuple(state.windows(first, last + 1)), notes=tuple(notes))
 

@@ -385,7 +385,6 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
             observer=_TaskObserver(),
             scratch=f"{scratch}/events",
             lease_wait_s=waited if (waited := time.perf_counter() - begin) >= _WAITED_S else 0.0,
-            keeps_unchanged=task.detection_only,
         )
         if spark is not None:
             work.session = lambda: spark

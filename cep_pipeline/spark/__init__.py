@@ -17,6 +17,5 @@ from cep_pipeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:  # imported when they are first used (`lazy_names`): the other modules do without
     from cep_pipeline.spark.matching import match as match
-    from cep_pipeline.spark.matching import register_match as register_match
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -23,9 +23,7 @@ day reads from there.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -33,12 +31,10 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cep_pipeline.detection.composition import WrittenMatches, longer_stream, with_typed_returns
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits, Then
-from cep_pipeline.detection.match_ids import ids_from_text
+from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits
 from cep_pipeline.detection.matches import candidates_of
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import KeptMatches, partition_texts
@@ -60,20 +56,16 @@ from cep_pipeline.slices.ownership import (
     rows_before,
 )
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.spark.keeping import CarryState, in_page_order, last_seqs, rows_to_json
+from cep_pipeline.spark.keeping import DayOfSet, MatchFile, in_page_order, last_seqs, rows_from_json, rows_to_json
 from cep_pipeline.spark.partitions import BackwardReader, MissingEvents, partition_names, partitions_of
-from cep_pipeline.spark.slicing import RowGroup, Slice, read_row_groups
+from cep_pipeline.spark.slicing import RowGroup, Slice, first_read, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.storage import (
-    DataDirectory,
-    conform,
     id_texts,
-    open_data_file,
     read_data_file,
-    written,
 )
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.detection import DetectionResult
@@ -85,16 +77,12 @@ _READ = pa.schema([MATCHES_SCHEMA.field(name) for name in ("match_id", "start_ts
 """The columns of a match that a composing pattern reads."""
 
 
-@dataclass(frozen=True)
-class ComposingJob:
+@dataclass(frozen=True, kw_only=True)
+class ComposingJob(DayOfSet):
     """The part that all composing patterns of a day share.
 
     Attributes
     ----------
-    pattern_set, pattern_set_version, final_day
-        Under what matches are published.
-    directory
-        Where their files are written.
     row_groups
         The events of the look-back and of the day, in stream order.
     earlier_files, events_schema
@@ -102,27 +90,13 @@ class ComposingJob:
         the columns of the events table.
     start, end
         Where the days before end whose matches are published, and where the day ends.
-    end_of_stream
-        Whether the stream ends with the day, so that all matches are known.
-    mechanism
-        As `detect` takes it.
-    limits, then
-        Pattern -> its limits on the day, and what follows when it reaches one.
     """
 
-    pattern_set: str
-    pattern_set_version: str
-    final_day: date
-    directory: DataDirectory
     row_groups: tuple[RowGroup, ...]
     earlier_files: tuple[str, ...]
     events_schema: pa.Schema
     start: Boundary
     end: Boundary
-    end_of_stream: bool = False
-    mechanism: str | None = None
-    limits: Mapping[str, Limits] = field(default_factory=dict)
-    then: Mapping[str, Then] = field(default_factory=dict)
 
     def read(self, pattern: Pattern, waiting: Mapping[str, Boundary]) -> pa.Table:
         """Read the events of the look-back of a pattern and of the day, with the columns that it needs of events.
@@ -130,34 +104,16 @@ class ComposingJob:
         What waits, and holds up other matches, is read too, however long ago it was.
         """
         point = min([self.start, *(waiting[one.name] for one in with_composed([pattern]) if one.name in waiting)])
-        groups, files = list(self.row_groups), list(self.earlier_files if point < self.start else ())
+        groups = list(self.row_groups)
+        if point < self.start:
+            groups = [*read_row_groups(self.earlier_files, self.events_schema), *groups]
         for step in look_backs(pattern):
-            self._reach_back(groups, files, point)
-            first, positions = sum(group.last < point for group in groups), 0
-            while positions < step.positions and (first or files):
-                if not first:
-                    first = self._add_before(groups, files)
-                else:
-                    first -= 1
-                    positions += groups[first].rows
-            counted = point if not step.positions else _BEGINNING if not first else groups[first].first
+            counted = groups[first_read(groups, point, step)].first if step.positions and groups else point
             point = min((max(point[0] - step.time_us, -(2**63)), -(2**63)), counted)
-        self._reach_back(groups, files, point)
         read = tuple(group for group in groups if group.last[0] >= point[0])
         if not read:
             return self._none(pattern)
         return _with_int_times(Slice(point, self.end, read, LookBack()).read(columns_needed([pattern])))
-
-    def _reach_back(self, groups: list[RowGroup], files: list[str], point: Boundary) -> None:
-        """Put row groups of earlier files before others until one begins before a point."""
-        while files and not (groups and groups[0].first < point):
-            self._add_before(groups, files)
-
-    def _add_before(self, groups: list[RowGroup], files: list[str]) -> int:
-        """Put the row groups of the last of some files before others; returns how many they are."""
-        added = read_row_groups([files.pop()], self.events_schema)
-        groups[:0] = added
-        return len(added)
 
     def read_partitions(self, pattern: Pattern, partitions: Iterable[str], before_us: int) -> pa.Table:
         """Read the last events of some partitions before a time: as many of each as a match reaches back over."""
@@ -190,9 +146,6 @@ def _with_int_times(events: pa.Table) -> pa.Table:
     return events.set_column(0, "timestamp", events["timestamp"].cast(pa.int64()))
 
 
-_BEGINNING: Boundary = (-(2**63), -(2**63))
-
-
 @dataclass(frozen=True)
 class KnownMatches:
     """The kept matches of a pattern that a composing one reads: those handed on by earlier days, and files of the day.
@@ -200,7 +153,7 @@ class KnownMatches:
     Attributes
     ----------
     carried
-        In JSON form (`to_rows`), in the order of the page.
+        In JSON form (`rows_to_json`), in the order of the page.
     files
         The files that may have more of them.
     """
@@ -212,7 +165,8 @@ class KnownMatches:
     def rows(self, reach: _Reach | None = None) -> pa.Table:
         """Read those within a reach, in the order of the page; None: all."""
         condition = pc.field("pattern") == self.pattern.name
-        parts = [_from_rows(row for row in self.carried if reach is None or reach.holds(row[0], row[2]))]
+        carried = [row for row in self.carried if reach is None or reach.holds(row[0], row[2])]
+        parts = [rows_from_json(carried, _READ.names, _READ)]
         if reach is not None and not reach.ids:
             condition &= pc.field("end_ts") >= pa.scalar(reach.since_us).cast(_READ.field("end_ts").type)
         for path in self.files:
@@ -261,46 +215,15 @@ class _Reach:
         return _Reach(min(self.since_us, other.since_us), self.ids | other.ids)
 
 
-def to_rows(matches: pa.Table) -> list[list[Any]]:
-    """Return matches in JSON form, a list each, as the carry state hands them on.
-
-    Examples
-    --------
-    >>> rows = [["0b51e2c4-0000-8000-8000-000000000000", 1, 2, [["a", 7], ["b", 9]], None]]
-    >>> to_rows(_from_rows(rows)) == rows
-    True
-    """
-    return rows_to_json(matches, _READ.names)
-
-
-def _from_rows(rows: Iterable[Sequence[Any]]) -> pa.Table:
-    ids, starts, ends, bindings, returns = zip(*rows, strict=True) if (rows := list(rows)) else ((),) * 5
-    bound = [[{"variable": variable, "seq": seq} for variable, seq in row] for row in bindings]
-    columns = (
-        ids_from_text(ids),
-        *(pa.array(one, pa.int64()).cast(_READ.field("end_ts").type) for one in (starts, ends)),
-        pa.array(bound, _READ.field("bindings").type),
-        pa.array(returns, pa.string()),
-    )
-    return pa.table(columns, schema=_READ)
-
-
-def compose_day(
-    spark: SparkSession,
-    job: ComposingJob,
-    patterns: Sequence[Pattern],
-    detected: DetectionResult,
-    carry_in: CarryState,
-) -> DetectionResult:
+def compose_day(spark: SparkSession, job: ComposingJob, detected: DetectionResult) -> DetectionResult:
     """Add the matches of composing patterns that a day publishes to what it has of all other patterns of the set.
 
     Parameters
     ----------
-    patterns
-        In the order of the file. A pattern that composes a limited one is limited, too.
-    carry_in
-        What the day before has handed on.
+    job
+        Its patterns are in the order of the file. A pattern that composes a limited one is limited, too.
     """
+    patterns, carry_in = job.patterns, job.state
     files, limited, carry_out = detected.files, detected.limited, detected.carry_out
     known: dict[str, KnownMatches] = {}
     for composed in (one for pattern in patterns for one in pattern.composes):
@@ -309,6 +232,7 @@ def compose_day(
     waiting: dict[str, Sequence[int]] = dict(carry_out.waiting)
     made: dict[str, _Composed] = {}
     stopped: dict[str, LimitedPattern] = {}
+    compose = partial(_compose, replace(job, patterns=(), carry_in=None))
     for members in _levels(patterns):
         tasks: list[_Task] = []
         for pattern in members:
@@ -319,21 +243,18 @@ def compose_day(
                 inputs = tuple(known[one.name] for one in pattern.composes)
                 number = _FIRST_FILE + len(made) + len(tasks)
                 partitions = tuple(carry_in.pending.get(pattern.name, ()))
-                if is_held_up(pattern):
-                    names = [one.name for one in with_composed([pattern])]
-                    before, after = (
-                        {name: (marks[name][0], marks[name][1]) for name in names if name in marks}
-                        for marks in (carry_in.waiting, waiting)
-                    )
-                    tasks.append(_Task(number, pattern, inputs, state, partitions, before, after))
-                else:
-                    tasks.append(_Task(number, pattern, inputs, state, partitions))
+                names = [one.name for one in with_composed([pattern])] if is_held_up(pattern) else []
+                before, after = (
+                    {name: (marks[name][0], marks[name][1]) for name in names if name in marks}
+                    for marks in (carry_in.waiting, waiting)
+                )
+                tasks.append(_Task(number, pattern, inputs, state, partitions, before, after))
             else:
                 stopped[pattern.name] = replace(
                     lost[gone], limit=f"{lost[gone].limit} of {gone}", matches=0, exact=False, files=()
                 )
         what = f"{patterns[0].stream}: matches of patterns of {job.pattern_set} that compose, on {job.final_day}"
-        for task, result in zip(tasks, run_tasks(spark, partial(_compose, job), tasks, what=what), strict=True):
+        for task, result in zip(tasks, run_tasks(spark, compose, tasks, what=what), strict=True):
             name = task.pattern.name
             if result.limited is not None:
                 limits, then = job.limits[name], job.then.get(name, "count")
@@ -355,7 +276,7 @@ def compose_day(
     handed_on = {
         name: rows
         for name, one in sorted(known.items())
-        if (rows := to_rows(one.rows(_reach(one.pattern, patterns, made))))
+        if (rows := rows_to_json(one.rows(_reach(one.pattern, patterns, made)), _READ.names))
     }
     matches = {pattern.name: made[pattern.name].matches if pattern.name in made else 0 for pattern in patterns}
     groups = {one.name: made[one.name].groups for one in patterns if one.summary is not None and one.name in made}
@@ -481,7 +402,7 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
     else:
         known = counts.known
     of_day = _OfDay(job, task, stream, horizon_us, counts, attempt)
-    with of_day:
+    with of_day.file:
         limited = of_day.find(known)
     found = replace(of_day.result(), limited=limited)
     if counts is None:
@@ -618,7 +539,6 @@ class _OfDay:
     ) -> None:
         self._job, self._task, self._stream, self._horizon_us = job, task, stream, horizon_us
         self._counts = counts
-        self._attempt = attempt
         plain = plain_pattern(task.pattern)
         self._plain = replace(plain, summary=None, returns=plain.items)
         self._summary = None if plain.summary is None else PartialSummary(plain)
@@ -626,19 +546,10 @@ class _OfDay:
         self._places = _Places(stream, None if counts is None else counts.read)
         self._kept = KeptMatches(task.pattern, self._places.taken_in(task.state))
         self._state: Mapping[str, Any] | None = None
-        self._columns = job.directory.columns or MATCHES_SCHEMA
-        self._path: str | None = None
-        self._writer: pq.ParquetWriter | None = None
+        self.file = MatchFile(job.directory, task.number, attempt, job.columns, job.constants)
         self._found = self._kept_rows = self._pending = 0
         self.waiting_places: list[Array] = []
         """The places of the last events of matches that wait for events of their partition."""
-        self._files = ExitStack()
-
-    def __enter__(self) -> None:
-        self._files.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._files.__exit__(*error)
 
     def find(self, known: Array) -> Kind | None:
         """Find the matches that the day publishes by the places of their last events, and all where the stream ends.
@@ -687,9 +598,8 @@ class _OfDay:
     def result(self) -> _Composed:
         """The outcome, when the file is closed."""
         state = self._state_now() if self._state is None else self._state
-        path = None if self._path is None else written(self._path)
         groups = [] if self._summary is None else self._summary.to_json()
-        return _Composed(path, self._kept_rows, self._pending, state, {}, groups)
+        return _Composed(next(iter(self.file.files), None), self._kept_rows, self._pending, state, {}, groups)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -702,17 +612,7 @@ class _OfDay:
             self._summary.add_rows(kept)
             return
         self._kept_rows += kept.num_rows
-        rows = pa.Table.from_batches([self._written.of(kept)])
-        for name in ("pattern_set", "final_day", "pattern_version"):
-            kind = self._columns.field(name).type
-            value = self._job.pattern_set_version if name == "pattern_version" else getattr(self._job, name)
-            rows = rows.append_column(name, pa.repeat(pa.scalar(value, kind), len(rows)))
-        if self._writer is None:
-            self._path = self._job.directory.file(self._task.number, self._attempt)
-            self._writer = self._files.enter_context(
-                open_data_file(self._path, self._columns, dictionaries=REPEATING_IN_MATCHES)
-            )
-        self._writer.write_table(conform(rows, self._columns))
+        self.file.write(self._written.of(kept))
 
     def _state_now(self) -> Mapping[str, Any]:
         if self._counts is None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import logging
 import pickle
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import lru_cache, partial
 from math import exp, log
 from tempfile import NamedTemporaryFile
@@ -18,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cep_pipeline.detection.compressed.tables import STATEMENTS
 from cep_pipeline.detection.detect import count_slice, detect_slice
-from cep_pipeline.detection.limits import CELL_BYTES, Kind, Ledger, LimitedPattern, Limits, SliceLimits, Then
+from cep_pipeline.detection.limits import CELL_BYTES, Kind, Ledger, LimitedPattern, Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.route import Route, by_route
@@ -35,7 +32,15 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import can_pend, counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult, first_last_event
+from cep_pipeline.spark.keeping import (
+    CANDIDATES_SCHEMA,
+    CarryState,
+    DayOfSet,
+    KeepingPass,
+    KeepingResult,
+    MatchFile,
+    first_last_event,
+)
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.session import is_local
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice
@@ -45,20 +50,13 @@ from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
 from cep_pipeline.storage import (
     DataDirectory,
-    conform,
-    in_type,
-    open_data_file,
-    open_parquet,
     remove_file,
     write_data_file,
-    written,
 )
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
+from cep_pipeline.warehouse.layout import without_composed
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
-
-logger = logging.getLogger(__name__)
 
 Groups = list[dict[str, Any]]
 """The groups of SUMMARIZE of some matches, in the form of `PartialSummary.to_json`."""
@@ -166,51 +164,29 @@ def _share(types: Sequence[EventType], ratios: Mapping[EventType, tuple[Array, A
     return np.asarray(np.minimum(total / len(types), exp(_MAX_LN)))
 
 
-@dataclass(frozen=True)
-class DetectionJob:
+@dataclass(frozen=True, kw_only=True)
+class DetectionJob(DayOfSet):
     """The part that all tasks of one detection share: the patterns, their plan, and where the matches belong.
 
     Attributes
     ----------
-    candidates, carry_in, horizons_us, reachable
-        For patterns with OUTPUT or CONSUME: a directory for what slices find of them, whose files the caller removes;
-        the state of the latest earlier day; and what `CarryState.after` forgets by.
+    candidates
+        For patterns with OUTPUT or CONSUME: a directory for what slices find of them, whose files the caller removes.
     partitioned
         What is read for windows that count the events of a partition, one for each PARTITION BY among them.
-    end_of_stream
-        Whether the matches that wait when the range is over are final, because the stream ends with it.
-    limits, then
-        Pattern -> its limits on the day, and what follows when it reaches one.
     compressed
         Where matches of limited patterns are written as buffers.
     """
 
-    patterns: tuple[Pattern, ...]
     plan: Plan
-    pattern_set: str
-    pattern_set_version: str
-    final_day: date
-    directory: DataDirectory
-    mechanism: str | None = None
     candidates: DataDirectory | None = None
-    carry_in: CarryState | None = None
-    horizons_us: Mapping[str, int | None] = field(default_factory=dict)
-    reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     partitioned: tuple[PartitionedEvents, ...] = ()
-    end_of_stream: bool = False
-    limits: Mapping[str, Limits] = field(default_factory=dict)
-    then: Mapping[str, Then] = field(default_factory=dict)
     compressed: DataDirectory | None = None
 
     @property
     def stream(self) -> str:
         """The stream of its patterns."""
         return self.patterns[0].stream
-
-    @property
-    def state(self) -> CarryState:
-        """The state that it goes on from."""
-        return self.carry_in or CarryState(self.pattern_set_version)
 
     def reading(self, slice_: Slice, patterns: Sequence[Pattern]) -> Iterator[tuple[list[Pattern], pa.Table]]:
         """Patterns that read the same events of a slice, and these events."""
@@ -239,7 +215,6 @@ class DetectedSlice:
     candidates: str | None
     matches: dict[str, int]
     nodes: tuple[NodeCounts, ...]
-    events: int
     profiles: tuple[OrderProfile, ...]
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     waiting: Mapping[str, Boundary] = field(default_factory=dict)
@@ -334,27 +309,13 @@ def _detect_parts(
     spark: SparkSession, job: DetectionJob, parts: Sequence[_Part], progress: Progress | None
 ) -> list[DetectedSlice]:
     with _ledger_file(spark, job, len(parts)) as ledger:
-        results = run_tasks(
+        return run_tasks(
             spark,
             partial(_detect, _packed(job), ledger, len(parts)),
             parts,
             what=f"{job.stream}: matches of {job.pattern_set} on {job.final_day}",
             progress=progress,
         )
-    for part, result in zip(parts, results, strict=True):
-        logger.debug(
-            "%s %s, %s: slice %s of %s from %s to %s: %s events, %s matches",
-            job.stream,
-            job.final_day,
-            job.pattern_set,
-            part.number + 1,
-            len(parts),
-            part.slice.start,
-            part.slice.end,
-            result.events,
-            sum(result.matches.values()),
-        )
-    return results
 
 
 @contextmanager
@@ -394,56 +355,6 @@ def _limited(job: DetectionJob, results: Sequence[DetectedSlice]) -> dict[str, K
         if job.then.get(name) == "fail":
             raise LimitExceeded(name, job.limits[name].named(kind), str(job.final_day))
     return {pattern.name: reached[pattern.name] for pattern in job.patterns if pattern.name in reached}
-
-
-def copy_matches(
-    spark: SparkSession,
-    files: Sequence[str],
-    names: Collection[str],
-    directory: DataDirectory,
-    pattern_set_version: str,
-    *,
-    what: str,
-) -> tuple[str, ...]:
-    """Copy the matches of some patterns out of published files, for a newer version of their pattern set.
-
-    Parameters
-    ----------
-    files
-        The files, in their order.
-    directory
-        Where the copies are written.
-    what
-        What is being done, for Spark's own page.
-    """
-    task = partial(_copy_of_patterns, directory, frozenset(names), pattern_set_version)
-    copies = run_tasks(spark, task, list(enumerate(files)), what=what)
-    return tuple(path for path in copies if path is not None)
-
-
-def _copy_of_patterns(
-    directory: DataDirectory, names: frozenset[str], version: str, task: tuple[int, str], attempt: int
-) -> str | None:
-    """Copy the matches of some patterns out of a file; None where it has none of them."""
-    number, path = task
-    schema = without_composed(directory.columns or MATCHES_SCHEMA)
-    place = schema.get_field_index("pattern_version")
-    column = schema.field(place)
-    copy: str | None = None
-    with ExitStack() as stack:
-        writer: pq.ParquetWriter | None = None
-        with open_parquet(path) as file:
-            for batch in file.iter_batches():
-                rows = conform(pa.Table.from_batches([batch]), schema)
-                own = rows.filter(pc.is_in(rows["pattern"], pa.array(sorted(names))))
-                if not own.num_rows:
-                    continue
-                if writer is None:
-                    copy = directory.file(number, attempt)
-                    writer = stack.enter_context(open_data_file(copy, schema, dictionaries=REPEATING_IN_MATCHES))
-                versions = pa.repeat(pa.scalar(version, column.type), own.num_rows)
-                writer.write_table(own.set_column(place, column, versions))
-    return None if copy is None else written(copy)
 
 
 def _count_limited(
@@ -579,16 +490,9 @@ def _keep(
     if not any(map(has_output_policy, job.patterns)):
         return None
     deciding = KeepingPass(
-        job.patterns,
-        job.pattern_set,
-        job.final_day,
-        job.state,
-        job.horizons_us,
-        job.directory,
+        replace(job, plan=job.plan.part(()), partitioned=()),
         [slice_.end[0] for slice_ in slices if slice_.end is not None],
         last.candidates if last is not None else None,
-        job.end_of_stream,
-        job.reachable,
     )
     if not results and deciding.pending is None:
         return deciding.run(())
@@ -651,14 +555,10 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
     if ledger is not None and not part.behind:
         limits.ledger = Ledger(ledger, [pattern.name for pattern in job.patterns], 0, tasks, part.number)
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
-    columns = without_composed(job.directory.columns or MATCHES_SCHEMA)
-    paths: dict[pa.Schema, str] = {}
-    writers: dict[pa.Schema, pq.ParquetWriter] = {}
-    constants = {
-        "pattern_set": job.pattern_set,
-        "final_day": job.final_day,
-        "pattern_version": job.pattern_set_version,
-    }
+    file = MatchFile(job.directory, part.number, attempt, without_composed(job.columns), job.constants)
+    candidates = file
+    if job.candidates is not None:
+        candidates = MatchFile(job.candidates, part.number, attempt, CANDIDATES_SCHEMA, job.constants)
     partitions: dict[str, set[str]] = {}
     waiting: dict[str, Boundary] = {}
     summaries: dict[str, PartialSummary] = {}
@@ -666,7 +566,7 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
     # Of what is not final only the number is asked for, and of what waits in partitions where it is.
     located = {p.name for p in patterns if part.behind and counts_in_partitions(p)}
     hidden = {p.name for p in patterns if part.behind and not job.end_of_stream and not has_output_policy(p)}
-    with ExitStack() as stack:
+    with file, candidates:
 
         def sink(pattern: Pattern, batch: pa.RecordBatch) -> None:
             if pattern.name in located:
@@ -680,27 +580,12 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
                 summaries.setdefault(pattern.name, PartialSummary(pattern)).add_rows(batch)
                 return
             profiler.add_rows(pattern.name, batch)
-            undecided = has_output_policy(pattern)
-            schema, directory = (CANDIDATES_SCHEMA, job.candidates) if undecided else (columns, job.directory)
-            if schema not in writers:  # a slice without a match writes no file
-                assert directory is not None, "a job of patterns with OUTPUT or CONSUME has a directory for candidates"
-                paths[schema] = directory.file(part.number, attempt)
-                writers[schema] = stack.enter_context(
-                    open_data_file(paths[schema], schema, dictionaries=REPEATING_IN_MATCHES)
-                )
-            arrays = [
-                pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
-                if field.name in constants
-                else in_type(batch.column(field.name), field.type)
-                for field in schema
-            ]
-            writers[schema].write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            (candidates if has_output_policy(pattern) else file).write(batch)
 
         matches = dict.fromkeys((pattern.name for pattern in patterns), 0)
         nodes: list[NodeCounts] = []
         limited: dict[str, Kind] = {}
         routes: dict[str, tuple[Route, ...]] = {}
-        rows = 0
         for members, events in job.reading(part.slice, patterns):
             result = detect_slice(
                 members,
@@ -721,13 +606,11 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
             matches.update(result.matches)
             nodes += result.metrics.nodes
             routes |= result.metrics.routes
-            rows += events.num_rows
     return DetectedSlice(
-        written(paths[columns]) if columns in paths else None,
-        paths.get(CANDIDATES_SCHEMA),
+        next(iter(file.files), None),
+        candidates.path if candidates is not file else None,
         matches,
         tuple(nodes),
-        rows,
         profiler.profiles(),
         {name: tuple(sorted(found)) for name, found in partitions.items()},
         waiting,

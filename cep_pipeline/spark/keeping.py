@@ -13,7 +13,7 @@ candidates behind it are held, and handed on to the next day.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import count, pairwise
@@ -24,9 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.detection.match_ids import MatchIdentity, ids_array
+from cep_pipeline.detection.limits import Limits, Then
+from cep_pipeline.detection.match_ids import ids_from_text
 from cep_pipeline.detection.matches import CANDIDATES, MANY_PATTERNS, UTC_MICROSECONDS, candidates_of
-from cep_pipeline.detection.ordering import OrderedLists, page_order
+from cep_pipeline.detection.ordering import page_order
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.expressions.columns import Array
@@ -37,7 +38,6 @@ from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
 from cep_pipeline.storage import (
     DataDirectory,
     conform,
-    digest_of,
     id_texts,
     open_data_file,
     open_parquet,
@@ -161,34 +161,25 @@ def rows_to_json(matches: pa.Table, names: Sequence[str]) -> list[list[Any]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def undecided_from_json(pattern: Pattern, rows: Sequence[Sequence[Any]], constants: Mapping[str, Any]) -> pa.Table:
-    """The candidates that a day handed on, with the constant columns of the day that reads them.
-
-    Their ids are made anew: an earlier version may have handed them on.
-    """
-    columns: dict[str, Sequence[Any]] = {name: [row[place] for row in rows] for place, name in enumerate(_UNDECIDED)}
-    ids = _ids_of(pattern, columns["bindings"])
-    columns["bindings"] = [[{"variable": v, "seq": seq} for v, seq in row] for row in columns["bindings"]]
+def rows_from_json(
+    rows: Sequence[Sequence[Any]], names: Sequence[str], columns: pa.Schema, constants: Mapping[str, Any] = {}
+) -> pa.Table:
+    """Read what `rows_to_json` made of columns of these names; `constants` have one value each, for all rows."""
+    values = {name: [row[place] for row in rows] for place, name in enumerate(names)}
     arrays = []
-    for column in CANDIDATES_SCHEMA:
-        if column.name == "match_id":
-            arrays.append(ids)
-        elif column.name in constants:
+    for column in columns:
+        own = values.get(column.name, [])
+        if column.name in constants:
             arrays.append(pa.repeat(pa.scalar(constants[column.name], column.type), len(rows)))
+        elif column.name == "match_id":
+            arrays.append(ids_from_text(own))
+        elif column.name == "bindings":
+            arrays.append(pa.array([[{"variable": v, "seq": seq} for v, seq in row] for row in own], column.type))
         elif column.type == UTC_MICROSECONDS:
-            arrays.append(pa.array(columns[column.name], pa.int64()).cast(column.type))
+            arrays.append(pa.array(own, pa.int64()).cast(column.type))
         else:
-            arrays.append(pa.array(columns[column.name], column.type))
-    return pa.table(arrays, schema=CANDIDATES_SCHEMA)
-
-
-def _ids_of(pattern: Pattern, bindings: Sequence[Sequence[tuple[str, int]]]) -> pa.Array:
-    names = tuple(operand.variable for operand in pattern.operands)
-    seqs = np.array([seq for row in bindings for _, seq in row], np.int64)
-    variables = np.array([names.index(name) for row in bindings for name, _ in row], np.int32)
-    offsets = np.cumsum([0, *map(len, bindings)], dtype=np.int64)
-    matches = OrderedLists(names, offsets, np.arange(len(seqs), dtype=np.int32), variables)
-    return ids_array(MatchIdentity.of(pattern).rows_of(matches, seqs, seqs).ids)
+            arrays.append(pa.array(own, column.type))
+    return pa.table(arrays, schema=columns)
 
 
 def earliest_instant_us(held: pa.Table) -> int | None:
@@ -259,7 +250,7 @@ class CarryState:
         Such a pattern -> timestamp and seq of the earliest last event of these matches (`ownership.known_before`).
     composed
         Pattern that another one composes -> its kept matches that a match of a later day may bind
-        (`composing.to_rows`).
+        (`rows_to_json`).
     """
 
     pattern_set_version: str
@@ -293,16 +284,6 @@ class CarryState:
         return CarryState(
             self.pattern_set_version, *({name: one for name, one in part if name in names} for part in known)
         )
-
-    def __or__(self, other: CarryState) -> CarryState:
-        """Join it with what is about other patterns."""
-        both = ({**getattr(self, key), **getattr(other, key)} for key in self._BY_PATTERN)
-        return CarryState(self.pattern_set_version, *both)
-
-    def digests(self) -> dict[str, str]:
-        """Pattern -> digest of what is remembered of it, where that is anything."""
-        names = sorted({*self.patterns, *self.pending})
-        return {name: digest_of([self.patterns.get(name), self.pending.get(name)]) for name in names}
 
     def kept(self, patterns: Iterable[Pattern]) -> dict[str, KeptMatches]:
         """Return the kept matches that each of these patterns with OUTPUT or CONSUME goes on from."""
@@ -363,6 +344,113 @@ def _forget(
         kept.forget_partitions(first)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DayOfSet:
+    """A pattern set on a day: where its matches are written, and what they follow from.
+
+    Attributes
+    ----------
+    patterns
+        Those that are detected.
+    pattern_set, pattern_set_version, final_day
+        Under what matches are published.
+    directory
+        Where their files are written.
+    mechanism
+        As `detect` takes it.
+    carry_in
+        The state of the latest earlier day.
+    end_of_stream
+        Whether the matches that wait when the day is over are final, because the stream ends with it. What the next day
+        goes on from is the same, in case there is one.
+    limits, then
+        Pattern -> its limits on the day, and what follows when it reaches one.
+    horizons_us, reachable
+        For patterns with OUTPUT or CONSUME, as `CarryState.after` takes them.
+    """
+
+    patterns: tuple[Pattern, ...]
+    pattern_set: str
+    pattern_set_version: str
+    final_day: date
+    directory: DataDirectory
+    mechanism: str | None = None
+    carry_in: CarryState | None = None
+    end_of_stream: bool = False
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    then: Mapping[str, Then] = field(default_factory=dict)
+    horizons_us: Mapping[str, int | None] = field(default_factory=dict)
+    reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def state(self) -> CarryState:
+        """The state that it goes on from."""
+        return self.carry_in or CarryState(self.pattern_set_version)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the matches table."""
+        return self.directory.columns or MATCHES_SCHEMA
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The columns of matches that have one value each."""
+        return {
+            "pattern_set": self.pattern_set,
+            "final_day": self.final_day,
+            "pattern_version": self.pattern_set_version,
+        }
+
+
+class MatchFile(AbstractContextManager["MatchFile"]):
+    """A file of matches or candidates, which is made when it gets its first rows; it is closed with the block.
+
+    Parameters
+    ----------
+    directory, number, attempt
+        Where it is, and the number of its task and attempt.
+    columns
+        Those of the file.
+    constants
+        Columns of one value, which the rows lack.
+    """
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        number: int,
+        attempt: int,
+        columns: pa.Schema,
+        constants: Mapping[str, Any] = {},
+    ) -> None:
+        self._place, self._columns, self._constants = (directory, number, attempt), columns, constants
+        self._writer: pq.ParquetWriter | None = None
+        self._opened = ExitStack()
+        self.path: str | None = None
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._opened.__exit__(*error)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Write rows; what they lack of the columns is null."""
+        if self._writer is None:
+            directory, number, attempt = self._place
+            self.path = directory.file(number, attempt)
+            self._writer = self._opened.enter_context(
+                open_data_file(self.path, self._columns, dictionaries=REPEATING_IN_MATCHES)
+            )
+        table = pa.Table.from_batches([rows])
+        for name, value in self._constants.items():
+            kind = self._columns.field(name).type
+            table = table.append_column(name, pa.repeat(pa.scalar(value, kind), table.num_rows))
+        self._writer.write_table(conform(table, self._columns))
+
+    @property
+    def files(self) -> list[str]:
+        """The file when it is closed, as it is published; none where it got no rows."""
+        return [] if self.path is None else [written(self.path)]
+
+
 @dataclass(frozen=True)
 class KeepingResult:
     """The result of the pass: files to publish, kept matches by pattern, and what the next day goes on from.
@@ -386,97 +474,74 @@ class KeepingPass:
 
     Attributes
     ----------
-    patterns
-        Those that are decided about; others are left out.
-    pattern_set, final_day
-        Under what matches are published.
-    carry_in
-        The state of the latest earlier day.
-    horizons_us, reachable
-        As `CarryState.after` takes them.
-    directory
-        Where the kept matches are written.
+    job
+        The detection; of its patterns those with OUTPUT or CONSUME are decided about.
     points_us
         Ends of the slices: matches that wait are brought into order between two of them at a time.
     pending
         The file of candidates that are not final when the day ends, if there are any.
-    end_of_stream
-        Whether these, and what waits behind them, are decided too, because the stream ends with the day. What the next
-        day goes on from is the same, in case there is one.
     """
 
-    patterns: Sequence[Pattern]
-    pattern_set: str
-    final_day: date
-    carry_in: CarryState
-    horizons_us: Mapping[str, int | None]
-    directory: DataDirectory
+    job: DayOfSet
     points_us: Sequence[int] = ()
     pending: str | None = None
-    end_of_stream: bool = False
-    reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def run(self, candidates: Sequence[str | None], attempt: int = 0) -> KeepingResult:
         """Decide about the candidates of all slices, a file for each in the order of the slices (None: it has none)."""
-        kept = self.carry_in.kept(self.patterns)
-        deciding = [pattern for pattern in self.patterns if pattern.name in kept]
+        job = self.job
+        kept = job.state.kept(job.patterns)
+        deciding = [pattern for pattern in job.patterns if pattern.name in kept]
         # Numbers behind those of the slices' files, so that the order of files is always the same.
-        files = _MatchFiles(self.directory, attempt, len(candidates) + 2, deciding)
+        found = _KeptFiles(job, attempt, len(candidates) + 2, deciding)
         waiting = [pattern for pattern in deciding if waits_for_later_events(pattern)]
         in_order = kept.keys() - {pattern.name for pattern in waiting}
         for source in candidates:
-            with files.next_file() as write:
+            with found.next_file() as write:
                 for name, batch in _batches(source, in_order):
                     write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
         undecided = {}
         for pattern in waiting:
             decider = CandidateDecider(pattern, kept[pattern.name])
-            for found in self._by_time(pattern, candidates):
-                with files.next_file() as write:
-                    for batch in decider.decide(found).to_batches():
+            for part in self._by_time(pattern, candidates):
+                with found.next_file() as write:
+                    for batch in decider.decide(part).to_batches():
                         write(pattern.name, batch)
             if (held := decider.held()) is not None:
                 undecided[pattern.name] = held
-        carry_out = self.carry_in.after(kept, self.horizons_us, undecided, self.reachable)
-        if self.end_of_stream:
-            with files.next_file() as write:
+        carry_out = job.state.after(kept, job.horizons_us, undecided, job.reachable)
+        if job.end_of_stream:
+            with found.next_file() as write:
                 for name, held in undecided.items():
                     for batch in held.combine_chunks().to_batches():
                         write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
             undecided = {}
         return KeepingResult(
-            tuple(map(written, files.paths)),
-            files.matches,
+            tuple(found.files),
+            found.matches,
             {name: final_rows(held) for name, held in undecided.items()},
             carry_out,
-            files.profiler.profiles(),
-            {name: summary.to_json() for name, summary in files.summaries.items()},
+            found.profiler.profiles(),
+            {name: summary.to_json() for name, summary in found.summaries.items()},
         )
 
     def _by_time(self, pattern: Pattern, candidates: Sequence[str | None]) -> Iterator[pa.Table]:
         """The candidates of a pattern whose matches wait, those of the day before among them (`candidates_by_time`)."""
-        constants = {
-            "pattern_set": self.pattern_set,
-            "final_day": self.final_day,
-            "pattern": pattern.name,
-            "pattern_version": self.carry_in.pattern_set_version,
-        }
-        rows = self.carry_in.patterns.get(pattern.name, {}).get(UNDECIDED, [])
+        rows = self.job.state.patterns.get(pattern.name, {}).get(UNDECIDED, [])
         return candidates_by_time(
             pattern.name,
             [path for path in candidates if path is not None],
             [self.pending] if self.pending is not None else [],
-            undecided_from_json(pattern, rows, constants),
+            rows_from_json(rows, _UNDECIDED, CANDIDATES_SCHEMA, {**self.job.constants, "pattern": pattern.name}),
             self.points_us,
         )
 
 
-class _MatchFiles:
-    """The files of kept matches, each made when it gets its first match, numbered from `first` on."""
+class _KeptFiles:
+    """The files of kept matches, numbered from `first` on."""
 
-    def __init__(self, directory: DataDirectory, attempt: int, first: int, patterns: Sequence[Pattern]) -> None:
-        self._directory, self._attempt, self._numbers = directory, attempt, count(first)
-        self.paths: list[str] = []
+    def __init__(self, job: DayOfSet, attempt: int, first: int, patterns: Sequence[Pattern]) -> None:
+        self._job, self._attempt, self._numbers = job, attempt, count(first)
+        self.files: list[str] = []
         self.matches = {pattern.name: 0 for pattern in patterns}
         self.profiler = OutputProfiler(patterns)
         self.summaries = {one.name: PartialSummary(one) for one in patterns if one.summary is not None}
@@ -484,28 +549,21 @@ class _MatchFiles:
     @contextmanager
     def next_file(self) -> Iterator[Callable[[str, pa.RecordBatch], None]]:
         """The next file in order: a function that takes matches of a pattern."""
-        number = next(self._numbers)
-        columns = without_composed(self._directory.columns or MATCHES_SCHEMA)
-        writer: pq.ParquetWriter | None = None
-        with ExitStack() as stack:
+        columns = without_composed(self._job.columns)
+        with MatchFile(self._job.directory, next(self._numbers), self._attempt, columns) as file:
 
             def write(name: str, batch: pa.RecordBatch) -> None:
-                nonlocal writer
                 if not batch.num_rows:
                     return
                 self.matches[name] += batch.num_rows
                 self.profiler.add_rows(name, batch)
                 if name in self.summaries:
                     self.summaries[name].add_rows(batch)
-                    return
-                if writer is None:
-                    self.paths.append(self._directory.file(number, self._attempt))
-                    writer = stack.enter_context(
-                        open_data_file(self.paths[-1], columns, dictionaries=REPEATING_IN_MATCHES)
-                    )
-                writer.write_table(conform(pa.Table.from_batches([batch]), columns))
+                else:
+                    file.write(batch)
 
             yield write
+        self.files += file.files
 
 
 def _batches(path: str | None, names: Collection[str]) -> Iterator[tuple[str, pa.RecordBatch]]:

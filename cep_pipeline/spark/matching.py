@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -51,9 +51,8 @@ from cep_pipeline.spark.workers import Installation, check_worker, installation
 from cep_pipeline.storage import id_texts, with_id_texts
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
-    from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 KEY_PARTS = 64
 """The parts that the keys of partitioned patterns are hashed to, or so many as a shuffle has partitions, if more."""
@@ -267,7 +266,7 @@ class _Events:
             raise InputError(f"order_by names {listed(unknown)}, and the events have {listed(events.columns)}")
         if numbered and order_by:
             raise InputError("the events have a column 'seq', which orders them: drop it, or leave out order_by")
-        _checked_columns(events.schema, whole)
+        _check_columns(events.schema, whole)
         wanted = [name for name in columns_needed(whole) if name not in ("timestamp", "seq")]
         time = F.col("timestamp")
         if dict(events.dtypes)["timestamp"] == "timestamp":
@@ -330,14 +329,8 @@ def cuts_of(points_us: Array, rows: int, slice_rows: int, look_back_us: int) -> 
     return cuts
 
 
-def _checked_columns(columns: StructType, patterns: Sequence[Pattern]) -> pa.Schema:
-    """The columns that patterns need, with the time as an int64 and a `seq`.
-
-    Raises
-    ------
-    InputError
-        There is no such column, or it has another type than the patterns were parsed with.
-    """
+def _check_columns(columns: StructType, patterns: Sequence[Pattern]) -> None:
+    """Refuse events that lack a column which patterns need, or have it with another type: an InputError."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     needed = columns_needed(patterns)
@@ -353,7 +346,6 @@ def _checked_columns(columns: StructType, patterns: Sequence[Pattern]) -> pa.Sch
             "F.to_utc_timestamp(column, zone)"
         )
     events_for(patterns, pa.schema({"seq": pa.int64(), **kinds}).empty_table())
-    return pa.schema({**kinds, "timestamp": pa.int64(), "seq": pa.int64()})
 
 
 def _quoted(name: str) -> str:
@@ -479,92 +471,3 @@ def _in_columns(matches: pa.Table, columns: pa.Schema) -> pa.Table:
         for field in columns
     ]
     return pa.Table.from_arrays(found, schema=columns)
-
-
-def register_match(spark: SparkSession, schema: StreamSchema, name: str = "cep_match") -> None:
-    """Register a table function of SQL that finds the matches of patterns in a table of events of a stream.
-
-    `SELECT * FROM cep_match(TABLE(trades), 'PATTERN …')` has the columns and rows of `match`. The table has a column
-    `seq`. The patterns, a constant, say how the function is distributed: by the attributes that the events of each
-    match share, else all events go to one task. So PARTITION BY stands in the patterns, not behind TABLE(…).
-
-    Parameters
-    ----------
-    spark
-        The session that gets the function, classic or Connect; its server and workers have the project installed.
-    schema
-        The stream, by which the patterns are read.
-    name
-        The name of the function.
-
-    Notes
-    -----
-    PySpark hands the rows to such a function one by one, which takes some microseconds each: `match` is faster. What is
-    wrong with patterns and events is the last line of the error that Spark shows.
-    """
-    from pyspark.sql.functions import udtf
-
-    spark.udtf.register(name, udtf(_table_function(schema)))
-
-
-def _table_function(schema: StreamSchema) -> type:
-    """The class of a polymorphic table function over the events of a stream."""
-    from pyspark.sql.udtf import AnalyzeResult, PartitioningColumn, SelectedColumn
-
-    @dataclass
-    class Analyzed(AnalyzeResult):  # type: ignore[misc]
-        """The result of analysing a call, which goes to its tasks."""
-
-        patterns: tuple[Pattern, ...] = ()
-        read: pa.Schema | None = None
-        found: pa.Schema | None = None
-
-    class Match:
-        """The matches of the patterns of a call in one partition of its table."""
-
-        def __init__(self, analyzed: Analyzed) -> None:
-            self._analyzed = analyzed
-            self._rows: list[tuple[Any, ...]] = []
-
-        @staticmethod
-        def analyze(events: AnalyzeArgument, patterns: AnalyzeArgument) -> AnalyzeResult:
-            if not events.isTable or not isinstance(patterns.value, str):
-                raise InputError("the function takes TABLE(…) of events and the constant text of patterns")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # nobody would see that it runs in one task
-                chosen = tuple(_patterns_of(patterns.value, schema))
-            columns: StructType = events.dataType
-            if "seq" not in columns.names:
-                raise InputError("the events have no column 'seq', which numbers them in their order")
-            read, found = _checked_columns(columns, with_composed(chosen)), columns_of_matches(chosen)
-            time = columns["timestamp"].dataType.typeName() == "timestamp"
-            way = Distribution(chosen, tuple(sorted(frozenset.intersection(*map(common_keys, chosen)))))
-            return Analyzed(
-                schema=_spark_schema(found),
-                withSinglePartition=not way.keys,
-                partitionBy=[PartitioningColumn(_part_of_key(way, KEY_PARTS))] if way.keys else [],
-                select=[
-                    SelectedColumn("unix_micros(timestamp)", "timestamp")
-                    if one == "timestamp" and time
-                    else SelectedColumn(_quoted(one))
-                    for one in read.names
-                ],
-                patterns=chosen,
-                read=read,
-                found=found,
-            )
-
-        def eval(self, row: Any, patterns: str) -> None:
-            self._rows.append(tuple(row))
-
-        def terminate(self) -> Iterator[tuple[Any, ...]]:
-            read, found = self._analyzed.read, self._analyzed.found
-            assert read is not None and found is not None
-            values = zip(*self._rows, strict=True) if self._rows else ([] for _ in read)
-            columns = [pa.array(one, field.type) for one, field in zip(values, read, strict=True)]
-            self._rows = []
-            events = pa.Table.from_arrays(columns, schema=read)
-            matches = matches_of_part(self._analyzed.patterns, None, events, found)
-            yield from zip(*(column.to_pylist() for column in matches.columns), strict=True)
-
-    return Match

@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from cep_pipeline.detection.output_policy import partition_texts
 from cep_pipeline.expressions.columns import Array, column_from_arrow
+from cep_pipeline.slices.ownership import LookBack
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.spark.slicing import RowGroup, read_events, read_row_groups
+from cep_pipeline.spark.slicing import RowGroup, Slice, read_events, read_row_groups
 from cep_pipeline.storage import DataDirectory, open_data_file
 
 KEYS = ("timestamp", "seq")
@@ -157,19 +158,12 @@ class PartitionedEvents:
             yield from partition_names(keys.slice(int(np.searchsorted(times, self.start_us))), self.partition_by)
 
     def _own(self, start: Boundary, end: Boundary | None, names: Sequence[str]) -> pa.Table:
-        parts = [
-            read_events([row_group], names)
-            for row_group in self.row_groups
-            if row_group.last[0] >= start[0] and (end is None or row_group.first < end)
-        ]
-        if not parts:
+        groups = tuple(
+            group for group in self.row_groups if group.last[0] >= start[0] and (end is None or group.first < end)
+        )
+        if not groups:
             return read_events([(*self.row_groups, *self.earlier)[0]], names).slice(0, 0)
-        table = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
-        times, seqs = table["timestamp"].cast(pa.int64()).to_numpy(), table["seq"].to_numpy()
-        keep = times >= start[0]
-        if end is not None:
-            keep &= (times < end[0]) | ((times == end[0]) & (seqs < end[1]))
-        return table.filter(pa.array(keep))
+        return Slice(start, end, groups, LookBack()).read(names)
 
 
 class BackwardReader:

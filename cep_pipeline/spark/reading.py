@@ -6,14 +6,12 @@ side. The rows of a file that covers several days are read once, for all of them
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import partial, reduce
+from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,9 +32,6 @@ from cep_pipeline.storage import DataDirectory, remove_scratch
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
-
-Task = TypeVar("Task")
-Outcome = TypeVar("Outcome")
 
 
 @dataclass
@@ -72,7 +67,7 @@ class RawFiles:
     """The raw files of some days of a stream, and what is known of them while they are read.
 
     `session` makes the Spark session, which days without files do not need. A task reads about `task_rows` rows; a part
-    of a large CSV file has about `part_bytes` of text. `seconds` are those of the steps.
+    of a large CSV file has about `part_bytes` of text.
     """
 
     session: Callable[[], SparkSession]
@@ -84,25 +79,12 @@ class RawFiles:
     part_bytes: int
     progress: Progress | None
     fingerprints: dict[str, RawFile] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
 
-    @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
-        """Add the wall-clock seconds of a block to a step."""
-        begin = time.perf_counter()
-        yield
-        self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - begin
-
-    def _run(
-        self, tasks: Sequence[Task], function: Callable[[Task, int, int], Outcome], step: str, doing: str
-    ) -> list[Outcome]:
-        what = f"{self.schema.name}: {doing}"
+    def _run(self, tasks: Sequence[_RawTask], doing: str) -> list[ParsedFile | Surveyed | RawFile]:
         if not tasks:
             return []
-        with self.timed(step):
-            return run_tasks(
-                self.session(), partial(_numbered, function), list(enumerate(tasks)), what=what, progress=self.progress
-            )
+        what = f"{self.schema.name}: {doing}"
+        return run_tasks(self.session(), _run_raw_task, list(enumerate(tasks)), what=what, progress=self.progress)
 
     def find(self) -> None:
         """Find the files of the days."""
@@ -125,13 +107,13 @@ class RawFiles:
         for file, days in wanted.items():
             survey = reader.survey(file, source, unpacked, self.part_bytes)
             tasks += [survey] if survey is not None else self._parse_tasks(file, frozenset(days), None)
-        outcomes = self._run(tasks, _run_raw_task, "read", "reading raw files")
+        outcomes = self._run(tasks, "reading raw files")
         surveyed = {outcome.file: outcome for outcome in outcomes if isinstance(outcome, Surveyed)}
         parts = [
             task for file, one in surveyed.items() for task in self._parse_tasks(file, frozenset(wanted[file]), one)
         ]
         tasks += parts
-        outcomes += self._run(parts, _run_raw_task, "read", "reading parts of raw files")
+        outcomes += self._run(parts, "reading parts of raw files")
         self._take_second_hours(tasks, outcomes)
         remove_scratch(unpacked.location)
         parsed: dict[SourceFile, list[ParsedFile]] = {file: [] for file in wanted}
@@ -186,7 +168,7 @@ class RawFiles:
                 task = tasks[at]
                 if isinstance(task, ParseTask) and np.isin(one.hours.lines, decided.lines).any():
                     again[at] = replace(task, second=decided.lines)
-        read = self._run(list(again.values()), _run_raw_task, "read", "reading the second of two hours")
+        read = self._run(list(again.values()), "reading the second of two hours")
         for at, outcome in zip(again, read, strict=True):
             outcomes[at] = outcome
 
@@ -260,15 +242,11 @@ def say_missing(schema: StreamSchema, day: date, data_root: str, missing: Sequen
     return f"no file {where}"
 
 
-def _numbered(function: Callable[[Task, int, int], Outcome], numbered: tuple[int, Task], attempt: int) -> Outcome:
-    number, task = numbered
-    return function(task, number, attempt)
-
-
 _RawTask = ParseTask | Survey | SourceFile
 
 
-def _run_raw_task(task: _RawTask, number: int, attempt: int) -> ParsedFile | Surveyed | RawFile:
+def _run_raw_task(numbered: tuple[int, _RawTask], attempt: int) -> ParsedFile | Surveyed | RawFile:
+    number, task = numbered
     if isinstance(task, SourceFile):
         return fingerprint_file(task)
     if isinstance(task, Survey):

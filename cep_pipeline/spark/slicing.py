@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.events.type_footer import types_in_footer
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.slices.ownership import LookBack
+from cep_pipeline.slices.ownership import LookBack, rows_before
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.storage import names_in_file, open_filesystem, read_footer, reading_data
 
@@ -66,14 +66,8 @@ class Slice:
         if self.look_back.positions and len(timestamps):  # under TIES ANY events of one time are in no order
             by_positions = int(np.searchsorted(timestamps, timestamps[max(by_positions, 0)]))
         first = max(min(by_time, by_positions), 0)
-        last = len(timestamps) if self.end is None else _rows_before(timestamps, table["seq"], self.end)
+        last = len(timestamps) if self.end is None else rows_before(timestamps, table["seq"].to_numpy(), self.end)
         return table.slice(first, max(last - first, 0)).combine_chunks()
-
-
-def _rows_before(timestamps: Array, seqs: pa.ChunkedArray, point: Boundary) -> int:
-    """Return the number of sorted events before a point."""
-    first, last = (int(np.searchsorted(timestamps, point[0], side)) for side in ("left", "right"))
-    return first + int(np.searchsorted(seqs.slice(first, last - first).to_numpy(), point[1]))
 
 
 def read_events(row_groups: Sequence[RowGroup], columns: Iterable[str]) -> pa.Table:
@@ -399,13 +393,13 @@ def _point(row_group: RowGroup, row: int) -> Boundary:
     """The point of a row of a row group."""
     if row <= 0:
         return row_group.first
-    times, seqs = _keys(row_group)
+    times, seqs = keys_of(row_group)
     row = min(row, len(times) - 1)
     return int(times[row]), int(seqs[row])
 
 
 @lru_cache(maxsize=1)
-def _keys(row_group: RowGroup) -> tuple[Array, Array]:
+def keys_of(row_group: RowGroup) -> tuple[Array, Array]:
     """Timestamps (int64, microseconds) and seqs of a row group; points are asked for in order, so one is kept."""
     keys = read_events([row_group], ["timestamp", "seq"])
     return keys["timestamp"].cast(pa.int64()).to_numpy(), keys["seq"].to_numpy()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.slices.events_input import columns_needed
@@ -13,11 +12,6 @@ from cep_pipeline.statistics import StatisticsSnapshot, partial_statistics
 from cep_pipeline.statistics.estimate import windowed_statistics
 from cep_pipeline.statistics.partial import snapshot_of
 from cep_pipeline.statistics.windowed import WindowedStatistics
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from cep_pipeline.slices.prepared import Boundary
 
 
 @dataclass(frozen=True)
@@ -31,7 +25,10 @@ class Counting:
 
 def count_slice(counting: Counting, task: Slice, _: int = 0) -> WindowedStatistics:
     """Count the events of a slice, which is read with the look-back that its pairs reach into."""
-    return _counted(counting, task.read(columns_needed(counting.patterns)), task.start, task.end)
+    events = task.read(columns_needed(counting.patterns))
+    return windowed_statistics(
+        counting.patterns, events, counting.window, counting.epsilon, start=task.start, end=task.end
+    )
 
 
 def merged(
@@ -58,24 +55,6 @@ def merged(
     if since_us is not None:
         state.since_us = since_us if state.since_us is None else min(since_us, state.since_us)
     return state
-
-
-def count_table(
-    patterns: Sequence[Pattern], events: pa.Table, *, window: Window, epsilon: float, end: Boundary | None = None
-) -> WindowedStatistics:
-    """Count events in memory up to a point (None: all of them), as `count_slice` counts those of a slice."""
-    return _counted(Counting(tuple(patterns), window, epsilon), events, None, end)
-
-
-def _counted(counting: Counting, events: pa.Table, start: Boundary | None, end: Boundary | None) -> WindowedStatistics:
-    return windowed_statistics(
-        counting.patterns,
-        events,
-        counting.window,
-        counting.epsilon,
-        start=start,
-        end=end,
-    )
 
 
 def no_statistics(patterns: Sequence[Pattern]) -> StatisticsSnapshot:

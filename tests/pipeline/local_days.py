@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -93,13 +93,13 @@ class LocalDays:
             str(path), day, events.num_rows, path.stat().st_size, (times[0], seqs[0]), (times[-1], seqs[-1])
         )
 
-    def detect(self, day: date, *, end_of_stream: bool = False, keeps_unchanged: bool = False) -> DetectedDay:
+    def detect(self, day: date, *, end_of_stream: bool = False) -> DetectedDay:
         """Detect the matches of a day, with what the latest earlier detected day hands on."""
         settings = SparkSettings(slices_per_core=self.slices)
         stream: Any = SimpleNamespace(name="ticks", schema=SimpleNamespace(timezone="UTC", digest="schema"))
         tables: Any = self
         lease: Any = None
-        work = DayWork(stream, tables, settings, day, f"run-{day}", lease, keeps_unchanged=keeps_unchanged)
+        work = DayWork(stream, tables, settings, day, f"run-{day}", lease)
         pattern_set = PatternSet(
             "all",
             Path("all.sase"),
@@ -171,18 +171,6 @@ class LocalDays:
             )
             for day, found in sorted(self.detected.items())
         ]
-
-    def matches_files(self, pattern_set: str, day: date) -> list[str]:
-        return sorted(self.detected[day].files)
-
-    def summaries_of(self, pattern_set: str, day: date, patterns: Container[str]) -> dict[str, list[Any]]:
-        return {name: list(found) for name, found in self.detected[day].summaries.items() if name in patterns}
-
-    def is_damaged(self, pattern_set: str, day: date) -> bool:
-        return False
-
-    def pin_statistics(self, last: date) -> Any:
-        return SimpleNamespace(of=lambda pattern_set, day: None)
 
     def matches_directory(self, pattern_set: str, day: date, *, run_id: str) -> DataDirectory:
         return DataDirectory(str(self.folder / "matches" / str(day)), run_id)

@@ -134,3 +134,9 @@ def published(tables: StreamTables) -> dict[str, list[dict[str, object]]]:
 def _rows(table: pa.Table) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = table.to_pylist()
     return rows
+
+
+def write_patterns(project: Project, texts: dict[str, str]) -> None:
+    """Write statements, by their names, into the pattern file of the set `all`."""
+    text = ";\n".join(f"NAME {name} {statement}" for name, statement in texts.items())
+    (project.folder / "all.sase").write_text(text)

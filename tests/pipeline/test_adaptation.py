@@ -184,7 +184,7 @@ def test_when_the_rates_come_back_so_does_the_plan(drifting: DriftingStream) -> 
 def test_a_plan_that_does_more_over_the_sample_is_not_deployed(drifting: DriftingStream) -> None:
     drifting.publish(DRIFT_DAYS[:3])
     violation = check(drifting, "one").violation
-    worse = [Trial(1.0, 100, {"rising": 1}), Trial(1.0, 101, {"rising": 1})]
+    worse = [Trial(100, {"rising": 1}), Trial(101, {"rising": 1})]
     with mock.patch.object(plan_comparison, "run_plans", lambda *_: worse):
         kept = answer(drifting, violation)
     assert kept.decision.outcome == "kept" and current(drifting).version == 1
@@ -265,7 +265,7 @@ def test_each_decision_function_decides(drifting: DriftingStream, settings: str,
 def test_a_threshold_is_measured_from_what_was_planned_from_last(drifting: DriftingStream) -> None:
     write_project(drifting.folder, "{decision: constant_threshold, threshold: 0.6}")
     drifting.publish(DRIFT_DAYS[:3])
-    worse = [Trial(1.0, 100, {"rising": 1}), Trial(1.0, 101, {"rising": 1})]
+    worse = [Trial(100, {"rising": 1}), Trial(101, {"rising": 1})]
     with mock.patch.object(plan_comparison, "run_plans", lambda *_: worse):
         assert answer(drifting, check(drifting, "one").violation).decision.outcome == "kept"
     drifting.publish([DRIFT_DAYS[3]])
@@ -277,7 +277,7 @@ def test_the_distance_follows_what_replanning_brings(drifting: DriftingStream) -
     drifting.publish(DRIFT_DAYS[:3])
     first = check(drifting, "one")
     assert first.decision.details["distances"]["everywhere"] == 0
-    worse = [Trial(1.0, 100, {"rising": 1}), Trial(1.0, 101, {"rising": 1})]
+    worse = [Trial(100, {"rising": 1}), Trial(101, {"rising": 1})]
     with mock.patch.object(plan_comparison, "run_plans", lambda *_: worse):
         kept = answer(drifting, first.violation)
     assert kept.decision.details["distances"]["everywhere"] == 0.01
@@ -361,7 +361,7 @@ def test_plans_that_differ_in_their_matches_are_refused(drifting: DriftingStream
     drifting.publish(BEFORE)
     plan = Plan.from_json(current(drifting).plan, "plan")
     assert same_plans(plan, plan)
-    trials = iter([Trial(1.0, 1, {"rising": 1}), Trial(1.0, 1, {"rising": 2})] * plan_comparison.REPEATS)
+    trials = iter([Trial(1, {"rising": 1}), Trial(1, {"rising": 2})])
     pattern_set = drifting.stream.pattern_sets[0]
     fake: Callable[..., Trial] = lambda *_: next(trials)  # noqa: E731
     with mock.patch.object(plan_comparison, "_over", fake), pytest.raises(CepError, match="find different matches"):

@@ -177,7 +177,7 @@ def test_a_day_that_is_done_again_or_later_gives_the_same(tmp_path: Path) -> Non
     whole, states = published(local), {day: found.carry_out for day, found in local.detected.items()}
     assert any("composed" in state and "patterns" in state for state in states.values())
     for day in days:
-        local.detect(day, end_of_stream=day == max(days), keeps_unchanged=True)
+        local.detect(day, end_of_stream=day == max(days))
         assert local.detected[day].carry_out == states[day]
     assert published(local) == whole
 

@@ -107,11 +107,6 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
             7,
             "or equal to 0 (found -5); write for example `max_matches: 1000000`",
         ),
-        (
-            PIPELINE + "spark: {from_events: 0}\n",
-            7,
-            "this setting is gone: all work is done on Spark",
-        ),
         (PIPELINE + "spark: {slices_per_core: yes}\n", 7, "a number; YAML reads yes, no, on and off as true and false"),
         (PIPELINE + "retention: 3\n", 7, "retention: unknown setting; known are streams, warehouse"),
         (

@@ -16,7 +16,7 @@ def test_the_order_of_the_steps() -> None:
     assert OPTIONS == ("ingest", "statistics", "plan", "detect")
     names = [step.name for step in STEPS]
     assert {step.follows for step in STEPS} <= {"", *names}
-    side_by_side = [step.given == "days" for step in STEPS]
+    side_by_side = [step.side_by_side for step in STEPS]
     assert side_by_side == sorted(side_by_side, reverse=True), "days are worked on side by side before each on its own"
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from cep_pipeline.pipeline.statistics import snapshot_at, state_of_day, windows_of_day
 from cep_pipeline.pipeline.statistics_history import StatisticsHistory
-from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.statistics.estimate import windowed_statistics
 from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import DayStatistics, StatisticsRecord
 from tests.pipeline.project import DAYS, MONDAY, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project, make_project
@@ -89,7 +89,7 @@ def test_the_state_of_the_last_day_is_that_of_all_events_within_its_bounds(three
     for minutes in (0, 30, 200):
         moment = last + minutes * 60_000_000
         published = snapshot_at(tables, stream, patterns, moment)
-        at_once = count_table(patterns, events, window=stream.statistics.length, epsilon=0.1).snapshot(moment)
+        at_once = windowed_statistics(patterns, events, stream.statistics.length, 0.1).snapshot(moment)
         assert published.window_us == at_once.window_us == 21_600_000_000
         assert [rate.leaf for rate in published.rates] == [rate.leaf for rate in at_once.rates]
         exact = int(((counted >= moment - 21_600_000_000) & (counted <= moment)).sum())
@@ -111,7 +111,6 @@ def test_a_rerun_goes_on_from_the_day_before_and_changes_neither_statistics_nor_
     assert windowed.run().run_stale().days == (), "statistics make nothing stale"
     carried = {day: record.basis["carried"] for day, record in rows(windowed).items()}
     assert carried[MONDAY] is None and carried[TUESDAY] and carried[WEDNESDAY]
-    assert not any("note" in record.basis for record in rows(windowed).values())
     plan = windowed.tables().current_plan("all")
     monday = rows(windowed)[MONDAY].snapshot
     assert plan is not None and monday is not None
@@ -145,16 +144,13 @@ def test_a_state_that_cannot_be_gone_on_from_is_said_and_begun_anew(
         write_row(windowed, monday, change(monday))
         anew = estimate(windowed, TUESDAY, caplog)
         assert words in caplog.text
-        assert words in anew.basis["note"]
         assert anew.basis["carried"] is None
         # The window before the day was read again, so the day is as if its state had been carried.
         assert anew.snapshot is not None and good.snapshot is not None
         assert StatisticsSnapshot.from_json(anew.snapshot).events == StatisticsSnapshot.from_json(good.snapshot).events
 
 
-def test_the_windows_of_a_day_are_shown_from_its_state_or_as_an_older_row_holds_them(
-    windowed: Project, three_days: Project
-) -> None:
+def test_the_windows_of_a_day_are_shown_from_its_state(windowed: Project, three_days: Project) -> None:
     stream = three_days.configuration.stream("ticks")
     for day, record in rows(three_days).items():
         shown = windows_of_day(record, stream)
@@ -166,10 +162,7 @@ def test_the_windows_of_a_day_are_shown_from_its_state_or_as_an_older_row_holds_
     windowed.run(steps=STATISTICS).run_days([MONDAY])
     record = rows(windowed)[MONDAY]
     history = StatisticsHistory(windowed.tables(), stream, stream.pattern_set("all"))
-    held = [window.to_json() for window in windows_of_day(record, stream)][-2:]
-    write_row(windowed, record, {"windows": held, "state": None})
-    assert [window.to_json() for window in history.of_day(MONDAY).windows] == held
-    write_row(windowed, record, {"windows": (), "state": str(record.state).replace("Tick", "Tock", 1)})
+    write_row(windowed, record, {"state": str(record.state).replace("Tick", "Tock", 1)})
     broken = history.of_day(MONDAY)
     assert broken.windows == ()
     (note,) = broken.notes

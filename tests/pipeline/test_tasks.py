@@ -287,7 +287,4 @@ def test_stale_days_are_named_until_they_are_redone(project: Project, scheduler:
         scheduler.day(date.fromisoformat(one["day"]), detection_only=one["detection_only"])
     project.run(warehouse="run").run_days(DAYS[:2])
     assert stale_days(asked) == []
-    redone_rows, run_rows = published(project.tables()), published(project.tables("run"))
-    for rows in (redone_rows, run_rows):  # of kept patterns the rows stand in files of their own
-        rows["matches"].sort(key=lambda row: (row["final_day"], row["pattern"], row["match_id"]))
-    assert redone_rows == run_rows
+    assert published(project.tables()) == published(project.tables("run"))

@@ -18,7 +18,7 @@ from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.pipeline.drift import COUNTS, DRIFT_DAYS, DriftingStream, write_project
 from tests.pipeline.test_adaptation import answer, check, current, decisions, plan_again
 
-WORSE = [Trial(1.0, 100, {"rising": 1}), Trial(1.0, 101, {"rising": 1})]
+WORSE = [Trial(100, {"rising": 1}), Trial(101, {"rising": 1})]
 NONE: dict[str, int] = {}
 
 

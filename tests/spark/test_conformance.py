@@ -47,12 +47,12 @@ def matches_in_slices(
     start, end = (FIRST, 0), (FAR, 0)
     counting = [pattern for pattern in patterns if counts_in_partitions(pattern)]
     job = DetectionJob(
-        tuple(patterns),
-        plan,
-        "set",
-        "version",
-        date(2024, 1, 1),
-        DataDirectory(str(folder / "matches"), "run"),
+        patterns=tuple(patterns),
+        plan=plan,
+        pattern_set="set",
+        pattern_set_version="version",
+        final_day=date(2024, 1, 1),
+        directory=DataDirectory(str(folder / "matches"), "run"),
         candidates=DataDirectory(str(folder / "candidates"), "run"),
         partitioned=tuple(
             PartitionedEvents(

@@ -61,7 +61,15 @@ def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:
     pq.write_table(table, path, row_group_size=50)
     plan = cep.plan(PATTERNS, cep.estimate_statistics(PATTERNS, table))
     directory = DataDirectory(str(folder / "matches"), "run")
-    return DetectionJob(PATTERNS, plan, "set", "version", date(2024, 1, 1), directory), table, [str(path)]
+    job = DetectionJob(
+        patterns=PATTERNS,
+        plan=plan,
+        pattern_set="set",
+        pattern_set_version="version",
+        final_day=date(2024, 1, 1),
+        directory=directory,
+    )
+    return job, table, [str(path)]
 
 
 @pytest.mark.long

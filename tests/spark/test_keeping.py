@@ -46,12 +46,12 @@ def test_a_job_decides_as_one_detection(either: SparkSession, tmp_path: Path) ->
     whole = cep.detect(PATTERNS, table)
     assert all(found.num_rows > 2 for name, found in whole.items() if name != "none")
     job = DetectionJob(
-        PATTERNS,
-        cep.plan(PATTERNS, cep.estimate_statistics(PATTERNS, table)),
-        "set",
-        "version",
-        date(2024, 1, 1),
-        DataDirectory(str(tmp_path / "matches"), "run"),
+        patterns=PATTERNS,
+        plan=cep.plan(PATTERNS, cep.estimate_statistics(PATTERNS, table)),
+        pattern_set="set",
+        pattern_set_version="version",
+        final_day=date(2024, 1, 1),
+        directory=DataDirectory(str(tmp_path / "matches"), "run"),
         candidates=DataDirectory(str(tmp_path / "candidates"), "run"),
         horizons_us=horizons_us(100),
     )

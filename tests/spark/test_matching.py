@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.slices.ownership import look_back
-from cep_pipeline.spark import match, matching, register_match
+from cep_pipeline.spark import match, matching
 from cep_pipeline.spark.matching import Distribution, common_keys, distributions_of, only_in_one_task
 from cep_pipeline.spark.workers import Installation
 from cep_pipeline.storage import id_texts
@@ -199,26 +199,6 @@ def test_a_stream_of_one_type_needs_no_column_of_types(spark: SparkSession) -> N
     given = given.selectExpr("unix_micros(at) AS timestamp", "x")
     found = match(given, pattern, schema, slice_rows=20)
     assert in_order(found.toArrow()) == in_order(detected([pattern], events)) != []
-
-
-@pytest.mark.long
-def test_a_table_function_of_sql_finds_the_same(either: SparkSession) -> None:
-    events = SCHEMA.table(trades(1_000))
-    either.createDataFrame(events).createOrReplaceTempView("trades")
-    register_match(either, SCHEMA)
-    by_key = (
-        "NAME p PATTERN SEQ(IBM a, SPY b) WITHIN 3 EVENTS PARTITION BY venue RETURN a.price AS low, a.venue AS venue"
-    )
-    whole = "NAME q PATTERN SEQ(IBM a, SPY b) WITHIN 1 second OUTPUT NON_OVERLAP"
-    for text in (by_key, whole):
-        found = either.sql(f"SELECT * FROM cep_match(TABLE(trades), '{text}')").toArrow()
-        right = detected(cep.parse_patterns(text, SCHEMA), events)
-        assert found.schema.names == right.schema.names
-        assert repr(in_order(found)) == repr(in_order(right)) != "[]"  # with NaN
-        with pytest.raises(Exception, match=r"(?i)partition"):  # the patterns say what belongs together, not the caller
-            either.sql(f"SELECT * FROM cep_match(TABLE(trades) PARTITION BY symbol, '{text}')").toArrow()
-    with pytest.raises(Exception, match="InputError: the events have no column 'seq'"):
-        either.sql(f"SELECT * FROM cep_match(TABLE(SELECT timestamp, symbol FROM trades), '{whole}')").toArrow()
 
 
 def parts(way: Distribution, stream_rows: list[Row], cuts: list[int]) -> Iterator[tuple[Any, list[Row]]]:

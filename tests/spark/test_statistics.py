@@ -17,9 +17,10 @@ import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark.slicing import Pieces, Slice, cut, read_row_groups
-from cep_pipeline.spark.statistics import Counting, count_slice, count_table, merged
+from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.statistics.estimate import windowed_statistics
 from tests.thoroughness import examples
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def test_slices_are_one_table(gaps: list[int], count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         slices = slices_of(table, Path(folder), count)
         state = merged(COUNTING, [count_slice(COUNTING, one) for one in slices])
-    whole = count_table(PATTERNS, table, window=WINDOW, epsilon=EPSILON)
+    whole = windowed_statistics(PATTERNS, table, WINDOW, EPSILON)
     first, last = (int(table["timestamp"].cast(pa.int64())[place].as_py()) for place in (0, -1))
     for moment in (last, last + 40, last + 1_000):
         agree(state.snapshot(moment), whole.snapshot(moment))
