@@ -255,7 +255,8 @@ def ln_with_frozen(
     bare = replace(cost, node=NOTHING)
     if measure == "tree":
         left, right = cast("tuple[PositionTree, PositionTree]", side)
-        roots = [cost.node.one(statistics, positions_of(part)) for part in (left, right) if not isinstance(part, int)]
+        below = [part for part in (left, right) if not isinstance(part, int)]
+        roots = [cost.node.one(statistics, positions_of(part)) for part in ([left] if cost.runs_orders else below)]
         return ln_sum((ln_constant, bare.ln_join(statistics, left, right), *roots))
     if measure == "cost":
         order = cast(tuple[int, ...], side)
