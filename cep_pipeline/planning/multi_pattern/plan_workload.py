@@ -21,7 +21,6 @@ from cep_pipeline.planning.clause_plans import (
 )
 from cep_pipeline.planning.costs.kernel import KERNEL
 from cep_pipeline.planning.multi_pattern.costs import member_statistics, shared_cost, workload_plan
-from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
 from cep_pipeline.planning.multi_pattern.local_zones import local_comparisons, zones_anew
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.multi_pattern.order_tests import serve_by_and_nodes, with_trees
@@ -78,8 +77,8 @@ def plan_workload(
         `prefix`: orders, which share beginnings; `subexpression`: trees, which share subtrees.
     time_limit_s, steps
         A local search ends after so many seconds or steps (neighbours evaluated), whichever comes first; without either
-        after 5 s. To compare all patterns before is counted, to compile the search (once) and to write the plan
-        afterwards are not. With a limit of steps alone it finds the same plan each time.
+        after 5 s. To compare all patterns before is counted, to write the plan afterwards is not. With a limit of steps
+        alone it finds the same plan each time.
     seed
         Of a local search's random numbers.
     start
@@ -117,8 +116,6 @@ def plan_workload(
     """
     found = _named(planner, sharing)
     model = shared_cost(cost)
-    if planner in LOCAL_SEARCHES:
-        compile_kernels()
     options = SearchOptions(
         Neighbourhood.of(neighbourhood),
         TIME_LIMIT_S if time_limit_s is None and steps is None else time_limit_s,

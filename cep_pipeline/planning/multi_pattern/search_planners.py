@@ -14,17 +14,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from cep_pipeline.planning.multi_pattern.local_search import LocalSearch, PositionPlan
+from cep_pipeline.planning.multi_pattern.local_plans import PositionPlan
+from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
 from cep_pipeline.planning.multi_pattern.members import Member
-from cep_pipeline.planning.multi_pattern.search_problem import SearchProblem
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload, named_order
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, as_tree, named_tree, tree_of_positions
 
-CHUNK = 1000
-"""Steps between two looks at the clock; the same number always, as the kernel adds costs up anew between them."""
-SLOW_CHUNK = 50
-"""The same where each step computes all costs anew."""
+CHUNK = 100
+"""Steps between two looks at the clock."""
 TOLD_EVERY_S = 0.05
 """Progress is told no more often."""
 
@@ -112,17 +110,16 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
         if options.time_limit_s is not None:
             seconds = max(options.time_limit_s - (time.monotonic() - begun), 0.0) * share
         own = None if steps is None else max(math.ceil(steps * share), 0)
-        chunk = SLOW_CHUNK if options.recompute else CHUNK
         reached = partial(_reached, search)
-        search_by(search, Budget(own, seconds, chunk, progress.tell, idle=options.idle_steps, reached=reached))
+        search_by(search, Budget(own, seconds, CHUNK, progress.tell, idle=options.idle_steps, reached=reached))
         steps = None if steps is None else steps - search.steps
         left -= len(component)
     progress.tell(last=True)
     plans = dict(workload.start)
     for component, search in zip(components, searches, strict=True):
-        for member, plan in zip(component, search.best(), strict=True):
+        for member, plan in zip(component, search.best, strict=True):
             plans[member.id] = named_plan(plan, member, trees=workload.trees)
-    # The kernel takes the numbers of the first of several sharers; where those of others differ, it may be wrong.
+    # A node has the numbers of the first of its sharers; where those of others differ, the search may be wrong.
     if workload.ln_cost(plans) > workload.ln_cost(workload.start):
         plans = dict(workload.start)
     return plans, sum(search.steps for search in searches)
@@ -135,10 +132,16 @@ def _reached(search: LocalSearch) -> tuple[float, int]:
 def search_of(workload: Workload, options: SearchOptions, number: int) -> LocalSearch:
     """The search of one component, at its start."""
     component = workload.components[number]
-    problem = SearchProblem.of(component, workload.local, trees=workload.trees)
     seed = int(np.random.SeedSequence([options.seed, number]).generate_state(1)[0])
-    start = [_positions(workload.start[member.id], member, trees=workload.trees) for member in component]
-    return LocalSearch(problem, options.neighbourhood, seed, start, recompute=options.recompute)
+    return LocalSearch(
+        component,
+        workload.local,
+        options.neighbourhood,
+        seed,
+        [_positions(workload.start[member.id], member, trees=workload.trees) for member in component],
+        trees=workload.trees,
+        recompute=options.recompute,
+    )
 
 
 class _Progress:
@@ -229,12 +232,12 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
         if budget.used > 1.0 - QUENCHED:
             if search.threshold:
                 search.restart()
-            search.set_threshold(0.0, ALPHA, 1)
+            search.threshold = 0.0
             search.anneal(steps)
             continue
         if schedule is None:
             expected = (1.0 - QUENCHED - begun) * search.steps / max(begun, 1e-9)
-            members = len(search.problem.members)
+            members = len(search.members)
             schedule = Cooling(int(expected / (STEPS_PER_MEMBER * members)), from_c0=members < FEW_MEMBERS)
             # Of fewer steps than one cooling has the beginning is left out.
             skipped = max(0.0, 1.0 - expected / (STEPS_PER_MEMBER * members))
@@ -244,8 +247,8 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
         if number > last:
             search.restart()
             last = number
-        search.set_threshold(largest * ALPHA**power, ALPHA, cooling)
-        search.anneal(steps)
+        search.threshold = largest * ALPHA**power
+        search.anneal(steps, ALPHA, cooling)
         used = budget.used
 
 
@@ -305,6 +308,5 @@ def tabu(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
 
 def search_tabu(search: LocalSearch, budget: Budget) -> None:
     """Search one component until the budget is used."""
-    search.set_tabu(REMEMBERED, NEIGHBOURS)
     while steps := budget.take():
-        search.tabu(steps)
+        search.tabu(steps, NEIGHBOURS, REMEMBERED)

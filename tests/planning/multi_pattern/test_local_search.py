@@ -1,4 +1,4 @@
-"""The compiled search: its costs are those of whole plans, its plans those of the local planner, its seeds repeat."""
+"""The local search: its costs are those of whole plans, its plans those of the local planner, its seeds repeat."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def plans_of(workload: Workload, number: int, search: LocalSearch) -> Plans:
     component = workload.components[number]
     return {
         member.id: named_plan(plan, member, trees=workload.trees)
-        for member, plan in zip(component, search.plans(), strict=True)
+        for member, plan in zip(component, search.plans, strict=True)
     }
 
 
@@ -42,7 +42,7 @@ def test_after_every_step_the_cost_is_that_of_the_whole_plan(
         ids = {member.id for member in component}
         search = search_of(workload, options(neighbourhood, seed=seed), number)
         assert search.ln_cost == pytest.approx(ln_cost_of_joins(workload, plans_of(workload, number, search), ids))
-        search.set_threshold(search.probe(20), 1.0, 1)
+        search.threshold = search.probe(20)
         seen = search.accepted
         for _ in range(30):
             search.anneal(1)
