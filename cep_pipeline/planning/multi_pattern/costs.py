@@ -239,6 +239,20 @@ def _ln_cost(
 ) -> float:
     """ln of what a node costs one of its sharers alone."""
     numbers = _numbers(node, name, statistics)
+    if node.turned:
+        return _ln_cost_anew(plan, node, numbers, slots, statistics, model)
+    key = "node", node.key, slots, model.name
+    return numbers.derived(key, lambda: _ln_cost_anew(plan, node, numbers, slots, statistics, model))
+
+
+def _ln_cost_anew(
+    plan: SharedPlan,
+    node: SharedNode,
+    numbers: ClauseStatistics,
+    slots: Slots,
+    statistics: Statistics,
+    model: CostModel,
+) -> float:
     place = {variable: position for position, variable in enumerate(numbers.names)}
     places = [place[variable] for variable in slots]
     if node.turned and node.left is not None:

@@ -142,7 +142,7 @@ class LocalPlans:
 
     def cheapest_order(self, prefix: Sequence[int] = ()) -> tuple[int, ...]:
         """The cheapest order that begins with some variables in this sequence, all by their places in pattern order."""
-        return positions_of(self.cheapest((tuple(prefix),) if prefix else (), trees=False))
+        return cast("tuple[int, ...]", self.cheapest((tuple(prefix),) if prefix else (), trees=False))
 
     def cheapest_tree(self, subtrees: Sequence[PositionTree] = ()) -> PositionTree:
         """The cheapest tree that contains some trees without a variable in common."""
