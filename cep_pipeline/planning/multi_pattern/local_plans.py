@@ -23,7 +23,16 @@ from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.multi_pattern.costs import check_model
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 from cep_pipeline.planning.orderings import TreeOrdering, positions_of
-from cep_pipeline.planning.trees import PositionTree, placed
+from cep_pipeline.planning.trees import (
+    Join,
+    OrderOrTree,
+    PositionTree,
+    as_tree,
+    leaves_of,
+    named_tree,
+    placed,
+    tree_of_positions,
+)
 
 MAX_VARIABLES = 16
 """Budget: members with more variables are planned by themselves, before the search."""
@@ -41,6 +50,18 @@ PositionPlan: TypeAlias = "tuple[int, ...] | PositionTree"
 def variables_of(plan: PositionPlan) -> int:
     """The variables of an order or a tree as a set."""
     return mask_of(positions_of(plan))
+
+
+def plan_of_places(plan: OrderOrTree | str, names: Sequence[str], *, trees: bool) -> PositionPlan:
+    """The order or tree of a member over the places of its variables."""
+    if trees:
+        return tree_of_positions(plan if isinstance(plan, str | Join) else as_tree(plan), names)
+    return tuple(map(names.index, leaves_of(plan) if isinstance(plan, str | Join) else plan))
+
+
+def named_plan(plan: PositionPlan, names: Sequence[str], *, trees: bool) -> OrderOrTree | str:
+    """A plan over places as one over variables."""
+    return named_tree(cast(PositionTree, plan), names) if trees else tuple(names[place] for place in positions_of(plan))
 
 
 def mapped(plan: PositionPlan, places: Mapping[int, int], *, trees: bool) -> PositionPlan:

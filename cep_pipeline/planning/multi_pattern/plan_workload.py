@@ -129,15 +129,16 @@ def plan_workload(
     expected = {member.id: Expectations(member.pattern, member.clause, snapshot) for member in members}
     rule: Sharing = sharing if found.shares else "none"
     statistics = {name: of_member.statistics for name, of_member in expected.items()}
+    workload = Workload(members, statistics, rule, {}, _again(members, start, only), in_pattern_order, model)
     given = {} if start is None else _given(members, start, rule)
     if only is None:
         known = [member for member in members if member.id in given]
-        given = zones_anew(share(known, [given[member.id] for member in known], rule), statistics, model)
+        given = zones_anew(share(known, [given[member.id] for member in known], rule), workload.local)
         if planner in LOCAL_SEARCHES:
             begun = share(known, [given[member.id] for member in known], rule)
-            exchanges_anew(begun, statistics, model, {} if start is None else _compared(start))
+            exchanges_anew(begun, workload.local, {} if start is None else _compared(start))
             given = begun.plans
-    workload = Workload(members, statistics, rule, given, _again(members, start, only), in_pattern_order, model)
+    workload.given = given
     plans, taken = found(workload, options)
     shared = workload.shared(plans)
     searched = planner in LOCAL_SEARCHES
@@ -147,8 +148,8 @@ def plan_workload(
     plans, plain = dict(shared.plans), shared.without_order_tests()
     decided = {
         member.id: (
-            *local_comparisons(plain, member.id, workload.statistics[member.id], model),
-            *sharing_comparisons(plain, member.id, workload.local[member.id], model),
+            *local_comparisons(plain, member.id, workload.local[member.id]),
+            *sharing_comparisons(plain, member.id, workload.local[member.id]),
         )
         for member in members
         if searched and member.id in workload.local

@@ -14,12 +14,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from cep_pipeline.planning.multi_pattern.local_plans import PositionPlan
+from cep_pipeline.planning.multi_pattern.local_plans import named_plan, plan_of_places
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
-from cep_pipeline.planning.multi_pattern.members import Member
-from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload, named_order
+from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, as_tree, named_tree, tree_of_positions
 
 CHUNK = 100
 """Steps between two looks at the clock."""
@@ -118,7 +116,7 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
     plans = dict(workload.start)
     for component, search in zip(components, searches, strict=True):
         for member, plan in zip(component, search.best, strict=True):
-            plans[member.id] = named_plan(plan, member, trees=workload.trees)
+            plans[member.id] = named_plan(plan, member.names, trees=workload.trees)
     # A node has the numbers of the first of its sharers; where those of others differ, the search may be wrong.
     if workload.ln_cost(plans) > workload.ln_cost(workload.start):
         plans = dict(workload.start)
@@ -138,7 +136,7 @@ def search_of(workload: Workload, options: SearchOptions, number: int) -> LocalS
         workload.local,
         options.neighbourhood,
         seed,
-        [_positions(workload.start[member.id], member, trees=workload.trees) for member in component],
+        [plan_of_places(workload.start[member.id], member.names, trees=workload.trees) for member in component],
         trees=workload.trees,
         recompute=options.recompute,
     )
@@ -168,22 +166,6 @@ class _Progress:
             shares.append(steps / options.steps)
         ln_cost = ln_sum([self._ln_rest, *(search.ln_best for search in self._searches)])
         options.progress(SearchProgress(now - self._begun, steps, ln_cost, min(max(shares), 1.0)))
-
-
-def _positions(plan: OrderOrTree | str, member: Member, *, trees: bool) -> PositionPlan:
-    names = member.names
-    if trees:
-        return tree_of_positions(plan if isinstance(plan, str | Join) else as_tree(plan), names)
-    assert not isinstance(plan, str | Join)
-    return tuple(names.index(name) for name in plan)
-
-
-def named_plan(plan: PositionPlan, member: Member, *, trees: bool) -> OrderOrTree | str:
-    """A plan over places as one over the member's variables."""
-    if trees:
-        tree: PositionTree = plan  # type: ignore[assignment]
-        return named_tree(tree, member.names)
-    return named_order(plan, member.names)  # type: ignore[arg-type]
 
 
 ALPHA = 0.99

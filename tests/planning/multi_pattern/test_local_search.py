@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern import Member, Sharing
+from cep_pipeline.planning.multi_pattern.local_plans import named_plan
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
-from cep_pipeline.planning.multi_pattern.search_planners import named_plan, search_of
+from cep_pipeline.planning.multi_pattern.search_planners import search_of
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, Workload
 from tests.planning.multi_pattern.planned import MODELS, alike, ln_cost_of_joins, workload_of
 from tests.planning.multi_pattern.workloads import workloads
@@ -25,7 +26,7 @@ def options(neighbourhood: str = "edge", steps: int = 1, seed: int = 0, *, recom
 def plans_of(workload: Workload, number: int, search: LocalSearch) -> Plans:
     component = workload.components[number]
     return {
-        member.id: named_plan(plan, member, trees=workload.trees)
+        member.id: named_plan(plan, member.names, trees=workload.trees)
         for member, plan in zip(component, search.plans, strict=True)
     }
 
