@@ -65,10 +65,10 @@ def planned_together(workload: Workload) -> list[Member]:
 def common_blocks(workload: Workload) -> list[tuple[Block, ...]]:
     """The common sub-patterns of two variables or more, each as a block of every member that has it."""
     found = []
-    for common in common_subpatterns(planned_together(workload), 2):
-        first = common.uses[0][2]
+    for uses in common_subpatterns(planned_together(workload), 2):
+        first = uses[0].slots
         slots = sorted(range(len(first)), key=lambda slot: first[slot])
-        found.append(tuple(Block(member, tuple(own[slot] for slot in slots)) for member, _, own in common.uses))
+        found.append(tuple(Block(use.member, tuple(use.slots[slot] for slot in slots)) for use in uses))
     return found
 
 

@@ -16,11 +16,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from random import Random
-from typing import NamedTuple, cast
+from typing import cast
 
 from cep_pipeline.planning.multi_pattern.local_plans import LocalPlans, PositionPlan, mapped, variables_of
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
-from cep_pipeline.planning.multi_pattern.pattern_graph import common_subpatterns
+from cep_pipeline.planning.multi_pattern.pattern_graph import Use, common_subpatterns
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
 from cep_pipeline.planning.orderings import joins_of
 from cep_pipeline.planning.trees import PositionTree
@@ -32,14 +32,6 @@ MAX_REDRAWS = 8
 
 Moves = Mapping[int, PositionPlan]
 """A neighbour: the plans that some members get, by their places."""
-
-
-class Use(NamedTuple):
-    """A sub-pattern in one member: its place, the variables as a set, and the variable in each slot."""
-
-    member: int
-    inside: int
-    slots: tuple[int, ...]
 
 
 class LocalSearch:
@@ -90,8 +82,7 @@ class LocalSearch:
         self._ln_scale = max(plans.ln_least for plans in self._local)
         self._costs = [plans.costs(self._ln_scale) for plans in self._local]
         self._together, self._recompute = neighbourhood.together, recompute
-        common = common_subpatterns(members, 2 if trees else 1)
-        self._groups = [[Use(*use) for use in one.uses] for one in common]
+        self._groups = common_subpatterns(members, 2 if trees else 1)
         self._weights = [*accumulate(neighbourhood.weight(len(uses)) for uses in self._groups)]
         self._random = Random(seed)
         self._nodes: list[dict[PositionPlan, dict[int, str]]] = [{} for _ in members]

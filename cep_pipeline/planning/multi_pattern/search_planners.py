@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -31,6 +30,8 @@ class Budget:
 
     Attributes
     ----------
+    search
+        The search.
     steps
         Those that are left; None: no limit.
     seconds
@@ -41,17 +42,15 @@ class Budget:
         Is called between them.
     idle
         The budget is used up when so many steps have found nothing cheaper; None: it is not.
-    reached
-        Gives ln of the least cost so far, and the steps that were taken.
     """
 
+    search: LocalSearch
     steps: int | None
     seconds: float | None
     chunk: int
     tell: Callable[[], None]
     begun: float = field(default_factory=time.monotonic)
     idle: int | None = None
-    reached: Callable[[], tuple[float, int]] | None = None
     _cheapest: tuple[float, int] = field(default=(math.inf, 0), init=False)
     _given: int = field(default=0, init=False)
 
@@ -70,8 +69,8 @@ class Budget:
         self.tell()
         if self.seconds is not None and time.monotonic() - self.begun >= self.seconds:
             return 0
-        if self.idle is not None and self.reached is not None:
-            ln_best, steps = self.reached()
+        if self.idle is not None:
+            ln_best, steps = self.search.ln_best, self.search.steps
             if ln_best < self._cheapest[0]:
                 self._cheapest = ln_best, steps
             elif steps - self._cheapest[1] >= self.idle:
@@ -108,8 +107,7 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
         if options.time_limit_s is not None:
             seconds = max(options.time_limit_s - (time.monotonic() - begun), 0.0) * share
         own = None if steps is None else max(math.ceil(steps * share), 0)
-        reached = partial(_reached, search)
-        search_by(search, Budget(own, seconds, CHUNK, progress.tell, idle=options.idle_steps, reached=reached))
+        search_by(search, Budget(search, own, seconds, CHUNK, progress.tell, idle=options.idle_steps))
         steps = None if steps is None else steps - search.steps
         left -= len(component)
     progress.tell(last=True)
@@ -121,10 +119,6 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
     if workload.ln_cost(plans) > workload.ln_cost(workload.start):
         plans = dict(workload.start)
     return plans, sum(search.steps for search in searches)
-
-
-def _reached(search: LocalSearch) -> tuple[float, int]:
-    return search.ln_best, search.steps
 
 
 def search_of(workload: Workload, options: SearchOptions, number: int) -> LocalSearch:
