@@ -100,18 +100,6 @@ def ln_cost(plan: SharedPlan, statistics: Statistics, model: CostModel = THROUGH
     return ln_sum(ln_node_cost(plan, node, statistics, model) for node in plan)
 
 
-def exchange_all(
-    plan: SharedPlan, plans: Mapping[MemberId, OrderOrTree | str], statistics: Statistics, model: CostModel
-) -> bool:
-    """Give members other orders or trees, if the plan costs less then; returns whether it does."""
-    before = {name: plan.plans[name] for name in plans}
-    if _saved_by(plan, plans, statistics, model) > GRAIN:
-        return True
-    for name, known in before.items():
-        plan.replace(name, known)
-    return False
-
-
 def exchange(
     plan: SharedPlan, plans: Mapping[MemberId, OrderOrTree | str], statistics: Statistics, model: CostModel
 ) -> None:

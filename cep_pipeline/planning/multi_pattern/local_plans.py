@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import NamedTuple, TypeAlias, cast
 
@@ -46,7 +46,7 @@ PositionPlan: TypeAlias = "tuple[int, ...] | PositionTree"
 """The plan of a member over the places of its variables: an order, or a tree."""
 
 
-@cache
+@lru_cache(1 << 16)
 def variables_of(plan: PositionPlan) -> int:
     """The variables of an order or a tree as a set."""
     return mask_of(positions_of(plan))

@@ -110,35 +110,29 @@ class LocalSearch:
         self.steps += neighbours
         return max(abs(self._difference(self._neighbour())) for _ in range(neighbours))
 
-    def anneal(self, steps: int, factor: float = 1.0, cooling: int = 1) -> None:
-        """Simulated annealing ([0165]): a dearer neighbour is taken with probability exp(-difference / threshold).
-
-        The threshold is multiplied by a factor behind every `cooling` steps.
-        """
-        for step in range(1, steps + 1):
+    def anneal(self, steps: int) -> None:
+        """Simulated annealing ([0165]): a dearer neighbour is taken with probability exp(-difference / threshold)."""
+        for _ in range(steps):
             moves = self._neighbour()
             change = self._difference(moves)
             self.steps += 1
             if change <= 0.0 or change < -self.threshold * math.log(1.0 - self._random.random()):
                 self._accept(moves, change)
-            if step % cooling == 0:
-                self.threshold *= factor
 
-    def tabu(self, steps: int, neighbours: int, remembered: int) -> None:
-        """Tabu search ([0166]): of some neighbours that were not visited yet the cheapest is next, dearer or not."""
-        for _ in range(math.ceil(steps / neighbours)):
-            least, chosen = math.inf, dict[int, PositionPlan]()
-            for _ in range(neighbours):
-                moves = self._neighbour()
-                change = self._difference(moves)
-                if change < least and self._hash_after(moves) not in self._tabu:
-                    least, chosen = change, moves
-            self.steps += neighbours
-            if chosen:
-                self._accept(chosen, least)
-            self._tabu[self._hash_after({})] = None
-            if len(self._tabu) > remembered:
-                del self._tabu[next(iter(self._tabu))]
+    def tabu(self, neighbours: int, remembered: int) -> None:
+        """A move of tabu search ([0166]): the cheapest of some neighbours that were not visited yet, dearer or not."""
+        least, chosen = math.inf, dict[int, PositionPlan]()
+        for _ in range(neighbours):
+            moves = self._neighbour()
+            change = self._difference(moves)
+            if change < least and self._hash_after(moves) not in self._tabu:
+                least, chosen = change, moves
+        self.steps += neighbours
+        if chosen:
+            self._accept(chosen, least)
+        self._tabu[self._hash_after({})] = None
+        if len(self._tabu) > remembered:
+            del self._tabu[next(iter(self._tabu))]
 
     def restart(self) -> None:
         """Go on from the best plan."""

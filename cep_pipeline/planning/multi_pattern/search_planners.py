@@ -18,8 +18,8 @@ from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 
-CHUNK = 100
-"""Steps between two looks at the clock."""
+CHUNK = 50
+"""Steps between two looks at the clock, by which the threshold of simulated annealing falls."""
 TOLD_EVERY_S = 0.05
 """Progress is told no more often."""
 
@@ -200,7 +200,7 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
     """Anneal one component until the budget is used."""
     probed, largest = 0, 0.0
     while probed < PROBED and (steps := budget.take()):
-        largest = search.probe(steps)
+        largest = max(largest, search.probe(steps))
         probed += steps
     begun = used = budget.used
     schedule, last = None, 0
@@ -217,14 +217,13 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
             schedule = Cooling(int(expected / (STEPS_PER_MEMBER * members)), from_c0=members < FEW_MEMBERS)
             # Of fewer steps than one cooling has the beginning is left out.
             skipped = max(0.0, 1.0 - expected / (STEPS_PER_MEMBER * members))
-            cooling = max(1, round(expected / ((1.0 - skipped) * schedule.thresholds)))
         # By what was used before these steps: of few steps in all, one chunk is much.
         number, power = schedule.at(skipped + (1.0 - skipped) * (used - begun) / (1.0 - QUENCHED - begun))
         if number > last:
             search.restart()
             last = number
         search.threshold = largest * ALPHA**power
-        search.anneal(steps, ALPHA, cooling)
+        search.anneal(steps)
         used = budget.used
 
 
@@ -251,11 +250,6 @@ class Cooling:
             round(math.log(share) / math.log(ALPHA))
             for share in ((1.0, 1.0, FROZEN) if from_c0 else (FIRST, REHEATED, FROZEN))
         )
-
-    @property
-    def thresholds(self) -> int:
-        """The number of different thresholds that are gone through."""
-        return self._coolings * self._last - self._first - (self._coolings - 1) * self._reheated
 
     def at(self, used: float) -> tuple[int, int]:
         """The place after a share of the budget: the number of the cooling, from 0, and the power of `ALPHA`."""
@@ -284,5 +278,6 @@ def tabu(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
 
 def search_tabu(search: LocalSearch, budget: Budget) -> None:
     """Search one component until the budget is used."""
+    budget.chunk = NEIGHBOURS
     while steps := budget.take():
-        search.tabu(steps, NEIGHBOURS, REMEMBERED)
+        search.tabu(steps, REMEMBERED)
