@@ -39,6 +39,8 @@ MAX_VARIABLES = 16
 
 MAX_ITEMS = 8
 """Most given parts and other variables over which a plan is the cheapest one; more are put together greedily."""
+MOST_PLANS = 1 << 13
+"""Plans of one member that are remembered; then they are forgotten, all together."""
 LARGEST_COST = math.exp(340.0)
 """Costs are numbers beside the dearest node that no plan avoids; above this they are not told apart."""
 
@@ -177,6 +179,8 @@ class LocalPlans:
         """
         known = tuple(given), members, trees
         if known not in self._plans:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
             inside = (1 << self.size) - 1 if members is None else members
             covered = [variables_of(part) for part in given]
             if sum(covered).bit_count() < sum(part.bit_count() for part in covered):

@@ -18,7 +18,7 @@ from itertools import accumulate
 from random import Random
 from typing import cast
 
-from cep_pipeline.planning.multi_pattern.local_plans import LocalPlans, PositionPlan, mapped, variables_of
+from cep_pipeline.planning.multi_pattern.local_plans import MOST_PLANS, LocalPlans, PositionPlan, mapped, variables_of
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.pattern_graph import Use, common_subpatterns
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
@@ -215,6 +215,8 @@ class LocalSearch:
         """The nodes of a member's plan: the key of each by its variables."""
         found = self._nodes[member].get(plan)
         if found is None:
+            if len(self._nodes[member]) >= MOST_PLANS:
+                self._nodes[member].clear()
             forms, costs = self.members[member].forms, self._costs[member]
             found = self._nodes[member][plan] = {}
             if self.trees:
