@@ -1,6 +1,6 @@
 """`cep bench kernel-costs`: what a unit of the fused kernel's work costs here.
 
-Patterns are run by many orders and trees. What each run has counted (candidates, partial matches, ...) and the time
+Patterns are run by many orders. What each run has counted (candidates, partial matches, ...) and the time
 that it took give the constants of `KernelCosts`, by least squares of relative errors.
 """
 
@@ -27,7 +27,6 @@ from cep_pipeline.errors import CepError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.costs import is_linear
 from cep_pipeline.planning.costs.kernel import (
     ARITHMETIC,
     CHOICE,
@@ -44,7 +43,6 @@ from cep_pipeline.planning.costs.kernel import (
 )
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.trees import PositionTree, left_deep, named_join, positions_below
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.node_counts import NodeCounts
@@ -68,24 +66,16 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)
-class BoundBy:
-    """An order of positions, as a left-deep tree, or a tree of them that no order is."""
-
-    tree: PositionTree
-    is_order: bool
-
-
-@dataclass(frozen=True)
 class PlanRun:
-    """One plan of a pattern: what it counted, by `UNITS`, and the seconds that it took."""
+    """One order of a pattern: what it counted, by `UNITS`, and the seconds that it took."""
 
-    plan: BoundBy
+    order: tuple[int, ...]
     work: tuple[float, ...]
     seconds: float
 
 
 def measured_runs(table: pa.Table, repetitions: int, progress: Progress, drawn: int = DRAWN_PATTERNS) -> list[PlanRun]:
-    """Run orders and trees of W1 to W3 and of drawn patterns, on one core."""
+    """Run orders of W1 to W3 and of drawn patterns, on one core."""
     draw = random.Random(SEED)
     patterns = [WORKLOADS[name].patterns()[0] for name in ("W1", "W2", "W3")]
     patterns += [_drawn_pattern(number, table, draw) for number in range(drawn)]
@@ -95,17 +85,18 @@ def measured_runs(table: pa.Table, repetitions: int, progress: Progress, drawn: 
         for pattern in patterns:
             [clause] = pattern.clauses
             statistics = clause_statistics(pattern, clause, estimate_statistics([pattern], table))
-            plans = _plans(len(clause.positive), draw)
-            progress.begin(f"kernel costs: {len(plans)} plans of {pattern.name}", len(plans))
+            orders = list(permutations(range(len(clause.positive))))
+            orders = draw.sample(orders, min(len(orders), MOST_ORDERS))
+            progress.begin(f"kernel costs: {len(orders)} orders of {pattern.name}", len(orders))
             matches = set()
-            for plan in plans:
-                run, count = _measure(pattern, statistics, plan, table, repetitions)
+            for order in orders:
+                run, count = _measure(pattern, statistics, order, table, repetitions)
                 found.append(run)
                 matches.add(count)
                 progress.advance()
             if len(matches) > 1:
                 raise CepError(
-                    f"plans of pattern {pattern.name!r} find different numbers of matches: {sorted(matches)}"
+                    f"orders of pattern {pattern.name!r} find different numbers of matches: {sorted(matches)}"
                 )
     return found
 
@@ -231,22 +222,15 @@ def _events_of_tickers(table: pa.Table) -> Array:
     return np.bincount(codes, minlength=len(TICKERS)).astype(np.float64)
 
 
-def _plans(size: int, draw: random.Random) -> list[BoundBy]:
-    orders = list(permutations(range(size)))
-    return [BoundBy(left_deep(order), True) for order in draw.sample(orders, min(len(orders), MOST_ORDERS))]
-
-
 # -- measuring --------------------------------------------------------------------------------------------------------
 
 
 def _measure(
-    pattern: Pattern, statistics: ClauseStatistics, plan: BoundBy, table: pa.Table, repetitions: int
+    pattern: Pattern, statistics: ClauseStatistics, order: tuple[int, ...], table: pa.Table, repetitions: int
 ) -> tuple[PlanRun, int]:
-    """The least seconds of one core that a plan took, of several runs after one that compiles, and its matches."""
+    """The least seconds of one core that an order took, of several runs after one that compiles, and its matches."""
     names = [variable.name for variable in pattern.clauses[0].positive]
-    assert not isinstance(plan.tree, int)
-    leaves = [names[position] for position in positions_below(plan.tree)]
-    bound_by = leaves if plan.is_order else named_join(plan.tree, names)
+    bound_by = [names[position] for position in order]
     seconds, counters, matches = [], Counters(), 0
     for _ in range(repetitions + 1):
         counters = Counters()
@@ -257,28 +241,22 @@ def _measure(
     of_tickers = _events_of_tickers(table)
     events = [of_tickers[TICKERS.index(variable.event_type)] for variable in pattern.clauses[0].positive]
     counts = {frozenset(map(names.index, count.node)): count for count in counters.nodes.values()}
-    return PlanRun(plan, _work(plan, statistics, events, counts), min(seconds[1:])), matches
+    return PlanRun(order, _work(order, statistics, events, counts), min(seconds[1:])), matches
 
 
 def _work(
-    plan: BoundBy, statistics: ClauseStatistics, events: Sequence[float], counts: Mapping[frozenset[int], NodeCounts]
+    order: tuple[int, ...],
+    statistics: ClauseStatistics,
+    events: Sequence[float],
+    counts: Mapping[frozenset[int], NodeCounts],
 ) -> tuple[float, ...]:
     """Return the work of a run by `UNITS`, counted in the places where the cost model charges for it."""
     work = dict.fromkeys(UNITS, 0.0)
-
-    def made(members: tuple[int, ...]) -> float:
-        return counts[frozenset(members)].passes if len(members) > 1 else events[members[0]]
-
-    waiting = [plan.tree]
-    while waiting:
-        node = waiting.pop()
-        members = positions_below(node)
-        work["match" if len(members) == len(events) else "partial_match"] += made(members)
-        work["event"] += sum(events[member] for member in edges(statistics, members))
-        if isinstance(node, int):
-            continue
-        work["candidate"] += counts[frozenset(members)].candidates
-        if not is_linear(node):
-            work["materialized"] += sum(made(positions_below(side)) for side in node)
-        waiting += [node[0]] if plan.is_order else node  # of an order, only the first leaf counts
+    for length in range(1, len(order) + 1):
+        bound = order[:length]
+        count = counts[frozenset(bound)] if length > 1 else None
+        made = events[bound[0]] if count is None else count.passes
+        work["match" if length == len(order) else "partial_match"] += made
+        work["event"] += sum(events[member] for member in edges(statistics, bound))
+        work["candidate"] += 0.0 if count is None else count.candidates
     return tuple(work[name] for name in UNITS)

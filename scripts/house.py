@@ -33,7 +33,7 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_753),
-    "planning": (("cep_pipeline/planning",), 7_677),
+    "planning": (("cep_pipeline/planning",), 6_245),
     "warehouse": (("cep_pipeline/warehouse",), 4_610),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 7_695),
     "cli": (("cep_pipeline/cli",), 4_525),

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
+from cep_pipeline.planning.costs import CostModel, SetTerm
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
@@ -357,6 +357,8 @@ def ln_below(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) 
     """ln of the cost of a tree without its leaves, and without what its root costs with any two sides."""
     if isinstance(tree, int):
         return -math.inf
+    if cost.runs_orders:
+        return ln_before(cost, statistics, positions_of(tree))
     costs = statistics.derived(("joins", cost), lambda: ComparedJoins(cost, replace(cost, node=NOTHING)))
     return ln_sum(
         (costs.own_of(statistics, tree), *costs.below(statistics, tree[0]), *costs.below(statistics, tree[1]))
@@ -412,8 +414,8 @@ class Way:
 class TreesOfSets(Protocol):
     """A search that knows, for each join of its tree, the other ways that it was chosen over."""
 
-    def ways(self, tree: PositionTree, *, linear: bool) -> list[Way]:
-        """Ways to build a join, the chosen one among them; `linear`: where only linear trees were looked at."""
+    def ways(self, tree: PositionTree) -> list[Way]:
+        """Ways to build a join, the chosen one among them."""
         ...
 
 
@@ -449,19 +451,11 @@ def tree_comparisons(
     tree: PositionTree, search: TreesOfSets, statistics: ClauseStatistics, cost: CostModel
 ) -> tuple[DecidingComparison, ...]:
     """The comparisons that decided a tree: of each join, from the leaves up, the tightest ones."""
-    # Where the cost model tells linear trees apart, some joins were chosen among those only.
-    under_linear = set() if cost.held is None else sides_of_linear_joins(tree)
     comparisons: list[DecidingComparison] = []
     for step, join in enumerate(joins_of(tree)):
         if len(positions_of(join)) > 2:
-            ways = search.ways(join, linear=join in under_linear)
-            comparisons += comparisons_of_block(step, "tree", join, ways, statistics, cost)
+            comparisons += comparisons_of_block(step, "tree", join, search.ways(join), statistics, cost)
     return tuple(comparisons)
-
-
-def sides_of_linear_joins(tree: PositionTree) -> set[PositionTree]:
-    """The joins that were chosen among linear trees only, as they are below a linear join."""
-    return {side for join in joins_of(tree) if is_linear(join) for side in join if not isinstance(side, int)}
 
 
 def ln_order_cost(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float:
@@ -471,6 +465,8 @@ def ln_order_cost(model: CostModel, statistics: ClauseStatistics, order: Sequenc
 
 def ln_tree_cost(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
     """Natural logarithm of the cost of a tree, or of a part of one."""
+    if model.runs_orders:
+        return ln_order_cost(model, statistics, positions_of(tree))
     terms = []
     waiting = [tree]
     while waiting:
@@ -504,6 +500,8 @@ def ln_tree_delay(model: CostModel, statistics: ClauseStatistics, tree: Position
     """ln of the share of a tree's cost that is latency, weighed; None where there is none."""
     if not model.waits:
         return None
+    if model.runs_orders:
+        return ln_order_delay(model, statistics, positions_of(tree))
     waiting = []
     while not isinstance(tree, int):
         left, right = tree

@@ -117,6 +117,19 @@ def tree_of_positions(tree: Tree, names: Sequence[str]) -> PositionTree:
     return tree_of_positions(tree.left, names), tree_of_positions(tree.right, names)
 
 
+def placed(tree: PositionTree, places: Sequence[int] | Mapping[int, int]) -> PositionTree:
+    """A tree with other numbers at its leaves.
+
+    Examples
+    --------
+    >>> placed((2, (0, 1)), [5, 6, 7])
+    (7, (5, 6))
+    """
+    if isinstance(tree, int):
+        return places[tree]
+    return placed(tree[0], places), placed(tree[1], places)
+
+
 def left_deep(order: Sequence[PositionTree]) -> PositionTree:
     """The tree that joins one position of an order, or one of several trees, after the other.
 

@@ -9,7 +9,7 @@ variables. That costs what planning costs, and is for experiments and tests; inv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from cep_pipeline.errors import PlanError
@@ -27,10 +27,9 @@ from cep_pipeline.planning.orderings import (
     joins_of,
     ln_measure,
     positions_of,
-    sides_of_linear_joins,
 )
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.trees import PositionTree, tree_of_positions
+from cep_pipeline.planning.trees import PositionTree, left_deep, tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
@@ -127,14 +126,18 @@ def _of_order(statistics: ClauseStatistics, cost: CostModel, side: Side) -> Iter
 
 def _of_tree(statistics: ClauseStatistics, cost: CostModel, side: Side) -> Iterator[_Block]:
     tree = cast(PositionTree, side)
-    if statistics.size > 2:
-        yield from _of_joins(tree, search_trees(statistics, cost, tree), cost)
+    if cost.runs_orders:
+        for block in _of_order(statistics, cost, positions_of(side)):
+            ways = [replace(way, side=left_deep(positions_of(way.side))) for way in block.ways]
+            yield _Block(block.step - 1, "tree", left_deep(positions_of(block.side)), ways)
+    elif statistics.size > 2:
+        yield from _of_joins(tree, search_trees(statistics, cost, tree))
 
 
 def _over_leaves(statistics: ClauseStatistics, cost: CostModel, side: Side) -> Iterator[_Block]:
     tree = cast(PositionTree, side)
-    if statistics.size > 2:
-        yield from _of_joins(tree, RangeSearch.run(statistics, cost, positions_of(tree)), cost)
+    if statistics.size > 2 and not cost.runs_orders:
+        yield from _of_joins(tree, RangeSearch.run(statistics, cost, positions_of(tree)))
 
 
 def _over_greedy_leaves(statistics: ClauseStatistics, cost: CostModel, side: Side) -> Iterator[_Block]:
@@ -147,11 +150,10 @@ def _over_greedy_leaves(statistics: ClauseStatistics, cost: CostModel, side: Sid
     yield from _over_leaves(statistics, cost, side)
 
 
-def _of_joins(tree: PositionTree, search: TreesOfSets, cost: CostModel) -> Iterator[_Block]:
-    under_linear = sides_of_linear_joins(tree) if cost.held is not None else set()
+def _of_joins(tree: PositionTree, search: TreesOfSets) -> Iterator[_Block]:
     for step, join in enumerate(joins_of(tree)):
         if len(positions_of(join)) > 2:
-            yield _Block(step, "tree", join, search.ways(join, linear=join in under_linear))
+            yield _Block(step, "tree", join, search.ways(join))
 
 
 BLOCKS_BY_CELLS: dict[str, Callable[[ClauseStatistics, CostModel, Side], Iterator[_Block]]] = {

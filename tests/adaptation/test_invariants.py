@@ -72,7 +72,8 @@ def test_k_invariants_a_block_are_the_tightest_ones() -> None:
 @pytest.mark.parametrize(("planner", "k"), [("greedy", 1), ("dp_left_deep", 3), ("zstream", 2), ("dp_bushy", 3)])
 def test_without_a_number_a_block_has_those_that_its_planner_needs(planner: str, k: int) -> None:
     patterns = parse(PATTERNS[-1])
-    made = plan(patterns, snapshot(dict(zip("ABCDEF", [9.0, 3.0, 27.0, 1.0, 81.0, 2.0], strict=True))), planner)
+    rates = snapshot(dict(zip("ABCDEF", [9.0, 3.0, 27.0, 1.0, 81.0, 2.0], strict=True)))
+    made = plan(patterns, rates, planner, "throughput")
     assert invariants_of(made, patterns) == invariants_of(made, patterns, k) != invariants_of(made, patterns, k + 1)
 
 
@@ -138,7 +139,7 @@ def test_the_same_question_has_the_same_key_whichever_side_was_chosen() -> None:
 
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
 def test_planners_without_invariants_say_so(planner: str) -> None:
-    made = plan(ABC, CALM, planner)
+    made = plan(ABC, CALM, planner, "throughput")
     reasons = without_invariants(made)
     assert bool(reasons) == bool(PLANNERS[planner].without_invariants_because)
     assert bool(reasons) != bool(invariants_of(made, ABC))
@@ -161,13 +162,19 @@ def test_an_exact_planner_beyond_its_budget_has_none_and_says_why(monkeypatch: p
 def test_patterns_of_two_variables_have_what_they_need() -> None:
     patterns = parse(PATTERNS[0])
     for planner in PLANNERS:
-        made = plan(patterns, CALM, planner)
+        made = plan(patterns, CALM, planner, "throughput")
         if planner in ("zstream", "dp_bushy"):  # two leaves have one tree: nothing decided it
             assert invariants_of(made, patterns) == ()
             assert without_invariants(made) == {}
-            assert plan(patterns, snapshot({"A": 1.0, "B": 9.0}), planner).patterns[0].clauses[0].tree == (
-                made.patterns[0].clauses[0].tree
-            )
+            again = plan(patterns, snapshot({"A": 1.0, "B": 9.0}), planner, "throughput")
+            assert again.patterns[0].clauses[0].tree == made.patterns[0].clauses[0].tree
+
+
+def test_trees_that_run_as_orders_are_compared_as_orders_are() -> None:
+    """The kernel runs a tree as the order of its leaves: over given leaves nothing is chosen."""
+    [by_order, by_tree] = (invariants_of(plan(ABC, CALM, name, "kernel"), ABC) for name in ("dp_left_deep", "dp_bushy"))
+    assert [one.comparison.ln_chosen for one in by_tree] == [one.comparison.ln_chosen for one in by_order]
+    assert invariants_of(plan(ABC, CALM, "zstream", "kernel"), ABC) == ()
 
 
 def test_invariants_of_other_patterns_are_refused() -> None:

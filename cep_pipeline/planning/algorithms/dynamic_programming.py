@@ -9,6 +9,7 @@ neighbours, and dynamic programming over the ranges of that arrangement finds th
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order
 from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
@@ -17,6 +18,7 @@ from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import (
+    DecidingComparison,
     Ordering,
     TreeOrdering,
     comparisons_of_block,
@@ -24,6 +26,7 @@ from cep_pipeline.planning.orderings import (
     ln_below,
     ln_order_cost,
     ln_tree_cost,
+    positions_of,
     tree_comparisons,
 )
 from cep_pipeline.planning.search.set_search import LN_UNPRUNED, OrderSearch, OutOfTime, SetTables, TreeSearch
@@ -100,9 +103,13 @@ def dp_bushy_tree(
     -----
     best(S) = node(S) + min over L + R = S of best(L) + best(R) + what joining them costs; O(3^n), each split tried
     once. A set is given up when its node, or its cheapest tree, with the least that the joins above it
-    can cost (`least_above`), is dearer than the best tree over greedy's or IKKBZ's order.
+    can cost (`least_above`), is dearer than the best tree over greedy's or IKKBZ's order. Where trees run as the order
+    of their leaves the cheapest one is the left-deep tree of the cheapest order.
     """
     size = statistics.size
+    if cost.runs_orders:
+        order = dp_left_deep_order(statistics, cost, max_variables=max_variables)
+        return TreeOrdering(left_deep(order.order), tuple(map(_of_trees, order.comparisons)), order.note)
     if size < 3:
         return TreeOrdering(left_deep(tuple(range(size))))
     why = _beyond(size, max_variables)
@@ -118,6 +125,12 @@ def dp_bushy_tree(
         return TreeOrdering(known, (), f"{why}: {said}")
     tree = search.tree((1 << size) - 1)
     return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))
+
+
+def _of_trees(comparison: DecidingComparison) -> DecidingComparison:
+    """A comparison of two beginnings of orders as one of the left-deep trees that run as them."""
+    chosen, rejected = (left_deep(positions_of(side)) for side in (comparison.chosen, comparison.rejected))
+    return replace(comparison, step=comparison.step - 1, measure="tree", chosen=chosen, rejected=rejected)
 
 
 def _beyond(size: int, most: int) -> str:

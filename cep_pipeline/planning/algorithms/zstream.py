@@ -18,7 +18,7 @@ from cep_pipeline.planning.costs import CostModel, SetTerm
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import TreeOrdering, Way, grains, tree_comparisons
-from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.planning.trees import PositionTree, left_deep
 
 
 def zstream_tree(statistics: ClauseStatistics, cost: CostModel) -> TreeOrdering:
@@ -32,8 +32,10 @@ def cheapest_over_leaves(statistics: ClauseStatistics, cost: CostModel, leaves: 
     Notes
     -----
     Algorithm 3 of the acep-invariants patent: O(n^3). Of equal trees the one whose left side is the longest is taken,
-    so that an order comes out where trees bring nothing.
+    so that an order comes out where trees bring nothing. Where a tree runs as the order of its leaves all are equal.
     """
+    if cost.runs_orders:
+        return TreeOrdering(left_deep(leaves))
     search = RangeSearch.run(statistics, cost, leaves)
     tree = search.tree()
     return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))
@@ -57,22 +59,17 @@ class RangeSearch:
     """The cheapest tree of every range of a sequence of leaves, without what its leaves cost.
 
     All arrays are float64 logarithms of shape (n, n), by the first and the last leaf of a range. Those of `best` are
-    of the cheapest tree; `linear` of the cheapest linear one; `stored` of `best` as a side of a join that is not
-    linear; `late` of that where the other side has the variable after which latency counts.
+    of the cheapest tree; `late` of that where the other side has the variable after which latency counts.
     """
 
     leaves: tuple[int, ...]
     best: Array
-    linear: Array
-    stored: Array
     late: Array
     pair: Array | None
-    product: Array | None
-    late_tests: tuple[Array, Array, Array] | None
+    product: Array
     delay: Array | None
-    held: Array | None
     last: int
-    _trees: dict[tuple[int, int, bool], PositionTree] = field(default_factory=dict)
+    _trees: dict[tuple[int, int], PositionTree] = field(default_factory=dict)
 
     @classmethod
     def run(cls, statistics: ClauseStatistics, cost: CostModel, leaves: Sequence[int]) -> RangeSearch:
@@ -83,36 +80,19 @@ class RangeSearch:
         for place, position in enumerate(leaves):
             members[:, position] = (firsts <= place) & (place <= lasts)
 
-        def of_ranges(term: SetTerm) -> Array:
+        def of_ranges(term: SetTerm | None) -> Array:
             table = np.full((size, size), -np.inf)
-            table[firsts, lasts] = term.of(statistics, members)
+            table[firsts, lasts] = 0.0 if term is None else term.of(statistics, members)
             return table
 
         waits = cost.delay is not None and cost.alpha > 0
-        pair = product = delay = None
-        if cost.pair is not None:
-            pair = of_ranges(cost.pair)
-            product = np.zeros((size, size)) if cost.product is None else of_ranges(cost.product)
-        if waits:
-            assert cost.delay is not None
-            delay = of_ranges(cost.delay) + math.log(cost.alpha)
-        late = cost.late_of(statistics)
-        tables = None
-        if late is not None:
-            tables = of_ranges(late.tuples), of_ranges(late.passing), np.zeros((size, size))
-            tables[2][firsts, lasts] = late.within(statistics, members)
-        best = np.full((size, size), -np.inf)
         search = cls(
             leaves=tuple(leaves),
-            best=best,
-            linear=best.copy(),
-            stored=best.copy(),
-            late=best.copy(),
-            pair=pair,
-            product=product,
-            late_tests=tables,
-            delay=delay,
-            held=None if cost.held is None else of_ranges(cost.held),
+            best=np.full((size, size), -np.inf),
+            late=np.full((size, size), -np.inf),
+            pair=None if cost.pair is None else of_ranges(cost.pair),
+            product=of_ranges(cost.product),
+            delay=of_ranges(cost.delay) + math.log(cost.alpha) if waits else None,
             last=leaves.index(statistics.last_variable) if waits else -1,
         )
         node = of_ranges(cost.node)
@@ -120,95 +100,53 @@ class RangeSearch:
             search._fill(np.arange(size - length + 1), length, node)
         return search
 
-    def tree(self, first: int = 0, last: int | None = None, *, linear: bool = False) -> PositionTree:
+    def tree(self, first: int = 0, last: int | None = None) -> PositionTree:
         """The cheapest tree of a range; of equal ones the one whose left side is the longest."""
         last = len(self.leaves) - 1 if last is None else last
-        if last - first < 2:
-            return (self.leaves[first], self.leaves[last]) if first < last else self.leaves[first]
-        key = (first, last, linear)
-        if key not in self._trees:
-            splits, below = self._splits(first, last, linear)
-            cells = [grains(ln) for ln in below]
-            self._trees[key] = self._tree_of(first, last, *splits[cells.index(min(cells))])
-        return self._trees[key]
+        if first == last:
+            return self.leaves[first]
+        if (first, last) not in self._trees:
+            cells = [grains(ln) for ln in self._splits(first, last)]
+            self._trees[first, last] = self._tree_of(first, last, cells.index(min(cells)))
+        return self._trees[first, last]
 
-    def ways(self, tree: PositionTree, *, linear: bool) -> list[Way]:
+    def ways(self, tree: PositionTree) -> list[Way]:
         """All ways to split the range of a join, each with the cheapest trees of its sides."""
         first, last = (self.leaves.index(position) for position in _ends(tree))
-        splits, below = self._splits(first, last, linear)
-        return [Way(self._tree_of(first, last, *split), below[rank], (rank,)) for rank, split in enumerate(splits)]
+        below = self._splits(first, last)
+        return [Way(self._tree_of(first, last, rank), ln_below, (rank,)) for rank, ln_below in enumerate(below)]
 
     def _fill(self, firsts: Array, length: int, node: Array) -> None:
         lasts = firsts + length - 1
         if length > 1:
-            general, linear = self._below(firsts, length)
-            cheapest_linear = linear.min(axis=1)
-            self.best[firsts, lasts] = np.logaddexp(
-                node[firsts, lasts], np.minimum(general.min(axis=1), cheapest_linear)
-            )
-            self.linear[firsts, lasts] = np.logaddexp(node[firsts, lasts], cheapest_linear)
-        self.stored[firsts, lasts] = self.best[firsts, lasts]
-        if self.held is not None:
-            self.stored[firsts, lasts] = np.logaddexp(self.best[firsts, lasts], self.held[firsts, lasts])
-        self.late[firsts, lasts] = self.stored[firsts, lasts]
+            self.best[firsts, lasts] = np.logaddexp(node[firsts, lasts], self._below(firsts, length).min(axis=1))
+        self.late[firsts, lasts] = self.best[firsts, lasts]
         if self.delay is not None:
-            self.late[firsts, lasts] = np.logaddexp(self.stored[firsts, lasts], self.delay[firsts, lasts])
+            self.late[firsts, lasts] = np.logaddexp(self.best[firsts, lasts], self.delay[firsts, lasts])
 
-    def _below(self, firsts: Array, length: int) -> tuple[Array, Array]:
-        """The costs below the join of ranges of one length.
-
-        They are given by the place of the split, shape (m, length - 1), and as a linear join with the last and with the
-        first leaf, shape (m, 2).
-        """
+    def _below(self, firsts: Array, length: int) -> Array:
+        """The costs below the join of ranges of one length, by the place of the split: shape (m, length - 1)."""
         first, last = firsts[:, None], firsts[:, None] + length - 1
         middle = first + np.arange(length - 1)  # the last leaf of the left side
         waiting = (first <= self.last) & (self.last <= last)
         left_waits = waiting & (self.last > middle)
         right_waits = waiting & (self.last <= middle)
-        left = np.where(left_waits, self.late[first, middle], self.stored[first, middle])
-        right = np.where(right_waits, self.late[middle + 1, last], self.stored[middle + 1, last])
-        general = np.logaddexp(left, right)
-        with_last, with_first = self.linear[first, last - 1], self.linear[first + 1, last]
-        linear = np.concatenate((with_last, with_first), axis=1)
-        if self.delay is not None:
-            delays = np.concatenate(
-                (
-                    np.where(self.last == last, self.delay[first, last - 1], self.delay[last, last]),
-                    np.where(self.last == first, self.delay[first + 1, last], self.delay[first, first]),
-                ),
-                axis=1,
-            )
-            linear = np.logaddexp(linear, np.where(waiting, delays, -np.inf))
+        left = np.where(left_waits, self.late[first, middle], self.best[first, middle])
+        right = np.where(right_waits, self.late[middle + 1, last], self.best[middle + 1, last])
+        below = np.logaddexp(left, right)
         if self.pair is not None:
-            assert self.product is not None
             tests = self.pair[first, last] + self.product[first, middle] + self.product[middle + 1, last]
-            if self.late_tests is not None:
-                tuples, passing, within = self.late_tests
-                new = within[first, last] - within[first, middle] - within[middle + 1, last]
-                with np.errstate(divide="ignore"):
-                    ln_new = np.log(new) + passing[first, middle] + passing[middle + 1, last]
-                tests = np.logaddexp(tests, tuples[first, last] + ln_new)
-            general = np.logaddexp(general, tests)
-            linear = np.logaddexp(linear, tests[:, [-1, 0]])
-        return general, linear
+            below = np.logaddexp(below, tests)
+        return np.asarray(below)
 
-    def _splits(self, first: int, last: int, linear: bool) -> tuple[list[tuple[int, bool]], list[float]]:
-        """The splits of a range: the last leaf of the left side, whether the join is linear, and the cost below.
+    def _splits(self, first: int, last: int) -> list[float]:
+        """The costs below a range by its splits, in the order of preference among equals: long left sides first."""
+        found: list[float] = self._below(np.array([first]), last - first + 1)[0, ::-1].tolist()
+        return found
 
-        They come in the order of preference among equals.
-        """
-        general, with_leaf = (found[0].tolist() for found in self._below(np.array([first]), last - first + 1))
-        splits, below = [(last - 1, True), (first, True)], with_leaf
-        if self.held is None:
-            splits, below = [], []
-        if not linear or self.held is None:
-            splits += [(middle, False) for middle in range(last - 1, first - 1, -1)]
-            below += general[::-1]
-        return splits, below
-
-    def _tree_of(self, first: int, last: int, middle: int, linear: bool) -> PositionTree:
-        left = self.tree(first, middle, linear=linear and middle == last - 1)
-        return left, self.tree(middle + 1, last, linear=linear and middle == first)
+    def _tree_of(self, first: int, last: int, rank: int) -> PositionTree:
+        middle = last - 1 - rank
+        return self.tree(first, middle), self.tree(middle + 1, last)
 
 
 def _ends(tree: PositionTree) -> tuple[int, int]:

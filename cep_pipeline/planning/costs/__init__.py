@@ -14,7 +14,6 @@ from cep_pipeline.planning.costs.model import (
     THROUGHPUT,
     CostModel,
     SetTerm,
-    is_linear,
     with_latency,
 )
 
@@ -28,7 +27,6 @@ __all__ = [
     "CostModel",
     "SetTerm",
     "cost_named",
-    "is_linear",
     "with_latency",
 ]
 

@@ -8,8 +8,9 @@ conditions on them, several at once; and goes on with those that pass. So its wo
   the share of them that pass the other conditions among S;
 - partial matches: k PM(S) of them are made, each of which opens a range of the next level;
 - events: an array of range ends is made for those of the variables that the next level's ranges depend on, taken to be
-  those at the two edges of S, after which and before which none of S is ordered;
-- partial matches that are materialized, with their order, as both sides of a join that is not linear.
+  those at the two edges of S, after which and before which none of S is ordered.
+
+The kernel stores no partial matches: a tree runs as the order of its leaves, and costs what that order does.
 
 k PM(S), with k = |S|, is the number that is made while the time of a window passes, where PM(S) are alive in it: of n
 proportional to W^k, dn/dW are made in each unit of time. Kleene variables are bound after all single ones, whatever the
@@ -72,8 +73,6 @@ class KernelCosts:
         To write one match.
     event
         To make the range end of one event of one earlier level.
-    materialized
-        To hold one partial match as a side of a join that is not linear, and to look up its range.
     conditions
         To test a condition of a kind, one by one as mechanisms do that keep partial matches (`costs.conditions`); where
         they were not measured, none are there.
@@ -87,7 +86,6 @@ class KernelCosts:
     partial_match: float
     match: float
     event: float
-    materialized: float
     conditions: Mapping[str, float] = field(default_factory=dict)
     tests: Mapping[str, float] = field(default_factory=dict)
     measured_on: str = ""
@@ -117,7 +115,7 @@ class KernelCosts:
         return round(8 * self.tests.get(kind, 0.0)) / 8 if kind in APART else 0.0
 
 
-UNITS = ("candidate", "partial_match", "match", "event", "materialized")
+UNITS = ("candidate", "partial_match", "match", "event")
 """The constants of `KernelCosts`."""
 
 
@@ -146,6 +144,8 @@ def costs_from_json(content: Any, source: str) -> KernelCosts:
 
     optional = {"conditions": {}, "tests": {}, "measured_on": "", "measured_at": ""}
     whole = {**optional, **content} if isinstance(content, Mapping) else content
+    if isinstance(whole, dict):
+        whole.pop("materialized", None)  # a unit of earlier files: the kernel stores no sides of trees any more
     verdict = "no constants of the kernel's costs"
     with reading_form(form_of(KernelCosts), whole, verdict, source, "measure them again"):
         return KernelCosts(**whole)
@@ -165,12 +165,12 @@ def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
         product=term_of(
             lambda statistics: GrownMatches(_dearer(statistics, statistics.tested, costs().ln_dearer, -1.0))
         ),
-        held=term_of(lambda statistics: _of_singles(statistics, statistics.ranged, costs().materialized)),
         late=LateTests(
             tuples=term_of(lambda statistics: _of_singles(statistics, _without_apart(statistics))),
             passing=term_of(lambda statistics: GrownMatches(_apart(statistics))),
             ns=lambda kind: costs().apart_ns(kind),
         ),
+        runs_orders=True,
     )
 
 

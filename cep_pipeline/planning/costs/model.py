@@ -119,12 +119,9 @@ class CostModel:
     The cost of a **tree** is the sum of node[v] over its leaves, and over its joins of L and R, S = L + R, of
 
         node[S]  +  pair[S] product[L] product[R]  +  late(L, R)
-        +  alpha (delay[R] where `last` is in L, delay[L] where it is in R)
-        +  held[L] + held[R] where the join is not linear.
+        +  alpha (delay[R] where `last` is in L, delay[L] where it is in R).
 
-    A join is *linear* where one side is a variable, and the other one a variable or a linear join: such a part of a
-    tree runs as an order. Exact search keeps the cheapest linear tree of each set beside the cheapest of all, as what
-    is joined to a set costs more behind a tree that is not linear.
+    A model whose mechanism runs a tree as the order of its leaves charges a tree what that order costs.
 
     Attributes
     ----------
@@ -136,11 +133,11 @@ class CostModel:
         What joining costs beside that: tests of candidates. None: nothing, and a product of 1.
     late
         The tests of conditions that come last, and what they cost (`LateTests`).
-    held
-        What it costs to store the partial matches of a set; None: linear joins cost as much as others.
     delay, alpha
         What a match waits for, after the event of the variable `last` (`ClauseStatistics.last_variable`) has come,
         where the other side of a join has to be looked through, and the weight of that.
+    runs_orders
+        A tree runs as the order of its leaves from left to right, and costs what that does.
     """
 
     name: str
@@ -148,10 +145,10 @@ class CostModel:
     node: SetTerm
     pair: SetTerm | None = None
     product: SetTerm | None = None
-    held: SetTerm | None = None
     late: LateTests | None = None
     delay: SetTerm | None = None
     alpha: float = 0.0
+    runs_orders: bool = False
 
     def ln_step(self, statistics: ClauseStatistics, beginning: Sequence[int]) -> float:
         """ln of what the last step of the beginning of an order costs."""
@@ -179,8 +176,6 @@ class CostModel:
         terms = [self.node.one(statistics, [*sides[0], *sides[1]])]
         if self.pair is not None:
             terms.append(self._ln_pair(statistics, *sides))
-        if self.held is not None and not is_linear((left, right)):
-            terms += [self.held.one(statistics, side) for side in sides]
         terms.append(self.ln_join_delay(statistics, left, right))
         return ln_sum(terms)
 
@@ -193,8 +188,8 @@ class CostModel:
 
     @property
     def terms(self) -> tuple[SetTerm | None, ...]:
-        """Node, pair, product, held and delay; None for those that nothing is charged by."""
-        return self.node, self.pair, self.product, self.held, self.delay if self.waits else None
+        """Node, pair, product and delay; None for those that nothing is charged by."""
+        return self.node, self.pair, self.product, self.delay if self.waits else None
 
     def late_of(self, statistics: ClauseStatistics) -> LateTests | None:
         """The tests that come last; None where a clause has none."""
@@ -228,22 +223,6 @@ class CostModel:
     def _ln_delay(self, statistics: ClauseStatistics, members: Sequence[int]) -> float:
         assert self.delay is not None
         return math.log(self.alpha) + self.delay.one(statistics, members)
-
-
-def is_linear(tree: PositionTree) -> bool:
-    """True if a tree runs as an order: one side of each join is a variable.
-
-    Examples
-    --------
-    >>> is_linear((2, (0, 1))), is_linear(((0, 1), (2, 3)))
-    (True, False)
-    """
-    while not isinstance(tree, int):
-        left, right = tree
-        if not isinstance(left, int) and not isinstance(right, int):
-            return False
-        tree = left if isinstance(right, int) else right
-    return True
 
 
 PARTIAL_MATCHES = SetTerm(ln_partial_matches, ln_partial_matches_of_all, ln_partial_matches_of_some)

@@ -22,9 +22,10 @@ import numpy as np
 
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.multi_pattern.costs import exchange, take_cheaper
+from cep_pipeline.planning.multi_pattern.local_plans import named_plan
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.pattern_graph import common_subpatterns
-from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload, named_order
+from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.trees import OrderOrTree, left_deep, named_tree
 
@@ -64,10 +65,10 @@ def planned_together(workload: Workload) -> list[Member]:
 def common_blocks(workload: Workload) -> list[tuple[Block, ...]]:
     """The common sub-patterns of two variables or more, each as a block of every member that has it."""
     found = []
-    for common in common_subpatterns(planned_together(workload), 2):
-        first = common.uses[0][2]
+    for uses in common_subpatterns(planned_together(workload), 2):
+        first = uses[0].slots
         slots = sorted(range(len(first)), key=lambda slot: first[slot])
-        found.append(tuple(Block(member, tuple(own[slot] for slot in slots)) for member, _, own in common.uses))
+        found.append(tuple(Block(use.member, tuple(use.slots[slot] for slot in slots)) for use in uses))
     return found
 
 
@@ -81,7 +82,7 @@ def plan_around(workload: Workload, member: Member, blocks: Iterable[Block]) -> 
     covered = {place for places in chosen for place in places}
     others = [place for place in range(len(member.names)) if place not in covered]
     if not workload.trees:
-        return named_order([*(place for places in chosen for place in places), *others], member.names)
+        return named_plan((*(place for places in chosen for place in places), *others), member.names, trees=False)
     items = sorted([*chosen, *((place,) for place in others)], key=min)
     return named_tree(left_deep([left_deep(item) for item in items]), member.names)
 
@@ -163,7 +164,9 @@ def reordering(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
     step"; as its cost is of what is done, the best type is the one with the least cost: planner `greedy`.
     """
     return {
-        member.id: named_order(greedy_order(workload.statistics[member.id], workload.model).order, member.names)
+        member.id: named_plan(
+            greedy_order(workload.statistics[member.id], workload.model).order, member.names, trees=False
+        )
         if not workload.keeps_order(member)
         else member.names
         for member in workload.members

@@ -100,18 +100,6 @@ def ln_cost(plan: SharedPlan, statistics: Statistics, model: CostModel = THROUGH
     return ln_sum(ln_node_cost(plan, node, statistics, model) for node in plan)
 
 
-def exchange_all(
-    plan: SharedPlan, plans: Mapping[MemberId, OrderOrTree | str], statistics: Statistics, model: CostModel
-) -> bool:
-    """Give members other orders or trees, if the plan costs less then; returns whether it does."""
-    before = {name: plan.plans[name] for name in plans}
-    if _saved_by(plan, plans, statistics, model) > GRAIN:
-        return True
-    for name, known in before.items():
-        plan.replace(name, known)
-    return False
-
-
 def exchange(
     plan: SharedPlan, plans: Mapping[MemberId, OrderOrTree | str], statistics: Statistics, model: CostModel
 ) -> None:
@@ -239,6 +227,20 @@ def _ln_cost(
 ) -> float:
     """ln of what a node costs one of its sharers alone."""
     numbers = _numbers(node, name, statistics)
+    if node.turned:
+        return _ln_cost_anew(plan, node, numbers, slots, statistics, model)
+    key = "node", node.key, slots, model.name
+    return numbers.derived(key, lambda: _ln_cost_anew(plan, node, numbers, slots, statistics, model))
+
+
+def _ln_cost_anew(
+    plan: SharedPlan,
+    node: SharedNode,
+    numbers: ClauseStatistics,
+    slots: Slots,
+    statistics: Statistics,
+    model: CostModel,
+) -> float:
     place = {variable: position for position, variable in enumerate(numbers.names)}
     places = [place[variable] for variable in slots]
     if node.turned and node.left is not None:

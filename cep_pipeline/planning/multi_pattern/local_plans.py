@@ -7,43 +7,74 @@ that, and a tree that contains given subtrees is one over these and the other va
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, lru_cache
+from itertools import combinations
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.errors import PlanError
+from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.multi_pattern.costs import check_model
-from cep_pipeline.planning.multi_pattern.search_codes import LARGEST_COST
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
-from cep_pipeline.planning.trees import PositionTree, positions_below
+from cep_pipeline.planning.orderings import TreeOrdering, positions_of
+from cep_pipeline.planning.trees import (
+    Join,
+    OrderOrTree,
+    PositionTree,
+    as_tree,
+    leaves_of,
+    named_tree,
+    placed,
+    tree_of_positions,
+)
 
 MAX_VARIABLES = 16
 """Budget: members with more variables are planned by themselves, before the search."""
 
-LOCAL_KERNEL = "cep_pipeline.planning.multi_pattern.plans_around_kernel"
-KERNEL_SOURCES = (
-    "cep_pipeline.compiled.pointers",
-    "cep_pipeline.planning.multi_pattern.node_table_kernel",
-    "cep_pipeline.planning.multi_pattern.search_codes",
-)
-_fill_trees, _fill_orders, _join = LOCAL_KERNELS = tuple(
-    NativeKernel(LOCAL_KERNEL, name, types, KERNEL_SOURCES)
-    for name, types in (
-        ("fill_trees", ("int64", *["float64*"] * 4, "int64*")),
-        ("fill_orders", ("int64", *["float64*"] * 4, "int64*", "int64*")),
-        ("join", ("int64", "int64*", *["float64*"] * 4, *["int64*"] * 4)),
-    )
-)
+MAX_ITEMS = 8
+"""Most given parts and other variables over which a plan is the cheapest one; more are put together greedily."""
+MOST_PLANS = 1 << 13
+"""Plans of one member that are remembered; then they are forgotten, all together."""
+LARGEST_COST = math.exp(340.0)
+"""Costs are numbers beside the dearest node that no plan avoids; above this they are not told apart."""
+
+PositionPlan: TypeAlias = "tuple[int, ...] | PositionTree"
+"""The plan of a member over the places of its variables: an order, or a tree."""
+
+
+@lru_cache(1 << 16)
+def variables_of(plan: PositionPlan) -> int:
+    """The variables of an order or a tree as a set."""
+    return mask_of(positions_of(plan))
+
+
+def plan_of_places(plan: OrderOrTree | str, names: Sequence[str], *, trees: bool) -> PositionPlan:
+    """The order or tree of a member over the places of its variables."""
+    if trees:
+        return tree_of_positions(plan if isinstance(plan, str | Join) else as_tree(plan), names)
+    return tuple(map(names.index, leaves_of(plan) if isinstance(plan, str | Join) else plan))
+
+
+def named_plan(plan: PositionPlan, names: Sequence[str], *, trees: bool) -> OrderOrTree | str:
+    """A plan over places as one over variables."""
+    return named_tree(cast(PositionTree, plan), names) if trees else tuple(names[place] for place in positions_of(plan))
+
+
+def mapped(plan: PositionPlan, places: Mapping[int, int], *, trees: bool) -> PositionPlan:
+    """An order or a tree over other variables."""
+    if trees:
+        return placed(cast(PositionTree, plan), places)
+    return tuple(places[place] for place in positions_of(plan))
 
 
 class JoinCosts(NamedTuple):
-    """The costs of sets of variables by their bits, as in `CostModel`: float64, shapes (2^n,).
+    """The costs of sets of variables by their bits, as in `CostModel`.
 
     Attributes
     ----------
@@ -55,19 +86,14 @@ class JoinCosts(NamedTuple):
     Examples
     --------
     >>> tables = [0.0, 2.0, 3.0, 1.0], [0.0, 0.0, 0.0, 8.0], [0.0, 1.0, 0.5, 0.25]
-    >>> costs = JoinCosts(*map(np.array, tables))
+    >>> costs = JoinCosts(*tables)
     >>> costs.joined(0b11, 0b01), costs.joined(0b01, 0b01)
     (5.0, 2.0)
     """
 
-    nodes: Array
-    pairs: Array
-    products: Array
-
-    @classmethod
-    def behind_one_another(cls, of_each: Iterable[JoinCosts]) -> JoinCosts:
-        """The costs of several members in one table."""
-        return cls(*(np.concatenate(arrays) for arrays in zip(*of_each, strict=True)))
+    nodes: list[float]
+    pairs: list[float]
+    products: list[float]
 
     def joined(self, inside: int, side: int) -> float:
         """The cost of joining a set of one side and the rest, without the costs of these.
@@ -75,7 +101,7 @@ class JoinCosts(NamedTuple):
         A set that is its own side is joined of nothing.
         """
         candidates = self.pairs[inside] * self.products[side] * self.products[inside ^ side]
-        return float(self.nodes[inside] + candidates)
+        return self.nodes[inside] + candidates
 
 
 @dataclass(eq=False)
@@ -103,8 +129,7 @@ class LocalPlans:
 
     statistics: ClauseStatistics
     model: CostModel = THROUGHPUT
-    _orders: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
-    _trees: dict[tuple[PositionTree, ...], PositionTree] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[tuple[object, ...], PositionPlan] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_model(self.model)
@@ -136,79 +161,88 @@ class LocalPlans:
         if self.model.product is not None:
             products = np.exp(np.clip(self.model.product.all(self.statistics), -largest / 2, largest / 2))
         products[0] = 0.0
-        return JoinCosts(nodes, pairs, products)
-
-    @cached_property
-    def sides(self) -> Array:
-        """One side of the cheapest tree of each set, as a set: int64, shape (2^n,)."""
-        sides = np.zeros(1 << self.size, np.int64)
-        _fill_trees(self.size, *self._costs, np.empty(1 << self.size), sides)
-        return sides
-
-    @cached_property
-    def last_and_next(self) -> tuple[Array, Array]:
-        """The variable that the cheapest order of each set binds last, and the next one of the cheapest way on."""
-        lasts, nexts = np.zeros(1 << self.size, np.int64), np.zeros(1 << self.size, np.int64)
-        _fill_orders(self.size, *self._costs, np.empty(1 << self.size), lasts, nexts)
-        return lasts, nexts
+        return JoinCosts(nodes.tolist(), pairs.tolist(), products.tolist())
 
     def cheapest_order(self, prefix: Sequence[int] = ()) -> tuple[int, ...]:
         """The cheapest order that begins with some variables in this sequence, all by their places in pattern order."""
-        given = tuple(prefix)
-        if given not in self._orders:
-            self._orders[given] = self._complete(given) if given else self.order_of((1 << self.size) - 1)
-        return self._orders[given]
-
-    def order_of(self, members: int) -> tuple[int, ...]:
-        """The cheapest order of a set of variables."""
-        order: list[int] = []
-        while members:
-            order.append(int(self.last_and_next[0][members]))
-            members ^= 1 << order[-1]
-        return tuple(reversed(order))
-
-    def _complete(self, given: tuple[int, ...]) -> tuple[int, ...]:
-        order = list(given)
-        reached = mask_of(order)
-        while len(order) < self.size:
-            order.append(int(self.last_and_next[1][reached]))
-            reached |= 1 << order[-1]
-        return tuple(order)
+        return cast("tuple[int, ...]", self.cheapest((tuple(prefix),) if prefix else (), trees=False))
 
     def cheapest_tree(self, subtrees: Sequence[PositionTree] = ()) -> PositionTree:
-        """The cheapest tree that contains some trees without a variable in common.
+        """The cheapest tree that contains some trees without a variable in common."""
+        return cast(PositionTree, self.cheapest(subtrees, trees=True))
 
-        Above `search_codes.MAX_ITEMS` given trees and other variables the two that are cheapest together are joined
-        first, and so on.
+    def cheapest(self, given: Sequence[PositionPlan], members: int | None = None, *, trees: bool) -> PositionPlan:
+        """The cheapest tree of a set (None: of all variables) that contains some trees, or order that begins so.
+
+        Of more than `MAX_ITEMS` given trees and other variables the two that are cheapest together are joined first,
+        and so on; an order goes on with the cheapest next variable.
         """
-        given = tuple(subtrees)
-        if given not in self._trees:
-            self._trees[given] = self._joined(given) if given else self.tree_of((1 << self.size) - 1)
-        return self._trees[given]
+        known = tuple(given), members, trees
+        if known not in self._plans:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            inside = (1 << self.size) - 1 if members is None else members
+            covered = [variables_of(part) for part in given]
+            if sum(covered).bit_count() < sum(part.bit_count() for part in covered):
+                raise ValueError(f"the subtrees {tuple(given)} have a variable in common")
+            free = [place for place in range(self.size) if (inside & ~sum(covered)) >> place & 1]
+            if len(free) > MAX_ITEMS and not given and members is None:
+                exact = (dp_bushy_tree if trees else dp_left_deep_order)(self.statistics, self.model)
+                self._plans[known] = exact.tree if isinstance(exact, TreeOrdering) else exact.order
+            elif trees:
+                self._plans[known] = self._tree_over([*cast(Sequence[PositionTree], given), *free])
+            else:
+                self._plans[known] = self._order_from(cast("tuple[int, ...]", given[0]) if given else (), free)
+        return self._plans[known]
 
-    def tree_of(self, members: int) -> PositionTree:
-        """The cheapest tree of a set of variables."""
-        if members & (members - 1) == 0:
-            return members.bit_length() - 1
-        side = int(self.sides[members])
-        return self.tree_of(members ^ side), self.tree_of(side)
+    def _tree_over(self, items: list[PositionTree]) -> PositionTree:
+        """The cheapest tree over some trees, by dynamic programming over the sets of them: O(3^n)."""
+        costs = self._costs
+        while len(items) > MAX_ITEMS:
+            pairs = combinations(items, 2)
+            joined = min(pairs, key=lambda pair: costs.joined(variables_of(pair), variables_of(pair[0])))
+            items = [joined, *(item for item in items if item not in joined)]
+        sets = 1 << len(items)
+        unions, best, trees = [0] * sets, [0.0] * sets, [cast(PositionTree, 0)] * sets
+        for some in range(1, 1 << len(items)):
+            low = some & -some
+            side = rest = some ^ low
+            if not rest:
+                trees[some] = items[low.bit_length() - 1]
+                unions[some] = variables_of(trees[some])
+                continue
+            unions[some] = inside = unions[low] | unions[rest]
+            least, pair = math.inf, costs.pairs[inside]
+            while side:
+                other = some ^ side
+                below = best[side] + best[other]
+                below += pair * costs.products[unions[side]] * costs.products[unions[other]]
+                if below < least:
+                    least, chosen = below, side
+                side = (side - 1) & rest
+            best[some] = least + costs.nodes[inside]
+            trees[some] = trees[some ^ chosen], trees[chosen]
+        return trees[-1]
 
-    def _joined(self, given: tuple[PositionTree, ...]) -> PositionTree:
-        parts: dict[int, PositionTree] = {mask_of(positions_below(tree)): tree for tree in given}
-        covered = 0
-        for members in parts:
-            if covered & members:
-                raise ValueError(f"the subtrees {given} have a variable in common")
-            covered |= members
-        parts |= {1 << place: place for place in range(self.size) if not covered >> place & 1}
-        items = np.zeros(self.size, np.int64)
-        items[: len(parts)] = sorted(parts, key=lambda members: members & -members)
-        sets, sides = np.zeros(self.size, np.int64), np.zeros(self.size, np.int64)
-        room = np.zeros((2, 1 << self.size), np.int64)
-        count = _join(len(parts), items, *self._costs, np.empty(1 << self.size), room[0], room[1], sets, sides)
-        for members, side in zip(sets[:count].tolist(), sides[:count].tolist(), strict=True):
-            parts[members] = (parts[members ^ side], parts[side])
-        return parts[(1 << self.size) - 1]
+    def _order_from(self, beginning: tuple[int, ...], free: list[int]) -> tuple[int, ...]:
+        """The cheapest way on from the beginning of an order, by dynamic programming over what is bound: O(n 2^n)."""
+        costs, bound = self._costs, variables_of(beginning)
+        while len(free) > MAX_ITEMS:
+            following = min(free, key=lambda place: costs.joined(bound | 1 << place, 1 << place))
+            beginning, bound = (*beginning, following), bound | 1 << following
+            free = [place for place in free if place != following]
+        ways = {bound: (0.0, beginning)}
+        for _ in free:
+            longer: dict[int, tuple[float, tuple[int, ...]]] = {}
+            for reached, (cost, order) in ways.items():
+                for place in free:
+                    if not reached >> place & 1:
+                        inside = reached | 1 << place
+                        way = cost + costs.joined(inside, 1 << place), (*order, place)
+                        longer[inside] = min(longer.get(inside, way), way)
+            ways = longer
+        [(_, order)] = ways.values()
+        return order
 
     @cached_property
     def _costs(self) -> JoinCosts:

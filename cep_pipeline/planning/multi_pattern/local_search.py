@@ -1,273 +1,299 @@
-"""Local search over the shared plans of one component (MCEP [0100]-[0115]): the compiled loops, and what they keep."""
+"""Local search over the shared plans of one component (MCEP [0100]-[0115], [0122]-[0126], [0164]-[0167]).
+
+A neighbour gives some members a sub-pattern in common: each of them gets the cheapest order that begins with one order
+of it, or the cheapest tree that contains one tree of it, and, by chance, the subtrees that it shares already. It is
+evaluated by the nodes that its members have no more, and those that they have instead: nothing else is looked at, so
+that a step takes as long for a thousand patterns as for ten.
+
+A node costs what it costs in the largest window of its users, as a condition passes another share of the pairs in each.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TypeAlias
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from random import Random
+from typing import cast
 
-import numpy as np
-
-from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.planning.costs.model import Array
-from cep_pipeline.planning.multi_pattern import search_codes as c
-from cep_pipeline.planning.multi_pattern.local_plans import KERNEL_SOURCES, LOCAL_KERNEL, LOCAL_KERNELS
-from cep_pipeline.planning.multi_pattern.search_problem import SearchProblem
+from cep_pipeline.planning.multi_pattern.local_plans import MOST_PLANS, LocalPlans, PositionPlan, mapped, variables_of
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId
+from cep_pipeline.planning.multi_pattern.pattern_graph import Use, common_subpatterns
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
-from cep_pipeline.planning.numbers.clause_statistics import mask_of
-from cep_pipeline.planning.trees import PositionTree, positions_below
+from cep_pipeline.planning.orderings import joins_of
+from cep_pipeline.planning.trees import PositionTree
 
-PositionPlan: TypeAlias = "tuple[int, ...] | PositionTree"
-"""The plan of a member over the places of its variables: an order, or a tree."""
+EMPTY_SHARE = 16
+"""One of so many neighbours shares nothing new: existing shares are kept or dropped by chance."""
+MAX_REDRAWS = 8
+"""Most times that a neighbour is drawn again because its members share that subpattern already."""
 
-_search = NativeKernel(
-    "cep_pipeline.planning.multi_pattern.search_kernel", "search", ("int64*",), (LOCAL_KERNEL, *KERNEL_SOURCES)
-)
-
-
-def compile_kernels() -> None:
-    """Compile what searches run, where that was not done before: it is no part of their time."""
-    for kernel in (_search, *LOCAL_KERNELS):
-        kernel.compile()
+Moves = Mapping[int, PositionPlan]
+"""A neighbour: the plans that some members get, by their places."""
 
 
 class LocalSearch:
-    """A search from the cheapest local plans on, or from given ones.
+    """A search from the cheapest local plans on, or from given ones. A step is a neighbour that is evaluated ([0114]).
 
     Parameters
     ----------
-    problem
+    members
         Two members or more that share something.
+    local
+        Their local plans.
     neighbourhood
         What neighbours are.
     seed
         Of the random numbers.
     start
-        A plan for each member; None: the cheapest one of each (MCEP [0115]).
+        A plan for each member.
+    trees
+        Whether plans are trees, or else orders.
     recompute
         Whether each neighbour's cost is computed anew from all plans, instead of from what it changes: the reference
         that the difference is tested and measured against.
 
-    Notes
-    -----
-    A step is a neighbour that is drawn and evaluated (MCEP [0114]).
+    Attributes
+    ----------
+    plans, best
+        The plan of each member now, and in the best plan that was found.
+    steps, accepted
+        Neighbours evaluated, and those that became the plan.
+    threshold
+        That of simulated annealing, in the search's own unit.
     """
 
     def __init__(
         self,
-        problem: SearchProblem,
+        members: Sequence[Member],
+        local: Mapping[MemberId, LocalPlans],
         neighbourhood: Neighbourhood,
         seed: int,
-        start: Sequence[PositionPlan] | None = None,
+        start: Sequence[PositionPlan],
         *,
+        trees: bool,
         recompute: bool = False,
     ) -> None:
-        self.problem = problem
-        count, width, windows = len(problem.members), problem.width, len(problem.windows)
-        together = max(2, min(neighbourhood.together, max(map(len, (s.members for s in problem.common)))))
-        capacity = count * width + (together + 1) * width + 1
-        chains = 1 << max(4, capacity.bit_length())
-        room = 1 << min(width, c.MAX_ITEMS)
-        relations, (members, sets, slots) = problem.relations, problem.entries
-        numbers = np.zeros(c.NUMBERS, np.int64)
-        for place, number in {
-            c.COUNT: count,
-            c.WIDTH: width,
-            c.WINDOWS: windows,
-            c.TREES: int(problem.trees),
-            c.GROUPS: len(problem.common),
-            c.TOGETHER: together,
-            c.CAPACITY: capacity,
-            c.CHAINS: chains,
-            c.FULL: int(recompute),
-            c.ROOM: room,
-            c.COOLING: 1,
-            c.NEIGHBOURS: 1,
-            c.TABU_CHAINS: 1,
-            c.TABU_LENGTH: 1,
-        }.items():
-            numbers[place] = number
-        words = chains + (6 + windows) * capacity + 3
-        self._numbers = numbers
-        self._registers = np.zeros(c.REGISTERS, np.int64)
-        self._registers[c.RANDOM] = np.random.SeedSequence(seed).generate_state(1, np.uint64).view(np.int64)[0]
-        self._measures = np.zeros(c.MEASURES)
-        self._plans = np.zeros(count * (1 + 4 * width), np.int64)
-        self._best = np.zeros_like(self._plans)
-        self._constant = (
-            problem.sizes,
-            problem.window_ranks,
-            problem.tables_at,
-            *problem.costs,
-            problem.first,
-            problem.second,
-            problem.leaves.reshape(-1),
-            problem.agreement,
-            relations.at,
-            relations.sets,
-            relations.places_at,
-            relations.places,
-            relations.templates_at,
-            relations.templates,
-            np.cumsum([neighbourhood.weight(len(subpattern.uses)) for subpattern in problem.common]),
-            problem.entries_at,
-            members,
-            sets,
-            slots.reshape(-1),
-        )
-        self._room = (
-            np.zeros(words, np.int64),
-            np.zeros((2 + windows) * capacity),
-            np.zeros(words, np.int64),
-            np.zeros((2 + windows) * capacity),
-        )
-        self._scratch = (
-            np.zeros((together + 1) * (1 + 4 * width), np.int64),
-            np.zeros(2 * together + width + 2 * room, np.int64),
-            np.zeros(room),
-            np.zeros(4 * width, np.int64),
-        )
-        self._tabu = np.zeros(2, np.int64)
-        for place, plan in enumerate(start or self._cheapest()):
-            self._write(place, plan)
-        self._run(c.START)
-
-    def _cheapest(self) -> list[PositionPlan]:
-        trees = self.problem.trees
-        return [plans.cheapest_tree() if trees else plans.cheapest_order() for plans in self.problem.local]
-
-    # -- what it has found -----------------------------------------------------------------------------------------
+        self.members, self.trees = members, trees
+        self._windows_of = [member.window for member in members]
+        self._local = [local[member.id] for member in members]
+        self._ln_scale = max(plans.ln_least for plans in self._local)
+        self._costs = [plans.costs(self._ln_scale) for plans in self._local]
+        self._together, self._recompute = neighbourhood.together, recompute
+        self._groups = common_subpatterns(members, 2 if trees else 1)
+        self._weights = [*accumulate(neighbourhood.weight(len(uses)) for uses in self._groups)]
+        self._random = Random(seed)
+        self._nodes: list[dict[PositionPlan, dict[int, str]]] = [{} for _ in members]
+        self._cost_in: dict[tuple[str, int], float] = {}
+        self.plans, self.best = list(start), list(start)
+        self.steps, self.accepted, self.threshold = 0, 0, 0.0
+        self._tabu: dict[int, None] = {}
+        self._begin()
+        self._cheapest = self._cost
 
     @property
     def ln_cost(self) -> float:
         """ln of what the plan now costs, without the leaves of trees, which are the same whatever the trees."""
-        return self._ln(c.COST)
+        return math.log(self._cost) + self._ln_scale if self._cost > 0 else -math.inf
 
     @property
     def ln_best(self) -> float:
         """ln of what the best plan costs that was found."""
-        return self._ln(c.BEST)
+        return math.log(self._cheapest) + self._ln_scale if self._cheapest > 0 else -math.inf
 
-    @property
-    def steps(self) -> int:
-        """Neighbours evaluated."""
-        return int(self._registers[c.STEPS])
-
-    @property
-    def accepted(self) -> int:
-        """Neighbours that became the plan."""
-        return int(self._registers[c.ACCEPTED])
-
-    @property
-    def threshold(self) -> float:
-        """The threshold of simulated annealing, in the search's own unit."""
-        return float(self._measures[c.THRESHOLD])
-
-    def plans(self) -> list[PositionPlan]:
-        """The plan of each member now."""
-        return self._read(self._plans)
-
-    def best(self) -> list[PositionPlan]:
-        """The plan of each member in the best plan that was found."""
-        return self._read(self._best)
-
-    def _ln(self, place: int) -> float:
-        cost = float(self._measures[place])
-        return math.log(cost) + self.problem.ln_scale if cost > 0 else -math.inf
-
-    # -- what it does ----------------------------------------------------------------------------------------------
+    # -- the searches ----------------------------------------------------------------------------------------------
 
     def probe(self, neighbours: int) -> float:
         """The largest difference of cost among some neighbours of the plan, which stays as it is."""
-        self._run(c.PROBE, neighbours)
-        return float(self._measures[c.LARGEST])
+        self.steps += neighbours
+        return max(abs(self._difference(self._neighbour())) for _ in range(neighbours))
 
     def anneal(self, steps: int) -> None:
-        """Some steps of simulated annealing."""
-        self._run(c.ANNEAL, steps)
+        """Simulated annealing ([0165]): a dearer neighbour is taken with probability exp(-difference / threshold)."""
+        for _ in range(steps):
+            moves = self._neighbour()
+            change = self._difference(moves)
+            self.steps += 1
+            if change <= 0.0 or change < -self.threshold * math.log(1.0 - self._random.random()):
+                self._accept(moves, change)
 
-    def set_threshold(self, threshold: float, factor: float, cooling: int) -> None:
-        """Let simulated annealing go on from a threshold, multiplied by a factor every `cooling` steps."""
-        self._measures[c.THRESHOLD], self._measures[c.FACTOR] = threshold, factor
-        self._numbers[c.COOLING], self._registers[c.COUNTED] = cooling, 0
-
-    def tabu(self, steps: int) -> None:
-        """Some steps of tabu search; it moves once for each `neighbours` of `set_tabu`."""
-        self._run(c.TABU, steps)
-
-    def set_tabu(self, length: int, neighbours: int) -> None:
-        """Let tabu search remember so many plans, and choose among so many neighbours."""
-        chains = 1 << length.bit_length()
-        self._tabu = np.full(chains + 2 * length, -1, np.int64)
-        self._numbers[[c.TABU_CHAINS, c.TABU_LENGTH, c.NEIGHBOURS]] = chains, length, neighbours
-        self._registers[[c.TABU_COUNT, c.TABU_NEXT]] = 0
+    def tabu(self, neighbours: int, remembered: int) -> None:
+        """A move of tabu search ([0166]): the cheapest of some neighbours that were not visited yet, dearer or not."""
+        least, chosen = math.inf, dict[int, PositionPlan]()
+        for _ in range(neighbours):
+            moves = self._neighbour()
+            change = self._difference(moves)
+            if change < least and self._hash_after(moves) not in self._tabu:
+                least, chosen = change, moves
+        self.steps += neighbours
+        if chosen:
+            self._accept(chosen, least)
+        self._tabu[self._hash_after({})] = None
+        if len(self._tabu) > remembered:
+            del self._tabu[next(iter(self._tabu))]
 
     def restart(self) -> None:
         """Go on from the best plan."""
-        self._plans[:] = self._best
-        best = self._measures[c.BEST]
-        self._run(c.START)
-        self._measures[c.BEST] = min(best, self._measures[c.BEST])
+        self.plans = list(self.best)
+        self._begin()
 
-    def _run(self, task: int, amount: int = 0) -> None:
-        self._numbers[c.TASK], self._numbers[c.AMOUNT] = task, amount
-        arrays = (
-            self._numbers,
-            self._registers,
-            self._measures,
-            *self._constant,
-            *self._room,
-            self._plans,
-            self._best,
-            *self._scratch,
-            self._tabu,
-        )
-        _search(np.array([array.ctypes.data for array in arrays], np.int64))
+    # -- neighbours ------------------------------------------------------------------------------------------------
 
-    # -- plans as integers -----------------------------------------------------------------------------------------
-
-    def _part(self, whole: Array, number: int) -> Array:
-        """The counts (0), or the sets (1) or sides (2) of the nodes of plans, as a view."""
-        count, width = len(self.problem.members), self.problem.width
-        if number == 0:
-            return whole[:count]
-        return whole[count + (number - 1) * count * width :][: count * width].reshape(count, width)
-
-    def _write(self, place: int, plan: PositionPlan) -> None:
-        nodes = _tree_nodes(plan) if self.problem.trees else _order_nodes(plan)
-        self._part(self._plans, 0)[place] = len(nodes)
-        for number, (members, side) in enumerate(nodes):
-            self._part(self._plans, 1)[place, number] = members
-            self._part(self._plans, 2)[place, number] = side
-
-    def _read(self, whole: Array) -> list[PositionPlan]:
-        counts, sets, sides = (self._part(whole, number).tolist() for number in range(3))
-        found: list[PositionPlan] = []
-        for count, own_sets, own_sides, plans in zip(counts, sets, sides, self.problem.local, strict=True):
-            if not self.problem.trees:
-                found.append(tuple(own_sides[:count]))
-                continue
-            trees: dict[int, PositionTree] = {1 << place: place for place in range(plans.size)}
-            for members, side in zip(own_sets[:count], own_sides[:count], strict=True):
-                trees[members] = (trees[side], trees[members ^ side])
-            found.append(trees[(1 << plans.size) - 1])
+    def _neighbour(self) -> dict[int, PositionPlan]:
+        """Draw a neighbour."""
+        uses, empty = self._draw(), False
+        for _ in range(MAX_REDRAWS):
+            empty = self._random.random() * EMPTY_SHARE < 1
+            if len(uses) > 1 and (empty or not self._share_already(uses)):
+                break
+            uses = self._draw()
+        # What is shared is alive as long as the largest window says.
+        giver = max(uses, key=lambda use: self._windows_of[use.member])
+        draft = None if empty else self._draft(giver)
+        found = {}
+        for use in uses:
+            own: tuple[PositionPlan, ...] = ()
+            if draft is not None:
+                own = (mapped(draft, dict(zip(giver.slots, use.slots, strict=True)), trees=self.trees),)
+            if self.trees and self._random.random() < 0.5:
+                plan = cast(PositionTree, self.plans[use.member])
+                own += tuple(self._shared_below(use.member, plan, apart=0 if empty else use.inside))
+            found[use.member] = self._local[use.member].cheapest(own, trees=self.trees)
         return found
 
+    def _draw(self) -> list[Use]:
+        """Uses of a sub-pattern by different members, as many as a neighbour changes."""
+        uses = self._groups[bisect(self._weights, self._random.random() * self._weights[-1])]
+        wanted, found = min(self._together, len(uses)), dict[int, Use]()
+        for _ in range(16 * wanted):
+            use = uses[int(self._random.random() * len(uses))]
+            found.setdefault(use.member, use)
+            if len(found) == wanted:
+                break
+        return [*found.values()]
 
-def _tree_nodes(tree: PositionPlan) -> list[tuple[int, int]]:
-    """The joins of a tree as sets in ascending order, with one side of each."""
-    found = []
-    waiting: list[PositionTree] = [tree]  # type: ignore[list-item]
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, int):
-            left, right = node
-            found.append((mask_of(positions_below(node)), mask_of(positions_below(left))))
-            waiting += [left, right]
-    return sorted(found)
+    def _share_already(self, uses: Iterable[Use]) -> bool:
+        """True if the plans of members have one node of a sub-pattern."""
+        keys = {self._nodes_of(use.member, self.plans[use.member]).get(use.inside) for use in uses}
+        return len(keys) == 1 and None not in keys
 
+    def _draft(self, giver: Use) -> PositionPlan:
+        """The giver's plan of the sub-pattern: the cheapest one, or the cheapest with what it shares of it already."""
+        plan, kept = self.plans[giver.member], list[PositionPlan]()
+        if self._random.random() < 0.5:
+            if self.trees:
+                kept = self._shared_below(giver.member, cast(PositionTree, plan), ~giver.inside, proper=giver.inside)
+            else:
+                nodes = self._nodes_of(giver.member, plan)
+                order = cast("tuple[int, ...]", plan)
+                lengths = [
+                    length
+                    for length, (members, key) in enumerate(nodes.items(), 1)
+                    if not members & ~giver.inside and self._uses(key) > 1
+                ]
+                kept = [order[: max(lengths)]] if lengths else []
+        return self._local[giver.member].cheapest(kept, giver.inside, trees=self.trees)
 
-def _order_nodes(order: PositionPlan) -> list[tuple[int, int]]:
-    """The beginnings of an order as sets, with the last variable of each."""
-    assert not isinstance(order, int)
-    return [(mask_of(order[: length + 1]), place) for length, place in enumerate(order)]  # type: ignore[arg-type,misc]
+    def _shared_below(
+        self, member: int, tree: PositionTree, apart: int, proper: int | None = None
+    ) -> list[PositionPlan]:
+        """The largest subtrees of a member's tree that others have, too, without some variables."""
+        if isinstance(tree, int):
+            return []
+        inside = variables_of(tree)
+        if not inside & apart and inside != proper:
+            key = self._nodes_of(member, self.plans[member])[inside]
+            if self._uses(key) > 1:
+                return [tree]
+        return [found for side in tree for found in self._shared_below(member, side, apart, proper)]
+
+    # -- costs -----------------------------------------------------------------------------------------------------
+
+    def _nodes_of(self, member: int, plan: PositionPlan) -> dict[int, str]:
+        """The nodes of a member's plan: the key of each by its variables."""
+        found = self._nodes[member].get(plan)
+        if found is None:
+            if len(self._nodes[member]) >= MOST_PLANS:
+                self._nodes[member].clear()
+            forms, costs = self.members[member].forms, self._costs[member]
+            found = self._nodes[member][plan] = {}
+            if self.trees:
+                joins = [*joins_of(cast(PositionTree, plan))]
+                keys = [(variables_of(one), variables_of(one[0]), forms.position_key(one)) for one in joins]
+            else:
+                order = cast("tuple[int, ...]", plan)
+                beginnings = [order[:length] for length in range(1, len(order) + 1)]
+                keys = [(variables_of(one), 1 << one[-1], forms.order_key(one)) for one in beginnings]
+            for inside, side, key in keys:
+                found[inside] = key
+                self._cost_in.setdefault((key, self._windows_of[member]), costs.joined(inside, side))
+        return found
+
+    def _uses(self, key: str) -> int:
+        return sum(self._windows[key].values())
+
+    def _begin(self) -> None:
+        """The windows of each node's users, and the cost of all nodes."""
+        self._windows: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for member, plan in enumerate(self.plans):
+            window = self._windows_of[member]
+            for key in self._nodes_of(member, plan).values():
+                self._windows[key][window] = self._windows[key].get(window, 0) + 1
+        self._cost = self._cost_anew({})
+
+    def _cost_anew(self, moves: Moves) -> float:
+        """The cost of all nodes of the plan, or of a neighbour, each counted once."""
+        widest: dict[str, int] = {}
+        for member, plan in enumerate(self.plans):
+            window = self._windows_of[member]
+            for key in self._nodes_of(member, moves.get(member, plan)).values():
+                widest[key] = max(widest.get(key, 0), window)
+        return math.fsum(self._cost_in[node] for node in widest.items())
+
+    def _changes(self, moves: Moves) -> dict[str, dict[int, int]]:
+        """The number of users that nodes win or lose by a neighbour, by windows."""
+        changes: dict[str, dict[int, int]] = {}
+        for member, plan in moves.items():
+            window, now = self._windows_of[member], self.plans[member]
+            for number, nodes in ((1, self._nodes_of(member, plan)), (-1, self._nodes_of(member, now))):
+                for key in nodes.values() if plan is not now else ():
+                    of_key = changes.setdefault(key, {})
+                    of_key[window] = of_key.get(window, 0) + number
+        return changes
+
+    def _difference(self, moves: Moves) -> float:
+        """The difference that a neighbour makes to the cost."""
+        if self._recompute:
+            return self._cost_anew(moves) - self._cost
+        terms = []
+        for key, changes in self._changes(moves).items():
+            if not any(changes.values()):
+                continue
+            known = self._windows[key]
+            after = [window for window in {**known, **changes} if known.get(window, 0) + changes.get(window, 0)]
+            before, then = max(known, default=None), max(after, default=None)
+            if before != then:
+                terms += [0.0 if then is None else self._cost_in[key, then]]
+                terms += [0.0 if before is None else -self._cost_in[key, before]]
+        return math.fsum(terms)
+
+    def _accept(self, moves: Moves, change: float) -> None:
+        for key, changes in self._changes(moves).items():
+            known = self._windows[key]
+            for window, number in changes.items():
+                known[window] = known.get(window, 0) + number
+                if not known[window]:
+                    del known[window]
+            if not known:
+                del self._windows[key]
+        for member, plan in moves.items():
+            self.plans[member] = plan
+        self.accepted += 1
+        self._cost += change
+        if self._cost < self._cheapest * (1.0 - 1e-12):
+            self._cheapest, self.best = self._cost, list(self.plans)
+
+    def _hash_after(self, moves: Moves) -> int:
+        return hash(tuple(moves.get(member, plan) for member, plan in enumerate(self.plans)))

@@ -19,24 +19,16 @@ with one that costs less.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from typing import cast
 
-from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.multi_pattern.costs import Statistics
+from cep_pipeline.planning.multi_pattern.local_plans import LocalPlans, named_plan, plan_of_places, variables_of
 from cep_pipeline.planning.multi_pattern.members import MemberId
-from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
-from cep_pipeline.planning.orderings import (
-    DecidingComparison,
-    Way,
-    comparisons_of_block,
-    joins_of,
-    ln_measure,
-    positions_of,
-)
-from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, as_tree, named_join, tree_of_positions
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan
+from cep_pipeline.planning.orderings import DecidingComparison, Side, Way, comparisons_of_block, joins_of, ln_measure
+from cep_pipeline.planning.trees import OrderOrTree, PositionTree, placed
 
 MAX_PARTS = 7
 """Zones of more parts are left as they are: all that can be made of the sets of parts is looked at."""
@@ -54,23 +46,21 @@ class TreeOfMember:
     """The tree of a member over the places of its variables, and the node of the shared plan behind each subtree."""
 
     tree: PositionTree
-    nodes: Mapping[frozenset[int], SharedNode]
+    nodes: Mapping[int, SharedNode]
 
     @classmethod
     def of(cls, plan: SharedPlan, member: MemberId) -> TreeOfMember:
         names = plan.members[member].names
-        planned = plan.plans[member]
-        tree = tree_of_positions(planned if isinstance(planned, str | Join) else as_tree(planned), names)
         nodes = {
-            frozenset(names.index(name) for name in slots): node
+            sum(1 << names.index(name) for name in slots): node
             for node in plan.nodes_of(member)
             for slots in node.sharers[member]
         }
-        return cls(tree, nodes)
+        return cls(cast(PositionTree, plan_of_places(plan.plans[member], names, trees=True)), nodes)
 
     def node(self, tree: PositionTree) -> SharedNode:
         """The node behind a subtree."""
-        return self.nodes[frozenset(positions_of(tree))]
+        return self.nodes[variables_of(tree)]
 
     def parts(self, tree: PositionTree) -> list[PositionTree]:
         """The parts of the zone of a subtree's root: leaves, and subtrees that others use, too."""
@@ -86,169 +76,107 @@ class TreeOfMember:
         return list(parts_of(tree))
 
 
-@dataclass(eq=False)
-class CheapestTrees:
-    """The cheapest tree of each set of some parts; sets are the bits of an integer."""
-
-    parts: Sequence[PositionTree]
-    statistics: ClauseStatistics
-    model: CostModel
-    _known: dict[int, PositionTree] = field(default_factory=dict)
-
-    @property
-    def everything(self) -> int:
-        """The set of all parts."""
-        return (1 << len(self.parts)) - 1
-
-    def ways(self, chosen: tuple[PositionTree, PositionTree]) -> list[Way]:
-        """All ways to split the whole, each with its cheapest sides; the chosen tree wins ties."""
-        found = [Way(chosen, self._measured(chosen), ())]
-        split = {frozenset(positions_of(side)) for side in chosen}
-        for side, other in _splits(self.everything):
-            tree = self.tree(side), self.tree(other)
-            if frozenset(positions_of(tree[0])) not in split:
-                found.append(Way(tree, self._measured(tree), (side,)))
-        return found
-
-    def tree(self, members: int) -> PositionTree:
-        """The cheapest tree of some parts."""
-        if members & (members - 1) == 0:
-            return self.parts[members.bit_length() - 1]
-        if members not in self._known:
-            trees = [(self.tree(side), self.tree(other)) for side, other in _splits(members)]
-            self._known[members] = min(trees, key=self._measured)
-        return self._known[members]
-
-    def _measured(self, tree: PositionTree) -> float:
-        return ln_measure("tree", tree, self.statistics, self.model)
-
-
-def _splits(members: int) -> Iterator[tuple[int, int]]:
-    """The ways to split a set of bits in two, each once."""
-    first = members & -members
-    rest = [1 << bit for bit in range(members.bit_length()) if (members ^ first) >> bit & 1]
-    for size in range(len(rest)):
-        for chosen in combinations(rest, size):
-            side = first | sum(chosen)
-            yield side, members ^ side
-
-
-@dataclass(eq=False)
-class CheapestOrders:
-    """The cheapest order of each set of variables that begins with given ones; sets are the bits of an integer."""
-
-    given: tuple[int, ...]
-    statistics: ClauseStatistics
-    model: CostModel
-    _known: dict[int, tuple[int, ...]] = field(default_factory=dict)
-
-    def ways(self, chosen: tuple[int, ...]) -> list[Way]:
-        """All variables that can come last, each after the cheapest order of the others; the chosen one wins ties."""
-        found = [Way(chosen, self._measured(chosen), ())]
-        for last in self._free(mask_of(chosen)):
-            if last != chosen[-1]:
-                order = (*self.order(mask_of(chosen) ^ 1 << last), last)
-                found.append(Way(order, self._measured(order), (last,)))
-        return found
-
-    def order(self, members: int) -> tuple[int, ...]:
-        """The cheapest order of a set that has the given variables."""
-        if members == mask_of(self.given):
-            return self.given
-        if members not in self._known:
-            orders = [(*self.order(members ^ 1 << last), last) for last in self._free(members)]
-            self._known[members] = min(orders, key=self._measured)
-        return self._known[members]
-
-    def _free(self, members: int) -> list[int]:
-        free = members & ~mask_of(self.given)
-        return [bit for bit in range(free.bit_length()) if free >> bit & 1]
-
-    def _measured(self, order: tuple[int, ...]) -> float:
-        return ln_measure("cost", order, self.statistics, self.model)
-
-
-def local_comparisons(
-    plan: SharedPlan, member: MemberId, statistics: ClauseStatistics, model: CostModel
-) -> tuple[DecidingComparison, ...]:
+def local_comparisons(plan: SharedPlan, member: MemberId, local: LocalPlans) -> Iterator[DecidingComparison]:
     """The deciding comparisons of a member's order or tree that are recorded with it.
 
     Parameters
     ----------
-    statistics
-        The numbers of the member's clause, by which the plan was made.
-    model
-        The cost model by which it was made.
+    local
+        The member's local plans, by the numbers and the cost model by which the plan was made.
     """
-    return tuple((_of_order if plan.sharing == "prefix" else _of_tree)(plan, member, statistics, model))
+    trees = plan.sharing != "prefix"
+    measure = "tree" if trees else "cost"
+    for step, chosen, ways in (_ways_of_tree if trees else _ways_of_order)(plan, member, local):
+        measured = [
+            Way(side, ln_measure(measure, side, local.statistics, local.model), (rank,) if rank else ())
+            for rank, side in enumerate((chosen, *ways))
+        ]
+        yield from comparisons_of_block(step, measure, chosen, measured, local.statistics, local.model)
 
 
-def _of_tree(
-    plan: SharedPlan, member: MemberId, statistics: ClauseStatistics, model: CostModel
-) -> Iterator[DecidingComparison]:
+def _ways_of_tree(
+    plan: SharedPlan, member: MemberId, local: LocalPlans
+) -> Iterator[tuple[int, PositionTree, list[Side]]]:
+    """The joins of a member's zones, with all other ways to split the parts of each and the cheapest sides of these."""
     of_member = TreeOfMember.of(plan, member)
     for step, join in enumerate(joins_of(of_member.tree)):
-        parts = of_member.parts(join)
-        if plan.widest(of_member.node(join)) == member and 2 < len(parts) <= MAX_PARTS:
-            ways = CheapestTrees(parts, statistics, model).ways(join)
-            yield from comparisons_of_block(step, "tree", join, ways, statistics, model)
+        first, *rest = of_member.parts(join)
+        if plan.widest(of_member.node(join)) != member or not 1 < len(rest) < MAX_PARTS:
+            continue
+        splits = (beside for size in range(len(rest)) for beside in combinations(rest, size))
+        ways = (
+            (_over(local, [first, *beside]), _over(local, [part for part in rest if part not in beside]))
+            for beside in splits
+        )
+        chosen = {variables_of(side) for side in join}
+        yield step, join, [way for way in ways if variables_of(way[0]) not in chosen]
 
 
-def _of_order(
-    plan: SharedPlan, member: MemberId, statistics: ClauseStatistics, model: CostModel
-) -> Iterator[DecidingComparison]:
+def _over(local: LocalPlans, parts: Sequence[PositionTree]) -> PositionTree:
+    """The cheapest tree over some parts."""
+    return cast(PositionTree, local.cheapest(parts, sum(map(variables_of, parts)), trees=True))
+
+
+def _ways_of_order(
+    plan: SharedPlan, member: MemberId, local: LocalPlans
+) -> Iterator[tuple[int, tuple[int, ...], list[Side]]]:
+    """The steps of a member's zones, with all other variables of each that can come last, behind the cheapest order."""
     states = plan.nodes_of(member)
-    order = tuple(statistics.names.index(name) for name in states[-1].sharers[member][0])
+    order = tuple(local.statistics.names.index(name) for name in states[-1].sharers[member][0])
     for step in range(1, len(order)):
         node, beginning = states[step], order[: step + 1]
         # Beginnings that others use, too, are given; they come first, as whoever uses a state uses those before it.
-        given = sum(not same_users(state, node) for state in states[:step])
-        if plan.widest(node) == member and 1 < len(beginning) - given <= MAX_PARTS:
-            ways = CheapestOrders(order[:given], statistics, model).ways(beginning)
-            yield from comparisons_of_block(step, "cost", beginning, ways, statistics, model)
+        given = order[: sum(not same_users(state, node) for state in states[:step])]
+        if plan.widest(node) != member or not 1 < len(beginning) - len(given) <= MAX_PARTS:
+            continue
+        yield (
+            step,
+            beginning,
+            [
+                (
+                    *cast("tuple[int, ...]", local.cheapest([given], variables_of(beginning) ^ 1 << last, trees=False)),
+                    last,
+                )
+                for last in sorted(beginning[len(given) : -1])
+            ],
+        )
 
 
-def zones_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> dict[MemberId, OrderOrTree | str]:
+def zones_anew(plan: SharedPlan, local: Mapping[MemberId, LocalPlans]) -> dict[MemberId, OrderOrTree | str]:
     """The orders or trees of the members of a plan with each zone put together most cheaply.
 
     Parameters
     ----------
     plan
         A plan without tests of order.
-    statistics
-        Of each member its clause's numbers.
-    model
-        What is cheap is so by this cost model.
+    local
+        The local plans of members; zones that are measured by others stay as they are.
     """
-    anew = _orders_anew(plan, statistics, model) if plan.sharing == "prefix" else _trees_anew(plan, statistics, model)
-    return {member: anew(member) for member in plan.members}
+    trees = plan.sharing != "prefix"
+    over_slots = (_trees_anew if trees else _orders_anew)(plan, local)
+    anew = {}
+    for member, root in plan.roots.items():
+        anew[member] = named_plan(over_slots(root), plan[root].sharers[member][0], trees=trees)
+    return anew
 
 
-def _trees_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> Callable[[MemberId], OrderOrTree | str]:
+def _trees_anew(plan: SharedPlan, local: Mapping[MemberId, LocalPlans]) -> Callable[[int], PositionTree]:
     @cache
     def over_slots(index: int) -> PositionTree:
         """The tree of a node over the numbers of its slots."""
-        node = plan[index]
-        parts = [(part, slots) for part, slots in _parts(plan, node, tuple(range(node.size)))]
-        own = {slots: _placed(over_slots(part.index), slots) for part, slots in parts if part is not node}
+        node, name = plan[index], plan.widest(plan[index])
         if node.size == 1:
             return 0
-        if len(parts) > MAX_PARTS:
+        parts = [(part, slots) for part, slots in _parts(plan, node, tuple(range(node.size)))]
+        own = {slots: placed(over_slots(part.index), slots) for part, slots in parts}
+        if len(parts) > MAX_PARTS or name not in local:
             return _kept(plan, node, tuple(range(node.size)), own)
-        name = plan.widest(node)
-        numbers = statistics[name]
-        places = [numbers.names.index(variable) for variable in node.sharers[name][0]]
-        cheapest = CheapestTrees([_placed(own[slots], places) for _, slots in parts], numbers, model)
-        slot = {place: number for number, place in enumerate(places)}
-        return _placed(cheapest.tree(cheapest.everything), slot)
+        names = local[name].statistics.names
+        places = [names.index(variable) for variable in node.sharers[name][0]]
+        cheapest = _over(local[name], [placed(own[slots], places) for _, slots in parts])
+        return placed(cheapest, {place: number for number, place in enumerate(places)})
 
-    def tree_of(member: MemberId) -> OrderOrTree | str:
-        root = plan[plan.roots[member]]
-        names = root.sharers[member][0]
-        tree = over_slots(root.index)
-        return names[tree] if isinstance(tree, int) else named_join(tree, names)
-
-    return tree_of
+    return over_slots
 
 
 def _parts(plan: SharedPlan, node: SharedNode, slots: tuple[int, ...]) -> list[tuple[SharedNode, tuple[int, ...]]]:
@@ -277,34 +205,20 @@ def _kept(
     return left, right
 
 
-def _placed(tree: PositionTree, places: Slots | tuple[int, ...] | list[int] | dict[int, int]) -> PositionTree:
-    """A tree with other numbers at its leaves."""
-    if isinstance(tree, int):
-        return places[tree]  # type: ignore[return-value]
-    return _placed(tree[0], places), _placed(tree[1], places)
-
-
-def _orders_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> Callable[[MemberId], OrderOrTree | str]:
+def _orders_anew(plan: SharedPlan, local: Mapping[MemberId, LocalPlans]) -> Callable[[int], tuple[int, ...]]:
     @cache
     def over_slots(index: int) -> tuple[int, ...]:
         """The order of a state's slots, by their numbers."""
-        node = plan[index]
+        node, name = plan[index], plan.widest(plan[index])
         before = node.left
         while before is not None and same_users(plan[before], node):
             before = plan[before].left
         given = () if before is None else over_slots(before)
-        if node.size - len(given) > MAX_PARTS:
+        if node.size - len(given) > MAX_PARTS or name not in local:
             return (*given, *range(len(given), node.size))
-        name = plan.widest(node)
-        numbers = statistics[name]
-        places = [numbers.names.index(variable) for variable in node.sharers[name][0]]
-        cheapest = CheapestOrders(tuple(places[slot] for slot in given), numbers, model)
-        slot = {place: number for number, place in enumerate(places)}
-        return tuple(slot[place] for place in cheapest.order(mask_of(places)))
+        names = local[name].statistics.names
+        places = tuple(names.index(variable) for variable in node.sharers[name][0])
+        cheapest = local[name].cheapest([tuple(places[slot] for slot in given)], variables_of(places), trees=False)
+        return tuple(map(places.index, cast("tuple[int, ...]", cheapest)))
 
-    def order_of(member: MemberId) -> OrderOrTree | str:
-        root = plan[plan.roots[member]]
-        names = root.sharers[member][0]
-        return tuple(names[slot] for slot in over_slots(root.index))
-
-    return order_of
+    return over_slots

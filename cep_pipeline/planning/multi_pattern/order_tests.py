@@ -14,7 +14,7 @@ from operator import is_not
 
 from cep_pipeline.planning.clause_plans import PatternPlan
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.multi_pattern.costs import Statistics, exchange_all, ln_cost, take_cheaper
+from cep_pipeline.planning.multi_pattern.costs import Statistics, exchange, ln_cost, take_cheaper
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
@@ -82,7 +82,7 @@ def _serve_all(
         if part is None or len(uses) > 1 or not isinstance(planned, Join):
             return
         trees[name] = _exchanged(planned, part, inside)
-    exchange_all(plan, trees, statistics, model)
+    exchange(plan, trees, statistics, model)
 
 
 def give_up_order_tests(plan: SharedPlan, statistics: Statistics, model: CostModel) -> None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
-from itertools import combinations
+from functools import reduce
+from itertools import chain, combinations
 from operator import or_
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from cep_pipeline.planning.multi_pattern.canonical import bits_of
 from cep_pipeline.planning.multi_pattern.members import Member
@@ -58,27 +57,18 @@ def components(vertices: Iterable[T], members: Sequence[tuple[T, Member]], size:
     return [tuple(component) for component in found.values()]
 
 
-@dataclass(frozen=True, eq=False)
-class CommonSubpattern:
-    """A sub-pattern that several members have: neighbours share it.
+class Use(NamedTuple):
+    """A use of a common sub-pattern: the place of a member, the variables as a set, and the variable in each slot."""
 
-    Attributes
-    ----------
-    uses
-        The place of a member among those that were asked for, the sub-pattern's variables as a set, and in slots: equal
-        slots of different uses are equal variables.
-    """
-
-    uses: tuple[tuple[int, int, tuple[int, ...]], ...]
-
-    @cached_property
-    def members(self) -> frozenset[int]:
-        """The members that have it."""
-        return frozenset(member for member, _, _ in self.uses)
+    member: int
+    inside: int
+    slots: tuple[int, ...]
 
 
-def common_subpatterns(members: Sequence[Member], min_size: int) -> tuple[CommonSubpattern, ...]:
-    """All sub-patterns of two members or more: Gamma of MCEP [0094], the smaller ones first.
+def common_subpatterns(members: Sequence[Member], min_size: int) -> list[list[Use]]:
+    """All sub-patterns of two members or more, with their uses: Gamma of MCEP [0094], the smaller ones first.
+
+    Equal slots of different uses of one are equal variables.
 
     Parameters
     ----------
@@ -101,26 +91,26 @@ def common_subpatterns(members: Sequence[Member], min_size: int) -> tuple[Common
     >>> text = '''NAME p1 PATTERN SEQ(A a, B b, C c, D d) WITHIN 10 seconds;
     ...           NAME p2 PATTERN SEQ(A a, E e, C c, D d) WITHIN 20 seconds'''
     >>> p1, p2 = members_of(parse_patterns(text, schema))
-    >>> ["".join(sorted(p1.subsets.names(common.uses[0][1]))) for common in common_subpatterns([p1, p2], 2)]
+    >>> ["".join(sorted(p1.subsets.names(uses[0].inside))) for uses in common_subpatterns([p1, p2], 2)]
     ['ac', 'ad', 'cd', 'acd']
     """
-    found: list[CommonSubpattern] = []
+    found: list[list[Use]] = []
     candidates = [[1 << place for place in range(len(member.names))] for member in members]
     size = 1
     while any(candidates):
-        uses: dict[str, list[tuple[int, int, tuple[int, ...]]]] = {}
+        by_key: dict[str, list[Use]] = {}
         for place, (member, masks) in enumerate(zip(members, candidates, strict=True)):
             for mask in masks:
-                uses.setdefault(member.subsets.key(mask), []).append((place, mask, member.subsets.slots(mask)))
-        common = [one for one in (CommonSubpattern(tuple(of_key)) for of_key in uses.values()) if len(one.members) > 1]
+                by_key.setdefault(member.subsets.key(mask), []).append(Use(place, mask, member.subsets.slots(mask)))
+        common = [uses for uses in by_key.values() if len({use.member for use in uses}) > 1]
         if size >= min_size:
             found += common
         known: list[set[int]] = [set() for _ in members]
-        for place, mask, _ in (use for one in common for use in one.uses):
-            known[place].add(mask)
+        for use in chain.from_iterable(common):
+            known[use.member].add(use.inside)
         candidates = [_larger(masks) for masks in known]
         size += 1
-    return tuple(found)
+    return found
 
 
 def _larger(masks: set[int]) -> list[int]:

@@ -21,7 +21,6 @@ from cep_pipeline.planning.clause_plans import (
 )
 from cep_pipeline.planning.costs.kernel import KERNEL
 from cep_pipeline.planning.multi_pattern.costs import member_statistics, shared_cost, workload_plan
-from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
 from cep_pipeline.planning.multi_pattern.local_zones import local_comparisons, zones_anew
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.multi_pattern.order_tests import serve_by_and_nodes, with_trees
@@ -78,8 +77,8 @@ def plan_workload(
         `prefix`: orders, which share beginnings; `subexpression`: trees, which share subtrees.
     time_limit_s, steps
         A local search ends after so many seconds or steps (neighbours evaluated), whichever comes first; without either
-        after 5 s. To compare all patterns before is counted, to compile the search (once) and to write the plan
-        afterwards are not. With a limit of steps alone it finds the same plan each time.
+        after 5 s. To compare all patterns before is counted, to write the plan afterwards is not. With a limit of steps
+        alone it finds the same plan each time.
     seed
         Of a local search's random numbers.
     start
@@ -117,8 +116,6 @@ def plan_workload(
     """
     found = _named(planner, sharing)
     model = shared_cost(cost)
-    if planner in LOCAL_SEARCHES:
-        compile_kernels()
     options = SearchOptions(
         Neighbourhood.of(neighbourhood),
         TIME_LIMIT_S if time_limit_s is None and steps is None else time_limit_s,
@@ -132,15 +129,16 @@ def plan_workload(
     expected = {member.id: Expectations(member.pattern, member.clause, snapshot) for member in members}
     rule: Sharing = sharing if found.shares else "none"
     statistics = {name: of_member.statistics for name, of_member in expected.items()}
+    workload = Workload(members, statistics, rule, {}, _again(members, start, only), in_pattern_order, model)
     given = {} if start is None else _given(members, start, rule)
     if only is None:
         known = [member for member in members if member.id in given]
-        given = zones_anew(share(known, [given[member.id] for member in known], rule), statistics, model)
+        given = zones_anew(share(known, [given[member.id] for member in known], rule), workload.local)
         if planner in LOCAL_SEARCHES:
             begun = share(known, [given[member.id] for member in known], rule)
-            exchanges_anew(begun, statistics, model, {} if start is None else _compared(start))
+            exchanges_anew(begun, workload.local, {} if start is None else _compared(start))
             given = begun.plans
-    workload = Workload(members, statistics, rule, given, _again(members, start, only), in_pattern_order, model)
+    workload.given = given
     plans, taken = found(workload, options)
     shared = workload.shared(plans)
     searched = planner in LOCAL_SEARCHES
@@ -150,8 +148,8 @@ def plan_workload(
     plans, plain = dict(shared.plans), shared.without_order_tests()
     decided = {
         member.id: (
-            *local_comparisons(plain, member.id, workload.statistics[member.id], model),
-            *sharing_comparisons(plain, member.id, workload.local[member.id], model),
+            *local_comparisons(plain, member.id, workload.local[member.id]),
+            *sharing_comparisons(plain, member.id, workload.local[member.id]),
         )
         for member in members
         if searched and member.id in workload.local

@@ -9,22 +9,17 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
-from cep_pipeline.planning.multi_pattern.local_search import LocalSearch, PositionPlan
-from cep_pipeline.planning.multi_pattern.members import Member
-from cep_pipeline.planning.multi_pattern.search_problem import SearchProblem
-from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload, named_order
+from cep_pipeline.planning.multi_pattern.local_plans import named_plan, plan_of_places
+from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
+from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, as_tree, named_tree, tree_of_positions
 
-CHUNK = 1000
-"""Steps between two looks at the clock; the same number always, as the kernel adds costs up anew between them."""
-SLOW_CHUNK = 50
-"""The same where each step computes all costs anew."""
+CHUNK = 50
+"""Steps between two looks at the clock, by which the threshold of simulated annealing falls."""
 TOLD_EVERY_S = 0.05
 """Progress is told no more often."""
 
@@ -35,6 +30,8 @@ class Budget:
 
     Attributes
     ----------
+    search
+        The search.
     steps
         Those that are left; None: no limit.
     seconds
@@ -45,17 +42,15 @@ class Budget:
         Is called between them.
     idle
         The budget is used up when so many steps have found nothing cheaper; None: it is not.
-    reached
-        Gives ln of the least cost so far, and the steps that were taken.
     """
 
+    search: LocalSearch
     steps: int | None
     seconds: float | None
     chunk: int
     tell: Callable[[], None]
     begun: float = field(default_factory=time.monotonic)
     idle: int | None = None
-    reached: Callable[[], tuple[float, int]] | None = None
     _cheapest: tuple[float, int] = field(default=(math.inf, 0), init=False)
     _given: int = field(default=0, init=False)
 
@@ -74,8 +69,8 @@ class Budget:
         self.tell()
         if self.seconds is not None and time.monotonic() - self.begun >= self.seconds:
             return 0
-        if self.idle is not None and self.reached is not None:
-            ln_best, steps = self.reached()
+        if self.idle is not None:
+            ln_best, steps = self.search.ln_best, self.search.steps
             if ln_best < self._cheapest[0]:
                 self._cheapest = ln_best, steps
             elif steps - self._cheapest[1] >= self.idle:
@@ -112,33 +107,33 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
         if options.time_limit_s is not None:
             seconds = max(options.time_limit_s - (time.monotonic() - begun), 0.0) * share
         own = None if steps is None else max(math.ceil(steps * share), 0)
-        chunk = SLOW_CHUNK if options.recompute else CHUNK
-        reached = partial(_reached, search)
-        search_by(search, Budget(own, seconds, chunk, progress.tell, idle=options.idle_steps, reached=reached))
+        search_by(search, Budget(search, own, seconds, CHUNK, progress.tell, idle=options.idle_steps))
         steps = None if steps is None else steps - search.steps
         left -= len(component)
     progress.tell(last=True)
     plans = dict(workload.start)
     for component, search in zip(components, searches, strict=True):
-        for member, plan in zip(component, search.best(), strict=True):
-            plans[member.id] = named_plan(plan, member, trees=workload.trees)
-    # The kernel takes the numbers of the first of several sharers; where those of others differ, it may be wrong.
+        for member, plan in zip(component, search.best, strict=True):
+            plans[member.id] = named_plan(plan, member.names, trees=workload.trees)
+    # A node has the numbers of the first of its sharers; where those of others differ, the search may be wrong.
     if workload.ln_cost(plans) > workload.ln_cost(workload.start):
         plans = dict(workload.start)
     return plans, sum(search.steps for search in searches)
 
 
-def _reached(search: LocalSearch) -> tuple[float, int]:
-    return search.ln_best, search.steps
-
-
 def search_of(workload: Workload, options: SearchOptions, number: int) -> LocalSearch:
     """The search of one component, at its start."""
     component = workload.components[number]
-    problem = SearchProblem.of(component, workload.local, trees=workload.trees)
     seed = int(np.random.SeedSequence([options.seed, number]).generate_state(1)[0])
-    start = [_positions(workload.start[member.id], member, trees=workload.trees) for member in component]
-    return LocalSearch(problem, options.neighbourhood, seed, start, recompute=options.recompute)
+    return LocalSearch(
+        component,
+        workload.local,
+        options.neighbourhood,
+        seed,
+        [plan_of_places(workload.start[member.id], member.names, trees=workload.trees) for member in component],
+        trees=workload.trees,
+        recompute=options.recompute,
+    )
 
 
 class _Progress:
@@ -165,22 +160,6 @@ class _Progress:
             shares.append(steps / options.steps)
         ln_cost = ln_sum([self._ln_rest, *(search.ln_best for search in self._searches)])
         options.progress(SearchProgress(now - self._begun, steps, ln_cost, min(max(shares), 1.0)))
-
-
-def _positions(plan: OrderOrTree | str, member: Member, *, trees: bool) -> PositionPlan:
-    names = member.names
-    if trees:
-        return tree_of_positions(plan if isinstance(plan, str | Join) else as_tree(plan), names)
-    assert not isinstance(plan, str | Join)
-    return tuple(names.index(name) for name in plan)
-
-
-def named_plan(plan: PositionPlan, member: Member, *, trees: bool) -> OrderOrTree | str:
-    """A plan over places as one over the member's variables."""
-    if trees:
-        tree: PositionTree = plan  # type: ignore[assignment]
-        return named_tree(tree, member.names)
-    return named_order(plan, member.names)  # type: ignore[arg-type]
 
 
 ALPHA = 0.99
@@ -221,7 +200,7 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
     """Anneal one component until the budget is used."""
     probed, largest = 0, 0.0
     while probed < PROBED and (steps := budget.take()):
-        largest = search.probe(steps)
+        largest = max(largest, search.probe(steps))
         probed += steps
     begun = used = budget.used
     schedule, last = None, 0
@@ -229,22 +208,21 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
         if budget.used > 1.0 - QUENCHED:
             if search.threshold:
                 search.restart()
-            search.set_threshold(0.0, ALPHA, 1)
+            search.threshold = 0.0
             search.anneal(steps)
             continue
         if schedule is None:
             expected = (1.0 - QUENCHED - begun) * search.steps / max(begun, 1e-9)
-            members = len(search.problem.members)
+            members = len(search.members)
             schedule = Cooling(int(expected / (STEPS_PER_MEMBER * members)), from_c0=members < FEW_MEMBERS)
             # Of fewer steps than one cooling has the beginning is left out.
             skipped = max(0.0, 1.0 - expected / (STEPS_PER_MEMBER * members))
-            cooling = max(1, round(expected / ((1.0 - skipped) * schedule.thresholds)))
         # By what was used before these steps: of few steps in all, one chunk is much.
         number, power = schedule.at(skipped + (1.0 - skipped) * (used - begun) / (1.0 - QUENCHED - begun))
         if number > last:
             search.restart()
             last = number
-        search.set_threshold(largest * ALPHA**power, ALPHA, cooling)
+        search.threshold = largest * ALPHA**power
         search.anneal(steps)
         used = budget.used
 
@@ -273,11 +251,6 @@ class Cooling:
             for share in ((1.0, 1.0, FROZEN) if from_c0 else (FIRST, REHEATED, FROZEN))
         )
 
-    @property
-    def thresholds(self) -> int:
-        """The number of different thresholds that are gone through."""
-        return self._coolings * self._last - self._first - (self._coolings - 1) * self._reheated
-
     def at(self, used: float) -> tuple[int, int]:
         """The place after a share of the budget: the number of the cooling, from 0, and the power of `ALPHA`."""
         place = min(used, 1.0) * self._coolings
@@ -305,6 +278,6 @@ def tabu(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
 
 def search_tabu(search: LocalSearch, budget: Budget) -> None:
     """Search one component until the budget is used."""
-    search.set_tabu(REMEMBERED, NEIGHBOURS)
+    budget.chunk = NEIGHBOURS
     while steps := budget.take():
-        search.tabu(steps)
+        search.tabu(steps, REMEMBERED)

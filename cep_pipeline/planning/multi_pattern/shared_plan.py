@@ -23,7 +23,6 @@ that are alike), and the two sides of a join may be one node.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -78,6 +77,8 @@ class SharedNode:
         test of order. Slots are the left one's, then the right one's; the two may be one node.
     sharers
         Of each member that uses the node its variables in the slots: once, or more often where variables are alike.
+    by_window
+        The sharers by the sizes of their windows.
     members
         Those whose root this is: all their positive variables are bound.
     model
@@ -101,7 +102,7 @@ class SharedNode:
     unordered: set[MemberId] = field(default_factory=set)
     sharers: dict[MemberId, tuple[Slots, ...]] = field(default_factory=dict)
     members: list[MemberId] = field(default_factory=list)
-    _windows: _Largest = field(default_factory=lambda: _Largest(), repr=False)  # noqa: PLW0108
+    by_window: dict[int, set[MemberId]] = field(default_factory=dict, repr=False)
 
     @property
     def size(self) -> int:
@@ -111,7 +112,7 @@ class SharedNode:
     @property
     def window(self) -> int:
         """The largest window of the sharers: microseconds, or events where they are counted."""
-        return self._windows.largest
+        return max(self.by_window)
 
     @property
     def uses(self) -> int:
@@ -131,30 +132,6 @@ class SharedNode:
         which the positions of a count window are counted; a node that is one single event has no others.
         """
         return project(*self.model)
-
-
-class _Largest:
-    """A multiset of numbers that knows the largest one."""
-
-    def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
-        self._heap: list[int] = []
-
-    def add(self, number: int) -> None:
-        if number not in self.counts:
-            heapq.heappush(self._heap, -number)
-        self.counts[number] = self.counts.get(number, 0) + 1
-
-    def remove(self, number: int) -> None:
-        self.counts[number] -= 1
-        if not self.counts[number]:
-            del self.counts[number]
-
-    @property
-    def largest(self) -> int:
-        while -self._heap[0] not in self.counts:
-            heapq.heappop(self._heap)
-        return -self._heap[0]
 
 
 def project(member: Member, slots: Slots) -> Clause:
@@ -237,7 +214,7 @@ class SharedPlan:
 
     def widest(self, node: SharedNode) -> MemberId:
         """The sharer that a node is measured by: one with the largest window."""
-        return max(name for name in node.sharers if self.members[name].window == node.window)
+        return max(node.by_window[node.window])
 
     def nodes_of(self, member: MemberId) -> tuple[SharedNode, ...]:
         """The nodes of a member, those below before those above; one that it uses twice stands there twice."""
@@ -267,7 +244,7 @@ class SharedPlan:
             node.sharers[member.id] = (*node.sharers.get(member.id, ()), form.slots)
             if form.unordered:
                 node.unordered.add(member.id)
-            node._windows.add(member.window)
+            node.by_window.setdefault(member.window, set()).add(member.id)
             indices.append(node.index)
         self._nodes[indices[-1]].members.append(member.id)
         self.members[member.id] = member
@@ -286,13 +263,13 @@ class SharedPlan:
         window = self._known(member).window
         del self.members[member], self.plans[member]
         self._nodes[self.roots.pop(member)].members.remove(member)
-        for index in self._of_member.pop(member):
-            node = self._nodes.get(index)
-            if node is None:  # used twice, and gone already
-                continue
-            node.sharers.pop(member, None)
+        for index in set(self._of_member.pop(member)):
+            node = self._nodes[index]
+            del node.sharers[member]
             node.unordered.discard(member)
-            node._windows.remove(window)
+            node.by_window[window].discard(member)
+            if not node.by_window[window]:
+                del node.by_window[window]
             if not node.sharers:
                 del self._nodes[index], self._by_key[node.key]
 

@@ -18,20 +18,16 @@ that it would find the same plan again.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, permutations
+from itertools import combinations, islice, permutations
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.multi_pattern.costs import Statistics
-from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
+from cep_pipeline.planning.multi_pattern.local_plans import LocalPlans, PositionPlan, named_plan, plan_of_places
 from cep_pipeline.planning.multi_pattern.members import MemberId
-from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan
-from cep_pipeline.planning.multi_pattern.workload import named_order
-from cep_pipeline.planning.orderings import GRAIN, DecidingComparison, Side, ln_measure
-from cep_pipeline.planning.trees import Join, PositionTree, as_tree, named_tree, tree_of_positions
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan
+from cep_pipeline.planning.orderings import GRAIN, DecidingComparison, Side, ln_measure, positions_of
+from cep_pipeline.planning.trees import PositionTree
 
 MOST_SHARED = 3
 """Comparisons that are kept of each member, the tightest ones."""
@@ -40,17 +36,13 @@ OF_EQUAL_SHARE = 0.5
 numbers differ from day to day by more than that does."""
 
 
-def sharing_comparisons(
-    plan: SharedPlan, member: MemberId, local: LocalPlans, model: CostModel
-) -> tuple[DecidingComparison, ...]:
+def sharing_comparisons(plan: SharedPlan, member: MemberId, local: LocalPlans) -> tuple[DecidingComparison, ...]:
     """The comparisons of a member's order or tree with others, of which other members make other parts.
 
     Parameters
     ----------
     local
-        The member's cheapest orders and trees, by the numbers that the plan was made from.
-    model
-        The cost model by which it was made.
+        The member's local plans, by the numbers and the cost model by which the plan was made.
 
     Returns
     -------
@@ -64,9 +56,9 @@ def sharing_comparisons(
     step = local.size - (2 if measure == "tree" else 1)
     found = []
     for one in others:
-        ln_cost = ln_measure(measure, one.side, local.statistics, model, one.given)
+        ln_cost = ln_measure(measure, one.side, local.statistics, local.model, one.given)
         for share in (OF_EQUAL_SHARE / chosen.users, 0.0) if chosen.given else (0.0,):
-            ln_chosen = ln_measure(measure, chosen.side, local.statistics, model, chosen.given, share)
+            ln_chosen = ln_measure(measure, chosen.side, local.statistics, local.model, chosen.given, share)
             if -math.inf < ln_chosen < ln_cost:
                 sides = measure, chosen.side, one.side, ln_chosen, ln_cost
                 found.append(DecidingComparison(step, *sides, True, (chosen.given, one.given), share))
@@ -76,8 +68,7 @@ def sharing_comparisons(
 
 def exchanges_anew(
     plan: SharedPlan,
-    statistics: Statistics,
-    model: CostModel,
+    local: Mapping[MemberId, LocalPlans],
     also: Mapping[MemberId, Sequence[Side]] = MappingProxyType({}),
 ) -> None:
     """Give each member of a plan in turn the order or tree by which it adds least, where that is less than now.
@@ -86,24 +77,22 @@ def exchanges_anew(
     ----------
     plan
         The plan, which is changed.
-    statistics
-        Of each member its clause's numbers.
+    local
+        The local plans of the members that may change.
     also
         Orders or trees of members that are looked at, too: those that they were compared with before.
     """
-    for member in list(plan.members):
-        numbers = statistics[member]
-        if numbers.size > MAX_VARIABLES:
-            continue
-        choice = _choice(plan, member, LocalPlans(numbers, model), also.get(member, ()))
+    for member in [name for name in plan.members if name in local]:
+        own = local[member]
+        choice = _choice(plan, member, own, also.get(member, ()))
         if choice is None:
             continue
         measure, chosen, others = choice
-        costs = [ln_measure(measure, one.side, numbers, model, one.given) for one in (chosen, *others)]
+        costs = [ln_measure(measure, one.side, own.statistics, own.model, one.given) for one in (chosen, *others)]
         least = costs.index(min(costs))
         if costs[least] < costs[0] - GRAIN:
-            better, names = others[least - 1].side, numbers.names
-            plan.replace(member, named_tree(better, names) if measure == "tree" else named_order(better, names))
+            better = others[least - 1].side
+            plan.replace(member, named_plan(better, own.statistics.names, trees=measure == "tree"))
 
 
 class _Way(NamedTuple):
@@ -124,7 +113,7 @@ def _choice(
     """
     if local.size < 3:  # no part of it could be made by others, but for leaves, or all of it
         return None
-    of = (_OfOrders if plan.sharing == "prefix" else _OfTrees)(plan, member, local)
+    of = _OfMember(plan, member, local)
     given = of.made_by_others(of.chosen)
     if of.chosen in given or of.widens:
         return None
@@ -133,23 +122,23 @@ def _choice(
         free = of.made_by_others(side)
         if side != of.chosen and free != given and side not in free:
             others.append(_Way(side, free))
-    return (of.measure, _Way(of.chosen, given, of.users(given)), others) if others else None
+    return ("tree" if of.trees else "cost", _Way(of.chosen, given, of.users(given)), others) if others else None
 
 
-class _OfMember(ABC):
+class _OfMember:
     """A member of a shared plan, and what other members make of its parts."""
-
-    measure = ""
 
     def __init__(self, plan: SharedPlan, member: MemberId, local: LocalPlans) -> None:
         self.plan, self.local, self._member = plan, local, plan.members[member]
-        self.forms = self._member.forms
+        self.forms, self.trees = self._member.forms, plan.sharing != "prefix"
+        self.chosen = plan_of_places(plan.plans[member], self.forms.names, trees=self.trees)
 
-    def is_made(self, key: str) -> bool:
-        """True if other members have a node, within a window that is large enough."""
-        node = self.plan.node_of(key)
-        if node is None:
-            return False
+    def is_made(self, part: Side) -> bool:
+        """True if other members have a part, within a window that is large enough."""
+        node = self.plan.node_of(self.key_of(part))
+        return node is not None and self._is_made(node)
+
+    def _is_made(self, node: SharedNode) -> bool:
         others = (self.plan.members[name].window for name in node.sharers if name != self._member.id)
         return max(others, default=-1) >= self._member.window
 
@@ -158,72 +147,43 @@ class _OfMember(ABC):
         nodes = (self.plan.node_of(self.key_of(part)) for part in parts)
         return min((len(node.sharers) for node in nodes if node is not None), default=1)
 
-    @abstractmethod
     def key_of(self, part: Side) -> str:
         """The key of a part's node."""
+        if self.trees:
+            return self.forms.position_key(cast(PositionTree, part))
+        return self.forms.order_key(cast("tuple[int, ...]", part))
 
     @property
     def widens(self) -> bool:
         """True if others use a node of the member, none of them within so large a window; any tree has all leaves."""
-        least = 1 if self.plan.sharing == "prefix" else 2
         return any(
-            node.size >= least and len(node.sharers) > 1 and not self.is_made(node.key)
+            node.size > self.trees and len(node.sharers) > 1 and not self._is_made(node)
             for node in self.plan.nodes_of(self._member.id)
         )
 
-
-class _OfTrees(_OfMember):
-    measure = "tree"
-
-    def __init__(self, plan: SharedPlan, member: MemberId, local: LocalPlans) -> None:
-        super().__init__(plan, member, local)
-        planned = plan.plans[member]
-        self.chosen = tree_of_positions(
-            planned if isinstance(planned, str | Join) else as_tree(planned), self.forms.names
-        )
-
-    def key_of(self, part: Side) -> str:
-        return self.forms.position_key(cast(PositionTree, part))
-
-    def made_by_others(self, tree: Side) -> tuple[Side, ...]:
-        """The largest subtrees that others make."""
-        if isinstance(tree, int):
+    def made_by_others(self, side: Side) -> tuple[Side, ...]:
+        """The largest subtrees, or the longest beginning, that others make."""
+        if not self.trees:
+            order = positions_of(side)
+            beginnings = (order[:length] for length in range(len(order), 0, -1))
+            return tuple(islice(filter(self.is_made, beginnings), 1))
+        if isinstance(side, int):
             return ()
-        if self.is_made(self.key_of(tree)):
-            return (tree,)
-        left, right = tree
-        return (*self.made_by_others(left), *self.made_by_others(right))
+        if self.is_made(side):
+            return (side,)
+        return tuple(part for below in side for part in self.made_by_others(below))
 
-    def alternatives(self) -> Iterator[PositionTree]:
-        """The cheapest tree with each pair of variables, and with a pair and another variable that others make."""
+    def alternatives(self) -> Iterator[PositionPlan]:
+        """The cheapest order that begins with each pair of variables.
+
+        Or the cheapest tree with each pair, and with a pair and another variable that others make.
+        """
         places = range(self.local.size)
+        if not self.trees:
+            yield from map(self.local.cheapest_order, permutations(places, 2))
+            return
         for pair in combinations(places, 2):
             yield self.local.cheapest_tree((pair,))
             for other in places if self.local.size > 3 else ():
-                if other not in pair and self.is_made(self.forms.position_key((pair, other))):
+                if other not in pair and self.is_made((pair, other)):
                     yield self.local.cheapest_tree(((pair, other),))
-
-
-class _OfOrders(_OfMember):
-    measure = "cost"
-
-    def __init__(self, plan: SharedPlan, member: MemberId, local: LocalPlans) -> None:
-        super().__init__(plan, member, local)
-        planned = plan.plans[member]
-        self.chosen = tuple(map(self.forms.names.index, planned if isinstance(planned, tuple) else (str(planned),)))
-
-    def key_of(self, part: Side) -> str:
-        return self.forms.order_key(cast(tuple[int, ...], part))
-
-    def made_by_others(self, order: Side) -> tuple[Side, ...]:
-        """The longest beginning that others make."""
-        beginning = cast(tuple[int, ...], order)
-        while beginning:
-            if self.is_made(self.key_of(beginning)):
-                return (beginning,)
-            beginning = beginning[:-1]
-        return ()
-
-    def alternatives(self) -> Iterator[tuple[int, ...]]:
-        """The cheapest order that begins with each pair of variables."""
-        return map(self.local.cheapest_order, permutations(range(self.local.size), 2))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -17,13 +17,13 @@ from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, 
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, ln_node_cost
-from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
+from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans, PositionPlan, named_plan
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.pattern_graph import components
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.trees import OrderOrTree, named_tree
+from cep_pipeline.planning.trees import OrderOrTree
 
 MAX_TOGETHER = 64
 """Limit of the members that a neighbour of `vertex:k` changes."""
@@ -224,15 +224,15 @@ class Workload:
 
     def cheapest(self, member: Member) -> OrderOrTree | str:
         """The cheapest plan of a member by itself."""
-        local = self.local.get(member.id)
+        statistics, local = self.statistics[member.id], self.local.get(member.id)
+        found: PositionPlan
         if local is not None:
-            if self.trees:
-                return named_tree(local.cheapest_tree(), member.names)
-            return named_order(local.cheapest_order(), member.names)
-        statistics = self.statistics[member.id]
-        if self.trees:
-            return named_tree(dp_bushy_tree(statistics, self.model).tree, member.names)
-        return named_order(dp_left_deep_order(statistics, self.model).order, member.names)
+            found = local.cheapest((), trees=self.trees)
+        elif self.trees:
+            found = dp_bushy_tree(statistics, self.model).tree
+        else:
+            found = dp_left_deep_order(statistics, self.model).order
+        return named_plan(found, member.names, trees=self.trees)
 
     @cached_property
     def _components(self) -> list[tuple[MemberId, ...]]:
@@ -268,8 +268,3 @@ class Workload:
             for node in plan
             if (self.trees and node.left is None) or not any(name in searched for name in node.sharers)
         )
-
-
-def named_order(order: Sequence[int], names: Sequence[str]) -> tuple[str, ...]:
-    """An order of places as one of variables."""
-    return tuple(names[place] for place in order)

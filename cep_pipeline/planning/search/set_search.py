@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.planning.costs import CostModel, is_linear
+from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 from cep_pipeline.planning.orderings import GRAIN, MOST_COMPARISONS, Way, grains, ln_before, ln_below, positions_of
 from cep_pipeline.planning.trees import PositionTree
@@ -44,11 +44,11 @@ MIN_THREADED = 14
 """Smallest size at which threads bring more than they cost."""
 
 KERNEL = "cep_pipeline.planning.search.set_search_kernel"
-_search_orders = NativeKernel(KERNEL, "search_orders", ("int64",) * 4 + ("float64*",) * 9)
+_search_orders = NativeKernel(KERNEL, "search_orders", ("int64",) * 3 + ("float64*",) * 9)
 _search_blocks = NativeKernel(
-    KERNEL, "search_blocks", ("int64",) * 7 + ("float64*", "int64*", "uint8*") + ("float64*",) * 13
+    KERNEL, "search_blocks", ("int64",) * 6 + ("float64*", "int64*", "uint8*") + ("float64*",) * 7
 )
-_cheapest_split = NativeKernel(KERNEL, "cheapest_split", ("int64",) * 4 + ("float64*",) * 8)
+_cheapest_split = NativeKernel(KERNEL, "cheapest_split", ("int64",) * 4 + ("float64*",) * 5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,8 @@ class SetTables:
     """The terms of a cost model (`CostModel`) for all sets, divided by e^ln_limit: above 1 they exceed a known plan.
 
     The arrays are float64 of shape (2^n,), by the bits of the set. The node of all variables, which is in every plan,
-    is 0; that of a set that is in no better plan is infinite. `late` has the terms of `LateTests`, and the nanoseconds
-    of all its conditions within a set.
+    is 0; that of a set that is in no better plan is infinite. `late` has the terms of `LateTests`, which orders alone
+    have, and the nanoseconds of all its conditions within a set.
     """
 
     statistics: ClauseStatistics
@@ -67,7 +67,6 @@ class SetTables:
     pair: Array | None
     product: Array | None
     late: tuple[Array, ...] | None
-    held: Array | None
     latency: Array | None
     last: int
 
@@ -85,7 +84,7 @@ class SetTables:
                 np.exp(np.clip(logarithms, -LARGEST_LN, LARGEST_LN / 2))
             )  # two of the least are a float yet
 
-        node, pair, product, held, delay = _terms_of_all(cost, statistics)
+        node, pair, product, delay = _terms_of_all(cost, statistics)
         assert node is not None
         if pair is not None:
             pair = linear(pair, ln_limit)
@@ -107,7 +106,6 @@ class SetTables:
             pair,
             None if pair is None else product,
             late,
-            None if held is None else linear(held, ln_limit),
             None if delay is None else linear(delay, ln_limit),
             statistics.last_variable if cost.waits else -1,
         )
@@ -125,8 +123,6 @@ class SetTables:
             node=exchange(self.node, one, other),
             pair=changed(self.pair),
             product=changed(self.product),
-            late=None if self.late is None else tuple(exchange(array, one, other) for array in self.late),
-            held=changed(self.held),
             latency=changed(self.latency),
             last={one: other, other: one}.get(self.last, self.last),
         )
@@ -141,10 +137,9 @@ class SetTables:
         """The charges for joins beside those for nodes: 0 for none, 1 if candidates are tested, 2 if some late, too."""
         return 2 if self.late is not None else int(self.pair is not None)
 
-    def addresses(self, none: Array) -> tuple[Array, ...]:
-        """The arrays of what joining costs, `none` in the place of those that the model has not."""
-        found = self.pair, self.product, *(self.late or (None,) * 3)
-        return tuple(none if array is None else array for array in found)
+    def given(self, *arrays: Array | None) -> tuple[Array, ...]:
+        """Arrays for a kernel, another one in the place of those that the model has not."""
+        return tuple(self.node if array is None else array for array in arrays)
 
     def of_tests(self, whole: Array | int, left: Array | int, right: Array | int) -> Any:
         """The tests where two sets are joined."""
@@ -169,13 +164,15 @@ def _terms_of_all(cost: CostModel, statistics: ClauseStatistics) -> list[Array |
 
 def exchange(array: Array, one: int, other: int) -> Array:
     """A table of all sets in which two variables are in each other's place."""
+    if one == other:
+        return array
     low, high = sorted((one, other))
     parts = array.reshape(-1, 2, 1 << (high - low - 1), 2, 1 << low)
     return np.ascontiguousarray(parts.swapaxes(1, 3)).reshape(-1)
 
 
-def cheapest_orders(tables: SetTables, limits: Array, *, of_tree: bool) -> Array:
-    """The cost of the cheapest order of each set, or of its cheapest linear tree without leaves.
+def cheapest_orders(tables: SetTables, limits: Array) -> Array:
+    """The cost of the cheapest order of each set.
 
     Parameters
     ----------
@@ -188,18 +185,9 @@ def cheapest_orders(tables: SetTables, limits: Array, *, of_tree: bool) -> Array
         float64 of shape (2^n,), that of all variables without its last step's node; infinity above the limit.
     """
     best = np.empty(1 << tables.size)
-    latency = tables.node if tables.latency is None else tables.latency
-    _search_orders(
-        tables.size,
-        int(of_tree),
-        tables.last,
-        tables.tested,
-        limits,
-        marked(tables.node, limits[np.bitwise_count(np.arange(1 << tables.size, dtype=np.uint32))]),
-        *tables.addresses(tables.node),
-        latency,
-        best,
-    )
+    node = marked(tables.node, limits[np.bitwise_count(np.arange(1 << tables.size, dtype=np.uint32))])
+    charges = tables.given(tables.pair, tables.product, *(tables.late or (None,) * 3), tables.latency)
+    _search_orders(tables.size, tables.last, tables.tested, limits, node, *charges, best)
     return best
 
 
@@ -214,27 +202,18 @@ def least_nodes(tables: SetTables) -> Array:
 def least_above(tables: SetTables) -> Array:
     """The least cost of a tree above each of its sets, float64 of shape (2^n,); 0 for the set of all variables.
 
-    Above a set are the root's tests, which join some set that holds it to the rest, the nodes of these two, and,
-    where sides are held, the set itself, as a side of a join that is not linear, and the root's sides. Linear trees,
-    which hold none, have limits of their own.
+    Above a set are the root's tests, which join some set that holds it to the rest, and the nodes of these two.
     """
     side = tables.node.copy()
     side[1 << np.arange(tables.size)] = 0.0  # leaves, which all plans share
     rest = side[::-1].copy()  # the set without the bits of m is the one m places before the last
-    if tables.held is not None:
-        rest += tables.held[::-1]
     if tables.pair is not None and tables.product is not None:
         rest += tables.pair[-1] * (tables.product * tables.product[::-1])
     rest[[0, -1]] = np.inf  # no sides of the root
     above = rest + side
-    if tables.held is not None:
-        above += tables.held
     for position in range(tables.size):
         without, having = above.reshape(-1, 2, 1 << position).swapaxes(0, 1)
         np.minimum(without, having, out=without)
-    if tables.held is not None:
-        above += tables.held
-        rest += tables.held
     np.minimum(above, rest, out=above)
     above[-1] = 0.0
     return above
@@ -273,7 +252,7 @@ class OrderSearch:
         least = least_nodes(tables)
         # Below the last step an order has one more step of each size.
         limits = [ABOVE - float(np.sum(least[size + 1 : -1])) for size in range(tables.size + 1)]
-        return cls(tables, cheapest_orders(tables, np.array(limits), of_tree=False))
+        return cls(tables, cheapest_orders(tables, np.array(limits)))
 
     def order(self, members: int) -> tuple[int, ...]:
         """The cheapest order of a set; of equal ones the one that binds the pattern's last variables last."""
@@ -330,19 +309,15 @@ class TreeSearch:
     ----------
     tables
         What plans cost.
-    best, stored, late, linear
-        Of each set the cost of its cheapest tree, infinity where none within the limit has it as a side of a join
-        that is not linear; the same with what holding it there costs; the same where the other side has the variable
-        after which latency counts; and that of its cheapest linear tree. The latter three are the same array as `best`
-        where the cost model makes no difference.
+    best, late
+        Of each set the cost of its cheapest tree, infinity where none is within the limit; and the same as a side whose
+        other side has the variable after which latency counts, the same array where it does not count.
     """
 
     tables: SetTables
     best: Array
-    stored: Array
     late: Array
-    linear: Array
-    _trees: dict[tuple[int, bool], PositionTree] = field(default_factory=dict)
+    _trees: dict[int, PositionTree] = field(default_factory=dict)
     _splits: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     @classmethod
@@ -356,115 +331,67 @@ class TreeSearch:
         """
         deadline = time.monotonic() + max_seconds
         size = tables.size
-        # Beside those of a set of k variables and the root a tree has n - k - 1 joins more.
+        # Beside those of a set of k variables and the root a tree has n - k - 1 joins more, of which two may be the
+        # root's sides.
         least = least_nodes(tables)[2:-1].min(initial=math.inf)
-        limits = np.array(
-            [ABOVE - max(size - members - 1, 0) * least if size > 2 else ABOVE for members in range(size + 1)]
-        )
-        limits[size] = ABOVE
-        # The sides of the root may be two of those.
         others = np.array([0.0 if size < 3 else max(size - members - 3, 0) * least for members in range(size + 1)])
-        linear = cheapest_orders(tables, limits, of_tree=True) if tables.held is not None else None
         # The kernel wants the variable after which latency counts to be the highest.
         top = size - 1
         swapped = top if tables.last < 0 else tables.last
         own = tables.exchanged(swapped, top)
         own_limits = ABOVE - least_above(own) - others[np.bitwise_count(np.arange(1 << size, dtype=np.uint32))]
         best = np.empty(1 << size)
-        stored = np.empty(1 << size) if tables.held is not None else best
-        late = np.empty(1 << size) if tables.latency is not None else stored
-        if size < MIN_THREADED:
-            threads = 1
-        _run_blocks(own, own_limits, best, stored, late, linear, swapped, deadline, threads)
-        found = {
-            id(array): exchange(array, swapped, top) if swapped != top else array for array in (best, stored, late)
-        }
-        return cls(tables, found[id(best)], found[id(stored)], found[id(late)], best if linear is None else linear)
+        late = best if tables.latency is None else np.empty(1 << size)
+        _run_blocks(own, own_limits, best, late, deadline, threads if size >= MIN_THREADED else 1)
+        best_of_all = exchange(best, swapped, top)
+        return cls(tables, best_of_all, best_of_all if late is best else exchange(late, swapped, top))
 
-    def split(self, members: int, *, linear: bool = False) -> tuple[int, bool]:
-        """The right side of the cheapest tree of a set, and whether the left one is the linear tree.
+    def tree(self, members: int) -> PositionTree:
+        """The cheapest tree of a set.
 
         Of equal splits the one with the smallest right side is taken, of several the one with the later variables.
         """
-        found, value = 0, math.inf
-        holding = self.tables.held is not None
-        if not (linear and holding):
-            found, value = self._general_split(members)
-        if not holding:
-            return found, False
-        ways = {1 << position: self.below_linear(members, position) for position in positions_in(members)}
-        cheapest = min((*ways.values(), value))
-        ceiling = self._ceiling(cheapest)
-        equal = [bit for bit, cost in ways.items() if cost <= ceiling]
-        if not equal or (value <= ceiling and _rank(found) < _rank(max(equal))):
-            return found, False
-        return max(equal), True
-
-    def below_linear(self, members: int, position: int) -> float:
-        """The cost below a linear join whose one side is this variable."""
-        bit = 1 << position
-        rest = members & ~bit
-        cost = float(self.linear[rest]) + float(self.tables.of_tests(members, rest, bit))
-        if self.tables.latency is not None and members >> self.tables.last & 1:
-            cost += float(self.tables.latency[rest if position == self.tables.last else bit])
-        return cost
-
-    def tree(self, members: int, *, linear: bool = False) -> PositionTree:
-        """The cheapest tree of a set."""
         if members & (members - 1) == 0:
             return members.bit_length() - 1
-        key = (members, linear)
-        if key not in self._trees:
-            right, of_linear = self.split(members, linear=linear)
-            self._trees[key] = (self.tree(members & ~right, linear=of_linear), self.tree(right))
-        return self._trees[key]
+        if members not in self._trees:
+            right, _ = self._split(members)
+            self._trees[members] = (self.tree(members & ~right), self.tree(right))
+        return self._trees[members]
 
-    def ways(self, tree: PositionTree, *, linear: bool) -> list[Way]:
+    def ways(self, tree: PositionTree) -> list[Way]:
         """The cheapest ways to build a join; those that were given up as too dear were never looked at."""
         members = mask_of(positions_of(tree))
-        ways = []
-        holding = self.tables.held is not None
-        if holding:
-            for position in positions_in(members):
-                bit = 1 << position
-                way: PositionTree = (self.tree(members & ~bit, linear=True), position)
-                ways.append(self._way(way, self.below_linear(members, position), bit, of_linear=True))
-        if not (linear and holding):
-            for right, below in self._tightest(members):
-                way = (self.tree(members & ~right), self.tree(right))
-                # One that runs as an order is among the linear ones.
-                if not (holding and is_linear(way)):
-                    ways.append(self._way(way, below, right, of_linear=False))
-        return [way for way in ways if way.ln_measure < math.inf]
+        return [self._way(members, right, below) for right, below in self._tightest(members)]
 
-    def _way(self, tree: PositionTree, below: float, right: int, *, of_linear: bool) -> Way:
+    def _way(self, members: int, right: int, below: float) -> Way:
         tables = self.tables
+        tree = self.tree(members & ~right), self.tree(right)
         if below < SMALLEST:
             logarithm = ln_below(tables.cost, tables.statistics, tree)
         else:
             logarithm = math.log(below) + tables.ln_limit
-        return Way(tree, logarithm, (*_rank(right), int(not of_linear)))
+        return Way(tree, logarithm, _rank(right))
 
     def _tightest(self, members: int) -> list[tuple[int, float]]:
         """Right sides of the cheapest splits of a set, and the cost below each."""
         rights = _sides_without_top(members)
         lefts = members ^ rights
         tables = self.tables
-        below: Array = self.stored[lefts] + self.stored[rights]
+        below: Array = self.best[lefts] + self.best[rights]
         if tables.latency is not None and members >> tables.last & 1:
             with_last = lefts >> tables.last & 1 == 1
-            below = np.where(with_last, self.stored[lefts] + self.late[rights], self.late[lefts] + self.stored[rights])
+            below = np.where(with_last, self.best[lefts] + self.late[rights], self.late[lefts] + self.best[rights])
         below += tables.of_tests(members, lefts, rights)
         few = np.flatnonzero(below < np.inf)
         if len(few) > 2 * MOST_COMPARISONS:
             few = few[np.argpartition(below[few], 2 * MOST_COMPARISONS)[: 2 * MOST_COMPARISONS]]
             # Of more splits that are equal to the chosen one than are taken it may be left out.
-            chosen, _ = self._general_split(members)
+            chosen, _ = self._split(members)
             few = np.union1d(few, np.searchsorted(rights, min(chosen, members ^ chosen)))
         sides = zip(lefts[few].tolist(), rights[few].tolist(), below[few].tolist(), strict=True)
         return [(min(left, right, key=_rank), cost) for left, right, cost in sides]
 
-    def _general_split(self, members: int) -> tuple[int, float]:
+    def _split(self, members: int) -> tuple[int, float]:
         if members not in self._splits:
             tables, ceiling, arrays = self.tables, self._room, self._addresses
             arguments = (tables.size, members, tables.last, tables.tested)
@@ -482,7 +409,7 @@ class TreeSearch:
     @cached_property
     def _addresses(self) -> tuple[int, ...]:
         """The addresses of the arrays in which splits are looked up: reading them takes longer than a look-up."""
-        arrays = (self._room, *self.tables.addresses(self.best), self.stored, self.late)
+        arrays = (self._room, *self.tables.given(self.tables.pair, self.tables.product), self.best, self.late)
         return tuple(int(array.ctypes.data) for array in arrays)
 
     def _ceiling(self, value: float) -> float:
@@ -494,17 +421,7 @@ class TreeSearch:
         return max(value, value * (1.0 + ((grains(logarithm) + 0.5) * GRAIN - logarithm)))
 
 
-def _run_blocks(
-    tables: SetTables,
-    limits: Array,
-    best: Array,
-    stored: Array,
-    late: Array,
-    linear: Array | None,
-    swapped: int,
-    deadline: float,
-    threads: int,
-) -> None:
+def _run_blocks(tables: SetTables, limits: Array, best: Array, late: Array, deadline: float, threads: int) -> None:
     size = tables.size
     low = min(LOW_VARIABLES if tables.pair is None else LOW_VARIABLES_OF_PAIRS, size - 1)
     counts = np.bitwise_count(np.arange(1 << (size - low), dtype=np.uint32))
@@ -512,34 +429,14 @@ def _run_blocks(
     ends = np.cumsum(np.bincount(counts))
     alive = np.zeros(1 << (size - low), np.uint8)
     node = marked(tables.node, limits)
-    held = tables.node if tables.held is None else tables.held
-    latency = tables.node if tables.latency is None else tables.latency
-    linears = best if linear is None else exchange(linear, swapped, size - 1) if swapped != size - 1 else linear
+    charges = tables.given(tables.pair, tables.product, tables.latency)
+    pairs, waits = int(tables.pair is not None), int(tables.latency is not None)
 
     def search(first: int, end: int) -> None:
         if time.monotonic() > deadline:
             raise OutOfTime
-        _search_blocks(
-            first,
-            end,
-            low,
-            size,
-            tables.tested,
-            int(tables.held is not None),
-            int(tables.latency is not None),
-            limits,
-            highs,
-            alive,
-            node,
-            *tables.addresses(tables.node),
-            held,
-            latency,
-            linears,
-            best,
-            stored,
-            late,
-            np.empty((9, 1 << low, COLUMNS)),
-        )
+        scratch = np.empty((5, 1 << low, COLUMNS))
+        _search_blocks(first, end, low, size, pairs, waits, limits, highs, alive, node, *charges, best, late, scratch)
 
     with ThreadPoolExecutor(max(1, min(threads, len(os.sched_getaffinity(0))))) as pool:
         start = 0

@@ -33,7 +33,6 @@ def _late(whole: int, left: int, right: int, tuples: Any, passing: Any, within: 
 
 def search_orders(
     size: int,
-    of_tree: int,
     last: int,
     pairs: int,
     limits_at: Any,
@@ -46,7 +45,7 @@ def search_orders(
     latency_at: Any,
     best_at: Any,
 ) -> int:
-    """Find the cheapest order of each set; `of_tree`: as a linear tree, without leaves.
+    """Find the cheapest order of each set.
 
     `last` is the variable after which latency counts, or -1; `pairs` whether joining costs pair times the products (1),
     and late tests (2).
@@ -62,7 +61,7 @@ def search_orders(
     best[0] = np.inf
     for whole in range(1, 1 << size):
         if whole & (whole - 1) == 0:
-            best[whole] = 0.0 if of_tree else node[whole]
+            best[whole] = node[whole]
             continue
         if node[whole] == np.inf:
             best[whole] = np.inf
@@ -77,11 +76,8 @@ def search_orders(
                     cost += pair[whole] * (product[earlier] * product[bit])
                 if pairs == 2:
                     cost += _late(whole, earlier, bit, tuples, passing, within)
-                if last >= 0:
-                    if earlier >> last & 1:
-                        cost += latency[bit]
-                    elif of_tree and position == last:
-                        cost += latency[earlier]
+                if last >= 0 and earlier >> last & 1:
+                    cost += latency[bit]
                 cheapest = min(cheapest, cost)
         cheapest += node[whole]
         best[whole] = cheapest if cheapest <= limits[_variables(whole)] else np.inf
@@ -89,25 +85,13 @@ def search_orders(
 
 
 @njit(error_model="numpy", inline="always")  # type: ignore[untyped-decorator]
-def _try_splits(
-    low: int,
-    count: int,
-    base: int,
-    pairs: int,
-    node: Any,
-    pair: Any,
-    tuples: Any,
-    within: Any,
-    scratch: Any,
-) -> None:
+def _try_splits(low: int, count: int, base: int, pairs: int, node: Any, pair: Any, scratch: Any) -> None:
     """Lower `found` of the sets of one block by `count` ways to split their high variables.
 
     Row s of `found` is the set with the low variables s; row l of `left` and `right` are the costs of the sides with
-    the low variables l; the columns are the ways to split the high variables. `left_late` and `right_late` have what
-    passes late tests on a side, and what those within it cost.
+    the low variables l; the columns are the ways to split the high variables.
     """
     left, right, left_product, right_product, found = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    left_late, right_late = scratch[5:7], scratch[7:9]
     for s in range(1 << low):
         if node[base + s] == np.inf:
             continue
@@ -118,18 +102,9 @@ def _try_splits(
             if pairs:
                 factor = pair[base + s]
                 one_product, other_product = left_product[lower], right_product[s ^ lower]
-                if pairs == 2:
-                    one_passing, other_passing = left_late[0, lower], right_late[0, s ^ lower]
-                    one_within, other_within = left_late[1, lower], right_late[1, s ^ lower]
-                    for column in range(count):
-                        new = within[base + s] - one_within[column] - other_within[column]
-                        cost = one[column] + other[column] + factor * (one_product[column] * other_product[column])
-                        cost += tuples[base + s] * (one_passing[column] * other_passing[column]) * new
-                        at[column] = cost if cost < at[column] else at[column]
-                else:
-                    for column in range(count):
-                        cost = one[column] + other[column] + factor * (one_product[column] * other_product[column])
-                        at[column] = cost if cost < at[column] else at[column]
+                for column in range(count):
+                    cost = one[column] + other[column] + factor * (one_product[column] * other_product[column])
+                    at[column] = cost if cost < at[column] else at[column]
             else:
                 for column in range(count):
                     cost = one[column] + other[column]
@@ -145,7 +120,6 @@ def search_blocks(
     low: int,
     size: int,
     pairs: int,
-    holding: int,
     waiting: int,
     limits_at: Any,
     highs_at: Any,
@@ -153,14 +127,8 @@ def search_blocks(
     node_at: Any,
     pair_at: Any,
     product_at: Any,
-    tuples_at: Any,
-    passing_at: Any,
-    within_at: Any,
-    held_at: Any,
     latency_at: Any,
-    linear_at: Any,
     best_at: Any,
-    stored_at: Any,
     late_at: Any,
     scratch_at: Any,
 ) -> int:
@@ -170,25 +138,21 @@ def search_blocks(
     the sets of a block share the search through the ways to split their high variables, and with the ways next to one
     another the sums and minima are vectors.
 
-    Besides `best` two tables are kept where they differ from it: `stored` = best + held (`holding`), the cost of a
-    side; and `late` = stored + latency (`waiting`), that of a side that is joined to one with the variable after which
-    latency counts, which is the highest. Where sides are held, `linear` has the cheapest linear trees.
+    Besides `best` a table is kept where it differs from it: `late` = best + latency (`waiting`), the cost of a side
+    that is joined to one with the variable after which latency counts, which is the highest.
     """
     limits = carray(limits_at, 1 << size)
     block = 1 << low
     highs = carray(highs_at, end)
     alive = carray(alive_at, 1 << (size - low))
     node, pair, product = carray(node_at, 1 << size), carray(pair_at, 1 << size), carray(product_at, 1 << size)
-    held, latency, linear = carray(held_at, 1 << size), carray(latency_at, 1 << size), carray(linear_at, 1 << size)
-    best, stored, late = carray(best_at, 1 << size), carray(stored_at, 1 << size), carray(late_at, 1 << size)
-    tuples, passing, within = carray(tuples_at, 1 << size), carray(passing_at, 1 << size), carray(within_at, 1 << size)
-    scratch = carray(scratch_at, (9, block, COLUMNS))
+    latency, best, late = carray(latency_at, 1 << size), carray(best_at, 1 << size), carray(late_at, 1 << size)
+    scratch = carray(scratch_at, (5, block, COLUMNS))
     left, right, left_product, right_product, found = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    left_late, right_late = scratch[5:7], scratch[7:9]
     for place in range(first, end):
         high = highs[place]
         base = high << low
-        joined = late if waiting and high >> (size - low - 1) else stored
+        joined = late if waiting and high >> (size - low - 1) else best
         for s in range(block):
             for column in range(COLUMNS):
                 found[s, column] = np.inf
@@ -207,23 +171,19 @@ def search_blocks(
             if alive[together] and alive[apart]:
                 one, other = together << low, apart << low
                 for s in range(block):
-                    left[s, count] = stored[one + s]
+                    left[s, count] = best[one + s]
                     right[s, count] = joined[other + s]
                 if pairs:
                     for s in range(block):
                         left_product[s, count] = product[one + s]
                         right_product[s, count] = product[other + s]
-                if pairs == 2:
-                    for s in range(block):
-                        left_late[0, s, count], left_late[1, s, count] = passing[one + s], within[one + s]
-                        right_late[0, s, count], right_late[1, s, count] = passing[other + s], within[other + s]
                 count += 1
                 if count == COLUMNS:
-                    _try_splits(low, count, base, pairs, node, pair, tuples, within, scratch)
+                    _try_splits(low, count, base, pairs, node, pair, scratch)
                     count = 0
             apart = (apart - 1) & rest
         if count:
-            _try_splits(low, count, base, pairs, node, pair, tuples, within, scratch)
+            _try_splits(low, count, base, pairs, node, pair, scratch)
         living = 0
         for s in range(block):
             whole = base + s
@@ -236,23 +196,17 @@ def search_blocks(
                 lower = s
                 while lower:  # the right side has low variables only
                     if lower != whole:
-                        cost = stored[whole ^ lower] + joined[lower]
+                        cost = best[whole ^ lower] + joined[lower]
                         if pairs:
                             cost += pair[whole] * (product[whole ^ lower] * product[lower])
-                        if pairs == 2:
-                            cost += _late(whole, whole ^ lower, lower, tuples, passing, within)
                         cheapest = min(cheapest, cost)
                     lower = (lower - 1) & s
                 cheapest += node[whole]
-                if holding:
-                    cheapest = min(cheapest, linear[whole])
                 if cheapest > limits[whole]:
                     cheapest = np.inf
             best[whole] = cheapest
-            if holding:
-                stored[whole] = cheapest + held[whole]
             if waiting:
-                late[whole] = stored[whole] + latency[whole]
+                late[whole] = cheapest + latency[whole]
             if cheapest < np.inf:
                 living = 1
         alive[high] = living
@@ -267,10 +221,7 @@ def cheapest_split(
     ceiling_at: Any,
     pair_at: Any,
     product_at: Any,
-    tuples_at: Any,
-    passing_at: Any,
-    within_at: Any,
-    stored_at: Any,
+    best_at: Any,
     late_at: Any,
 ) -> int:
     """Find the right side of the cheapest split of a set, and write what is below the join into `ceiling`.
@@ -280,8 +231,7 @@ def cheapest_split(
     """
     ceiling = carray(ceiling_at, 1)
     pair, product = carray(pair_at, 1 << size), carray(product_at, 1 << size)
-    tuples, passing, within = carray(tuples_at, 1 << size), carray(passing_at, 1 << size), carray(within_at, 1 << size)
-    stored, late = carray(stored_at, 1 << size), carray(late_at, 1 << size)
+    best, late = carray(best_at, 1 << size), carray(late_at, 1 << size)
     top = 0
     while whole >> (top + 1):
         top += 1
@@ -293,15 +243,13 @@ def cheapest_split(
     while apart:
         together = whole ^ apart
         if not waits:
-            cost = stored[together] + stored[apart]
+            cost = best[together] + best[apart]
         elif together >> last & 1:
-            cost = stored[together] + late[apart]
+            cost = best[together] + late[apart]
         else:
-            cost = late[together] + stored[apart]
+            cost = late[together] + best[apart]
         if pairs:
             cost += pair[whole] * (product[together] * product[apart])
-        if pairs == 2:
-            cost += _late(whole, together, apart, tuples, passing, within)
         if ceiling[0] < 0.0:
             cheapest = min(cheapest, cost)
         elif cost <= ceiling[0]:

@@ -25,7 +25,6 @@ from cep_pipeline.planning.costs import (
     LATENCY,
     THROUGHPUT,
     CostModel,
-    is_linear,
     with_latency,
 )
 from cep_pipeline.planning.costs.conditions import in_test_order, kind_of
@@ -56,7 +55,7 @@ OF_LISTS = StreamSchema.from_dict(
         "attributes": {"type": "string", "s": "string", "x": "int64", "y": "int64", "h": "list<float64>"},
     }
 )
-COSTS_OF_TEST = KernelCosts(candidate=0.5, partial_match=4.0, match=2.0, event=3.0, materialized=50.0)
+COSTS_OF_TEST = KernelCosts(candidate=0.5, partial_match=4.0, match=2.0, event=3.0)
 
 
 @st.composite
@@ -88,14 +87,13 @@ class SetNumbers:
     ln_scale: float
     pair: Any = None
     product: Any = None
-    held: Any = None
     latency: Any = None
     late: Any = None
     last: int | None = None
 
     @classmethod
     def of(cls, model: CostModel, statistics: ClauseStatistics) -> SetNumbers:
-        names = ("node", "pair", "product", "held", "latency")
+        names = ("node", "pair", "product", "latency")
         logs = {n: t.all(statistics) for n, t in zip(names, model.terms, strict=True) if t is not None}
         if model.waits:
             logs["latency"] += math.log(model.alpha)
@@ -144,8 +142,6 @@ def scaled_tree_cost(costs: SetNumbers, tree: PositionTree) -> float:
         if costs.latency is not None and costs.last is not None:
             for side, other in (sides, sides[::-1]):
                 total += costs.latency[other] if side >> costs.last & 1 else 0.0
-        if costs.held is not None and not is_linear(join):
-            total += costs.held[sides[0]] + costs.held[sides[1]]
     return float(total)
 
 
@@ -156,12 +152,15 @@ def test_the_numbers_of_all_sets_give_the_costs_of_orders_and_trees(
     model: CostModel, statistics: ClauseStatistics, draw: st.DataObject
 ) -> None:
     costs = SetNumbers.of(model, statistics)
-    assert all(np.isfinite(array).all() for array in (costs.node, costs.pair, costs.held) if array is not None)
+    assert all(np.isfinite(array).all() for array in (costs.node, costs.pair) if array is not None)
     order = draw.draw(st.permutations(range(statistics.size)))
     tree = draw.draw(trees(tuple(order)))
     for scaled, logarithm in (
         (scaled_order_cost(costs, order), ln_order_cost(model, statistics, order)),
-        (scaled_tree_cost(costs, tree), ln_tree_cost(model, statistics, tree)),
+        (
+            scaled_order_cost(costs, positions_below(tree)) if model.runs_orders else scaled_tree_cost(costs, tree),
+            ln_tree_cost(model, statistics, tree),
+        ),
     ):
         assert scaled > 0
         assert math.log(scaled) + costs.ln_scale == pytest.approx(logarithm, rel=1e-9, abs=1e-6)
@@ -308,16 +307,10 @@ def test_what_is_equal_is_looked_up_and_not_tested() -> None:
     assert cost(model, (0, 1), tested) - cost(model, (0, 1), equal) == pytest.approx(saved)
 
 
-def test_materialized_sides_cost_only_where_no_order_does_the_same() -> None:
-    model = kernel_model(lambda: COSTS_OF_TEST)
-    free = kernel_model(lambda: KernelCosts(0.5, 4.0, 2.0, 3.0, 1e-9))
+def test_a_tree_costs_the_kernel_what_the_order_of_its_leaves_does() -> None:
     statistics = ClauseStatistics(tuple("abcd"), tuple(map(math.log, (2, 3, 5, 7))))
-
-    def held(tree: PositionTree) -> float:
-        return math.exp(ln_tree_cost(model, statistics, tree)) - math.exp(ln_tree_cost(free, statistics, tree))
-
-    assert held((((0, 1), 2), 3)) == held((3, (2, (0, 1)))) == 0
-    assert held(((0, 1), (2, 3))) == pytest.approx(50.0 * (2 * 6 + 2 * 35))
+    for tree in (((0, 1), (2, 3)), (0, (1, (2, 3))), (((0, 1), 2), 3)):
+        assert ln_tree_cost(KERNEL, statistics, tree) == ln_order_cost(KERNEL, statistics, (0, 1, 2, 3))
 
 
 def test_lists_are_bound_behind_single_events_whatever_the_plan_says() -> None:
@@ -364,7 +357,11 @@ def test_constants_measured_elsewhere_are_used_where_the_environment_names_them(
     monkeypatch.setenv("CEP_KERNEL_COSTS", str(mine))
     kernel_costs.cache_clear()
     try:
-        assert kernel_costs() == KernelCosts(2.5, 2.5, 2.5, 2.5, 2.5)
+        assert kernel_costs() == KernelCosts(2.5, 2.5, 2.5, 2.5)
+        earlier = {**dict.fromkeys(UNITS, 2.5), "materialized": 91.8}  # a unit that files had before
+        mine.write_text(json.dumps(earlier), encoding="utf-8")
+        kernel_costs.cache_clear()
+        assert kernel_costs() == KernelCosts(2.5, 2.5, 2.5, 2.5)
         mine.write_text("{}", encoding="utf-8")
         kernel_costs.cache_clear()
         with pytest.raises(InputError, match=r"costs\.json: no constants"):

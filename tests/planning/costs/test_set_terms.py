@@ -23,7 +23,7 @@ def test_one_all_and_some(cost: str, statistics: ClauseStatistics) -> None:
     model = COSTS[cost]
     masks = np.arange(1, 1 << statistics.size)
     members = (masks[:, None] >> np.arange(statistics.size) & 1).astype(bool)
-    for term in (model.node, model.pair, model.product, model.held, model.delay):
+    for term in (model.node, model.pair, model.product, model.delay):
         if term is not None:
             table = term.all(statistics)[1:]
             assert term.of(statistics, members) == pytest.approx(table, rel=1e-12, abs=1e-9)

@@ -1,4 +1,4 @@
-"""The compiled search: its costs are those of whole plans, its plans those of the local planner, its seeds repeat."""
+"""The local search: its costs are those of whole plans, its plans those of the local planner, its seeds repeat."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern import Member, Sharing
+from cep_pipeline.planning.multi_pattern.local_plans import named_plan
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
-from cep_pipeline.planning.multi_pattern.search_planners import named_plan, search_of
+from cep_pipeline.planning.multi_pattern.search_planners import search_of
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, Workload
 from tests.planning.multi_pattern.planned import MODELS, alike, ln_cost_of_joins, workload_of
 from tests.planning.multi_pattern.workloads import workloads
@@ -25,8 +26,8 @@ def options(neighbourhood: str = "edge", steps: int = 1, seed: int = 0, *, recom
 def plans_of(workload: Workload, number: int, search: LocalSearch) -> Plans:
     component = workload.components[number]
     return {
-        member.id: named_plan(plan, member, trees=workload.trees)
-        for member, plan in zip(component, search.plans(), strict=True)
+        member.id: named_plan(plan, member.names, trees=workload.trees)
+        for member, plan in zip(component, search.plans, strict=True)
     }
 
 
@@ -42,7 +43,7 @@ def test_after_every_step_the_cost_is_that_of_the_whole_plan(
         ids = {member.id for member in component}
         search = search_of(workload, options(neighbourhood, seed=seed), number)
         assert search.ln_cost == pytest.approx(ln_cost_of_joins(workload, plans_of(workload, number, search), ids))
-        search.set_threshold(search.probe(20), 1.0, 1)
+        search.threshold = search.probe(20)
         seen = search.accepted
         for _ in range(30):
             search.anneal(1)

@@ -14,9 +14,10 @@ from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
-from cep_pipeline.planning.multi_pattern import Member, Sharing, members_of, share, shared_plan_of
+from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, members_of, share, shared_plan_of
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns, with_part
-from cep_pipeline.planning.multi_pattern.costs import ln_cost, member_statistics
+from cep_pipeline.planning.multi_pattern.costs import Statistics, ln_cost, member_statistics
+from cep_pipeline.planning.multi_pattern.local_plans import LocalPlans
 from cep_pipeline.planning.multi_pattern.local_zones import zones_anew
 from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 from cep_pipeline.planning.plans import Plan
@@ -45,6 +46,10 @@ def other_snapshot(members: list[Member], seed: int) -> StatisticsSnapshot:
     return estimate_statistics(patterns_of(members), SCHEMA.table(rows))
 
 
+def local_plans(statistics: Statistics, model: CostModel) -> dict[MemberId, LocalPlans]:
+    return {name: LocalPlans(numbers, model) for name, numbers in statistics.items()}
+
+
 @MODELS
 @given(st.one_of(alike(), workloads()), SHARING, st.integers(0, 30))
 def test_zones_anew_share_the_same_and_cost_no_more(
@@ -54,7 +59,7 @@ def test_zones_anew_share_the_same_and_cost_no_more(
     made = plan_workload(patterns, snapshot_of(members), cost=model.name, sharing=sharing, steps=60, seed=seed)
     plan = shared_plan_of(made, patterns).without_order_tests()  # as planning again begins with it
     statistics = member_statistics(plan.members, other_snapshot(members, seed))
-    anew = zones_anew(plan, statistics, model)
+    anew = zones_anew(plan, local_plans(statistics, model))
     again = share(plan.members.values(), [anew[name] for name in plan.members], sharing)
     assert ln_cost(again, statistics, model) <= ln_cost(plan, statistics, model) + 1e-9
     # What members shared they share still: of no set of variables there are more nodes than before.
@@ -87,7 +92,7 @@ def test_a_zone_that_several_share_is_put_together_once_for_all_of_them() -> Non
     orders = [("a", "b", "c", "d"), ("x", "y", "z", "k")]
     plan = share(members_of(patterns), orders, "subexpression")
     statistics = member_statistics(plan.members, rates(patterns, {"A": 60, "B": 10, "C": 3, "D": 90, "X": 90}))
-    anew = zones_anew(plan, statistics, THROUGHPUT)
+    anew = zones_anew(plan, local_plans(statistics, THROUGHPUT))
     # A is the busiest of the three that both have: it comes after the join of the others, for both alike.
     shared = [{frozenset(slots) for uses in node.sharers.values() for slots in uses} for node in plan.shared]
     assert {frozenset("abc"), frozenset("xyz")} in shared

@@ -24,9 +24,8 @@ def members(text: str) -> tuple[Member, ...]:
 def maximal_common(workload: Sequence[Member]) -> set[str]:
     """The sub-patterns that are no part of another one, by the names of the first member that has each."""
     common = [
-        (frozenset(workload[member].subsets.names(mask)), one.members)
-        for one in common_subpatterns(workload, 1)
-        for member, mask, _ in one.uses[:1]
+        (frozenset(workload[uses[0].member].subsets.names(uses[0].inside)), frozenset(use.member for use in uses))
+        for uses in common_subpatterns(workload, 1)
     ]
     return {
         "".join(sorted(names)) for names, of in common if not any(names < other and of == by for other, by in common)
@@ -60,7 +59,7 @@ def test_three_patterns_share_one_subpattern() -> None:
         NAME p4 PATTERN SEQ(G x, E y, F z) WITHIN 1 second"""
     )
     [a_and_c] = common_subpatterns(workload, 2)
-    assert a_and_c.members == {0, 1, 2} and maximal_common([p1, p2, p3]) == {"ac"}
+    assert {use.member for use in a_and_c} == {0, 1, 2} and maximal_common([p1, p2, p3]) == {"ac"}
     assert maximal_common([p3, p4]) == {"e", "f", "g"}
     assert connected(workload, 1) == [(p1.id, p2.id, p3.id, p4.id)]
     assert connected(workload, 2) == [(p1.id, p2.id, p3.id), (p4.id,)]
@@ -90,7 +89,7 @@ def test_the_common_subpatterns_are_those_of_all_subsets_and_all_mappings(worklo
     }
     found = common_subpatterns(workload, size)
     uses = [
-        [(member, tuple(workload[member].names[place] for place in slots)) for member, _, slots in common.uses]
+        [(member, tuple(workload[member].names[place] for place in slots)) for member, _, slots in common]
         for common in found
     ]
     of_all = [(member, frozenset(slots)) for common in uses for member, slots in common]

@@ -23,7 +23,7 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import named_tree
 from tests.adaptation.verified import verify
 from tests.planning.multi_pattern.planned import alike, patterns_of, snapshot_of
-from tests.planning.multi_pattern.test_local_zones import SHARING, other_snapshot, rates
+from tests.planning.multi_pattern.test_local_zones import SHARING, local_plans, other_snapshot, rates
 from tests.planning.multi_pattern.workloads import SCHEMA, workloads
 from tests.thoroughness import examples
 
@@ -77,7 +77,7 @@ def test_exchanges_cost_no_more(members: list[Member], sharing: Sharing, seed: i
     plan = shared_plan_of(made, patterns).without_order_tests()
     statistics, model = member_statistics(plan.members, other_snapshot(members, seed)), cost_model_of(made)
     before = ln_cost(plan, statistics, model)
-    exchanges_anew(plan, statistics, model)
+    exchanges_anew(plan, local_plans(statistics, model))
     assert ln_cost(plan, statistics, model) <= before + 1e-9
 
 

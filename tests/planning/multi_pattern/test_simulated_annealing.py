@@ -34,6 +34,11 @@ from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, S
 from tests.planning.multi_pattern.planned import alike, workload_of
 from tests.planning.multi_pattern.workloads import SCHEMA
 
+TEXT = """
+NAME two PATTERN AND(D v0, A v1) WITHIN 2 seconds;
+NAME three PATTERN AND(A v0, C v1, D v2) WITHIN 2 seconds
+"""
+
 
 @given(st.integers(-3, 50), st.lists(st.floats(0.0, 1.0), min_size=2))
 def test_a_threshold_only_comes_down_but_where_the_search_goes_on_from_the_best_plan(
@@ -58,18 +63,14 @@ def test_a_search_of_some_steps_is_frozen_when_they_end(steps: int, members: lis
     options = SearchOptions(Neighbourhood.of("edge"), None, steps, seed=1)
     for number in range(len(workload.components)):
         search = search_of(workload, options, number)
-        anneal(search, Budget(steps, None, 100, lambda: None))
+        anneal(search, Budget(search, steps, None, 100, lambda: None))
         assert search.steps == steps
         assert search.threshold == 0.0
         assert search.ln_cost == pytest.approx(search.ln_best, abs=1e-9)  # nothing dearer was taken since
 
 
 def test_a_search_of_few_steps_begins_warm_enough_to_leave_a_local_optimum() -> None:
-    text = """
-    NAME two PATTERN AND(D v0, A v1) WITHIN 2 seconds;
-    NAME three PATTERN AND(A v0, C v1, D v2) WITHIN 2 seconds
-    """
-    workload = workload_of(members_of(parse_patterns(text, SCHEMA)), "prefix", INSTANCES)
+    workload = workload_of(members_of(parse_patterns(TEXT, SCHEMA)), "prefix", INSTANCES)
     for seed in range(3):
         plans, _ = simulated_annealing(workload, SearchOptions(Neighbourhood.of("edge"), None, 5_000, seed))
         # Both may begin with A, too, which is dearer, and better than its own neighbours.
@@ -86,11 +87,7 @@ def test_time_counts_from_when_the_workload_was_given(members: list[Member]) -> 
 
 @pytest.mark.parametrize("search", [simulated_annealing, tabu])
 def test_a_search_ends_when_it_finds_nothing_cheaper(search: Callable[..., tuple[Plans, int]]) -> None:
-    text = """
-    NAME two PATTERN AND(D v0, A v1) WITHIN 2 seconds;
-    NAME three PATTERN AND(A v0, C v1, D v2) WITHIN 2 seconds
-    """
-    workload = workload_of(members_of(parse_patterns(text, SCHEMA)), "prefix", INSTANCES)
+    workload = workload_of(members_of(parse_patterns(TEXT, SCHEMA)), "prefix", INSTANCES)
     edge = Neighbourhood.of("edge")
     found, taken = search(workload, SearchOptions(edge, None, 100_000, seed=1, idle_steps=3_000))
     assert 3_000 <= taken < 50_000
@@ -100,9 +97,11 @@ def test_a_search_ends_when_it_finds_nothing_cheaper(search: Callable[..., tuple
 
 
 def test_a_budget_knows_how_much_of_it_is_used() -> None:
-    budget = Budget(250, None, 100, lambda: None)
+    workload = workload_of(members_of(parse_patterns(TEXT, SCHEMA)), "prefix", INSTANCES)
+    search = search_of(workload, SearchOptions(Neighbourhood.of("edge"), None, 1), 0)
+    budget = Budget(search, 250, None, 100, lambda: None)
     seen = []
     while taken := budget.take():
         seen.append((taken, budget.used))
     assert seen == [(100, 0.4), (100, 0.8), (50, 1.0)]
-    assert Budget(None, 1e-9, 100, lambda: None, begun=time.monotonic() - 1.0).used == 1.0
+    assert Budget(search, None, 1e-9, 100, lambda: None, begun=time.monotonic() - 1.0).used == 1.0
