@@ -31,7 +31,6 @@ from cep_pipeline.warehouse.database import (
     checked_record,
 )
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.named_files import NamedFiles
 from cep_pipeline.warehouse.published_table import PublishedTable, Unit
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
@@ -101,10 +100,7 @@ def opened_tables(
     for attempt in count(1):
         pointers, records = one_moment(database, stream, tables)
         try:
-            return {
-                name: PublishedTable.read(stream, name, at, NamedFiles(database, stream, name))
-                for name, at in pointers.items()
-            }, records
+            return {name: PublishedTable.read(database, stream, name, at) for name, at in pointers.items()}, records
         except DamagedError as error:
             # So many commits may have come meanwhile that the metadata was removed.
             if attempt == _OPEN_ATTEMPTS or not isinstance(error.__cause__, FileNotFoundError):

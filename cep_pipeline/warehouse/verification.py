@@ -34,14 +34,13 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.warehouse.database import CURRENT_PLANS, DAMAGES, PUBLISHED, REPLACED, is_sound
 from cep_pipeline.warehouse.layout import MEANINGS, OF_PATTERN_SETS, UNIT_TABLES
-from cep_pipeline.warehouse.named_files import NamedFiles, Recorded, check_recorded, recorded_files
-from cep_pipeline.warehouse.published_table import PublishedTable, Unit
+from cep_pipeline.warehouse.published_table import PublishedTable, Recorded, Unit, check_recorded, recorded_files
 from cep_pipeline.warehouse.units import differing_units, rows_by_unit
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
 
-    from cep_pipeline.warehouse.store import Store
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +114,7 @@ class _Listing:
 
 
 def verify(
-    warehouse: Store,
+    warehouse: Warehouse,
     *,
     streams: Collection[str] | None,
     days: Collection[date] | None,
@@ -162,7 +161,7 @@ def verify(
     )
 
 
-def _streams(warehouse: Store, streams: Collection[str] | None) -> list[str]:
+def _streams(warehouse: Warehouse, streams: Collection[str] | None) -> list[str]:
     with warehouse.database.begin() as connection:
         recorded = connection.execute(sql.select(PUBLISHED.c.stream).distinct()).scalars().all()
     known = sorted({*warehouse.streams(), *recorded})
@@ -174,7 +173,7 @@ def _streams(warehouse: Store, streams: Collection[str] | None) -> list[str]:
     return known if streams is None else sorted(set(streams))
 
 
-def _settled(warehouse: Store, stream: str, name: str, days: Collection[date] | None) -> _Listing:
+def _settled(warehouse: Warehouse, stream: str, name: str, days: Collection[date] | None) -> _Listing:
     """The listing of a table with its damages, none of which comes from a commit that came between."""
     while True:
         listing = _listed(warehouse, stream, name)
@@ -185,11 +184,11 @@ def _settled(warehouse: Store, stream: str, name: str, days: Collection[date] | 
             return listing
 
 
-def _has_changed(warehouse: Store, listing: _Listing) -> bool:
+def _has_changed(warehouse: Warehouse, listing: _Listing) -> bool:
     return listing.pointer != warehouse.catalog.metadata_location((listing.stream, listing.name))
 
 
-def _listed(warehouse: Store, stream: str, name: str) -> _Listing:
+def _listed(warehouse: Warehouse, stream: str, name: str) -> _Listing:
     """Follow a table from its metadata to the files of its snapshots, the current one first."""
     listing = _Listing(stream, name, warehouse.catalog.metadata_location((stream, name)))
     if listing.pointer is None:
@@ -200,8 +199,7 @@ def _listed(warehouse: Store, stream: str, name: str) -> _Listing:
             listing.damages.append(Damage(error.path, f"it is of {stream}.{name}: {error.fault}", remedy))
 
     try:
-        files = NamedFiles(warehouse.database, stream, name)
-        listing.table = PublishedTable.read(stream, name, listing.pointer, files)
+        listing.table = PublishedTable.read(warehouse.database, stream, name, listing.pointer)
     except DamagedError as error:
         note(error, BACKUP)
         return listing
@@ -254,7 +252,7 @@ def _fault(listing: _Listing, file: DataFile, deep: bool) -> str | None:
 # -- the records of the catalog's database -----------------------------------------------------------------------------
 
 
-def _catalog_damages(warehouse: Store) -> list[Damage]:
+def _catalog_damages(warehouse: Warehouse) -> list[Damage]:
     """The faults that SQLite finds in its own file; another database looks after itself."""
     if warehouse.database.url.get_backend_name() != "sqlite":
         return []
@@ -263,7 +261,7 @@ def _catalog_damages(warehouse: Store) -> list[Damage]:
     return [Damage(f"catalog {warehouse.database.name}", text, BACKUP) for text in said if text != "ok"]
 
 
-def _replaced_damages(warehouse: Store, streams: Collection[str]) -> Iterator[Damage]:
+def _replaced_damages(warehouse: Warehouse, streams: Collection[str]) -> Iterator[Damage]:
     with warehouse.database.begin() as connection:
         rows = connection.execute(sql.select(REPLACED).where(REPLACED.c.stream.in_(streams))).all()
     for row in rows:
@@ -272,7 +270,7 @@ def _replaced_damages(warehouse: Store, streams: Collection[str]) -> Iterator[Da
             yield Damage(place, "an earlier record of it is not what its digest says", BACKUP)
 
 
-def _unit_damages(warehouse: Store, listing: _Listing, days: Collection[date] | None) -> Iterator[Damage]:
+def _unit_damages(warehouse: Warehouse, listing: _Listing, days: Collection[date] | None) -> Iterator[Damage]:
     """Compare the records of published units with their digests, and with the rows in their table."""
     query = sql.select(PUBLISHED).where(PUBLISHED.c.stream == listing.stream, PUBLISHED.c.table_name == listing.name)
     with warehouse.database.begin() as connection:
@@ -311,7 +309,7 @@ def _is_carry(carry_out: str, digest: str) -> bool:
         return False
 
 
-def _plan_damages(warehouse: Store, listing: _Listing) -> Iterator[Damage]:
+def _plan_damages(warehouse: Warehouse, listing: _Listing) -> Iterator[Damage]:
     """Look for the current plan of each pattern set among the recorded ones."""
     with warehouse.database.begin() as connection:
         current = connection.execute(sql.select(CURRENT_PLANS).where(CURRENT_PLANS.c.stream == listing.stream)).all()
@@ -337,7 +335,7 @@ def _plan_damages(warehouse: Store, listing: _Listing) -> Iterator[Damage]:
 
 
 def _note_damages(
-    warehouse: Store, owners: Mapping[str, _Listing], damaged: Mapping[str, str], looked_at: Collection[str]
+    warehouse: Warehouse, owners: Mapping[str, _Listing], damaged: Mapping[str, str], looked_at: Collection[str]
 ) -> None:
     """Write down which published files are damaged; what only reading can find is forgotten only after reading.
 
