@@ -198,10 +198,10 @@ def validate(
         An expectation of the schema whose arguments Great Expectations does not take.
     """
     quality = schema.quality or Quality()
-    rules = _rules(figures, schema, quality, day)
-    profile = _profile(figures, rejected) | {rule.column: rule.unexpected.count for rule in rules}
+    suite = _rule_checks(figures, schema, quality, day)
+    counted = {check.kwargs["column"]: check.counted["unexpected_count"] for check in suite}
+    profile = _profile(figures, rejected) | counted
     median = statistics.median(earlier_row_counts[-quality.row_count.days :]) if earlier_row_counts else None
-    suite = [_rule_check(rule, figures.rows) for rule in rules]
     suite += _day_checks(quality, profile, median)
     suite += [_own_check(place, schema) for place in range(len(quality.great_expectations))]
     try:
@@ -270,16 +270,6 @@ def _great_expectations() -> Any:
 # -- the suite ---------------------------------------------------------------------------------------------------------
 
 
-class _Rule(NamedTuple):
-    """A rule for the values of an attribute: the `column` of the profile has the number of those that break it."""
-
-    column: str
-    said: str
-    unexpected: Unexpected
-    severity: str = "critical"
-    reason: str = ""
-
-
 class _Check(NamedTuple):
     """An expectation of the suite, in Great Expectations' words.
 
@@ -295,14 +285,20 @@ class _Check(NamedTuple):
     also: Mapping[str, Any] = {}
 
 
-def _rules(figures: Figures, schema: StreamSchema, quality: Quality, day: date) -> list[_Rule]:
-    """Return the rules for the values of the events, with the values that break them."""
-    rules: list[_Rule] = []
+def _rule_checks(figures: Figures, schema: StreamSchema, quality: Quality, day: date) -> list[_Check]:
+    """Expect that no value breaks a rule: a column of the profile has the number of those that do."""
+    checks: list[_Check] = []
 
     def add(column: str, said: str, unexpected: Unexpected, severity: str, reason: str = "") -> None:
-        names = [rule.column for rule in rules]
+        names = [check.kwargs["column"] for check in checks]
         free = next(name for name in (column, *(f"{column}_{n}" for n in range(2, 1_000))) if name not in names)
-        rules.append(_Rule(free, said, unexpected, severity, reason))
+        count, examples = unexpected.count, unexpected.examples
+        shown = f", such as {', '.join(map(str, examples))}" if examples else ""
+        sentence = f"{said} for {count} of {figures.rows} values{shown}{reason}"
+        counted = {"element_count": figures.rows, "unexpected_count": count, "examples": list(examples)}
+        also = {"description": said.removesuffix(" fails")}
+        kwargs = {"column": free, "max_value": 0}
+        checks.append(_Check("expect_column_max_to_be_between", kwargs, severity, sentence, counted, also))
 
     def not_null(column: str, severity: str) -> None:
         missing = figures.missing[column]
@@ -323,18 +319,7 @@ def _rules(figures: Figures, schema: StreamSchema, quality: Quality, day: date) 
         if expected.has_bounds and expected.column in figures.nans:
             nans = Unexpected(figures.nans[expected.column])
             add(f"{expected.column}_nan", f"{expected.column} is NaN", nans, expected.severity, ", and has bounds")
-    return rules
-
-
-def _rule_check(rule: _Rule, rows: int) -> _Check:
-    """Expect that no value breaks a rule."""
-    count, examples = rule.unexpected.count, rule.unexpected.examples
-    shown = f", such as {', '.join(map(str, examples))}" if examples else ""
-    sentence = f"{rule.said} for {count} of {rows} values{shown}{rule.reason}"
-    counted = {"element_count": rows, "unexpected_count": count, "examples": list(examples)}
-    also = {"description": rule.said.removesuffix(" fails")}
-    kwargs = {"column": rule.column, "max_value": 0}
-    return _Check("expect_column_max_to_be_between", kwargs, rule.severity, sentence, counted, also)
+    return checks
 
 
 def _day_checks(quality: Quality, profile: Mapping[str, Any], median: float | None) -> Iterator[_Check]:

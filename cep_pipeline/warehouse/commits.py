@@ -22,14 +22,7 @@ import pyarrow.parquet as pq
 import sqlalchemy as sql
 import sqlalchemy.exc
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    EqualTo,
-    Or,
-)
+from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import DataScan, Table, Transaction
@@ -47,7 +40,7 @@ from cep_pipeline.warehouse.catalog import (
     remove_uncommitted,
 )
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
-from cep_pipeline.warehouse.published_table import day_of
+from cep_pipeline.warehouse.published_table import day_of, rows_with
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +51,6 @@ PINNED_S = 600.0
 """A snapshot that was current in this time is not expired by a commit: a reader may be pinned to it."""
 DEAD_AFTER_S = 3600.0
 """A lease without a heartbeat for so long keeps no snapshot."""
-
-# The constructor takes a column's name and a literal, which its declared fields do not show.
-_equal = cast(Callable[[str, str], BooleanExpression], EqualTo)
 
 Unit = Mapping[str, str | date]
 """Partition column -> value, all of a table's: what is replaced at once."""
@@ -138,7 +128,7 @@ def replace_units(
 
     def replaced(name: str) -> Change:
         own = [(one, files) for one, files in zip(units, found, strict=True) if one.table == name]
-        condition = reduce(Or, (_condition(one.unit) for one, _ in own), cast(BooleanExpression, AlwaysFalse()))
+        condition = reduce(Or, (rows_with(one.unit) for one, _ in own), cast(BooleanExpression, AlwaysFalse()))
         said = {"cep.run": run_id, "cep.unit": ", ".join(" ".join(map(str, one.unit.values())) for one, _ in own)}
         if prints := [one.fingerprint for one, _ in own if one.fingerprint]:
             said["cep.fingerprint"] = ", ".join(prints)
@@ -331,11 +321,6 @@ def catalog_errors(catalog: WarehouseCatalog, what: str) -> Iterator[None]:
         raise explain_database_error(str(catalog.engine.url), error) from error
     except NoSuchTableError as error:
         raise InputError(f"{what}: {error}") from error
-
-
-def _condition(unit: Unit) -> BooleanExpression:
-    equal = (_equal(column, str(value)) for column, value in unit.items())
-    return reduce(And, equal, cast(BooleanExpression, AlwaysTrue()))
 
 
 def _unit_text(unit: Unit) -> str:

@@ -5,7 +5,7 @@ carry-out), the current plan of each pattern set, and the format version. The re
 transaction that swaps the Iceberg table's metadata pointer, so that neither is ever there without the other.
 
 A record carries a digest of its own row, since a database notices damage to its structure only. Records are written by
-`sealed`, `insert_record` and `change_records`, and whoever reads one asks `checked_record` first.
+`insert_record` and `change_records`, and whoever reads one asks `checked_record` first.
 
 On SQLite a transaction begins at its first writing statement, and from there on excludes all other writers; on
 PostgreSQL a written row is locked until the end. Every transaction here therefore writes first what it relies on, and
@@ -140,14 +140,14 @@ def change_records(
     connection: Connection,
     table: sql.Table,
     chosen: Sequence[sql.ColumnElement[bool]],
-    change: Callable[[Row[Any]], Mapping[str, Any]],
+    changes: Mapping[str, Any],
 ) -> int:
-    """Change the chosen rows, and their digests with them; returns how many are chosen. No change leaves a row."""
+    """Change the chosen rows, and their digests with them; returns how many are chosen."""
     rows = connection.execute(sql.select(table).where(*chosen).with_for_update()).all()
     for row in rows:
-        if changes := change(checked_record(database, table, row)):
-            key = [column == row._mapping[column.name] for column in table.primary_key]
-            connection.execute(sql.update(table).where(*key).values(**sealed(table, {**row._mapping, **changes})))
+        made = sealed(table, {**checked_record(database, table, row)._mapping, **changes})
+        key = [column == row._mapping[column.name] for column in table.primary_key]
+        connection.execute(sql.update(table).where(*key).values(**made))
     return len(rows)
 
 

@@ -15,18 +15,28 @@ import io
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import reduce
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import sqlalchemy as sql
-from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import (
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    LessThanOrEqual,
+)
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile, read_manifest_list
 from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import IcebergType, ListType, PrimitiveType, StructType
+from pyiceberg.types import IcebergType, ListType, StructType
 from sqlalchemy.engine import Connection
 
 from cep_pipeline.errors import CepError, DamagedError, InputError
@@ -43,8 +53,6 @@ from cep_pipeline.warehouse.database import DAMAGES, FILES, Database
 from cep_pipeline.warehouse.records import EventsFile
 
 if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionSpec
-
     from cep_pipeline.warehouse.layout import TableLayout
 
 _PATHS_A_STATEMENT = 500
@@ -312,16 +320,15 @@ class PublishedTable:
         snapshot_id: int | None = None,
     ) -> list[DataFile]:
         """Return the data files of some days, and of other partition values, in a snapshot (None: the current)."""
-        wanted: dict[str, tuple[Any, Any]] = {column: (value, value) for column, value in (equal or {}).items()}
-        if first is not None or last is not None:
-            wanted[day_column] = (first and first.toordinal() - _EPOCH, last and last.toordinal() - _EPOCH)
+        condition = rows_with(equal or {}, {day_column: (first, last)})
+        planner = ManifestGroupPlanner(self.metadata, self._files, condition)
         found: list[DataFile] = []
         for manifest in self.manifests(snapshot_id):
-            spec = self.metadata.specs()[manifest.partition_spec_id]
-            ranges = [wanted.get(one.name, (None, None)) for one in spec.fields]
-            if manifest.content == ManifestContent.DATA and self._may_hold(spec, manifest, ranges):
-                files = self.files_in(manifest)
-                found += [one for one in files if all(map(_is_in, _values(one), ranges))]
+            spec = manifest.partition_spec_id
+            with damage_errors(manifest.manifest_path):
+                wanted = planner._build_manifest_evaluator(spec)(manifest) and manifest.content == ManifestContent.DATA
+            if wanted:
+                found += filter(planner._build_partition_evaluator(spec), self.files_in(manifest))
         return found
 
     def unit_of(self, file: DataFile) -> Unit:
@@ -364,23 +371,21 @@ class PublishedTable:
                 named |= {manifest.manifest_path, *(one.file_path for one in self.files_in(manifest))}
         return named
 
-    def _may_hold(self, spec: PartitionSpec, manifest: ManifestFile, ranges: Iterable[tuple[Any, Any]]) -> bool:
-        """Return False if the bounds of a manifest's partitions say that it has no file of these ranges."""
-        kinds = spec.partition_type(self.metadata.schema()).fields
-        for field, bounds, (least, most) in zip(kinds, manifest.partitions or (), ranges, strict=False):
-            kind = field.field_type
-            if not isinstance(kind, PrimitiveType) or bounds.lower_bound is None or bounds.upper_bound is None:
-                continue
-            with damage_errors(manifest.manifest_path):
-                lower, upper = (from_bytes(kind, end) for end in (bounds.lower_bound, bounds.upper_bound))
-                if (least is not None and upper < least) or (most is not None and lower > most):
-                    return False
-        return True
-
     def events_files(self, first: date | None, last: date | None, snapshot_id: int | None) -> list[EventsFile]:
         """Return the files of events of the days from first to last (both in, None: open) in stream order."""
         files = self.files("day", first, last, snapshot_id=snapshot_id)
         return in_stream_order(files, self._ids["timestamp"], self._ids["seq"])
+
+
+def rows_with(
+    equal: Mapping[str, object], between: Mapping[str, tuple[object, object]] = MappingProxyType({})
+) -> BooleanExpression:
+    """The rows in which columns have these values, or values between two, both in; None: open."""
+    wanted: list[tuple[Any, str, object]] = [(EqualTo, column, value) for column, value in equal.items()]
+    for column, (least, most) in between.items():
+        wanted += [(GreaterThanOrEqual, column, least), (LessThanOrEqual, column, most)]
+    parts = (cast(Any, kind)(column, str(value)) for kind, column, value in wanted if value is not None)
+    return reduce(And, parts, cast(BooleanExpression, AlwaysTrue()))
 
 
 def in_stream_order(files: Iterable[DataFile], timestamp_id: int, seq_id: int) -> list[EventsFile]:
@@ -434,13 +439,6 @@ def _numbers_of(manifest: ManifestFile) -> tuple[int, int] | None:
 def _check_numbers(whose: str, found: tuple[int, ...], said: tuple[int, int] | None) -> None:
     if said is not None and found != said:
         raise ValueError(f"{whose} says {said[0]} files with {said[1]} rows, and it lists {found[0]} with {found[1]}")
-
-
-def _is_in(value: Any, wanted: tuple[Any, Any]) -> bool:
-    least, most = wanted
-    if least is None and most is None:
-        return True
-    return value is not None and (least is None or least <= value) and (most is None or value <= most)
 
 
 _TYPES: Mapping[str, pa.DataType] = {

@@ -24,7 +24,7 @@ from cep_pipeline.warehouse.layout import OF_PATTERN_SETS, day_column
 from cep_pipeline.warehouse.leases import Lease
 from cep_pipeline.warehouse.published_table import check_recorded, recorded_files
 from cep_pipeline.warehouse.records import RunRecord, RunStep
-from cep_pipeline.warehouse.units import NOTE, forget_lost_buffers, replace_record
+from cep_pipeline.warehouse.units import NOTE, replace_record, with_buffers
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -189,15 +189,22 @@ def _publish(
     for table, pattern_set in keys:
         named = {"pattern_set": pattern_set} if table in (*OF_PATTERN_SETS, "statistics") else {}
         units.append(commits.UnitFiles(table, {**named, day_column(table): day}, files[table, pattern_set]))
-    warehouse, database = tables.warehouse, tables.warehouse.database
-    buffers = stored_files(tables.compressed)
+    warehouse = tables.warehouse
+    buffers = stored_files(tables.compressed)  # the runs after it have removed those of its limited patterns
 
     def beside(connection: Connection, snapshots: Mapping[str, int], rows: Sequence[int]) -> None:
         lease.renew(connection)
-        for key in (one for one in keys if one[0] != "statistics"):
-            _restore_record(connection, tables.name, key, day, wanted.units.get(key), snapshots[key[0]], note, now)
-        # The runs after it have removed the buffers of its limited patterns.
-        forget_lost_buffers(connection, database.name, tables.name, warehouse.location, buffers, day=day)
+        for table, pattern_set in keys:
+            if table == "statistics":
+                continue
+            key = {"stream": tables.name, "table_name": table, "pattern_set": pattern_set, "day": day.isoformat()}
+            replace_record(connection, key)
+            then = wanted.units.get((table, pattern_set))
+            if then is not None:  # else the unit was not published then
+                noted = json.loads(then.fingerprint) | ({} if table == "quarantine" else {NOTE: note})
+                changed = {"fingerprint": canonical_json(noted), "snapshot_id": snapshots[table], "published_at": now}
+                changed["counts"] = with_buffers(then.counts, warehouse.location, buffers)
+                insert_record(connection, PUBLISHED, {**then._mapping, **changed})
 
     lease.look()
     _check_files(tables, files)
@@ -219,24 +226,3 @@ def _check_files(tables: StreamTables, files: Mapping[UnitKey, list[str]]) -> No
         for path in (path for (table, _), paths in files.items() if table == name for path in paths):
             if path in recorded:
                 check_recorded(path, read_digest(path), recorded[path])
-
-
-def _restore_record(
-    connection: Connection,
-    stream: str,
-    unit: UnitKey,
-    day: date,
-    then: Row[Any] | None,
-    snapshot_id: int,
-    note: str,
-    now: float,
-) -> None:
-    """Put the record of an earlier run in force, with a note; None: the unit was not published then."""
-    table, pattern_set = unit
-    replace_record(
-        connection, {"stream": stream, "table_name": table, "pattern_set": pattern_set, "day": day.isoformat()}
-    )
-    if then is not None:
-        fingerprint = json.loads(then.fingerprint) | ({} if table == "quarantine" else {NOTE: note})
-        changed = {"fingerprint": canonical_json(fingerprint), "snapshot_id": snapshot_id, "published_at": now}
-        insert_record(connection, PUBLISHED, {**then._mapping, **changed})

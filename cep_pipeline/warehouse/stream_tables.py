@@ -430,7 +430,7 @@ class StreamTables(StreamReader):
                 insert_record(connection, CURRENT_PLANS, {**key, **now})
                 return
             same = [*self._plan_row(pattern_set), CURRENT_PLANS.c.version == expected]
-            changed = change_records(database, connection, CURRENT_PLANS, same, lambda _: now)
+            changed = change_records(database, connection, CURRENT_PLANS, same, now)
         except sql.exc.IntegrityError as error:  # none was expected, and another run has set one
             raise self._overtaken(pattern_set, expected) from error
         if not changed:

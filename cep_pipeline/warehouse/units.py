@@ -27,7 +27,6 @@ from cep_pipeline.warehouse.database import (
     PUBLISHED,
     REPLACED,
     Database,
-    change_records,
     checked_record,
 )
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
@@ -228,34 +227,12 @@ def counted_of(
     return {**counts, **waiting, **stopped}
 
 
-def buffers_in(counts: str, location: str) -> list[str]:
-    """Return the files of buffers of limited patterns that the counts of a record name."""
-    return [_placed(path, location) for one in _named(json.loads(counts), _LIMITED).values() for path in one["files"]]
-
-
-def forget_lost_buffers(
-    connection: Connection,
-    database: str,
-    stream: str,
-    location: str,
-    there: Collection[str],
-    *,
-    day: date | None = None,
-) -> None:
-    """Let the records of a stream (of a day) name no files of buffers but those that are there."""
-    table = PUBLISHED.c
-    of_day = [] if day is None else [table.day == day.isoformat()]
-
-    def without_lost(row: Row[Any]) -> Mapping[str, Any]:
-        if set(buffers_in(row.counts, location)) <= set(there):
-            return {}
-        counted = json.loads(row.counts)
-        for one in _named(counted, _LIMITED).values():
-            one["files"] = [path for path in one["files"] if _placed(path, location) in there]
-        return {"counts": canonical_json(counted)}
-
-    matches = [table.stream == stream, table.table_name == "matches", *of_day]
-    change_records(database, connection, PUBLISHED, matches, without_lost)
+def with_buffers(counts: str, location: str, there: Collection[str]) -> str:
+    """Return the counts of a record that name no files of buffers but those that are there."""
+    counted = json.loads(counts)
+    for one in _named(counted, _LIMITED).values():
+        one["files"] = [path for path in one["files"] if _placed(path, location) in there]
+    return canonical_json(counted)
 
 
 def _placed(path: str, location: str) -> str:
