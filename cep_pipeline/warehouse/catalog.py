@@ -247,8 +247,7 @@ class WarehouseCatalog(SqlCatalog):
     def metadata_location(self, identifier: str | Identifier) -> str | None:
         """Return where the present metadata of a table is, without reading it; None: there is no such table."""
         query = sql.select(IcebergTables.metadata_location).where(*self._row(identifier))
-        with self.database.begin() as connection:
-            return connection.execute(query).scalar_one_or_none()
+        return next((row.metadata_location for row in self.database.rows(query)), None)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

@@ -174,8 +174,7 @@ def _forget_files(warehouse: Warehouse, stream: str, table_name: str) -> None:
 
     def recorded_in(records: sql.Table) -> set[str]:
         query = sql.select(records.c.path).where(records.c.stream == stream, records.c.table_name == table_name)
-        with warehouse.database.begin() as connection:
-            return set(connection.execute(query).scalars())
+        return {row.path for row in warehouse.database.rows(query)}
 
     # Those that a commit or `cep verify` adds from now on are not among the recorded ones.
     digests, damaged = recorded_in(FILES), recorded_in(DAMAGES)

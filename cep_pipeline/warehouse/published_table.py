@@ -101,9 +101,7 @@ class NamedFiles(FileIO):
         query = sql.select(FILES.c.size, FILES.c.sha256).where(
             *_of_table(FILES, self._stream, self._table), FILES.c.path == inner
         )
-        with self._database.begin() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else (row.size, row.sha256)
+        return next(((row.size, row.sha256) for row in self._database.rows(query)), None)
 
 
 class _NamedFile(InputFile):
@@ -132,8 +130,7 @@ def digest_of_bytes(content: bytes) -> Recorded:
 def is_recorded(database: Database, stream: str, table: str) -> bool:
     """Return True if a commit has ever recorded a file of a table."""
     query = sql.select(FILES.c.path).where(*_of_table(FILES, stream, table)).limit(1)
-    with database.begin() as connection:
-        return connection.execute(query).first() is not None
+    return bool(database.rows(query))
 
 
 def record_files(
@@ -165,8 +162,7 @@ def record_files(
 
 def recorded_files(database: Database, stream: str, table_name: str, location: str) -> dict[str, Recorded]:
     """Return the size and the SHA-256 of each file of a table, as far as they were recorded."""
-    with database.begin() as connection:
-        rows = connection.execute(sql.select(FILES).where(*_of_table(FILES, stream, table_name))).all()
+    rows = database.rows(sql.select(FILES).where(*_of_table(FILES, stream, table_name)))
     return {f"{location}/{row.path}": (row.size, row.sha256) for row in rows}
 
 

@@ -136,8 +136,7 @@ def _sqlite_file(catalog: str | URL) -> Path | None:
 def _refuse_runs(known: Database) -> None:
     """Refuse to go on, with a BusyError, while a lease is held whose holder lives."""
     alive_since = known.now(time.time) - LEASE_TIMEOUT_S
-    with known.begin() as connection:
-        holders = connection.execute(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since)).all()
+    holders = known.rows(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since))
     for holder in (one for one in holders if not is_dead(one)):
         raise BusyError(
             f"catalog {known.name}: run {holder.run_id} on {holder.host} (pid {holder.pid}) holds {holder.unit} of "
@@ -151,8 +150,7 @@ def pointers_of(database: Database) -> list[tuple[str, str, str]]:
         return []
     columns = (POINTERS.c.table_namespace, POINTERS.c.table_name, POINTERS.c.metadata_location)
     query = sql.select(*columns).where(POINTERS.c.catalog_name == CATALOG_NAME).order_by(*columns[:2])
-    with database.begin() as connection:
-        return [(stream, name, at) for stream, name, at in connection.execute(query)]
+    return [(row[0], row[1], row[2]) for row in database.rows(query)]
 
 
 @contextmanager
@@ -235,13 +233,13 @@ def remake_records(database: Database, stream: str) -> None:
     """
     pointers = pointers_of(database)
     known = {of for of, _, _ in pointers}
-    damaged = []
-    with database.begin() as connection:
-        for table in (PUBLISHED, CURRENT_PLANS):
-            for row in connection.execute(sql.select(table)).all():
-                # A record whose stream is mangled may be of any: the units that lost theirs are found by their rows.
-                if not is_sound(table, row) and (row.stream == stream or row.stream not in known):
-                    damaged.append((table, row))
+    # A record whose stream is mangled may be of any: the units that lost theirs are found by their rows.
+    damaged = [
+        (table, row)
+        for table in (PUBLISHED, CURRENT_PLANS)
+        for row in database.rows(sql.select(table))
+        if not is_sound(table, row) and (row.stream == stream or row.stream not in known)
+    ]
     if not damaged:
         return
     tables = [PublishedTable.read(database, stream, name, at) for of, name, at in pointers if of == stream]

@@ -85,7 +85,7 @@ def roll_back(tables: StreamTables, day: date, to_run: str | None = None, *, run
 def _states(tables: StreamTables, day: date) -> list[_State]:
     """The states that runs left the day in, the earliest first; the last one is the present one."""
     found: list[Row[Any]] = []
-    with tables.warehouse.database.begin() as connection:
+    with tables.warehouse.database.begin() as connection:  # which sees both as of one moment
         for source in (REPLACED, PUBLISHED):
             query = sql.select(source).where(source.c.stream == tables.name, source.c.day == day.isoformat())
             rows = connection.execute(query.order_by(source.c.published_at)).all()

@@ -536,11 +536,9 @@ class StreamReader:
     def current_plan(self, pattern_set: str) -> PlanRecord | None:
         """Return the current plan of a pattern set, None where there is none."""
         database = self.warehouse.database
-        with database.begin() as connection:
-            row = connection.execute(sql.select(CURRENT_PLANS).where(*self._plan_row(pattern_set))).one_or_none()
-        if row is None:
-            return None
-        return self._plan(pattern_set, checked_record(database.name, CURRENT_PLANS, row).version)
+        for row in database.rows(sql.select(CURRENT_PLANS).where(*self._plan_row(pattern_set))):
+            return self._plan(pattern_set, checked_record(database.name, CURRENT_PLANS, row).version)
+        return None
 
     def _plan(self, pattern_set: str, version: int) -> PlanRecord:
         """One recorded plan, read once: a day asks for it several times, and that of a thousand patterns is large."""

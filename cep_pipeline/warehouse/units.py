@@ -81,11 +81,10 @@ def one_moment(
     )
     pointers: dict[str, str] = {}
     records: dict[str, list[Row[Any]]] = {table: [] for table in tables}
-    with database.begin() as connection:
-        for row in connection.execute(query):
-            pointers[row.of] = row.metadata_location
-            if row.day is not None:
-                records[row.of].append(checked_record(database.name, PUBLISHED, row))
+    for row in database.rows(query):
+        pointers[row.of] = row.metadata_location
+        if row.day is not None:
+            records[row.of].append(checked_record(database.name, PUBLISHED, row))
     return pointers, records
 
 
@@ -276,8 +275,7 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
         .order_by(PUBLISHED.c.day.desc())
         .limit(1)
     )
-    with database.begin() as connection:
-        found = connection.execute(query).one_or_none()
+    found = next(iter(database.rows(query)), None)
     if found is None:
         return {}
     try:
@@ -331,11 +329,10 @@ def find_stale_units(
 def damaged_units(database: Database, stream: str) -> dict[tuple[str, str], list[str]]:
     """Return (day, pattern set or "") -> a sentence for each of its files that is known to be damaged."""
     found: dict[tuple[str, str], list[str]] = {}
-    with database.begin() as connection:
-        query = sql.select(DAMAGES).where(DAMAGES.c.stream == stream)
-        for row in connection.execute(query.order_by(DAMAGES.c.table_name, DAMAGES.c.path)):
-            reason = f"its file {row.path} of {row.table_name} is damaged: {row.what}"
-            found.setdefault((row.day, row.pattern_set), []).append(reason)
+    query = sql.select(DAMAGES).where(DAMAGES.c.stream == stream)
+    for row in database.rows(query.order_by(DAMAGES.c.table_name, DAMAGES.c.path)):
+        reason = f"its file {row.path} of {row.table_name} is damaged: {row.what}"
+        found.setdefault((row.day, row.pattern_set), []).append(reason)
     return found
 
 

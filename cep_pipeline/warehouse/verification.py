@@ -162,9 +162,8 @@ def verify(
 
 
 def _streams(warehouse: Warehouse, streams: Collection[str] | None) -> list[str]:
-    with warehouse.database.begin() as connection:
-        recorded = connection.execute(sql.select(PUBLISHED.c.stream).distinct()).scalars().all()
-    known = sorted({*warehouse.streams(), *recorded})
+    recorded = warehouse.database.rows(sql.select(PUBLISHED.c.stream).distinct())
+    known = sorted({*warehouse.streams(), *(row.stream for row in recorded)})
     for name in streams or ():
         if name not in known:
             raise InputError(
@@ -256,15 +255,12 @@ def _catalog_damages(warehouse: Warehouse) -> list[Damage]:
     """The faults that SQLite finds in its own file; another database looks after itself."""
     if warehouse.database.url.get_backend_name() != "sqlite":
         return []
-    with warehouse.database.begin() as connection:
-        said = connection.execute(sql.text("PRAGMA integrity_check")).scalars().all()
-    return [Damage(f"catalog {warehouse.database.name}", text, BACKUP) for text in said if text != "ok"]
+    said = warehouse.database.rows(sql.text("PRAGMA integrity_check"))
+    return [Damage(f"catalog {warehouse.database.name}", text, BACKUP) for (text,) in said if text != "ok"]
 
 
 def _replaced_damages(warehouse: Warehouse, streams: Collection[str]) -> Iterator[Damage]:
-    with warehouse.database.begin() as connection:
-        rows = connection.execute(sql.select(REPLACED).where(REPLACED.c.stream.in_(streams))).all()
-    for row in rows:
+    for row in warehouse.database.rows(sql.select(REPLACED).where(REPLACED.c.stream.in_(streams))):
         if not is_sound(REPLACED, row):
             place = " ".join((f"{row.stream}.{row.table_name}", row.day, row.pattern_set)).strip()
             yield Damage(place, "an earlier record of it is not what its digest says", BACKUP)
@@ -273,8 +269,7 @@ def _replaced_damages(warehouse: Warehouse, streams: Collection[str]) -> Iterato
 def _unit_damages(warehouse: Warehouse, listing: _Listing, days: Collection[date] | None) -> Iterator[Damage]:
     """Compare the records of published units with their digests, and with the rows in their table."""
     query = sql.select(PUBLISHED).where(PUBLISHED.c.stream == listing.stream, PUBLISHED.c.table_name == listing.name)
-    with warehouse.database.begin() as connection:
-        records = connection.execute(query.order_by(PUBLISHED.c.day, PUBLISHED.c.pattern_set)).all()
+    records = warehouse.database.rows(query.order_by(PUBLISHED.c.day, PUBLISHED.c.pattern_set))
     if listing.table is None:
         if records and not listing.damages:
             text = f"the catalog does not name the table, of which {len(records)} units are recorded as published"
@@ -311,8 +306,7 @@ def _is_carry(carry_out: str, digest: str) -> bool:
 
 def _plan_damages(warehouse: Warehouse, listing: _Listing) -> Iterator[Damage]:
     """Look for the current plan of each pattern set among the recorded ones."""
-    with warehouse.database.begin() as connection:
-        current = connection.execute(sql.select(CURRENT_PLANS).where(CURRENT_PLANS.c.stream == listing.stream)).all()
+    current = warehouse.database.rows(sql.select(CURRENT_PLANS).where(CURRENT_PLANS.c.stream == listing.stream))
     if listing.table is None or listing.damages:
         if current and not listing.damages:
             yield Damage(listing.named(None), "the catalog does not name the table, which has current plans", BACKUP)

@@ -86,8 +86,7 @@ class Warehouse:
         if not self.database.has_catalog():
             return []
         query = sql.select(POINTERS.c.table_namespace).distinct().where(POINTERS.c.catalog_name == CATALOG_NAME)
-        with self.database.begin() as connection:
-            return sorted(connection.execute(query).scalars())
+        return sorted(row.table_namespace for row in self.database.rows(query))
 
     def lease(self, stream: str, unit: str, *, run_id: str, wait_s: float = 0.0) -> Lease:
         """Take a lease; another holder has `wait_s` to give it up, before a BusyError names it and says what to do.
@@ -109,9 +108,7 @@ class Warehouse:
         """Return all leases, those of dead runs too, by stream and unit."""
         over = LEASES.c.heartbeat_at < self.database.now(self.clock) - self.lease_timeout_s
         query = sql.select(LEASES, over.label("over")).order_by(LEASES.c.stream, LEASES.c.unit)
-        with self.database.begin() as connection:
-            rows = connection.execute(query).all()
-        return [holder_of(row, expired=row.over or is_dead(row)) for row in rows]
+        return [holder_of(row, expired=row.over or is_dead(row)) for row in self.database.rows(query)]
 
     @classmethod
     def open(
