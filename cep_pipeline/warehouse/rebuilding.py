@@ -150,7 +150,7 @@ def pointers_of(database: Database) -> list[tuple[str, str, str]]:
         return []
     columns = (POINTERS.c.table_namespace, POINTERS.c.table_name, POINTERS.c.metadata_location)
     query = sql.select(*columns).where(POINTERS.c.catalog_name == CATALOG_NAME).order_by(*columns[:2])
-    return [(row[0], row[1], row[2]) for row in database.rows(query)]
+    return [(row.table_namespace, row.table_name, row.metadata_location) for row in database.rows(query)]
 
 
 @contextmanager
