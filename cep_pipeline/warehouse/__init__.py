@@ -16,5 +16,5 @@ then), `leases` (one writer a day), `units` (records and fingerprints of what is
 `database`). `stream_reader` reads what is published, by `published_table`, each list of files as it was recorded;
 `layout` says how it is stored, `records` and `fingerprints` what it means; `maintenance` removes what no table uses and
 merges small files, `verification` checks what is published, `rebuilding` makes a lost catalog anew, and `rollback`
-brings an earlier version of a day back. `warehouse` opens the place that all of them share.
+brings an earlier version of a day back. `leases` also has the place that all of them share, which `warehouse` opens.
 """

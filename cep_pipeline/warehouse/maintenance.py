@@ -50,7 +50,7 @@ from cep_pipeline.warehouse.units import opened_tables
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.catalog import WarehouseCatalog
-    from cep_pipeline.warehouse.warehouse import Warehouse
+    from cep_pipeline.warehouse.leases import Store
 
 logger = logging.getLogger(__name__)
 LEAST_GRACE_S = 600.0
@@ -65,7 +65,7 @@ PACK_ABOVE_FILES = 32
 """A table without partitions, which grows by a row at a time, is merged into one file when it has become more."""
 
 
-def maintain(warehouse: Warehouse, *, grace_s: float, keep_snapshots_s: float, file_rows: int) -> MaintenanceReport:
+def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_rows: int) -> MaintenanceReport:
     """Maintain all tables of all streams (see `Warehouse.maintain`)."""
     if grace_s < LEAST_GRACE_S:
         raise InputError(
@@ -94,7 +94,7 @@ _COUNTS = ("removed_files", "removed_bytes", "expired_snapshots", "merged_files"
 
 
 def _maintain_table(
-    warehouse: Warehouse, stream: str, table_name: str, files_before_s: float, snapshots_before_s: float, file_rows: int
+    warehouse: Store, stream: str, table_name: str, files_before_s: float, snapshots_before_s: float, file_rows: int
 ) -> Mapping[str, int]:
     if table_name in UNIT_TABLES:
         # Files that a damaged table does not name any more are left: they may be all that is left of a day.
@@ -126,7 +126,7 @@ def _compact(catalog: WarehouseCatalog, stream: str, table_name: str, file_rows:
     return compact(catalog, stream, table_name, file_rows=file_rows)
 
 
-def _expire(warehouse: Warehouse, stream: str, table_name: str, *, older_than_s: float) -> int:
+def _expire(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> int:
     def expire(table: Table) -> int:
         now = warehouse.clock()
         # A snapshot that a run of now may be pinned to was the current one under its lease.
@@ -143,7 +143,7 @@ def _expire(warehouse: Warehouse, stream: str, table_name: str, *, older_than_s:
     return warehouse.catalog.changed(stream, table_name, expire)
 
 
-def _remove_orphans(warehouse: Warehouse, stream: str, table_name: str, *, older_than_s: float) -> list[pafs.FileInfo]:
+def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[pafs.FileInfo]:
     location = warehouse.table_location(stream, table_name)
     candidates = {path: file for path, file in stored_files(location).items() if _written_s(file) < older_than_s}
     running = tuple(f"{folder_name(holder.run_id)}-" for holder in warehouse.leases() if not holder.expired)
@@ -165,7 +165,7 @@ def _written_s(file: pafs.FileInfo) -> float:
     return float(file.mtime_ns / 1e9)
 
 
-def _forget_files(warehouse: Warehouse, stream: str, table_name: str) -> None:
+def _forget_files(warehouse: Store, stream: str, table_name: str) -> None:
     """Forget the digests of files that are neither there nor named, and damages of files that are no longer read.
 
     A file that is named and not there is a damage.
@@ -193,7 +193,7 @@ def _forget_files(warehouse: Warehouse, stream: str, table_name: str) -> None:
                 connection.execute(one, [{"gone": path} for path in gone])
 
 
-def _remove_scratch(warehouse: Warehouse, *, older_than_s: float) -> dict[str, int]:
+def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
     """Remove folders of the scratch that runs left behind: those in which nothing is young."""
     filesystem, path = open_filesystem(warehouse.scratch)
     folders: dict[str, list[pafs.FileInfo]] = {}

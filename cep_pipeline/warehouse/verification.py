@@ -40,7 +40,7 @@ from cep_pipeline.warehouse.units import differing_units, rows_by_unit
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
 
-    from cep_pipeline.warehouse.warehouse import Warehouse
+    from cep_pipeline.warehouse.leases import Store
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class _Listing:
 
 
 def verify(
-    warehouse: Warehouse,
+    warehouse: Store,
     *,
     streams: Collection[str] | None,
     days: Collection[date] | None,
@@ -161,7 +161,7 @@ def verify(
     )
 
 
-def _streams(warehouse: Warehouse, streams: Collection[str] | None) -> list[str]:
+def _streams(warehouse: Store, streams: Collection[str] | None) -> list[str]:
     recorded = warehouse.database.rows(sql.select(PUBLISHED.c.stream).distinct())
     known = sorted({*warehouse.streams(), *(row.stream for row in recorded)})
     for name in streams or ():
@@ -172,7 +172,7 @@ def _streams(warehouse: Warehouse, streams: Collection[str] | None) -> list[str]
     return known if streams is None else sorted(set(streams))
 
 
-def _settled(warehouse: Warehouse, stream: str, name: str, days: Collection[date] | None) -> _Listing:
+def _settled(warehouse: Store, stream: str, name: str, days: Collection[date] | None) -> _Listing:
     """The listing of a table with its damages, none of which comes from a commit that came between."""
     while True:
         listing = _listed(warehouse, stream, name)
@@ -183,11 +183,11 @@ def _settled(warehouse: Warehouse, stream: str, name: str, days: Collection[date
             return listing
 
 
-def _has_changed(warehouse: Warehouse, listing: _Listing) -> bool:
+def _has_changed(warehouse: Store, listing: _Listing) -> bool:
     return listing.pointer != warehouse.catalog.metadata_location((listing.stream, listing.name))
 
 
-def _listed(warehouse: Warehouse, stream: str, name: str) -> _Listing:
+def _listed(warehouse: Store, stream: str, name: str) -> _Listing:
     """Follow a table from its metadata to the files of its snapshots, the current one first."""
     listing = _Listing(stream, name, warehouse.catalog.metadata_location((stream, name)))
     if listing.pointer is None:
@@ -251,7 +251,7 @@ def _fault(listing: _Listing, file: DataFile, deep: bool) -> str | None:
 # -- the records of the catalog's database -----------------------------------------------------------------------------
 
 
-def _catalog_damages(warehouse: Warehouse) -> list[Damage]:
+def _catalog_damages(warehouse: Store) -> list[Damage]:
     """The faults that SQLite finds in its own file; another database looks after itself."""
     if warehouse.database.url.get_backend_name() != "sqlite":
         return []
@@ -259,14 +259,14 @@ def _catalog_damages(warehouse: Warehouse) -> list[Damage]:
     return [Damage(f"catalog {warehouse.database.name}", text, BACKUP) for (text,) in said if text != "ok"]
 
 
-def _replaced_damages(warehouse: Warehouse, streams: Collection[str]) -> Iterator[Damage]:
+def _replaced_damages(warehouse: Store, streams: Collection[str]) -> Iterator[Damage]:
     for row in warehouse.database.rows(sql.select(REPLACED).where(REPLACED.c.stream.in_(streams))):
         if not is_sound(REPLACED, row):
             place = " ".join((f"{row.stream}.{row.table_name}", row.day, row.pattern_set)).strip()
             yield Damage(place, "an earlier record of it is not what its digest says", BACKUP)
 
 
-def _unit_damages(warehouse: Warehouse, listing: _Listing, days: Collection[date] | None) -> Iterator[Damage]:
+def _unit_damages(warehouse: Store, listing: _Listing, days: Collection[date] | None) -> Iterator[Damage]:
     """Compare the records of published units with their digests, and with the rows in their table."""
     query = sql.select(PUBLISHED).where(PUBLISHED.c.stream == listing.stream, PUBLISHED.c.table_name == listing.name)
     records = warehouse.database.rows(query.order_by(PUBLISHED.c.day, PUBLISHED.c.pattern_set))
@@ -304,7 +304,7 @@ def _is_carry(carry_out: str, digest: str) -> bool:
         return False
 
 
-def _plan_damages(warehouse: Warehouse, listing: _Listing) -> Iterator[Damage]:
+def _plan_damages(warehouse: Store, listing: _Listing) -> Iterator[Damage]:
     """Look for the current plan of each pattern set among the recorded ones."""
     current = warehouse.database.rows(sql.select(CURRENT_PLANS).where(CURRENT_PLANS.c.stream == listing.stream))
     if listing.table is None or listing.damages:
@@ -329,7 +329,7 @@ def _plan_damages(warehouse: Warehouse, listing: _Listing) -> Iterator[Damage]:
 
 
 def _note_damages(
-    warehouse: Warehouse, owners: Mapping[str, _Listing], damaged: Mapping[str, str], looked_at: Collection[str]
+    warehouse: Store, owners: Mapping[str, _Listing], damaged: Mapping[str, str], looked_at: Collection[str]
 ) -> None:
     """Write down which published files are damaged; what only reading can find is forgotten only after reading.
 
