@@ -10,10 +10,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import count
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 import sqlalchemy as sql
@@ -53,12 +51,16 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.warehouse.database import CATALOG_NAME, Database, create_together
 from cep_pipeline.warehouse.layout import TableLayout
-from cep_pipeline.warehouse.published_table import NamedFiles, PublishedTable, is_recorded, record_files
-
-Result = TypeVar("Result")
+from cep_pipeline.warehouse.published_table import (
+    NamedFiles,
+    PublishedTable,
+    Result,
+    is_recorded,
+    read_again,
+    record_files,
+)
 
 COMMIT_PATIENCE_S = 120.0
-_LOAD_ATTEMPTS = 5
 
 _TABLE_PROPERTIES = {
     # Conflicts are retried in `commits`, where the unit is planned anew on the newer table.
@@ -236,13 +238,7 @@ class WarehouseCatalog(SqlCatalog):
 
         Metadata that is lost or damaged is a DamagedError.
         """
-        for attempt in count(1):
-            try:
-                return super().load_table(identifier)
-            except DamagedError as error:
-                if attempt == _LOAD_ATTEMPTS or not isinstance(error.__cause__, FileNotFoundError):
-                    raise
-        raise AssertionError("the last attempt either returns or raises")
+        return read_again(partial(super().load_table, identifier))
 
     def metadata_location(self, identifier: str | Identifier) -> str | None:
         """Return where the present metadata of a table is, without reading it; None: there is no such table."""

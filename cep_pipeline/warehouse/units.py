@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ from cep_pipeline.warehouse.database import (
     checked_record,
 )
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.published_table import PublishedTable, Unit
+from cep_pipeline.warehouse.published_table import PublishedTable, Unit, read_again
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
 if TYPE_CHECKING:
@@ -95,15 +94,12 @@ def opened_tables(
 
     Metadata that cannot be read is a DamagedError.
     """
-    for attempt in count(1):
+
+    def read() -> tuple[dict[str, PublishedTable], dict[str, list[Row[Any]]]]:
         pointers, records = one_moment(database, stream, tables)
-        try:
-            return {name: PublishedTable.read(database, stream, name, at) for name, at in pointers.items()}, records
-        except DamagedError as error:
-            # So many commits may have come meanwhile that the metadata was removed.
-            if attempt == _OPEN_ATTEMPTS or not isinstance(error.__cause__, FileNotFoundError):
-                raise
-    raise AssertionError("the last attempt either returns or raises")
+        return {name: PublishedTable.read(database, stream, name, at) for name, at in pointers.items()}, records
+
+    return read_again(read)
 
 
 def open_table(database: Database, stream: str, name: str) -> PublishedTable:
@@ -112,9 +108,6 @@ def open_table(database: Database, stream: str, name: str) -> PublishedTable:
     if name not in tables:
         raise InputError(f"opening table {stream}.{name}: the catalog {database.name} has no such table")
     return tables[name]
-
-
-_OPEN_ATTEMPTS = 5
 
 
 # -- rows and what records say of them ---------------------------------------------------------------------------------
