@@ -34,7 +34,7 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 18_165),
     "planning": (("cep_pipeline/planning",), 7_677),
-    "warehouse": (("cep_pipeline/warehouse",), 4_397),
+    "warehouse": (("cep_pipeline/warehouse",), 4_395),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 8_150),
     "cli": (("cep_pipeline/cli",), 4_740),
     "events": (("cep_pipeline/events",), 4_359),

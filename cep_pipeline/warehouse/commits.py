@@ -84,17 +84,11 @@ def replace_files(
     old: Sequence[DataFile],
     new: Sequence[DataFile],
     summary: Mapping[str, str] | None = None,
-    *,
-    merge: bool = True,
 ) -> int:
-    """Put a snapshot into a transaction that deletes the old files and adds the new ones; returns its id.
-
-    Without `merge` manifests are left as they are.
-    """
+    """Put a snapshot into a transaction that deletes the old files and adds the new ones; returns its id."""
     update = transaction.update_snapshot(snapshot_properties=dict(summary or {}))
     operation = update.overwrite()._operation
     replacement = _Replacement(operation, transaction, update._io, snapshot_properties=dict(summary or {}))
-    replacement._merge_enabled = replacement._merge_enabled and merge
     with replacement:
         for file in old:
             replacement.delete_data_file(file)
