@@ -34,10 +34,10 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_753),
     "planning": (("cep_pipeline/planning",), 6_245),
-    "warehouse": (("cep_pipeline/warehouse",), 4_610),
+    "warehouse": (("cep_pipeline/warehouse",), 4_395),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 7_695),
     "cli": (("cep_pipeline/cli",), 4_525),
-    "events": (("cep_pipeline/events",), 4_515),
+    "events": (("cep_pipeline/events",), 4_359),
     "adaptation": (("cep_pipeline/adaptation",), 1_995),
     "statistics": (("cep_pipeline/statistics",), 2_435),
     "language, patterns, expressions, slices": (

@@ -30,7 +30,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.order import FILE, TiedFiles
-from cep_pipeline.events.parse import REASON, EventRange, StagedDay, StagedFile, staged_columns
+from cep_pipeline.events.parse import REASON, EventRange, StagedDay, StagedFile
 from cep_pipeline.events.raw_rows import PART_BYTES, RejectedRow
 from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
@@ -38,8 +38,8 @@ from cep_pipeline.events.validate import (
     Bounds,
     Figures,
     Unexpected,
+    asked_figures,
     check_rejected_share,
-    figures_of,
     start_import,
     validate,
 )
@@ -146,7 +146,7 @@ def _settle(raw: RawFiles, days: Sequence[ReadDay]) -> Mapping[date, Figures]:
                 rejected = known.rejected_rows + counts[state.day]
                 state.know(repeated=(*known.repeated, path), rejected_rows=rejected)
     accepted = accepted_rows(spark, [state.staged for state in days], schema)
-    asked = {state.day: figures_of(staged_columns(schema).empty_table(), schema, state.day) for state in days}
+    asked = {state.day: asked_figures(schema, state.day) for state in days}
     ranges = collect(spark, profile(accepted, asked, raw.task_rows), what)
     figures = {}
     for state in days:
@@ -219,20 +219,16 @@ def _counts(asked: Mapping[date, Figures]) -> dict[str, Column]:
     counts = {}
     for place, name in enumerate(figures.missing):
         missing = F.col(name).isNull()
-        counts[f"missing_{place}"] = F.count_if(missing | F.isnan(name) if _is_float(figures, name) else missing)
+        counts[f"missing_{place}"] = F.count_if(missing | F.isnan(name) if name in figures.nans else missing)
     for place, name in enumerate(figures.nans):
         counts[f"nans_{place}"] = F.count_if(F.isnan(name))
     for place in range(len(figures.outside)):
         counts[f"outside_{place}"] = F.count_if(_outside_of_day(asked, place))
     for place, name in enumerate(figures.totals):
-        value = F.nanvl(name, F.lit(None)) if _is_float(figures, name) else F.col(name)
+        value = F.nanvl(name, F.lit(None)) if name in figures.nans else F.col(name)
         counts |= {f"least_{place}": F.min(value), f"most_{place}": F.max(value)}
         counts[f"totals_{place}"] = F.coalesce(F.sum(value.cast("double")), F.lit(0.0))
     return counts
-
-
-def _is_float(figures: Figures, name: str) -> bool:
-    return bool(pa.types.is_floating(figures.types[name]))
 
 
 def _outside_of_day(asked: Mapping[date, Figures], place: int) -> Column:
@@ -246,16 +242,14 @@ def _outside_of_day(asked: Mapping[date, Figures], place: int) -> Column:
 
 
 def _outside(bounds: Bounds, figures: Figures) -> Column:
-    """Return whether a value is outside bounds; values that are no numbers are all outside, null and NaN are not."""
-    kind, value = figures.types[bounds.column], _value(bounds)
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return value.isNotNull()
+    """Return whether a value is outside bounds; null and NaN are not."""
+    value = _value(bounds)
     wrong = F.lit(False)
     if bounds.least is not None:
         wrong |= value <= bounds.least if bounds.strict_least else value < bounds.least
     if bounds.most is not None:
         wrong |= value >= bounds.most if bounds.strict_most else value > bounds.most
-    return wrong & ~F.isnan(value) if pa.types.is_floating(kind) else wrong
+    return wrong & ~F.isnan(value) if bounds.column in figures.nans else wrong
 
 
 def _value(bounds: Bounds) -> Column:
@@ -344,7 +338,8 @@ def _validated(
         if state.staged.skipped:
             continue
         try:
-            _validate(raw, state, figures.get(state.day, Figures()), counts, data_docs(state.day))
+            found = figures.get(state.day) or asked_figures(raw.schema, state.day)
+            _validate(raw, state, found, counts, data_docs(state.day))
         except DataError as error:
             state.know(failure=str(error))
             break

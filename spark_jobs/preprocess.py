@@ -40,7 +40,6 @@ from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import RAW, REASON, StagedDay
 from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.type_footer import footer_of
 from cep_pipeline.spark.frames import accepted_rows, rejected_rows
 from cep_pipeline.spark.tasks import Batches, collect, of_partitions
 from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, conform, open_data_file, write_data_file, written
@@ -210,7 +209,7 @@ def _write_range(
     events = events.append_column(SEQ, pa.array(np.arange(first, first + own.rows, dtype=np.int64)))
     events = events.append_column(DAY, pa.repeat(pa.scalar(own.day, pa.date32()), own.rows))
     path = own.directory.file(place, attempt)
-    path = write_data_file(path, events, events_columns(schema), footer_of(events, schema.type_attribute))
+    path = write_data_file(path, events, events_columns(schema))
     return place, path, last_values(events, schema) if schema.derived else Carry()
 
 

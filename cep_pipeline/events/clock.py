@@ -22,7 +22,7 @@ has no other two. Where nothing fits, all rows are of the first pass; so they ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Any, NamedTuple
@@ -80,110 +80,62 @@ class WatchedPart:
     """The clock of a part of a file, with what it takes to look at the rows where two parts meet.
 
     `found` is where it goes back within the part, one for each day; `first` and `latest` have the first row of each
-    event type in the part, and the instant of its last one.
+    event type in the part, and the instant of its last one. Parts are added up in their order.
     """
 
     found: tuple[ClockBack, ...] = ()
     first: Mapping[str | None, FirstRow] = field(default_factory=dict)
     latest: Mapping[str | None, int] = field(default_factory=dict)
 
-
-def found_in(parts: Iterable[WatchedPart]) -> tuple[ClockBack, ...]:
-    """Return where the clock of a file goes back, one for each day; its parts come in order."""
-    latest: dict[str | None, int] = {}
-    found: dict[date | None, ClockBack] = {}
-    for part in parts:
-        meeting = (
-            ClockBack(row.day, 1, latest[name] - row.instant_us, row.line, str(name))
-            for name, row in part.first.items()
-            if name in latest and row.instant_us < latest[name]
-        )
-        for back in (*meeting, *part.found):
-            found[back.day] = found[back.day] + back if back.day in found else back
-        latest.update(part.latest)
-    return tuple(found[day] for day in sorted(found, key=lambda day: day or date.min))
-
-
-class ClockWatch:
-    """Watches the clock of one file, or of a part of it, from its beginning, by event type.
-
-    It takes O(rows), and memory for the first row and the latest instant of each event type.
-    """
-
-    def __init__(self, type_attribute: str) -> None:
-        self._type_attribute = type_attribute
-        self._first: dict[str | None, FirstRow] = {}
-        self._latest: dict[str | None, int] = {}
-        self._most: int | None = None
-        self._found: dict[int, ClockBack] = {}
-
-    def take(self, events: pa.Table) -> None:
-        """Look at the next rows of the file: checked events, with their lines and, if they have them, local days."""
+    @classmethod
+    def of(cls, events: pa.Table, type_attribute: str) -> WatchedPart:
+        """Look at consecutive rows: checked events, with their lines and, if they have them, local days."""
         if not events.num_rows:
-            return
+            return cls()
         stamps = events.column(TIMESTAMP).cast(pa.int64()).to_numpy()
-        encoded = events.column(self._type_attribute).combine_chunks().dictionary_encode()
-        names = encoded.dictionary.to_pylist()
-        codes = encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
-        names.append(None)
-        ascending = bool((stamps[1:] >= stamps[:-1]).all()) and (self._most is None or int(stamps[0]) >= self._most)
-        if not ascending:
-            self._look(events, stamps, codes, names)
-        last = np.full(len(names), -1)
-        last[codes] = np.arange(len(codes))
-        seen = np.flatnonzero(last >= 0).tolist()
-        self._note_first(events, stamps, codes, {code: names[code] for code in seen if names[code] not in self._first})
-        self._latest.update((names[code], int(stamps[last[code]])) for code in seen)
-        most = int(stamps.max())
-        self._most = most if self._most is None else max(self._most, most)
-
-    @property
-    def found(self) -> tuple[ClockBack, ...]:
-        """Return where the clock goes back, one for each day."""
-        return tuple(self._found[day] for day in sorted(self._found))
-
-    @property
-    def part(self) -> WatchedPart:
-        """Return what was seen, with the rows that the parts before and after this one are compared with."""
-        return WatchedPart(self.found, dict(self._first), dict(self._latest))
-
-    def _note_first(self, events: pa.Table, stamps: Array, codes: Array, new: Mapping[int, str | None]) -> None:
-        if not new:
-            return
-        rows = np.full(max(new) + 1, -1)
-        backwards = np.flatnonzero(codes <= max(new))[::-1]
-        rows[codes[backwards]] = backwards
         lines = events.column(LINE).to_numpy()
-        days = events.column(LOCAL_DAY).to_numpy() if LOCAL_DAY in events.column_names else None
-        for code, name in new.items():
-            row = int(rows[code])
-            day = None if days is None else day_of(int(days[row]))
-            self._first[name] = FirstRow(int(stamps[row]), int(lines[row]), day)
+        numbers = events.column(LOCAL_DAY).to_numpy() if LOCAL_DAY in events.column_names else None
+        encoded = events.column(type_attribute).combine_chunks().dictionary_encode()
+        names = [*encoded.dictionary.to_pylist(), None]
+        codes = encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
+        rows = np.arange(len(codes))
+        first, last = np.full((2, len(names)), -1)
+        first[codes[::-1]], last[codes] = rows[::-1], rows
 
-    def _look(self, events: pa.Table, stamps: Array, codes: Array, names: list[str | None]) -> None:
-        before = np.empty(len(stamps), np.int64)
-        order = np.argsort(codes, kind="stable")
-        before[order[1:]] = stamps[order[:-1]]
-        first = order[np.concatenate([[True], codes[order[1:]] != codes[order[:-1]]])]
-        before[first] = [self._latest.get(names[code], _LONG_AGO) for code in codes[first].tolist()]
-        back = np.flatnonzero(stamps < before)
-        if not len(back):
-            return
-        days = events.column(LOCAL_DAY).to_numpy()[back] if LOCAL_DAY in events.column_names else np.zeros(len(back))
-        lines = events.column(LINE).to_numpy()
-        for number in np.unique(days).astype(np.int64).tolist():
-            own = back[days == number]
-            here = ClockBack(
-                day_of(number) if LOCAL_DAY in events.column_names else None,
-                len(own),
-                int((before[own] - stamps[own]).max()),
-                int(lines[own[0]]),
-                str(names[codes[own[0]]]),
-            )
-            self._found[number] = self._found[number] + here if number in self._found else here
+        def day(row: int) -> date | None:
+            return None if numbers is None else day_of(int(numbers[row]))
 
+        found: dict[date | None, ClockBack] = {}
+        if (stamps[1:] < stamps[:-1]).any():
+            order = np.argsort(codes, kind="stable")
+            same = codes[order[1:]] == codes[order[:-1]]
+            by_us = np.zeros(len(codes), np.int64)
+            by_us[order[1:]] = np.where(same, stamps[order[:-1]] - stamps[order[1:]], 0)
+            back = np.flatnonzero(by_us > 0)
+            for number in np.unique(numbers[back]).tolist() if numbers is not None else [None] * bool(len(back)):
+                own = back if numbers is None else back[numbers[back] == number]
+                kind = str(names[codes[own[0]]])
+                found[day(own[0])] = ClockBack(day(own[0]), len(own), int(by_us[own].max()), int(lines[own[0]]), kind)
+        seen = [(names[code], int(first[code]), int(last[code])) for code in np.flatnonzero(first >= 0).tolist()]
+        return cls(
+            tuple(found.values()),
+            {name: FirstRow(int(stamps[row]), int(lines[row]), day(row)) for name, row, _ in seen},
+            {name: int(stamps[row]) for name, _, row in seen},
+        )
 
-_LONG_AGO = -(2**63)
+    def __add__(self, later: WatchedPart) -> WatchedPart:
+        """Return what is seen of both, the later of which follows this one in the file."""
+        meeting = (
+            ClockBack(row.day, 1, self.latest[name] - row.instant_us, row.line, str(name))
+            for name, row in later.first.items()
+            if name in self.latest and row.instant_us < self.latest[name]
+        )
+        found: dict[date | None, ClockBack] = {}
+        for back in (*self.found, *meeting, *later.found):
+            found[back.day] = found[back.day] + back if back.day in found else back
+        in_order = tuple(found[day] for day in sorted(found, key=lambda day: day or date.min))
+        return WatchedPart(in_order, {**later.first, **self.first}, {**self.latest, **later.latest})
+
 
 _SECTION = "_section"
 _ROWS_OF_A_SECTION = 10

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from operator import add
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.clock import ClockWatch, SecondPass, SeenHours, second_pass
+from cep_pipeline.events.clock import SecondPass, SeenHours, WatchedPart, second_pass
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.order import FILE, first_of_each_key, in_order, tied_files
@@ -189,80 +189,82 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path], columns: Collection
         return LoadedEvents(events, 0, ())
     notes = []
     for path, part in zip(paths, parts, strict=True):
-        clock = ClockWatch(schema.type_attribute)
-        clock.take(part.append_column(LINE, pa.array(np.arange(1, part.num_rows + 1))))
-        notes += [back.said(str(path)) for back in clock.found]
+        numbered = part.append_column(LINE, pa.array(np.arange(1, part.num_rows + 1)))
+        notes += [back.said(str(path)) for back in WatchedPart.of(numbered, schema.type_attribute).found]
     return LoadedEvents(in_order(events, [TIMESTAMP, SEQ]), 0, tuple(notes))
 
 
 @dataclass(frozen=True)
-class _RawRows:
-    """The checked rows of a raw file; `examples` are the first of those that are `rejected`."""
+class _CheckedRows:
+    """The checked rows of a file or a data frame; `examples` are the first of those that are `rejected`."""
 
     events: list[pa.Table]
     rejected: int
     examples: list[RejectedRow]
+    clock: WatchedPart
     notes: list[str]
 
+    def refused(self, word: str) -> str:
+        """A sentence on the rejected rows, with the first of them by their `word`: line or row."""
+        said = "; ".join(f"{word} {row.line}: {row.reason}" for row in self.examples[:_EXAMPLES_NOTED])
+        return f"{_refused(self.rejected)}, such as {said}"
 
-def _read_raw_file(schema: StreamSchema, path: Path, second: SecondPass | None = None) -> _RawRows:
-    """Read a raw file, and once more where its rows tell which of them are of the second pass of an hour."""
-    assert schema.source is not None
+
+def _checked(
+    schema: StreamSchema, blocks: Callable[[], Iterable[RawBlock]], where: str, second: SecondPass | None = None
+) -> _CheckedRows:
+    """Check rows, and once more where they tell which of them are of the second pass of an hour."""
     events: list[pa.Table] = []
     examples: list[RejectedRow] = []
-    notes: list[str] = []
-    rejected = 0
-    clock, hours = ClockWatch(schema.type_attribute), SeenHours()
-    for block in _blocks(schema.source, path, notes):
-        checked = check_rows(block, schema, UNBOUNDED, str(path), None if second is None else second.lines)
+    rejected, clock, hours = 0, WatchedPart(), SeenHours()
+    for block in blocks():
+        checked = check_rows(block, schema, UNBOUNDED, where, None if second is None else second.lines)
         events.append(checked.events)
-        clock.take(checked.events)
+        clock += WatchedPart.of(checked.events, schema.type_attribute)
         hours += SeenHours.of(checked.events, schema)
         examples += checked.rejected[: EXAMPLES - len(examples)]
         rejected += len(checked.rejected)
     if second is None:
-        second = second_pass(hours, schema, str(path))
+        second = second_pass(hours, schema, where)
         if len(second.lines):
-            return _read_raw_file(schema, path, second)
-    notes += dict.fromkeys(note for _, note in second.notes)
-    if clock.found:
-        notes.append(reduce(add, clock.found).said(str(path)))
-    if rejected:
-        said = "; ".join(f"line {row.line}: {row.reason}" for row in examples[:_EXAMPLES_NOTED])
-        notes.append(f"{path}: {_refused(rejected)}, such as {said}")
-    return _RawRows(events, rejected, examples, notes)
+            return _checked(schema, blocks, where, second)
+    return _CheckedRows(events, rejected, examples, clock, list(dict.fromkeys(note for _, note in second.notes)))
 
 
 def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> LoadedEvents:
-    if schema.source is None:
+    source = schema.source
+    if source is None:
         raise InputError(f"stream {schema.name!r} has no source: its schema does not say what its raw files look like")
     tables: list[pa.Table] = []
     notes: list[str] = []
     rejected = 0
     rows: list[tuple[str, RejectedRow]] = []
     for number, path in enumerate(sorted(paths)):
-        read = _read_raw_file(schema, path)
+        dropped: dict[str, None] = {}
+        read = _checked(schema, partial(_blocks, source, path, dropped), str(path))
         tables += (events.append_column(FILE, pa.array(np.full(events.num_rows, number))) for events in read.events)
+        if dropped:
+            notes.append(f"{path}: columns that the schema does not list are left out: {listed([*dropped])}")
         notes += read.notes
+        if read.clock.found:
+            notes.append(reduce(add, read.clock.found).said(str(path)))
+        if read.rejected:
+            notes.append(f"{path}: {read.refused('line')}")
         rows += [(str(path), row) for row in read.examples]
         rejected += read.rejected
     if not tables:
         nothing = schema.arrow_schema.empty_table()
         return LoadedEvents(nothing, rejected, (*notes, "there are no events in the files"), tuple(rows))
-    events, repeated = _ordered(schema, pa.concat_tables(tables))
-    if repeated:
-        notes.append(f"{_refused(repeated)}, whose key ({', '.join(schema.key)}) came before")
-        rejected += repeated
+    events, repeated = _ordered(schema, pa.concat_tables(tables), notes)
     tied = tied_files(events, schema.type_attribute, list(map(str, sorted(paths))))
     if tied.times:
         notes.append(tied.said(schema.timezone))
-    numbered = events.append_column(SEQ, pa.array(_seqs(events)))
-    derived = derive(numbered, schema, Carry())
+    derived = derive(events, schema, Carry())
     loaded = derived.select(schema.arrow_schema.names).cast(schema.arrow_schema)
     found = None
     if places:
-        found = EventPlaces.sorted(sorted(paths), *(numbered.column(name).to_numpy() for name in (SEQ, FILE, LINE)))
-    return LoadedEvents(loaded, rejected, tuple(notes), tuple(rows), found)
+        found = EventPlaces.sorted(sorted(paths), *(events.column(name).to_numpy() for name in (SEQ, FILE, LINE)))
+    return LoadedEvents(loaded, rejected + repeated, tuple(notes), tuple(rows), found)
 
 
 def first_events(schema: StreamSchema, file: SourceFile) -> pa.Table:
@@ -368,41 +370,36 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
     columns = {name: _one_array(table.column(name)) for name in layout.listed}
     lines = np.arange(1, table.num_rows + 1)
     block = RawBlock(columns, lines, lambda row: str({name: plain(column[row]) for name, column in columns.items()}))
-    as_given = replace(schema, source=layout)
-    checked = check_rows(block, as_given, UNBOUNDED, "the data frame")
-    second = second_pass(SeenHours.of(checked.events, schema), schema, "the data frame")
-    if len(second.lines):
-        checked = check_rows(block, as_given, UNBOUNDED, "the data frame", second.lines)
-    notes += dict.fromkeys(note for _, note in second.notes)
-    own = pa.array(checked.events.column(LINE).to_numpy() - 1)
-    events = checked.events.append_column(FILE, pa.repeat(0, checked.events.num_rows))
+    checked = _checked(replace(schema, source=layout), lambda: [block], "the data frame")
+    notes += checked.notes
+    (events,) = checked.events
+    own = pa.array(events.column(LINE).to_numpy() - 1)
+    events = events.append_column(FILE, pa.repeat(0, events.num_rows))
     for name in (*kept, *([SEQ] if SEQ in table.column_names else [])):
         events = events.append_column(name, table.column(name).take(own))
     if checked.rejected:
-        said = "; ".join(f"row {row.line}: {row.reason}" for row in checked.rejected[:_EXAMPLES_NOTED])
-        notes.append(f"{_refused(len(checked.rejected))}, such as {said}")
-    events, repeated = _ordered(schema, events)
-    if repeated:
-        notes.append(f"{_refused(repeated)}, whose key ({', '.join(schema.key)}) came before")
-    if SEQ not in events.column_names:
-        events = events.append_column(SEQ, pa.array(_seqs(events)))
+        notes.append(checked.refused("row"))
+    events, repeated = _ordered(schema, events, notes)
     for one in schema.derived:
         if one.name not in kept:  # `with_derived` makes it
             kind = schema.arrow_schema.field(one.name).type
             events = events.append_column(one.name, pa.nulls(events.num_rows, kind))
     fitting = events.select(schema.arrow_schema.names).cast(schema.arrow_schema)
-    return LoadedEvents(fitting, len(checked.rejected) + repeated, tuple(notes))
+    return LoadedEvents(fitting, checked.rejected + repeated, tuple(notes))
 
 
-def _ordered(schema: StreamSchema, events: pa.Table) -> tuple[pa.Table, int]:
-    """Checked events in stream order without those whose key came before, and the number of these."""
-    arrival = [SEQ] if SEQ in events.column_names else [FINER, FILE]
-    ordered = in_order(events.combine_chunks(), [TIMESTAMP, *arrival, LINE])
-    if not schema.key or not ordered.num_rows:
-        return ordered, 0
-    own = first_of_each_key(ordered, schema.key) == np.arange(ordered.num_rows)
-    repeated = int((~own).sum())
-    return (ordered.filter(pa.array(own)) if repeated else ordered), repeated
+def _ordered(schema: StreamSchema, events: pa.Table, notes: list[str]) -> tuple[pa.Table, int]:
+    """Checked events in stream order, numbered, without those whose key came before, and the number of these."""
+    numbered = SEQ in events.column_names
+    events = in_order(events.combine_chunks(), [TIMESTAMP, *([SEQ] if numbered else [FINER, FILE]), LINE])
+    repeated = 0
+    if schema.key and events.num_rows:
+        own = first_of_each_key(events, schema.key) == np.arange(events.num_rows)
+        repeated = int((~own).sum())
+    if repeated:
+        events = events.filter(pa.array(own))
+        notes.append(f"{_refused(repeated)}, whose key ({', '.join(schema.key)}) came before")
+    return (events if numbered else events.append_column(SEQ, pa.array(_seqs(events)))), repeated
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
@@ -416,12 +413,11 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
 
 
-def _blocks(source: SourceLayout, path: Path, notes: list[str]) -> Iterator[RawBlock]:
+def _blocks(source: SourceLayout, path: Path, dropped: dict[str, None]) -> Iterator[RawBlock]:
+    """The blocks of a raw file; at its end the columns that the schema does not list are added to `dropped`."""
     with open_rows(SourceFile(path.name, str(path), path.stat().st_size, UNBOUNDED), source) as rows:
         yield from rows
-        dropped = rows.dropped_columns
-    if dropped:
-        notes.append(f"{path}: columns that the schema does not list are left out: {listed(dropped)}")
+        dropped.update(dict.fromkeys(rows.dropped_columns))
 
 
 def _seqs(events: pa.Table) -> np.ndarray:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import DataError
-from cep_pipeline.events.clock import ClockWatch, SeenHours, WatchedPart
+from cep_pipeline.events.clock import SeenHours, WatchedPart
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.order import FILE
 from cep_pipeline.events.raw_files import RawFile, SourceFile
@@ -112,7 +112,7 @@ def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
         sink.rows,
         dropped,
         raw_file,
-        sink.clock.part,
+        sink.clock,
         sink.hours,
     )
 
@@ -125,7 +125,7 @@ class _Sink:
         self.first_day: int | None = None
         self.events, self.rejected = Counter[int](), Counter[int | None]()
         self.finer = False
-        self.clock = ClockWatch(task.schema.type_attribute)
+        self.clock = WatchedPart()
         self.hours = SeenHours()
         self._task, self._staged = task, staged
         self._days = {day_number(day) for day in task.days}
@@ -150,7 +150,7 @@ class _Sink:
             events, days = events.filter(pa.array(wanted)), days[wanted]
         if not len(days):
             return
-        self.clock.take(events)
+        self.clock += WatchedPart.of(events, self._task.schema.type_attribute)
         self.finer = self.finer or bool(pc.any(pc.not_equal(events.column(FINER), 0)).as_py())
         self.events.update(dict(zip(*(found.tolist() for found in np.unique(days, return_counts=True)), strict=True)))
         self._staged.write(events.append_column(FILE, pa.repeat(pa.scalar(self._task.file.name), len(days))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -71,20 +71,20 @@ def check_rows(
     instants = read_timestamps(stamps, source.timestamp_format, schema.timezone, later=later)
     missing = as_mask(pc.is_null(stamps))
     outside = _outside(instants.local_day, period) & ~missing & ~instants.unreadable & ~instants.nonexistent
-    for index in np.flatnonzero(missing).tolist():
-        reasons[index].append(f"missing timestamp (column {source.timestamp_column!r})")
-    for index in np.flatnonzero(instants.unreadable).tolist():
-        reasons[index].append(
-            f"column {source.timestamp_column!r}: {_quoted(stamps[index])} is no timestamp "
-            f"of the format {source.timestamp_format}"
-        )
-    for index in np.flatnonzero(instants.nonexistent).tolist():
-        reasons[index].append(
-            f"column {source.timestamp_column!r}: the local time {_quoted(stamps[index])} does not exist "
-            f"in {schema.timezone} (the clock skips it)"
-        )
-    for index in np.flatnonzero(outside).tolist():
-        reasons[index].append(f"day {day_of(int(instants.local_day[index]))} is outside the file's period, {period}")
+
+    def reject(wrong: np.ndarray, why: str | Callable[[int], str]) -> None:
+        for index in np.flatnonzero(wrong).tolist():
+            reasons[index].append(why if isinstance(why, str) else why(index))
+
+    stamp = f"column {source.timestamp_column!r}"
+    reject(missing, f"missing timestamp ({stamp})")
+    reject(
+        instants.unreadable,
+        lambda at: f"{stamp}: {_quoted(stamps[at])} is no timestamp of the format {source.timestamp_format}",
+    )
+    skipped = f"does not exist in {schema.timezone} (the clock skips it)"
+    reject(instants.nonexistent, lambda at: f"{stamp}: the local time {_quoted(stamps[at])} {skipped}")
+    reject(outside, lambda at: f"day {day_of(int(instants.local_day[at]))} is outside the file's period, {period}")
     columns: dict[str, pa.Array] = {TIMESTAMP: instants.utc}
     for attribute, kind in schema.raw_attributes.items():
         if (given := source.given_type(attribute, path)) is not None:
@@ -96,8 +96,7 @@ def check_rows(
             _refuse_long(columns[attribute], source, source.columns[attribute], reasons)
         if attribute == schema.type_attribute or attribute in schema.key:
             what = "event type" if attribute == schema.type_attribute else "key"
-            for index in np.flatnonzero(as_mask(pc.is_null(raw))).tolist():
-                reasons[index].append(f"missing {what} (column {source.columns[attribute]!r})")
+            reject(as_mask(pc.is_null(raw)), f"missing {what} (column {source.columns[attribute]!r})")
     columns[FINER] = pa.array(instants.finer)
     columns[LINE] = pa.array(block.lines)
     columns[LOCAL_DAY] = pa.array(instants.local_day)

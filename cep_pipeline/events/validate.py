@@ -1,7 +1,7 @@
 """Validation of a day's events by Great Expectations.
 
-1. The tasks that write the events count some of them (`figures_of`), and the counts add up.
-2. The sums are the profile of the day, a data frame of one row: `events`, `price_missing`, `price_max` and so on.
+1. Ingestion counts over the events what the day asks for (`asked_figures`).
+2. The counts are the profile of the day, a data frame of one row: `events`, `price_missing`, `price_max` and so on.
 3. A checkpoint runs a suite over the profile: what every stream needs, what its schema declares, and the expectations
    of Great Expectations that the schema has itself.
 4. The result is kept with the run, as a document, and as Data Docs beside its log.
@@ -13,26 +13,23 @@ from __future__ import annotations
 
 import logging
 import math
-import operator
 import os
 import shutil
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from cep_pipeline.errors import DataError, InputError
-from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
+from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.quality import Expectation, Quality, profile_columns
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.guarded import brief, without_collecting
+from cep_pipeline.patterns.expressions import ValueType
 
 _EXAMPLES = 3
 
@@ -99,68 +96,39 @@ class Unexpected:
     count: int = 0
     examples: tuple[Any, ...] = ()
 
-    def __add__(self, other: Unexpected) -> Unexpected:
-        return Unexpected(self.count + other.count, (self.examples + other.examples)[:_EXAMPLES])
-
 
 @dataclass(frozen=True)
 class Figures:
-    """Counts over some events of a day, of which the profile of the day is made; they add up.
+    """Counts over the events of a day, of which the profile of the day is made.
 
     `missing` has the number of nulls and NaNs of each column that is looked at, `nans` that of the NaNs alone of
-    columns with bounds; `outside` has the values that do not keep bounds, NaN and null not among them. `least`, `most`
+    columns of floats; `outside` has the values that do not keep bounds, NaN and null not among them. `least`, `most`
     and `totals` are of the values of columns of numbers, without null and NaN; without a value an end is None.
     """
 
-    rows: int = 0
-    types: Mapping[str, pa.DataType] = field(default_factory=dict)
-    missing: Mapping[str, int] = field(default_factory=dict)
-    nans: Mapping[str, int] = field(default_factory=dict)
-    outside: Mapping[Bounds, Unexpected] = field(default_factory=dict)
-    least: Mapping[str, float | None] = field(default_factory=dict)
-    most: Mapping[str, float | None] = field(default_factory=dict)
-    totals: Mapping[str, float] = field(default_factory=dict)
-
-    def __add__(self, other: Figures) -> Figures:
-        return Figures(
-            self.rows + other.rows,
-            {**other.types, **self.types},
-            _joined(self.missing, other.missing, operator.add),
-            _joined(self.nans, other.nans, operator.add),
-            _joined(self.outside, other.outside, operator.add),
-            _joined(self.least, other.least, _end(min)),
-            _joined(self.most, other.most, _end(max)),
-            _joined(self.totals, other.totals, operator.add),
-        )
+    rows: int
+    missing: Mapping[str, int]
+    nans: Mapping[str, int]
+    outside: Mapping[Bounds, Unexpected]
+    least: Mapping[str, float | None]
+    most: Mapping[str, float | None]
+    totals: Mapping[str, float]
 
 
-def _joined(one: Mapping[Any, Any], other: Mapping[Any, Any], join: Callable[[Any, Any], Any]) -> dict[Any, Any]:
-    return {**one, **other, **{key: join(value, other[key]) for key, value in one.items() if key in other}}
-
-
-def _end(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda one, other: one if other is None else other if one is None else choose(one, other)
-
-
-def figures_of(events: pa.Table, schema: StreamSchema, day: date) -> Figures:
-    """Return what the validation of a day needs to know of some of its events, in their order."""
+def asked_figures(schema: StreamSchema, day: date) -> Figures:
+    """Return the figures that the validation of a day needs, as they are of a day without events."""
     quality = schema.quality or Quality()
     columns = [TIMESTAMP, schema.type_attribute, *schema.key, *(e.column for e in quality.expectations)]
-    columns += _named(quality, schema)
-    values = {name: events.column(name) for name in dict.fromkeys(columns)}
-    values[TIMESTAMP] = values[TIMESTAMP].cast(pa.timestamp("us")).cast(pa.int64())
-    nans = {name: _nans(column) for name, column in values.items()}
-    numbers = {name: column for name, column in values.items() if name != TIMESTAMP and _is_number(column.type)}
-    ends = {name: pc.min_max(_without_nan(column, nans[name])).as_py() for name, column in numbers.items()}
+    kinds = {name: schema.attributes[name] for name in (*columns, *_named(quality, schema)) if name != TIMESTAMP}
+    numbers = [name for name, kind in kinds.items() if kind.is_number]
     return Figures(
-        events.num_rows,
-        {name: column.type for name, column in values.items()},
-        {name: column.null_count + nans[name] for name, column in values.items()},
-        {name: nans[name] for name, column in numbers.items() if pa.types.is_floating(column.type)},
-        {bounds: _outside(values[bounds.column], bounds) for bounds in _all_bounds(schema, quality, day)},
-        {name: both["min"] for name, both in ends.items()},
-        {name: both["max"] for name, both in ends.items()},
-        {name: _total(_without_nan(column, nans[name])) for name, column in numbers.items()},
+        rows=0,
+        missing=dict.fromkeys((TIMESTAMP, *kinds), 0),
+        nans={name: 0 for name in numbers if kinds[name] is ValueType.FLOAT64},
+        outside=dict.fromkeys(_all_bounds(schema, quality, day), Unexpected()),
+        least=dict.fromkeys(numbers),
+        most=dict.fromkeys(numbers),
+        totals=dict.fromkeys(numbers, 0.0),
     )
 
 
@@ -179,40 +147,6 @@ def _texts(value: object) -> Iterator[str]:
         yield from (text for one in value.values() for text in _texts(one))
     elif isinstance(value, list | tuple):
         yield from (text for one in value for text in _texts(one))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _nans(column: pa.ChunkedArray) -> int:
-    return pc.sum(pc.is_nan(column)).as_py() or 0 if pa.types.is_floating(column.type) else 0
-
-
-def _without_nan(column: pa.ChunkedArray, nans: int) -> pa.ChunkedArray:
-    return column.filter(pc.invert(pc.is_nan(column))) if nans else column
-
-
-def _total(column: pa.ChunkedArray) -> float:
-    return pc.sum(column.cast(pa.float64(), safe=False)).as_py() or 0.0
-
-
-def _outside(column: pa.ChunkedArray, bounds: Bounds) -> Unexpected:
-    """Return the values outside bounds; values that are no numbers are all outside."""
-    if not _is_number(column.type):
-        wrong = pc.is_valid(column)
-    else:
-        wrong = pa.chunked_array([pa.repeat(pa.scalar(False), len(column))])
-        if bounds.least is not None:
-            below = pc.less_equal if bounds.strict_least else pc.less
-            wrong = pc.or_(wrong, below(column, pa.scalar(bounds.least)))
-        if bounds.most is not None:
-            above = pc.greater_equal if bounds.strict_most else pc.greater
-            wrong = pc.or_(wrong, above(column, pa.scalar(bounds.most)))
-        wrong = pc.fill_null(wrong, False)
-    count = pc.sum(wrong).as_py() or 0
-    examples = column.filter(wrong).slice(0, _EXAMPLES).to_pylist() if count else []
-    return Unexpected(count, tuple(examples))
 
 
 def _all_bounds(schema: StreamSchema, quality: Quality, day: date) -> list[Bounds]:
@@ -243,14 +177,14 @@ def validate(
 ) -> Validation:
     """Validate the events of a day by their figures, whatever the outcome: `require` raises.
 
-    Expected are, as critical: the keys (timestamp, event type, declared key) are there and of their types, timestamps
-    lie inside the day, and no larger share of rows is rejected than the schema allows; then what the schema declares. A
-    number of events outside the band around the median of earlier days is a warning.
+    Expected are, as critical: the keys (timestamp, event type, declared key) are there, timestamps lie inside the day,
+    and no larger share of rows is rejected than the schema allows; then what the schema declares. A number of events
+    outside the band around the median of earlier days is a warning.
 
     Parameters
     ----------
     figures
-        The sum of those of all events of the day.
+        Those of `asked_figures`, counted over all events of the day.
     rejected
         Number of rejected rows.
     earlier_row_counts
@@ -264,12 +198,10 @@ def validate(
         An expectation of the schema whose arguments Great Expectations does not take.
     """
     quality = schema.quality or Quality()
-    nothing = pa.schema([(TIMESTAMP, pa.timestamp("us", tz="UTC")), *_columns(schema)]).empty_table()
-    figures = figures + figures_of(nothing, schema, day)  # a day without events has a profile too
-    rules = _rules(figures, schema, quality, day)
-    profile = _profile(figures, rejected) | {rule.column: rule.unexpected.count for rule in rules}
+    suite = _rule_checks(figures, schema, quality, day)
+    counted = {check.kwargs["column"]: check.counted["unexpected_count"] for check in suite}
+    profile = _profile(figures, rejected) | counted
     median = statistics.median(earlier_row_counts[-quality.row_count.days :]) if earlier_row_counts else None
-    suite = [_rule_check(rule, figures.rows) for rule in rules]
     suite += _day_checks(quality, profile, median)
     suite += [_own_check(place, schema) for place in range(len(quality.great_expectations))]
     try:
@@ -294,10 +226,6 @@ def validate(
         "results": results,
     }
     return Validation(day, document, failures, warnings)
-
-
-def _columns(schema: StreamSchema) -> list[tuple[str, pa.DataType]]:
-    return [(name, ARROW_TYPES[kind]) for name, kind in schema.raw_attributes.items()]
 
 
 def check_rejected_share(
@@ -342,16 +270,6 @@ def _great_expectations() -> Any:
 # -- the suite ---------------------------------------------------------------------------------------------------------
 
 
-class _Rule(NamedTuple):
-    """A rule for the values of an attribute: the `column` of the profile has the number of those that break it."""
-
-    column: str
-    said: str
-    unexpected: Unexpected
-    severity: str = "critical"
-    reason: str = ""
-
-
 class _Check(NamedTuple):
     """An expectation of the suite, in Great Expectations' words.
 
@@ -367,14 +285,20 @@ class _Check(NamedTuple):
     also: Mapping[str, Any] = {}
 
 
-def _rules(figures: Figures, schema: StreamSchema, quality: Quality, day: date) -> list[_Rule]:
-    """Return the rules for the values of the events, with the values that break them."""
-    rules: list[_Rule] = []
+def _rule_checks(figures: Figures, schema: StreamSchema, quality: Quality, day: date) -> list[_Check]:
+    """Expect that no value breaks a rule: a column of the profile has the number of those that do."""
+    checks: list[_Check] = []
 
     def add(column: str, said: str, unexpected: Unexpected, severity: str, reason: str = "") -> None:
-        names = [rule.column for rule in rules]
+        names = [check.kwargs["column"] for check in checks]
         free = next(name for name in (column, *(f"{column}_{n}" for n in range(2, 1_000))) if name not in names)
-        rules.append(_Rule(free, said, unexpected, severity, reason))
+        count, examples = unexpected.count, unexpected.examples
+        shown = f", such as {', '.join(map(str, examples))}" if examples else ""
+        sentence = f"{said} for {count} of {figures.rows} values{shown}{reason}"
+        counted = {"element_count": figures.rows, "unexpected_count": count, "examples": list(examples)}
+        also = {"description": said.removesuffix(" fails")}
+        kwargs = {"column": free, "max_value": 0}
+        checks.append(_Check("expect_column_max_to_be_between", kwargs, severity, sentence, counted, also))
 
     def not_null(column: str, severity: str) -> None:
         missing = figures.missing[column]
@@ -386,10 +310,6 @@ def _rules(figures: Figures, schema: StreamSchema, quality: Quality, day: date) 
 
     for column in dict.fromkeys([TIMESTAMP, schema.type_attribute, *schema.key]):
         not_null(column, "critical")
-        kind = pa.int64() if column == TIMESTAMP else ARROW_TYPES[schema.attributes[column]]
-        others = 0 if figures.types[column] == kind else figures.rows - figures.missing[column]
-        said = f"{column}: expect_column_values_to_be_of_type(type_={kind}) fails"
-        add(f"{column}_of_another_type", said, Unexpected(others), "critical")
     between(_all_bounds(schema, quality, day)[0], "critical")
     for expected in quality.expectations:
         if expected.not_null:
@@ -399,18 +319,7 @@ def _rules(figures: Figures, schema: StreamSchema, quality: Quality, day: date) 
         if expected.has_bounds and expected.column in figures.nans:
             nans = Unexpected(figures.nans[expected.column])
             add(f"{expected.column}_nan", f"{expected.column} is NaN", nans, expected.severity, ", and has bounds")
-    return rules
-
-
-def _rule_check(rule: _Rule, rows: int) -> _Check:
-    """Expect that no value breaks a rule."""
-    count, examples = rule.unexpected.count, rule.unexpected.examples
-    shown = f", such as {', '.join(map(str, examples))}" if examples else ""
-    sentence = f"{rule.said} for {count} of {rows} values{shown}{rule.reason}"
-    counted = {"element_count": rows, "unexpected_count": count, "examples": list(examples)}
-    also = {"description": rule.said.removesuffix(" fails")}
-    kwargs = {"column": rule.column, "max_value": 0}
-    return _Check("expect_column_max_to_be_between", kwargs, rule.severity, sentence, counted, also)
+    return checks
 
 
 def _day_checks(quality: Quality, profile: Mapping[str, Any], median: float | None) -> Iterator[_Check]:

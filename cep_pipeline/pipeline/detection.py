@@ -327,7 +327,7 @@ class DayEvents:
     events. From the point `start` on the day owns matches. It lies before the day where matches wait for later events
     and days are not published: those that have become final on such days belong to the next one that is. The row groups
     are those of the look-back and the day, in stream order. Slices of the day read as far before their start as
-    `look_back` says. `types` are those of the events; None: they are not all known.
+    `look_back` says. `types` are those of the events.
     """
 
     snapshot: EventsSnapshot
@@ -335,7 +335,7 @@ class DayEvents:
     start: Boundary
     row_groups: tuple[RowGroup, ...]
     look_back: LookBack
-    types: frozenset[str | None] | None
+    types: frozenset[str | None]
 
     def events_of(self, work: DayWork) -> int:
         """Number of events of the day itself."""
@@ -363,7 +363,7 @@ def pin_events(work: DayWork, pattern_set: PatternSet) -> DayEvents:
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
     paths = [file.path for file in files]
     row_groups = read_row_groups(paths, work.tables.events_schema)
-    types = types_in(paths, statements[0].type_attribute, row_groups)
+    types = types_in(statements[0].type_attribute, row_groups)
     return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, types)
 
 

@@ -190,13 +190,12 @@ class PublishedStream:
     def _draw(
         self, tables: StreamTables, pattern_set: str, match: Mapping[str, Any], attribute: str | None, zone: str | None
     ) -> Drawing:
-        from cep_pipeline.events.type_footer import type_attribute_in
-        from cep_pipeline.storage import read_footer
         from cep_pipeline.warehouse.match_pages import draw_published
 
         configuration = self._configuration
         if configuration is None or tables.name not in configuration.stream_names():
-            of_type = type_attribute_in(read_footer(tables.events_files(None, None)[0].path).metadata)
+            # Only the schema says which attribute tells the type; mostly it is the first text.
+            of_type = next((one.name for one in tables.events_schema if one.type == pa.string()), None)
             return draw_published(tables, match, attribute, type_attribute=of_type, timezone=zone or "UTC")
         stream = configuration.stream(tables.name)
         return draw_published(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.clock import SeenHours, found_in, second_pass
+from cep_pipeline.events.clock import SeenHours, WatchedPart, second_pass
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import ParsedFile, ParseTask, StagedDay, parse_file
@@ -181,7 +181,8 @@ class RawFiles:
             first_day = min(states)
         dropped = parsed[0].dropped_columns
         empty = not any(p.rows for p in parsed) and (whole or all(p.raw_file is not None for p in parsed))
-        clock_back = {back.day: back for back in found_in(p.clock for p in parsed)}
+        clock = reduce(add, (p.clock for p in parsed), WatchedPart())
+        clock_back = {back.day: back for back in clock.found}
         for day, state in states.items():
             self._take_rows(state, file, parsed, is_first=day == first_day)
             if dropped:

@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.events.type_footer import types_in_footer
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.slices.ownership import LookBack, rows_before
 from cep_pipeline.slices.prepared import Boundary
@@ -100,16 +101,13 @@ def read_row_groups(paths: Iterable[str], columns: pa.Schema = _AS_IN_THE_FILE) 
     return sorted(found, key=lambda row_group: row_group.first)
 
 
-def types_in(paths: Iterable[str], type_attribute: str, row_groups: Sequence[RowGroup]) -> frozenset[str | None] | None:
-    """The types of the events in these files, by their footers; None where one does not name all that it has."""
-    renamed = {group.path: dict(group.renamed) for group in row_groups}
-    found: set[str | None] = set()
-    for path in (path for path in paths if path in renamed):
-        types = types_in_footer(read_footer(path).metadata, type_attribute, renamed[path])
-        if types is None:
-            return None
-        found |= types
-    return frozenset(found)
+def types_in(type_attribute: str, row_groups: Sequence[RowGroup]) -> frozenset[str | None]:
+    """The types of the events in these row groups, None for events without one; only the column of types is read."""
+    found: set[Any] = set()
+    for _, groups in groupby(row_groups, key=lambda row_group: row_group.path):
+        for chunk in read_events([*groups], [type_attribute])[type_attribute].chunks:
+            found |= set(pc.unique(chunk).to_pylist())
+    return frozenset(None if one is None else str(one) for one in found)
 
 
 def _row_groups(path: str, metadata: pq.FileMetaData, columns: pa.Schema) -> list[RowGroup]:

@@ -13,9 +13,8 @@ together:
 A publication goes through these modules: `stream_tables` (what can be published), `drafts` (what a run reads until
 then), `leases` (one writer a day), `units` (records and fingerprints of what is published, and what is stale),
 `commits` (the new snapshots of all tables), `catalog` (their pointers and the records in one transaction of the
-`database`). `stream_reader` reads what is published, by `published_table`, and each list of files as `named_files`
-recorded it; `layout` says how it is stored, `records` and `fingerprints` what it means; `iceberg_tables` makes tables,
-`maintenance` removes what no table uses, `compaction` merges small files,
-`verification` checks what is published, `rebuilding` makes a lost catalog anew, and `rollback` brings an earlier
-version of a day back. `store` is the place that all of them share, `warehouse` opens it.
+`database`). `stream_reader` reads what is published, by `published_table`, each list of files as it was recorded;
+`layout` says how it is stored, `records` and `fingerprints` what it means; `maintenance` removes what no table uses and
+merges small files, `verification` checks what is published, `rebuilding` makes a lost catalog anew, and `rollback`
+brings an earlier version of a day back. `leases` also has the place that all of them share, which `warehouse` opens.
 """

@@ -1,37 +1,78 @@
-"""The Iceberg catalog, whose commits carry further writes in the same database transaction."""
+"""The Iceberg catalog: it makes tables, and commits to several of them with what stands beside in the database."""
 
 from __future__ import annotations
 
 import logging
 import os
+import random
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import sqlalchemy as sql
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.io import FileIO
-from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequirement, TableUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertTableUUID,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
+from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection
 
-from cep_pipeline.errors import CepError, DamagedError
-from cep_pipeline.storage import damage_errors, make_durable, object_store_io, open_filesystem, read_digest
+from cep_pipeline.errors import BusyError, CepError, DamagedError
+from cep_pipeline.storage import (
+    damage_errors,
+    make_durable,
+    object_store_io,
+    open_filesystem,
+    read_digest,
+    size_and_digest,
+    storage_errors,
+)
 from cep_pipeline.warehouse.database import CATALOG_NAME, Database, create_together
-from cep_pipeline.warehouse.named_files import NamedFiles, is_recorded, record_files
+from cep_pipeline.warehouse.layout import TableLayout
+from cep_pipeline.warehouse.published_table import (
+    NamedFiles,
+    PublishedTable,
+    Result,
+    is_recorded,
+    read_again,
+    record_files,
+)
 
-_LOAD_ATTEMPTS = 5
+COMMIT_PATIENCE_S = 120.0
+
+_TABLE_PROPERTIES = {
+    # Conflicts are retried in `commits`, where the unit is planned anew on the newer table.
+    "commit.retry.num-retries": "0",
+    # A list of days reads the manifests that overlap it: some hundred files in each, in the order of their commits.
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    "commit.manifest.target-size-bytes": str(128 * 1024),
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.parquet.compression-codec": "zstd",
+}
 
 Beside = Callable[[Connection], None]
 """A write in the transaction of a commit; whatever it raises rolls the commit back."""
@@ -40,6 +81,29 @@ logger = logging.getLogger(__name__)
 
 # Strings that Arrow keeps as dictionaries are plain strings in Iceberg; that this is so needs no warning for each file.
 logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
+
+
+class UnitTransaction(Transaction):
+    """A transaction whose view of the table's metadata is kept until it changes, and that knows its data files.
+
+    pyiceberg copies the whole metadata, every snapshot of it, at each of some fifteen looks a commit takes at it: with
+    300 snapshots that is half a second.
+    """
+
+    def __init__(self, table: Table, autocommit: bool = False) -> None:
+        super().__init__(table, autocommit)
+        self.added: list[str] = []
+        self.removed: list[str] = []
+        self._seen: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The table's metadata with the changes of the transaction so far; not to be changed."""
+        if self._seen is None or self._seen[0] is not self._table.metadata or self._seen[1] is not self._updates:
+            metadata = self._table.metadata
+            view = update_table_metadata(metadata, self._updates) if self._updates else metadata
+            self._seen = (metadata, self._updates, view)
+        return self._seen[2]
 
 
 class WarehouseCatalog(SqlCatalog):
@@ -61,65 +125,137 @@ class WarehouseCatalog(SqlCatalog):
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> NamedFiles:
         """Return the files of the table of which one is at `location`, as the catalog recorded them."""
         inner = str(location).removeprefix(f"{self.properties['warehouse']}/")
-        return self._files_of(*(inner.split("/")[:2]))
-
-    def _files_of(self, stream: str, table: str) -> NamedFiles:
-        return NamedFiles(self.database, stream, table)
+        return NamedFiles(self.database, *inner.split("/")[:2])
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         """Read the metadata of a table by its files, where pyiceberg takes new ones."""
         pointer = str(orm_table.metadata_location)
-        files = self._files_of(orm_table.table_namespace, orm_table.table_name)
+        files = NamedFiles(self.database, orm_table.table_namespace, orm_table.table_name)
         with damage_errors(pointer):
             metadata = FromInputFile.table_metadata(files.new_input(pointer))
         identifier = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return Table(identifier, metadata, pointer, files, self)
 
-    def make_table(self, stream: str, table_name: str, columns: Schema, location: str, *layout: Any) -> Table:
+    def ensure_table(self, stream: str, layout: TableLayout) -> Table:
+        """Return a table, made if it is not there; its columns get the names that the layout has for them now.
+
+        A name that does not fit those of the published columns is an InputError. Columns that it lacks are added by
+        `add_columns`, when they get values.
+        """
+        with storage_errors(f"making table {stream}.{layout.name}"):
+            try:
+                self.load_table((stream, layout.name))
+            except NoSuchTableError:
+                self._make_table(stream, layout)
+
+        def rename(table: PublishedTable, update: UpdateSchema) -> None:
+            # The files that are there keep the old names, which the table's name mapping lists for all readers.
+            for old, new in table.renamed_columns(layout).items():
+                update.rename_column(old, new)
+
+        return self._with_columns(stream, layout.name, rename)
+
+    def _make_table(self, stream: str, layout: TableLayout) -> None:
         """Make a table; where one of the name had files once, and the catalog does not name it, a DamagedError."""
-        name = (stream, table_name)
-        if is_recorded(self.database, stream, table_name):
+        from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+        from pyiceberg.partitioning import PartitionField, PartitionSpec
+        from pyiceberg.schema import assign_fresh_schema_ids
+        from pyiceberg.table.sorting import SortField, SortOrder
+        from pyiceberg.transforms import IdentityTransform
+
+        name = (stream, layout.name)
+        if is_recorded(self.database, *name):
             if self.metadata_location(name) is not None:  # another process has just made it
-                return self.load_table(name)
+                return
             raise DamagedError(f"catalog {self.database.name}", f"it has lost the table {'.'.join(name)}")
+        schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(layout.schema))
+        ids = {field.name: field.field_id for field in schema.fields}
+        partitions = (
+            PartitionField(ids[name], 1000 + index, IdentityTransform(), name)
+            for index, name in enumerate(layout.partitions)
+        )
+        sort = (SortField(ids[name], transform=IdentityTransform()) for name in layout.sort)
+        mapping = {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
+        properties = {**_TABLE_PROPERTIES, **layout.properties, **mapping}
+        location = f"{self.properties['warehouse']}/{stream}/{layout.name}"
+        # Two processes may make the same stream at once: whoever comes second takes what is there.
+        with suppress(NamespaceAlreadyExistsError, sql.exc.IntegrityError):
+            self.create_namespace(stream)
         try:
-            made = self.create_table(name, columns, location, *layout)
+            made = self.create_table(name, schema, location, PartitionSpec(*partitions), SortOrder(*sort), properties)
         except TableAlreadyExistsError:
-            return self.load_table(name)
+            return
         write_version_hint(made.metadata_location)
         digests = {made.metadata_location: read_digest(made.metadata_location)}
         with self.database.begin() as connection:
-            record_files(stream, table_name, location, digests, (), connection)
-        return made
+            record_files(*name, location, digests, (), connection)
+
+    def set_properties(self, stream: str, name: str, properties: Mapping[str, str] = _TABLE_PROPERTIES) -> None:
+        """Give a table properties, as those that tables are made with now; where it has them, nothing is committed."""
+
+        def change(table: Table) -> None:
+            missing = {key: value for key, value in properties.items() if table.properties.get(key) != value}
+            if missing:
+                table.transaction().set_properties(missing).commit_transaction()
+
+        self.changed(stream, name, change)
+
+    def add_columns(self, stream: str, layout: TableLayout) -> None:
+        """Add the columns and properties of the layout that a published table lacks; without any nothing is committed.
+
+        A column of another type than the published one is an InputError.
+        """
+        self.set_properties(stream, layout.name, layout.properties)
+
+        def add(table: PublishedTable, update: UpdateSchema) -> None:
+            if added := table.missing_columns(layout):
+                from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+
+                for field in _pyarrow_to_schema_without_ids(pa.schema(added)).fields:
+                    update.add_column(field.name, field.field_type)
+
+        self._with_columns(stream, layout.name, add)
+
+    def _with_columns(self, stream: str, name: str, change: Callable[[PublishedTable, UpdateSchema], None]) -> Table:
+        """Change the columns of a table as it is published; a change of nothing commits nothing."""
+
+        def changed(table: Table) -> Table:
+            with table.update_schema() as update:
+                change(as_published(table), update)
+            return table
+
+        return self.changed(stream, name, changed)
+
+    def changed(self, stream: str, name: str, change: Callable[[Table], Result]) -> Result:
+        """Commit a change to a table as it is now, and again where another commit came first."""
+        for _ in patient_attempts(f"{stream}.{name}"):
+            with suppress(CommitFailedException):
+                return change(self.load_table((stream, name)))
+        raise AssertionError("patient_attempts either yields or raises")
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table, and again where its metadata was replaced, and removed, before they could be read.
 
         Metadata that is lost or damaged is a DamagedError.
         """
-        for attempt in count(1):
-            try:
-                return super().load_table(identifier)
-            except DamagedError as error:
-                if attempt == _LOAD_ATTEMPTS or not isinstance(error.__cause__, FileNotFoundError):
-                    raise
-        raise AssertionError("the last attempt either returns or raises")
+        return read_again(partial(super().load_table, identifier))
 
     def metadata_location(self, identifier: str | Identifier) -> str | None:
         """Return where the present metadata of a table is, without reading it; None: there is no such table."""
         query = sql.select(IcebergTables.metadata_location).where(*self._row(identifier))
-        with self.database.begin() as connection:
-            return connection.execute(query).scalar_one_or_none()
+        return next((row.metadata_location for row in self.database.rows(query)), None)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         """Commit to one table, as pyiceberg asks for it; CommitFailedException where another commit came first."""
         change = self._stage(table, requirements, updates)
-        self._swap([change], ())
-        return change.response
+        self._swap([change], lambda _: None)
+        return CommitTableResponse.model_validate(
+            {"metadata": change.after.metadata, "metadata-location": change.after.metadata_location}
+        )
 
-    def commit_together(self, transactions: Sequence[Transaction], beside: Sequence[Beside]) -> None:
+    def commit_together(self, transactions: Sequence[UnitTransaction], beside: Beside) -> None:
         """Commit transactions on different tables, with what stands beside them, in one transaction of the database.
 
         Where another commit to one of them came first, nothing of any has changed: a CommitFailedException.
@@ -127,7 +263,11 @@ class WarehouseCatalog(SqlCatalog):
         try:
             changes = [
                 self._stage(
-                    one._table, (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid)), one._updates
+                    one._table,
+                    (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid)),
+                    one._updates,
+                    one.added,
+                    one.removed,
                 )
                 for one in transactions
             ]
@@ -143,9 +283,14 @@ class WarehouseCatalog(SqlCatalog):
                 logger.warning("old metadata of %s stays: %s", ".".join(change.before.name()), error)
 
     def _stage(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+        added: Sequence[str] = (),
+        removed: Sequence[str] = (),
     ) -> _Change:
-        """Write the new metadata of a table, which nothing names yet.
+        """Write the new metadata of a table, which nothing names yet; data files are added and removed by it.
 
         What the pointer will lead to is on the disk before it is swapped: the database survives a power cut, and must
         not come back naming files that did not.
@@ -157,17 +302,17 @@ class WarehouseCatalog(SqlCatalog):
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
         written = [staged.metadata_location, *_new_metadata_files(staged, updates)]
         make_durable(written)
-        return _Change(current, staged, {path: read_digest(path) for path in written})
+        digests = {path: read_digest(path) for path in written} | {path: _digest(path) for path in added}
+        return _Change(current, staged, digests, removed)
 
-    def _swap(self, changes: Sequence[_Change], beside: Sequence[Beside]) -> None:
+    def _swap(self, changes: Sequence[_Change], beside: Beside) -> None:
         """Do what stands beside, and swap the pointers of all tables: all of it, or nothing."""
         with _yielding(changes), self.engine.begin() as connection:
-            for write in beside:
-                write(connection)
+            beside(connection)
             # In one order, so that two that swap the same pointers wait for one another and never crosswise.
             for change in sorted(changes, key=lambda one: one.before.name()):
                 name = change.before.name()
-                record_files(name[0], name[1], change.after.location(), change.digests, (), connection)
+                record_files(name[0], name[1], change.after.location(), change.digests, change.removed, connection)
                 swapped = connection.execute(
                     sql.update(IcebergTables)
                     .where(*self._row(name), IcebergTables.metadata_location == change.before.metadata_location)
@@ -224,17 +369,21 @@ _ENDED_FOR_ANOTHER = ("40P01", "40001")
 
 @dataclass(frozen=True)
 class _Change:
-    """A table as it is, and its new metadata, written and named by nothing yet, with size and SHA-256 of its files."""
+    """A table as it is, and its new metadata, written and named by nothing yet.
+
+    With it come size and SHA-256 of the files that it adds, and the data files that it removes.
+    """
 
     before: Table
     after: StagedTable
     digests: Mapping[str, tuple[int, str]]
+    removed: Sequence[str]
 
-    @property
-    def response(self) -> CommitTableResponse:
-        return CommitTableResponse.model_validate(
-            {"metadata": self.after.metadata, "metadata-location": self.after.metadata_location}
-        )
+
+@lru_cache(4096)
+def _digest(path: str) -> tuple[int, str]:
+    """Size and SHA-256 of a data file; a commit that is tried again does not read it again."""
+    return size_and_digest(path)
 
 
 VERSION_HINT = "version-hint.text"
@@ -331,3 +480,24 @@ def _new_metadata_files(staged: StagedTable, updates: Sequence[TableUpdate]) -> 
             for manifest in update.snapshot.manifests(staged.io):
                 if manifest.added_snapshot_id == update.snapshot.snapshot_id:
                     yield manifest.manifest_path
+
+
+def as_published(table: Table) -> PublishedTable:
+    """Return a table as readers see it; DamagedError where its metadata file lacks what every table has."""
+    stream, name = table.name()[-2:]
+    with damage_errors(table.metadata_location):
+        return PublishedTable(stream, name, table.metadata_location, table.metadata, table.io)
+
+
+def patient_attempts(what: str) -> Iterator[int]:
+    """Count attempts, with growing random pauses, until the patience for conflicts is over: then a BusyError."""
+    deadline = time.monotonic() + COMMIT_PATIENCE_S
+    attempt = 0
+    while time.monotonic() < deadline:
+        yield attempt
+        attempt += 1
+        time.sleep(random.uniform(0.0, 0.02 * min(attempt, 20)))
+    raise BusyError(
+        f"{what}: other commits came first for {COMMIT_PATIENCE_S:.0f} s ({attempt} attempts). "
+        "Nothing of this one was published; run again when fewer runs publish at once"
+    )

@@ -1,7 +1,7 @@
 """Iceberg commits: one that replaces units of several tables by exactly the given files, one that appends rows.
 
 Both are retried when another commit came first, planned anew on what that one left, so that any number of writers of
-different units all land. This module, `iceberg_tables.py` and `catalog.py` import pyiceberg (1-2 s), and are
+different units all land. This module and `catalog.py` import pyiceberg (1-2 s), and are
 imported on first use.
 """
 
@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import itertools
 import logging
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from functools import cache, partial, reduce
+from functools import partial, reduce
 from typing import cast
 
 import pyarrow as pa
@@ -23,31 +22,27 @@ import pyarrow.parquet as pq
 import sqlalchemy as sql
 import sqlalchemy.exc
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    EqualTo,
-    Or,
-)
+from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import DataScan, Table, Transaction
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _MergeAppendFiles, _OverwriteFiles
+from sqlalchemy.engine import Connection
 
-from cep_pipeline.errors import BusyError, CepError, InputError
-from cep_pipeline.storage import damage_errors, make_durable, open_filesystem, size_and_digest, storage_errors
-from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, remove_uncommitted
+from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.storage import damage_errors, make_durable, open_filesystem, storage_errors
+from cep_pipeline.warehouse.catalog import (
+    Beside,
+    UnitTransaction,
+    WarehouseCatalog,
+    patient_attempts,
+    remove_uncommitted,
+)
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
-from cep_pipeline.warehouse.named_files import record_files
-from cep_pipeline.warehouse.published_table import day_of
+from cep_pipeline.warehouse.published_table import day_of, rows_with
 
 logger = logging.getLogger(__name__)
-COMMIT_PATIENCE_S = 120.0
 
 MOST_SNAPSHOTS = 120
 LEAST_SNAPSHOTS = 80
@@ -57,37 +52,11 @@ PINNED_S = 600.0
 DEAD_AFTER_S = 3600.0
 """A lease without a heartbeat for so long keeps no snapshot."""
 
-# The constructor takes a column's name and a literal, which its declared fields do not show.
-_equal = cast(Callable[[str, str], BooleanExpression], EqualTo)
-
 Unit = Mapping[str, str | date]
 """Partition column -> value, all of a table's: what is replaced at once."""
 
-Change = Callable[[Table, Transaction], int]
+Change = Callable[[Table, UnitTransaction], int]
 """Puts a change into a transaction on the table and returns the id of the snapshot that it makes."""
-
-
-class UnitTransaction(Transaction):
-    """A transaction whose view of the table's metadata is kept until it changes, and that knows its data files.
-
-    pyiceberg copies the whole metadata, every snapshot of it, at each of some fifteen looks a commit takes at it: with
-    300 snapshots that is half a second.
-    """
-
-    def __init__(self, table: Table, autocommit: bool = False) -> None:
-        super().__init__(table, autocommit)
-        self.added: list[str] = []
-        self.removed: list[str] = []
-        self._seen: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The table's metadata with the changes of the transaction so far; not to be changed."""
-        if self._seen is None or self._seen[0] is not self._table.metadata or self._seen[1] is not self._updates:
-            metadata = self._table.metadata
-            view = update_table_metadata(metadata, self._updates) if self._updates else metadata
-            self._seen = (metadata, self._updates, view)
-        return self._seen[2]
 
 
 class _Replacement(_OverwriteFiles, _MergeAppendFiles):
@@ -111,34 +80,23 @@ def _names_files(manifest: ManifestFile) -> bool:
 
 
 def replace_files(
-    transaction: Transaction,
+    transaction: UnitTransaction,
     old: Sequence[DataFile],
     new: Sequence[DataFile],
     summary: Mapping[str, str] | None = None,
-    *,
-    merge: bool = True,
 ) -> int:
-    """Put a snapshot into a transaction that deletes the old files and adds the new ones; returns its id.
-
-    Without `merge` manifests are left as they are.
-    """
+    """Put a snapshot into a transaction that deletes the old files and adds the new ones; returns its id."""
     update = transaction.update_snapshot(snapshot_properties=dict(summary or {}))
     operation = update.overwrite()._operation
     replacement = _Replacement(operation, transaction, update._io, snapshot_properties=dict(summary or {}))
-    replacement._merge_enabled = replacement._merge_enabled and merge
     with replacement:
         for file in old:
             replacement.delete_data_file(file)
         for file in new:
             replacement.append_data_file(file)
-    _note(transaction, [file.file_path for file in new], [file.file_path for file in old])
+    transaction.added += [file.file_path for file in new]
+    transaction.removed += [file.file_path for file in old]
     return replacement.snapshot_id
-
-
-def _note(transaction: Transaction, added: Sequence[str], removed: Sequence[str] = ()) -> None:
-    assert isinstance(transaction, UnitTransaction)
-    transaction.added += added
-    transaction.removed += removed
 
 
 def replace_units(
@@ -147,13 +105,13 @@ def replace_units(
     units: Sequence[UnitFiles],
     *,
     run_id: str,
-    beside: Callable[[Mapping[str, int], Sequence[int]], Sequence[Beside]],
-) -> None:
+    beside: Callable[[Connection, Mapping[str, int], Sequence[int]], None],
+) -> list[int]:
     """Replace everything of some units of a stream by exactly these files, in all their tables at once.
 
-    Readers of the tables' history see `run_id`. `beside` is given the id of the new snapshot by table and the rows of
-    each unit, and returns the writes in the transaction of the commit. A CepError says that a file does not belong
-    there (`data_files`).
+    The rows of each unit are returned. Readers of the tables' history see `run_id`. `beside` writes in the transaction
+    of the commit, by the id of the new snapshot of each table and the rows of each unit. A CepError says that a file
+    does not belong there (`data_files`).
     """
     tables = {name: catalog.load_table((stream, name)) for name in dict.fromkeys(one.table for one in units)}
     found = [
@@ -164,18 +122,20 @@ def replace_units(
 
     def replaced(name: str) -> Change:
         own = [(one, files) for one, files in zip(units, found, strict=True) if one.table == name]
-        condition = reduce(Or, (_condition(one.unit) for one, _ in own), cast(BooleanExpression, AlwaysFalse()))
+        condition = reduce(Or, (rows_with(one.unit) for one, _ in own), cast(BooleanExpression, AlwaysFalse()))
         said = {"cep.run": run_id, "cep.unit": ", ".join(" ".join(map(str, one.unit.values())) for one, _ in own)}
         if prints := [one.fingerprint for one, _ in own if one.fingerprint]:
             said["cep.fingerprint"] = ", ".join(prints)
 
-        def change(table: Table, transaction: Transaction) -> int:
+        def change(table: Table, transaction: UnitTransaction) -> int:
             old = _planned(table.scan(row_filter=condition))
             return replace_files(transaction, old, [file for _, files in own for file in files], said)
 
         return change
 
-    commit_together(catalog, stream, {name: replaced(name) for name in tables}, lambda ids: beside(ids, rows), tables)
+    changes = {name: replaced(name) for name in tables}
+    commit_together(catalog, stream, changes, lambda snapshots, connection: beside(connection, snapshots, rows), tables)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -206,41 +166,40 @@ def data_files(table: Table, unit: Unit, paths: Sequence[str]) -> list[DataFile]
 
 
 def append_file(
-    catalog: WarehouseCatalog, stream: str, table_name: str, path: str, beside: Sequence[Beside] = ()
+    catalog: WarehouseCatalog, stream: str, table_name: str, path: str, beside: Beside = lambda _: None
 ) -> int:
     """Append the rows of one file; returns the snapshot's id."""
 
-    def change(table: Table, transaction: Transaction) -> int:
+    def change(table: Table, transaction: UnitTransaction) -> int:
         with transaction.update_snapshot().merge_append() as append:
             append.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
-        _note(transaction, [path])
+        transaction.added.append(path)
         return append.snapshot_id
 
     return commit(catalog, stream, table_name, change, beside)
 
 
 def commit(
-    catalog: WarehouseCatalog, stream: str, table_name: str, change: Change, beside: Sequence[Beside] = ()
+    catalog: WarehouseCatalog, stream: str, table_name: str, change: Change, beside: Beside = lambda _: None
 ) -> int:
     """Commit a change of one table with what stands beside it; returns the snapshot's id."""
-    return commit_together(catalog, stream, {table_name: change}, lambda _: beside)[table_name]
+    return commit_together(catalog, stream, {table_name: change}, lambda _, connection: beside(connection))[table_name]
 
 
 def commit_together(
     catalog: WarehouseCatalog,
     stream: str,
     changes: Mapping[str, Change],
-    beside: Callable[[Mapping[str, int]], Sequence[Beside]],
+    beside: Callable[[Mapping[str, int], Connection], None],
     loaded: Mapping[str, Table] | None = None,
 ) -> dict[str, int]:
     """Commit changes of several tables, and what stands beside them, at once.
 
     The id of the new snapshot of each table is returned. After a conflict each change is planned again on what the
-    other commit has left. `beside` makes the writes in the same transaction of these ids. `loaded` are the tables as
-    they have just been loaded, for the first attempt.
+    other commit has left. `beside` writes in the same transaction, by these ids. `loaded` are the tables as they have
+    just been loaded, for the first attempt.
     """
     names = ", ".join(f"{stream}.{name}" for name in changes)
-    digests = cache(size_and_digest)
     for attempt in patient_attempts(names):
         with storage_errors(f"committing to {names} of the warehouse {catalog.properties['warehouse']}"):
             if loaded is None or attempt:
@@ -254,18 +213,7 @@ def commit_together(
             for name, transaction in transactions.items():
                 _expire_beyond(catalog, stream, loaded[name], transaction)
             try:
-                records = [
-                    partial(
-                        record_files,
-                        stream,
-                        name,
-                        loaded[name].location(),
-                        {path: digests(path) for path in transaction.added},
-                        transaction.removed,
-                    )
-                    for name, transaction in transactions.items()
-                ]
-                catalog.commit_together(list(transactions.values()), [*beside(made), *records])
+                catalog.commit_together(list(transactions.values()), partial(beside, made))
             except CommitFailedException:
                 continue
             except sqlalchemy.exc.SQLAlchemyError as error:
@@ -315,20 +263,6 @@ def _landed(catalog: WarehouseCatalog, stream: str, table_name: str, snapshot_id
         return catalog.load_table((stream, table_name)).snapshot_by_id(snapshot_id) is not None
     except sqlalchemy.exc.SQLAlchemyError:
         return False
-
-
-def patient_attempts(what: str) -> Iterator[int]:
-    """Count attempts, with growing random pauses, until the patience for conflicts is over: then a BusyError."""
-    deadline = time.monotonic() + COMMIT_PATIENCE_S
-    attempt = 0
-    while time.monotonic() < deadline:
-        yield attempt
-        attempt += 1
-        time.sleep(random.uniform(0.0, 0.02 * min(attempt, 20)))
-    raise BusyError(
-        f"{what}: other commits came first for {COMMIT_PATIENCE_S:.0f} s ({attempt} attempts). "
-        "Nothing of this one was published; run again when fewer runs publish at once"
-    )
 
 
 def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
@@ -381,11 +315,6 @@ def catalog_errors(catalog: WarehouseCatalog, what: str) -> Iterator[None]:
         raise explain_database_error(str(catalog.engine.url), error) from error
     except NoSuchTableError as error:
         raise InputError(f"{what}: {error}") from error
-
-
-def _condition(unit: Unit) -> BooleanExpression:
-    equal = (_equal(column, str(value)) for column, value in unit.items())
-    return reduce(And, equal, cast(BooleanExpression, AlwaysTrue()))
 
 
 def _unit_text(unit: Unit) -> str:

@@ -5,7 +5,7 @@ carry-out), the current plan of each pattern set, and the format version. The re
 transaction that swaps the Iceberg table's metadata pointer, so that neither is ever there without the other.
 
 A record carries a digest of its own row, since a database notices damage to its structure only. Records are written by
-`sealed`, `insert_record` and `change_records`, and whoever reads one asks `checked_record` first.
+`insert_record` and `change_records`, and whoever reads one asks `checked_record` first.
 
 On SQLite a transaction begins at its first writing statement, and from there on excludes all other writers; on
 PostgreSQL a written row is locked until the end. Every transaction here therefore writes first what it relies on, and
@@ -140,14 +140,14 @@ def change_records(
     connection: Connection,
     table: sql.Table,
     chosen: Sequence[sql.ColumnElement[bool]],
-    change: Callable[[Row[Any]], Mapping[str, Any]],
+    changes: Mapping[str, Any],
 ) -> int:
-    """Change the chosen rows, and their digests with them; returns how many are chosen. No change leaves a row."""
+    """Change the chosen rows, and their digests with them; returns how many are chosen."""
     rows = connection.execute(sql.select(table).where(*chosen).with_for_update()).all()
     for row in rows:
-        if changes := change(checked_record(database, table, row)):
-            key = [column == row._mapping[column.name] for column in table.primary_key]
-            connection.execute(sql.update(table).where(*key).values(**sealed(table, {**row._mapping, **changes})))
+        made = sealed(table, {**checked_record(database, table, row)._mapping, **changes})
+        key = [column == row._mapping[column.name] for column in table.primary_key]
+        connection.execute(sql.update(table).where(*key).values(**made))
     return len(rows)
 
 
@@ -203,6 +203,11 @@ class Database:
         with self.errors(), self.engine.begin() as connection:
             yield connection
 
+    def rows(self, query: sql.Executable) -> list[Row[Any]]:
+        """Return the rows of a query, in a transaction of its own."""
+        with self.begin() as connection:
+            return list(connection.execute(query).all())
+
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Turn errors of the database into ones that say what to do."""
@@ -216,12 +221,11 @@ class Database:
 
     def is_sound(self) -> bool:
         """Return True if the records of units and current plans are what their digests say."""
-        with self.begin() as connection:
-            return all(
-                is_sound(table, row)
-                for table in (PUBLISHED, CURRENT_PLANS)
-                for row in connection.execute(sql.select(*(one for one in table.c if one.name != "carry_out")))
-            )
+        return all(
+            is_sound(table, row)
+            for table in (PUBLISHED, CURRENT_PLANS)
+            for row in self.rows(sql.select(*(one for one in table.c if one.name != "carry_out")))
+        )
 
     def location(self) -> str | None:
         """Return the location of the warehouse that the database belongs to; None where it is empty."""
@@ -230,8 +234,7 @@ class Database:
     def _settings(self) -> dict[str, str]:
         with self.errors():
             self._create_tables()
-            with self.engine.begin() as connection:
-                return {row.name: row.value for row in connection.execute(sql.select(SETTINGS))}
+        return {row.name: row.value for row in self.rows(sql.select(SETTINGS))}
 
     def _check_settings(self, location: str | None) -> None:
         found = self._settings()
@@ -240,7 +243,7 @@ class Database:
                 return
             expected = {"format_version": str(FORMAT_VERSION), "location": location}
             try:
-                with self.errors(), self.engine.begin() as connection:
+                with self.begin() as connection:
                     connection.execute(sql.insert(SETTINGS), [{"name": n, "value": v} for n, v in expected.items()])
             except CepError as error:
                 if not isinstance(error.__cause__, exc.IntegrityError):

@@ -47,7 +47,7 @@ class Draft:
         return {**named, day_column(self.table): self.day}
 
     def write(
-        self, connection: Connection, stream: str, *, run_id: str, published_at: float, snapshot_id: int, rows: int
+        self, connection: Connection, stream: str, run_id: str, published_at: float, snapshot_id: int, rows: int
     ) -> None:
         """Replace the record of the unit, in the transaction that publishes its rows."""
         key = {"stream": stream, "table_name": self.table, "pattern_set": self.pattern_set, "day": str(self.day)}

@@ -7,7 +7,7 @@ inputs gives the same fingerprint and makes nothing after it stale.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date
 from types import MappingProxyType
 from typing import Any
@@ -99,34 +99,23 @@ class MatchesFingerprint:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, read back by `from_json`."""
-        return {
-            "pattern_set_version": self.pattern_set_version,
+        plain = {
             "events_from": self.events_from.isoformat() if self.events_from else None,
             "events": {day.isoformat(): digest for day, digest in self.events.items()},
-            "carry_in": self.carry_in,
-            **({"end_of_stream": True} if self.end_of_stream else {}),
-            **({"patterns": dict(self.patterns)} if self.patterns else {}),
-            **({"carried": dict(self.carried)} if self.carried else {}),
-            **({"made_with": self.made_with} if self.made_with else {}),
-            **({"ids": self.ids} if self.ids > 1 else {}),
+            "patterns": dict(self.patterns),
+            "carried": dict(self.carried),
+            "ids": self.ids if self.ids > 1 else None,
         }
+        always = ("pattern_set_version", "events_from", "events", "carry_in")  # else what says nothing is left out
+        return {name: value for name, value in {**vars(self), **plain}.items() if value or name in always}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> MatchesFingerprint:
         """Make a fingerprint from its JSON form."""
         first = document["events_from"]
         events = {date.fromisoformat(day): digest for day, digest in document["events"].items()}
-        return cls(
-            document["pattern_set_version"],
-            date.fromisoformat(first) if first else None,
-            events,
-            document["carry_in"],
-            document.get("end_of_stream", False),
-            document.get("patterns", {}),
-            document.get("carried", {}),
-            document.get("made_with", ""),
-            document.get("ids", 1),
-        )
+        known = {one.name: document[one.name] for one in fields(cls) if one.name in document}
+        return cls(**{**known, "events_from": date.fromisoformat(first) if first else None, "events": events})
 
     def differences(self, now: MatchesFingerprint) -> tuple[str, ...]:
         """Say for a person what differs between this recorded fingerprint and the one that holds now."""

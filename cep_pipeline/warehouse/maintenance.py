@@ -2,31 +2,55 @@
 
 The order makes it safe beside running writers: files are listed first and what is named is read afterwards, so a file
 that is committed in between is seen as named; younger files and those of runs that hold a lease are left alone.
+
+Small files of a table become few, with the same rows in the same order. That takes no lease: it is one commit that
+replaces files by a file of their rows, and it is planned anew when another commit came first: files that are no longer
+there by then were replaced by a run, and stay replaced. A run whose commit comes second replaces what it finds, merged
+or not. Records and fingerprints of units name contents and no files, so that nothing becomes stale; readers that are
+pinned to a snapshot go on reading the files that it names.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 import sqlalchemy as sql
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from cep_pipeline.errors import DamagedError, InputError
-from cep_pipeline.storage import folder_name, open_filesystem, remove_file, storage_errors, stored_files
-from cep_pipeline.warehouse import commits, compaction, iceberg_tables, units
-from cep_pipeline.warehouse.catalog import VERSION_HINT, write_version_hint
+from cep_pipeline.storage import (
+    ROW_GROUP_ROWS,
+    conform,
+    folder_name,
+    make_durable,
+    names_in_file,
+    open_data_file,
+    open_filesystem,
+    open_parquet,
+    remove_file,
+    storage_errors,
+    stored_files,
+    written,
+)
+from cep_pipeline.warehouse import commits, units
+from cep_pipeline.warehouse.catalog import VERSION_HINT, UnitTransaction, as_published, write_version_hint
 from cep_pipeline.warehouse.database import DAMAGES, FILES
-from cep_pipeline.warehouse.layout import SCRATCH, UNIT_TABLES, day_column
+from cep_pipeline.warehouse.layout import REPEATING_IN_MATCHES, SCRATCH, UNIT_TABLES, day_column
+from cep_pipeline.warehouse.published_table import bound
 from cep_pipeline.warehouse.records import MaintenanceReport
 from cep_pipeline.warehouse.units import opened_tables
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.catalog import WarehouseCatalog
-    from cep_pipeline.warehouse.store import Store
+    from cep_pipeline.warehouse.leases import Store
 
 logger = logging.getLogger(__name__)
 LEAST_GRACE_S = 600.0
@@ -78,7 +102,7 @@ def _maintain_table(
         table = tables[table_name]
         rows = units.rows_by_unit(table, table.files(day_column(table_name)))
         units.check_rows(table, rows, units.recorded_rows(records[table_name]))
-    iceberg_tables.set_properties(warehouse.catalog, stream, table_name)
+    warehouse.catalog.set_properties(stream, table_name)
     expired = _expire(warehouse, stream, table_name, older_than_s=snapshots_before_s)
     removed = _remove_orphans(warehouse, stream, table_name, older_than_s=files_before_s)
     # Last: what is merged now is removed by the next maintenance, since a run may read it.
@@ -99,12 +123,11 @@ def _compact(catalog: WarehouseCatalog, stream: str, table_name: str, file_rows:
     table = catalog.load_table((stream, table_name))
     if not table.spec().fields and len(list(table.scan().plan_files())) <= PACK_ABOVE_FILES:
         return 0
-    return compaction.compact(catalog, stream, table_name, file_rows=file_rows)
+    return compact(catalog, stream, table_name, file_rows=file_rows)
 
 
 def _expire(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> int:
-    for _ in commits.patient_attempts(f"{stream}.{table_name}"):
-        table = warehouse.catalog.load_table((stream, table_name))
+    def expire(table: Table) -> int:
         now = warehouse.clock()
         # A snapshot that a run of now may be pinned to was the current one under its lease.
         leased_s = commits.lease_age_s(warehouse.catalog, stream, warehouse.clock)
@@ -113,14 +136,11 @@ def _expire(warehouse: Store, stream: str, table_name: str, *, older_than_s: flo
             for snapshot, by in commits.replaced_snapshots(table)
             if snapshot.timestamp_ms < older_than_s * 1000 and by.timestamp_ms < (now - leased_s) * 1000
         ]
-        if not old:
-            return 0
-        try:
-            ExpireSnapshots(commits.UnitTransaction(table, autocommit=True)).by_ids(old).commit()
-        except CommitFailedException:
-            continue
+        if old:
+            ExpireSnapshots(UnitTransaction(table, autocommit=True)).by_ids(old).commit()
         return len(old)
-    return 0
+
+    return warehouse.catalog.changed(stream, table_name, expire)
 
 
 def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[pafs.FileInfo]:
@@ -130,7 +150,7 @@ def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_tha
     table = warehouse.catalog.load_table((stream, table_name))
     # It is older than the metadata where a writer was killed, or the disk was full.
     write_version_hint(table.metadata_location)
-    named = {*iceberg_tables.as_published(table).named_files(), f"{location}/metadata/{VERSION_HINT}"}
+    named = {*as_published(table).named_files(), f"{location}/metadata/{VERSION_HINT}"}
     orphans = [
         path for path in candidates.keys() - named if not (running and path.rsplit("/", 1)[-1].startswith(running))
     ]
@@ -154,8 +174,7 @@ def _forget_files(warehouse: Store, stream: str, table_name: str) -> None:
 
     def recorded_in(records: sql.Table) -> set[str]:
         query = sql.select(records.c.path).where(records.c.stream == stream, records.c.table_name == table_name)
-        with warehouse.database.begin() as connection:
-            return set(connection.execute(query).scalars())
+        return {row.path for row in warehouse.database.rows(query)}
 
     # Those that a commit or `cep verify` adds from now on are not among the recorded ones.
     digests, damaged = recorded_in(FILES), recorded_in(DAMAGES)
@@ -163,7 +182,7 @@ def _forget_files(warehouse: Store, stream: str, table_name: str) -> None:
     there = stored_files(warehouse.table_location(stream, table_name)).keys()
     read = {task.file.file_path for task in table.scan().plan_files()} if damaged else set()
     for records, paths, kept in (
-        (FILES, digests, there | iceberg_tables.as_published(table).named_files()),
+        (FILES, digests, there | as_published(table).named_files()),
         (DAMAGES, damaged, read),
     ):
         gone = paths - {path[start:] for path in kept}
@@ -190,3 +209,127 @@ def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
                     filesystem.delete_file(f"{path}/{folder}")
             removed += files
     return _removed(removed)
+
+
+MERGED_WHEN_PUBLISHED_BYTES = 8 * 1024 * 1024
+"""Files of a unit that are together no larger than this are merged before they are published."""
+
+_PACKED = "-packed-"
+_UNITS_A_COMMIT = 100
+
+
+def compact(catalog: WarehouseCatalog, stream: str, table_name: str, *, file_rows: int) -> int:
+    """Merge neighbouring files of a unit while they have together no more than `file_rows`; returns how many fewer.
+
+    A kill leaves the table as the last commit left it, and the next compaction goes on from there. Files stay as they
+    are where one of them is damaged; a warning names it.
+    """
+    table = catalog.load_table((stream, table_name))
+    fewer = 0
+    columns = as_published(table).columns
+    groups = list(_groups(table, table_name, file_rows))
+    for start in range(0, len(groups), _UNITS_A_COMMIT):
+        part = groups[start : start + _UNITS_A_COMMIT]
+        merged: list[tuple[list[DataFile], str]] = []
+        for group in part:
+            try:
+                merged.append((group, rewrite_files([file.file_path for file in group], table_name, columns)))
+            except DamagedError as error:
+                logger.warning("%s.%s: %s small files are not merged: %s", stream, table_name, len(group), error)
+        if merged:
+            _replace(catalog, stream, table_name, merged)
+        fewer += sum(len(group) - 1 for group, _ in merged)
+    logger.info("%s.%s: %s files fewer", stream, table_name, fewer)
+    return fewer
+
+
+def _replace(
+    catalog: WarehouseCatalog, stream: str, table_name: str, merged: Sequence[tuple[Sequence[DataFile], str]]
+) -> None:
+    """Replace groups of files, those that are all there still, by the file that they were merged into."""
+    make_durable(path for _, path in merged)
+
+    def change(table: Table, transaction: UnitTransaction) -> int:
+        there = {task.file.file_path for task in table.scan().plan_files()}
+        ready = [(group, path) for group, path in merged if there.issuperset(file.file_path for file in group)]
+        new = [parquet_file_to_data_file(table.io, table.metadata, path) for _, path in ready]
+        return commits.replace_files(transaction, [file for group, _ in ready for file in group], new)
+
+    commits.commit(catalog, stream, table_name, change)
+
+
+def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[DataFile]]:
+    """Neighbouring files of one unit that make one file."""
+    units: dict[tuple[object, ...], list[DataFile]] = {}
+    for task in table.scan().plan_files():
+        unit = tuple(task.file.partition[position] for position in range(len(table.spec().fields)))
+        units.setdefault(unit, []).append(task.file)
+    seq = table.schema().find_field("seq").field_id if table_name == "events" else None
+    for files in units.values():
+        # In the order in which they are read: events by seq, all others by path.
+        files.sort(key=lambda file: (0 if seq is None else bound(file.lower_bounds[seq]), file.file_path))
+        group: list[DataFile] = []
+        for file in files:
+            full = group and sum(one.record_count for one in group) + file.record_count > most_rows
+            apart = group and seq is not None and bound(group[-1].upper_bounds[seq]) >= bound(file.lower_bounds[seq])
+            if full or apart:
+                if len(group) > 1:
+                    yield group
+                group = []
+            group.append(file)
+        if len(group) > 1:
+            yield group
+
+
+def merge_small_files(files: Sequence[str], table_name: str, columns: pa.Schema) -> list[str]:
+    """Return the files of a unit as one file, in the order of their paths, where they are small.
+
+    The given ones stay on the disk until what was made of them is published: a task that publishes is repeatable.
+    """
+    if len(set(files)) < max(2, len(files)):
+        return list(files)
+    filesystem, _ = open_filesystem(files[0])
+    with storage_errors(f"reading {files[0]}"):
+        sizes = [info.size or 0 for info in filesystem.get_file_info([open_filesystem(path)[1] for path in files])]
+    if sum(sizes) > MERGED_WHEN_PUBLISHED_BYTES or not all(sizes):
+        return list(files)
+    return [rewrite_files(sorted(files), table_name, columns)]
+
+
+def rewrite_files(paths: Sequence[str], table_name: str, columns: pa.Schema) -> str:
+    """Write the rows of some files, in their order, as one file beside the first; returns its path.
+
+    Files of a unit are read in the order of their paths: the new name has the place of the first one's.
+    """
+    first = paths[0].removesuffix(".parquet").split(_PACKED)[0]
+    target = f"{first}{_PACKED}{uuid.uuid4().hex[:8]}.parquet"
+    dictionaries = REPEATING_IN_MATCHES if table_name == "matches" else None
+    with open_data_file(target, columns, dictionaries=dictionaries) as writer:
+        for rows in _row_groups(_pieces(paths, columns)):
+            writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+    return written(target)
+
+
+def _pieces(paths: Sequence[str], columns: pa.Schema) -> Iterator[pa.Table]:
+    """Read files row group by row group, as these columns; a column that a file lacks is null."""
+    for path in paths:
+        with open_parquet(path) as file:
+            names = names_in_file(columns, file.schema_arrow.names)
+            for batch in file.iter_batches(ROW_GROUP_ROWS, columns=list(names.values())):
+                yield conform(pa.Table.from_batches([batch]), columns)
+
+
+def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Full row groups, and a last one that is smaller."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for piece in pieces:
+        waiting.append(piece)
+        rows += piece.num_rows
+        if rows >= ROW_GROUP_ROWS:
+            whole = pa.concat_tables(waiting)
+            full = rows - rows % ROW_GROUP_ROWS
+            yield whole.slice(0, full)
+            waiting, rows = [whole.slice(full)], rows - full
+    if rows:
+        yield pa.concat_tables(waiting)

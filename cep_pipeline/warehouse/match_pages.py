@@ -17,6 +17,7 @@ from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.timestamps import moved
 from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
 from cep_pipeline.storage import id_texts, open_parquet, place_of_id, read_data_file, read_group, rows_of
+from cep_pipeline.warehouse.stream_reader import bounds_in
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -58,20 +59,15 @@ class MatchesQuery:
             chosen[0] = pc.and_(chosen[0], mask)
         return rows.filter(chosen[0]) if chosen else rows
 
-    def may_be_in(self, group: Any) -> bool:
+    def may_be_in(self, group: pq.RowGroupMetaData) -> bool:
         """False for a row group whose bounds say that none of the chosen matches is in it."""
-        bounds = {
-            group.column(place).path_in_schema: group.column(place).statistics for place in range(group.num_columns)
-        }
-        pattern, ended = bounds.get("pattern"), bounds.get("end_ts")
-        if pattern is not None and pattern.has_min_max:
-            wanted = pattern.min if self.pattern is None else self.pattern
-            if not pattern.min <= wanted <= pattern.max:
-                return False
-        if ended is None or not ended.has_min_max:
+        patterns, ended = bounds_in(group, "pattern"), bounds_in(group, "end_ts")
+        if patterns is not None and self.pattern is not None and not patterns[0] <= self.pattern <= patterns[1]:
+            return False
+        if ended is None:
             return True
-        before = self.to_us is not None and ended.min >= _instant(self.to_us).as_py()
-        after = self.from_us is not None and ended.max < _instant(self.from_us).as_py()
+        before = self.to_us is not None and ended[0] >= _instant(self.to_us).as_py()
+        after = self.from_us is not None and ended[1] < _instant(self.from_us).as_py()
         return not (before or after)
 
 

@@ -1,33 +1,193 @@
 """An Iceberg table as its readers see it: the columns, and the data files of a snapshot.
 
-PyIceberg parses the metadata file and the lists of files, and each is read whole and compared with its record first
-(`named_files`). Every table has identity partitions and no delete files.
+PyIceberg parses the metadata file and the lists of files. Every table has identity partitions and no delete files.
+
+A commit records the size and the SHA-256 of each file that it adds. The files that tell of others (the metadata of a
+table, its manifest lists and its manifests) are small, and are read through `NamedFiles` by everybody: whole, and
+compared with their record. One that has lost its end or a bit could otherwise be a shorter list, and no error. Data
+files have checksums of their own (`storage.read_data_file`); `cep verify --deep` compares them with their record.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from itertools import islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
-from pyiceberg.conversions import from_bytes
+import pyarrow.fs as pafs
+import sqlalchemy as sql
+from pyiceberg.expressions import (
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    LessThanOrEqual,
+)
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile, read_manifest_list
 from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import IcebergType, ListType, PrimitiveType, StructType
+from pyiceberg.types import IcebergType, ListType, StructType
+from sqlalchemy.engine import Connection
 
-from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.storage import damage_errors, former_names, with_former_names
+from cep_pipeline.storage import (
+    damage_errors,
+    former_names,
+    object_store_io,
+    open_filesystem,
+    read_whole,
+    with_former_names,
+)
+from cep_pipeline.warehouse.database import DAMAGES, FILES, Database
 from cep_pipeline.warehouse.records import EventsFile
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-    from pyiceberg.partitioning import PartitionSpec
-
     from cep_pipeline.warehouse.layout import TableLayout
+
+_PATHS_A_STATEMENT = 500
+_READ_AGAIN = 4
+
+Result = TypeVar("Result")
+
+Recorded = tuple[int, str]
+"""Size in bytes and SHA-256 of a file."""
+
+
+class NamedFiles(FileIO):
+    """The files of the table `stream`.`table`, of which those that tell of others are read only as they were recorded.
+
+    Without a database, which could not be read either, they are taken as they are.
+    """
+
+    def __init__(self, database: Database | None, stream: str, table: str) -> None:
+        super().__init__()
+        self._database = database
+        self._stream, self._table = stream, table
+
+    def new_input(self, location: str) -> InputFile:
+        """Return a file for reading."""
+        return _NamedFile(location, self) if "/metadata/" in location else object_store_io().new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        """Return a file for writing."""
+        return object_store_io().new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Remove a file."""
+        object_store_io().delete(location)
+
+    def read(self, path: str) -> bytes:
+        """Return what is in a file; a DamagedError says that it is not there, or not what was written.
+
+        A file that an older version wrote has no record, and is taken as it is.
+        """
+        with damage_errors(path):
+            content = read_whole(path)
+        check_recorded(path, digest_of_bytes(content), self._recorded(path))
+        return content
+
+    def _recorded(self, path: str) -> Recorded | None:
+        if self._database is None:
+            return None
+        inner = path.rpartition(f"/{self._stream}/{self._table}/")[2]
+        query = sql.select(FILES.c.size, FILES.c.sha256).where(
+            *_of_table(FILES, self._stream, self._table), FILES.c.path == inner
+        )
+        return next(((row.size, row.sha256) for row in self._database.rows(query)), None)
+
+
+class _NamedFile(InputFile):
+    """A file that is read whole and compared with its record when it is opened."""
+
+    def __init__(self, location: str, files: NamedFiles) -> None:
+        super().__init__(location)
+        self._files = files
+
+    def __len__(self) -> int:
+        return len(self._files.read(self.location))
+
+    def exists(self) -> bool:
+        filesystem, path = open_filesystem(self.location)
+        return bool(filesystem.get_file_info(path).type == pafs.FileType.File)
+
+    def open(self, seekable: bool = True) -> InputStream:
+        return cast(InputStream, io.BytesIO(self._files.read(self.location)))
+
+
+def digest_of_bytes(content: bytes) -> Recorded:
+    """Return the size and the SHA-256 of what is in a file."""
+    return len(content), hashlib.sha256(content).hexdigest()
+
+
+def is_recorded(database: Database, stream: str, table: str) -> bool:
+    """Return True if a commit has ever recorded a file of a table."""
+    query = sql.select(FILES.c.path).where(*_of_table(FILES, stream, table)).limit(1)
+    return bool(database.rows(query))
+
+
+def record_files(
+    stream: str,
+    table_name: str,
+    location: str,
+    added: Mapping[str, Recorded],
+    removed: Sequence[str],
+    connection: Connection,
+) -> None:
+    """Record size and SHA-256 of files that a commit adds; what was damaged in files that it removes is mended.
+
+    No path is used twice: a file that is recorded already was written once, and its record stays.
+    """
+    start = len(location) + 1
+    rows = {
+        path[start:]: {"stream": stream, "table_name": table_name, "path": path[start:], "size": size, "sha256": sha256}
+        for path, (size, sha256) in added.items()
+    }
+    for paths in _some_at_a_time(rows):
+        query = sql.select(FILES.c.path).where(*_of_table(FILES, stream, table_name), FILES.c.path.in_(paths))
+        recorded = set(connection.execute(query).scalars())
+        if new := [rows[path] for path in paths if path not in recorded]:
+            connection.execute(sql.insert(FILES), new)
+    for paths in _some_at_a_time([path[start:] for path in removed]):
+        mended = (*_of_table(DAMAGES, stream, table_name), DAMAGES.c.path.in_(paths))
+        connection.execute(sql.delete(DAMAGES).where(*mended))
+
+
+def recorded_files(database: Database, stream: str, table_name: str, location: str) -> dict[str, Recorded]:
+    """Return the size and the SHA-256 of each file of a table, as far as they were recorded."""
+    rows = database.rows(sql.select(FILES).where(*_of_table(FILES, stream, table_name)))
+    return {f"{location}/{row.path}": (row.size, row.sha256) for row in rows}
+
+
+def check_recorded(path: str, found: Recorded, recorded: Recorded | None) -> None:
+    """Raise a DamagedError where size or SHA-256 of a file differ from those that were recorded (None: none were)."""
+    if recorded is None or found == recorded:
+        return
+    if found[0] != recorded[0]:
+        raise DamagedError(path, f"it has {found[0]} bytes, and should have {recorded[0]}")
+    raise DamagedError(path, "its SHA-256 is not the one that was recorded when it was written")
+
+
+def _of_table(table: sql.Table, stream: str, table_name: str) -> tuple[sql.ColumnElement[bool], ...]:
+    return table.c.stream == stream, table.c.table_name == table_name
+
+
+def _some_at_a_time(paths: Collection[str]) -> Iterator[list[str]]:
+    """Yield the paths in lists that one statement takes."""
+    rest = iter(paths)
+    while some := list(islice(rest, _PATHS_A_STATEMENT)):
+        yield some
+
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -72,8 +232,12 @@ class PublishedTable:
         """The columns in the types that its files have; they know their former names."""
 
     @classmethod
-    def read(cls, stream: str, name: str, metadata_location: str, files: FileIO) -> PublishedTable:
-        """Read a metadata file; the DamagedError of one that has been removed has FileNotFoundError as cause."""
+    def read(cls, database: Database | None, stream: str, name: str, metadata_location: str) -> PublishedTable:
+        """Read a metadata file; the DamagedError of one that has been removed has FileNotFoundError as cause.
+
+        Files are compared with what the database recorded of them; None: it cannot be read, and they are as they are.
+        """
+        files = NamedFiles(database, stream, name)
         with damage_errors(metadata_location):
             metadata = FromInputFile.table_metadata(files.new_input(metadata_location))
             return cls(stream, name, metadata_location, metadata, files)
@@ -155,16 +319,15 @@ class PublishedTable:
         snapshot_id: int | None = None,
     ) -> list[DataFile]:
         """Return the data files of some days, and of other partition values, in a snapshot (None: the current)."""
-        wanted: dict[str, tuple[Any, Any]] = {column: (value, value) for column, value in (equal or {}).items()}
-        if first is not None or last is not None:
-            wanted[day_column] = (first and first.toordinal() - _EPOCH, last and last.toordinal() - _EPOCH)
+        condition = rows_with(equal or {}, {day_column: (first, last)})
+        planner = ManifestGroupPlanner(self.metadata, self._files, condition)
         found: list[DataFile] = []
         for manifest in self.manifests(snapshot_id):
-            spec = self.metadata.specs()[manifest.partition_spec_id]
-            ranges = [wanted.get(one.name, (None, None)) for one in spec.fields]
-            if manifest.content == ManifestContent.DATA and self._may_hold(spec, manifest, ranges):
-                files = self.files_in(manifest)
-                found += [one for one in files if all(map(_is_in, _values(one), ranges))]
+            spec = manifest.partition_spec_id
+            with damage_errors(manifest.manifest_path):
+                wanted = planner._build_manifest_evaluator(spec)(manifest) and manifest.content == ManifestContent.DATA
+            if wanted:
+                found += filter(planner._build_partition_evaluator(spec), self.files_in(manifest))
         return found
 
     def unit_of(self, file: DataFile) -> Unit:
@@ -207,28 +370,32 @@ class PublishedTable:
                 named |= {manifest.manifest_path, *(one.file_path for one in self.files_in(manifest))}
         return named
 
-    def _may_hold(self, spec: PartitionSpec, manifest: ManifestFile, ranges: Iterable[tuple[Any, Any]]) -> bool:
-        """Return False if the bounds of a manifest's partitions say that it has no file of these ranges."""
-        kinds = spec.partition_type(self.metadata.schema()).fields
-        for field, bounds, (least, most) in zip(kinds, manifest.partitions or (), ranges, strict=False):
-            kind = field.field_type
-            if not isinstance(kind, PrimitiveType) or bounds.lower_bound is None or bounds.upper_bound is None:
-                continue
-            with damage_errors(manifest.manifest_path):
-                lower, upper = (from_bytes(kind, end) for end in (bounds.lower_bound, bounds.upper_bound))
-                if (least is not None and upper < least) or (most is not None and lower > most):
-                    return False
-        return True
-
-    def may_have(self, file: DataFile, column: str) -> bool:
-        """Return False if the manifest says that no row of a file has a value of a column, or the table has none."""
-        number = self._ids.get(column)
-        return number is not None and (file.null_value_counts or {}).get(number, 0) < file.record_count
-
     def events_files(self, first: date | None, last: date | None, snapshot_id: int | None) -> list[EventsFile]:
         """Return the files of events of the days from first to last (both in, None: open) in stream order."""
         files = self.files("day", first, last, snapshot_id=snapshot_id)
         return in_stream_order(files, self._ids["timestamp"], self._ids["seq"])
+
+
+def read_again(read: Callable[[], Result]) -> Result:
+    """Read metadata, and again where so many commits came meanwhile that they were removed before they were read."""
+    for _ in range(_READ_AGAIN):
+        try:
+            return read()
+        except DamagedError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+    return read()
+
+
+def rows_with(
+    equal: Mapping[str, object], between: Mapping[str, tuple[object, object]] = MappingProxyType({})
+) -> BooleanExpression:
+    """The rows in which columns have these values, or values between two, both in; None: open."""
+    wanted: list[tuple[Any, str, object]] = [(EqualTo, column, value) for column, value in equal.items()]
+    for column, (least, most) in between.items():
+        wanted += [(GreaterThanOrEqual, column, least), (LessThanOrEqual, column, most)]
+    parts = (cast(Any, kind)(column, str(value)) for kind, column, value in wanted if value is not None)
+    return reduce(And, parts, cast(BooleanExpression, AlwaysTrue()))
 
 
 def in_stream_order(files: Iterable[DataFile], timestamp_id: int, seq_id: int) -> list[EventsFile]:
@@ -282,13 +449,6 @@ def _numbers_of(manifest: ManifestFile) -> tuple[int, int] | None:
 def _check_numbers(whose: str, found: tuple[int, ...], said: tuple[int, int] | None) -> None:
     if said is not None and found != said:
         raise ValueError(f"{whose} says {said[0]} files with {said[1]} rows, and it lists {found[0]} with {found[1]}")
-
-
-def _is_in(value: Any, wanted: tuple[Any, Any]) -> bool:
-    least, most = wanted
-    if least is None and most is None:
-        return True
-    return value is not None and (least is None or least <= value) and (most is None or value <= most)
 
 
 _TYPES: Mapping[str, pa.DataType] = {

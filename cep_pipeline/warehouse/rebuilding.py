@@ -12,17 +12,18 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sql
 from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables, SqlCatalogBaseTable
 from pyiceberg.manifest import DataFile
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, Connection, make_url
 
 from cep_pipeline.errors import BusyError, DamagedError, InputError
 from cep_pipeline.events.columns import DAY
@@ -39,7 +40,6 @@ from cep_pipeline.warehouse.catalog import VERSION_HINT
 from cep_pipeline.warehouse.database import (
     CATALOG_NAME,
     CURRENT_PLANS,
-    FILES,
     LEASES,
     POINTERS,
     PUBLISHED,
@@ -47,21 +47,13 @@ from cep_pipeline.warehouse.database import (
     SETTINGS,
     Database,
     create_together,
+    insert_record,
     is_sound,
-    sealed,
 )
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.layout import (
-    FORMAT_VERSION,
-    MEANINGS,
-    OF_PATTERN_SETS,
-    SCRATCH,
-    UNIT_TABLES,
-    day_column,
-)
+from cep_pipeline.warehouse.layout import MEANINGS, OF_PATTERN_SETS, SCRATCH, UNIT_TABLES, day_column
 from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, is_dead
-from cep_pipeline.warehouse.named_files import NamedFiles
-from cep_pipeline.warehouse.published_table import PublishedTable, Unit
+from cep_pipeline.warehouse.published_table import PublishedTable, Unit, record_files
 from cep_pipeline.warehouse.units import NOTE
 
 logger = logging.getLogger(__name__)
@@ -96,42 +88,28 @@ def rebuild(location: str, catalog: str | URL, *, replace: bool, told: Callable[
     found = _metadata_files(location)
     if not found:
         raise InputError(f"warehouse {location}: it has no metadata of tables; nothing can be made from it")
-    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    rows[SETTINGS.name] = [
-        {"name": "format_version", "value": str(FORMAT_VERSION)},
-        {"name": "location", "value": location},
-    ]
-    for number, ((stream, name), paths) in enumerate(sorted(found.items()), 1):
-        table = _newest(stream, name, paths, report, NamedFiles(known, stream, name))
-        if table is None:
-            raise DamagedError(paths[0], f"no metadata of {stream}.{name} can be read")
+    tables = []
+    for (stream, name), paths in sorted(found.items()):
+        table = _newest(known, stream, name, paths, report)
         old, _, _ = table.location.rpartition(f"/{stream}/{name}")
         if old != location:
             raise InputError(
                 f"{table.metadata_location}: the warehouse was at {old} when its tables were written, and is now at "
                 f"{location}; put it back there"
             )
-        if stream not in report.tables:
-            space = {"catalog_name": CATALOG_NAME, "namespace": stream, "property_key": "exists"}
-            rows[IcebergNamespaceProperties.__tablename__].append({**space, "property_value": "true"})
         report.tables.setdefault(stream, []).append(name)
-        rows[IcebergTables.__tablename__].append(
-            {
-                "catalog_name": CATALOG_NAME,
-                "table_namespace": stream,
-                "table_name": name,
-                "metadata_location": table.metadata_location,
-                "previous_metadata_location": None,
-            }
-        )
-        rows[FILES.name] += _named_files(stream, name, table)
-        if name in UNIT_TABLES:
-            rows[PUBLISHED.name] += _records(stream, name, table, table.metadata.last_updated_ms / 1000)
-        elif name == "plans":
-            rows[CURRENT_PLANS.name] += _current_plans(stream, table)
-        told(number, len(found))
-    report.days = len({(row["stream"], row["day"]) for row in rows[PUBLISHED.name] if row["table_name"] == "events"})
-    _put_catalog(catalog, rows)
+        tables.append(table)
+    with _new_catalog(catalog, location) as database:
+        create_together(lambda: SqlCatalogBaseTable.metadata.create_all(database.engine))
+        with database.begin() as connection:
+            for kept in {*RECORDS, *SqlCatalogBaseTable.metadata.tables.values()} - {SETTINGS}:
+                own = [kept.c.catalog_name == CATALOG_NAME] if "catalog_name" in kept.c else []
+                connection.execute(sql.delete(kept).where(*own))
+            for number, table in enumerate(tables, 1):
+                _register(connection, table)
+                told(number, len(tables))
+            days = sql.select(PUBLISHED.c.stream, PUBLISHED.c.day).where(PUBLISHED.c.table_name == "events").distinct()
+            report.days = len(connection.execute(days).all())
     return report
 
 
@@ -158,8 +136,7 @@ def _sqlite_file(catalog: str | URL) -> Path | None:
 def _refuse_runs(known: Database) -> None:
     """Refuse to go on, with a BusyError, while a lease is held whose holder lives."""
     alive_since = known.now(time.time) - LEASE_TIMEOUT_S
-    with known.begin() as connection:
-        holders = connection.execute(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since)).all()
+    holders = known.rows(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since))
     for holder in (one for one in holders if not is_dead(one)):
         raise BusyError(
             f"catalog {known.name}: run {holder.run_id} on {holder.host} (pid {holder.pid}) holds {holder.unit} of "
@@ -167,35 +144,30 @@ def _refuse_runs(known: Database) -> None:
         )
 
 
-class Pointer(NamedTuple):
-    """The row of a table in the catalog."""
-
-    namespace: str
-    table: str
-    metadata: str
-
-
-def pointers_of(database: Database) -> list[Pointer]:
-    """Return the tables that a catalog names."""
+def pointers_of(database: Database) -> list[tuple[str, str, str]]:
+    """Return stream, name and place of the metadata of the tables that a catalog names."""
     if not database.has_catalog():
         return []
     columns = (POINTERS.c.table_namespace, POINTERS.c.table_name, POINTERS.c.metadata_location)
     query = sql.select(*columns).where(POINTERS.c.catalog_name == CATALOG_NAME).order_by(*columns[:2])
-    with database.begin() as connection:
-        return [Pointer(*row) for row in connection.execute(query)]
+    return [(row.table_namespace, row.table_name, row.metadata_location) for row in database.rows(query)]
 
 
-def _put_catalog(catalog: str | URL, rows: Mapping[str, list[dict[str, Any]]]) -> None:
-    """Put a catalog in force. A file of SQLite is kept aside; the rows of another database are replaced at once."""
+@contextmanager
+def _new_catalog(catalog: str | URL, location: str) -> Iterator[Database]:
+    """Yield a database for the tables of a warehouse, which names none yet and is its catalog at the end.
+
+    A file of SQLite is kept aside; another database forgets its rows when it is given new ones.
+    """
     address = _sqlite_file(catalog)
     if address is None:
-        _write_catalog(Database(catalog, None), rows)
+        yield Database(catalog, location)
         return
     made = address.with_name(f"{address.name}.new")
     made.unlink(missing_ok=True)
     with storage_errors(f"writing {made}"):
-        database = Database(URL.create("sqlite", database=str(made)), None)
-        _write_catalog(database, rows)
+        database = Database(URL.create("sqlite", database=str(made)), location)
+        yield database
         database.engine.dispose()
         make_durable([str(made)])
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
@@ -206,17 +178,6 @@ def _put_catalog(catalog: str | URL, rows: Mapping[str, list[dict[str, Any]]]) -
                 old.rename(old.with_name(f"{address.name}.replaced-{stamp}{ending}"))
         made.rename(address)
         make_durable([str(address)])
-
-
-def _write_catalog(database: Database, rows: Mapping[str, list[dict[str, Any]]]) -> None:
-    """Let a database have these rows of a catalog and no others; leases are gone."""
-    create_together(lambda: SqlCatalogBaseTable.metadata.create_all(database.engine))
-    with database.begin() as connection:
-        for table in (*RECORDS, *SqlCatalogBaseTable.metadata.tables.values()):
-            own = [table.c.catalog_name == CATALOG_NAME] if "catalog_name" in table.c else []
-            connection.execute(sql.delete(table).where(*own))
-            if rows.get(table.name):
-                connection.execute(sql.insert(table), rows[table.name])
 
 
 def _metadata_files(location: str) -> dict[tuple[str, str], list[str]]:
@@ -232,64 +193,62 @@ def _metadata_files(location: str) -> dict[tuple[str, str], list[str]]:
     return {table: [path for _, path in sorted(paths, reverse=True)] for table, paths in found.items()}
 
 
-def _newest(
-    stream: str, name: str, paths: list[str], report: RebuildReport, files: NamedFiles
-) -> PublishedTable | None:
-    """The table by its newest metadata that can be read down to the names of the files."""
+def _newest(known: Database | None, stream: str, name: str, paths: list[str], report: RebuildReport) -> PublishedTable:
+    """The table by its newest metadata that can be read down to the names of the files; else a DamagedError."""
     for path in paths:
         try:
-            table = PublishedTable.read(stream, name, path, files)
+            table = PublishedTable.read(known, stream, name, path)
             table.files(DAY)
         except DamagedError as error:
             logger.warning("%s", error)
             report.left_out.append(path)
         else:
             return table
-    return None
+    raise DamagedError(paths[0], f"no metadata of {stream}.{name} can be read")
 
 
-def _named_files(stream: str, name: str, table: PublishedTable) -> Iterator[dict[str, Any]]:
-    """The records of the files that tell of others: from now on they are read as they are now."""
-    for path in stored_files(f"{table.location}/metadata"):
-        if not path.endswith(VERSION_HINT):
-            size, sha256 = read_digest(path)
-            inner = path[len(table.location) + 1 :]
-            yield {"stream": stream, "table_name": name, "path": inner, "size": size, "sha256": sha256}
+def _register(connection: Connection, table: PublishedTable) -> None:
+    """Let a catalog name a table, its files as they are now, and records of its units."""
+    space = {"catalog_name": CATALOG_NAME, "namespace": table.stream, "property_key": "exists"}
+    if connection.execute(sql.select(IcebergNamespaceProperties).filter_by(**space)).first() is None:
+        connection.execute(sql.insert(IcebergNamespaceProperties), [{**space, "property_value": "true"}])
+    pointer = {
+        "catalog_name": CATALOG_NAME,
+        "table_namespace": table.stream,
+        "table_name": table.name,
+        "metadata_location": table.metadata_location,
+    }
+    connection.execute(sql.insert(IcebergTables), [pointer])
+    paths = [path for path in stored_files(f"{table.location}/metadata") if not path.endswith(VERSION_HINT)]
+    digests = {path: read_digest(path) for path in paths}
+    record_files(table.stream, table.name, table.location, digests, (), connection)
+    _add_records(connection, list(_records(table)))
 
 
-def remake_records(database: Database, stream: str, at: float) -> None:
-    """Make the records of a stream that are damaged anew, at a time in seconds since the epoch.
+def remake_records(database: Database, stream: str) -> None:
+    """Make the records of a stream that are damaged anew.
 
     A unit of which the table has rows gets a record by which it can be read and is stale; else the record goes, and a
     run finds that nothing is published. The current plan of a pattern set is the latest one then.
     """
-    records = (PUBLISHED, CURRENT_PLANS)
-    with database.begin() as connection:
-        found = {table.name: connection.execute(sql.select(table)).all() for table in records}
+    pointers = pointers_of(database)
+    known = {of for of, _, _ in pointers}
     # A record whose stream is mangled may be of any: the units that lost theirs are found by their rows.
-    known = {pointer.namespace for pointer in pointers_of(database)}
     damaged = [
         (table, row)
-        for table in records
-        for row in found[table.name]
+        for table in (PUBLISHED, CURRENT_PLANS)
+        for row in database.rows(sql.select(table))
         if not is_sound(table, row) and (row.stream == stream or row.stream not in known)
     ]
     if not damaged:
         return
-    made: list[tuple[sql.Table, dict[str, Any]]] = []
-    for name, published in _opened(database, stream).items():
-        if name in UNIT_TABLES:
-            made += [(PUBLISHED, row) for row in _records(stream, name, published, at)]
-        elif name == "plans":
-            made += [(CURRENT_PLANS, row) for row in _current_plans(stream, published)]
+    tables = [PublishedTable.read(database, stream, name, at) for of, name, at in pointers if of == stream]
+    made = [record for table in tables for record in _records(table)]
     with database.begin() as connection:
         for table, row in damaged:
             key = [column == row._mapping[column.name] for column in table.primary_key]
             connection.execute(sql.delete(table).where(*key, table.c.digest == row.digest))
-        for table, record in made:
-            key = [column == record[column.name] for column in table.primary_key]
-            if connection.execute(sql.select(table.c.stream).where(*key)).first() is None:
-                connection.execute(sql.insert(table), [record])
+        _add_records(connection, made)
     logger.warning(
         "catalog %s: %s records of stream %s were damaged, and are made anew from the tables; their days are stale",
         database.name,
@@ -298,41 +257,41 @@ def remake_records(database: Database, stream: str, at: float) -> None:
     )
 
 
-def _opened(database: Database, stream: str) -> dict[str, PublishedTable]:
-    """The tables of a stream; records are not looked at."""
-    return {
-        one.table: PublishedTable.read(stream, one.table, one.metadata, NamedFiles(database, stream, one.table))
-        for one in pointers_of(database)
-        if one.namespace == stream
-    }
+def _add_records(connection: Connection, made: Iterable[tuple[sql.Table, Mapping[str, Any]]]) -> None:
+    """Write those of some records that are not there."""
+    for table, record in made:
+        key = [column == record[column.name] for column in table.primary_key]
+        if connection.execute(sql.select(table.c.stream).where(*key)).first() is None:
+            insert_record(connection, table, record)
 
 
-def _records(stream: str, name: str, table: PublishedTable, at: float) -> Iterator[dict[str, Any]]:
-    """The records of the units that a table has rows of: they can be read, and are stale."""
+def _records(table: PublishedTable) -> Iterator[tuple[sql.Table, dict[str, Any]]]:
+    """The records of the units that a table has rows of, which can be read and are stale, or of the current plans."""
+    if table.name == "plans":
+        yield from ((CURRENT_PLANS, {"stream": table.stream, **plan}) for plan in _latest_plans(table))
+    if table.name not in UNIT_TABLES:
+        return
     units: dict[Unit, list[DataFile]] = defaultdict(list)
-    for file in table.files(day_column(name)):
+    for file in table.files(day_column(table.name)):
         units[table.unit_of(file)].append(file)
     for (pattern_set, day), files in sorted(units.items()):
         events, matches = EventsFingerprint((), "", NO_CARRY), MatchesFingerprint("", None)
-        fingerprint = (matches if name in OF_PATTERN_SETS else events).to_json()
-        note = {} if name == "quarantine" else {NOTE: LOST}
-        yield sealed(
-            PUBLISHED,
-            {
-                "stream": stream,
-                "table_name": name,
-                "pattern_set": pattern_set,
-                "day": day.isoformat(),
-                "run_id": RUN_ID,
-                "published_at": at,
-                "snapshot_id": table.current_snapshot_id,
-                "row_count": sum(file.record_count for file in files),
-                "fingerprint": canonical_json(fingerprint | note),
-                "counts": canonical_json(_matches_by_pattern(files) if name == "matches" else {}),
-                "carry_out": canonical_json({}),
-                "carry_out_digest": digest_of({}),
-            },
-        )
+        fingerprint = (matches if table.name in OF_PATTERN_SETS else events).to_json()
+        record = {
+            "stream": table.stream,
+            "table_name": table.name,
+            "pattern_set": pattern_set,
+            "day": day.isoformat(),
+            "run_id": RUN_ID,
+            "published_at": table.metadata.last_updated_ms / 1000,
+            "snapshot_id": table.current_snapshot_id,
+            "row_count": sum(file.record_count for file in files),
+            "fingerprint": canonical_json(fingerprint | ({} if table.name == "quarantine" else {NOTE: LOST})),
+            "counts": canonical_json(_matches_by_pattern(files) if table.name == "matches" else {}),
+            "carry_out": canonical_json({}),
+            "carry_out_digest": digest_of({}),
+        }
+        yield PUBLISHED, record
 
 
 def _matches_by_pattern(files: list[DataFile]) -> Mapping[str, int]:
@@ -343,7 +302,7 @@ def _matches_by_pattern(files: list[DataFile]) -> Mapping[str, int]:
     return counted
 
 
-def _current_plans(stream: str, table: PublishedTable) -> Iterator[dict[str, Any]]:
+def _latest_plans(table: PublishedTable) -> Iterator[dict[str, Any]]:
     """The latest plan of each pattern set: which one was current, only the catalog knew."""
     latest: dict[str, dict[str, Any]] = {}
     columns = pa.schema(
@@ -354,6 +313,4 @@ def _current_plans(stream: str, table: PublishedTable) -> Iterator[dict[str, Any
             if row["version"] > latest.get(row["pattern_set"], {"version": 0})["version"]:
                 latest[row["pattern_set"]] = row
     for pattern_set, row in sorted(latest.items()):
-        changed = row["created_at"].timestamp()
-        current = {"stream": stream, "pattern_set": pattern_set, "version": row["version"], "changed_at": changed}
-        yield sealed(CURRENT_PLANS, current)
+        yield {"pattern_set": pattern_set, "version": row["version"], "changed_at": row["created_at"].timestamp()}

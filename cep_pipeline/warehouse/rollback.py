@@ -8,7 +8,8 @@ after it then show as stale where their inputs differ, with the note as the reas
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,9 @@ from cep_pipeline.storage import canonical_json, read_digest, stored_files
 from cep_pipeline.warehouse.database import PUBLISHED, REPLACED, checked_record, insert_record
 from cep_pipeline.warehouse.layout import OF_PATTERN_SETS, day_column
 from cep_pipeline.warehouse.leases import Lease
+from cep_pipeline.warehouse.published_table import check_recorded, recorded_files
 from cep_pipeline.warehouse.records import RunRecord, RunStep
-from cep_pipeline.warehouse.units import NOTE, forget_lost_buffers, replace_record
+from cep_pipeline.warehouse.units import NOTE, replace_record, with_buffers
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -83,7 +85,7 @@ def roll_back(tables: StreamTables, day: date, to_run: str | None = None, *, run
 def _states(tables: StreamTables, day: date) -> list[_State]:
     """The states that runs left the day in, the earliest first; the last one is the present one."""
     found: list[Row[Any]] = []
-    with tables.warehouse.database.begin() as connection:
+    with tables.warehouse.database.begin() as connection:  # which sees both as of one moment
         for source in (REPLACED, PUBLISHED):
             query = sql.select(source).where(source.c.stream == tables.name, source.c.day == day.isoformat())
             rows = connection.execute(query.order_by(source.c.published_at)).all()
@@ -114,33 +116,32 @@ def _wanted(tables: StreamTables, states: Sequence[_State], day: date, to_run: s
     return chosen[-1]
 
 
-def _files(tables: StreamTables, wanted: _State, present: _State, day: date) -> dict[str, dict[str, Sequence[str]]]:
-    """Table -> pattern set -> the files that are to be its rows of the day; units that are the same are left out."""
-    found: dict[str, dict[str, Sequence[str]]] = {}
+def _files(tables: StreamTables, wanted: _State, present: _State, day: date) -> dict[UnitKey, list[str]]:
+    """The files that are to be the rows of the units of the day; units that are the same are left out."""
+    found: dict[UnitKey, list[str]] = {}
     for key in sorted({*wanted.units, *present.units}):
         now, then = present.units.get(key), wanted.units.get(key)
         if now is not None and then is not None and now.snapshot_id == then.snapshot_id:
             continue
-        table, pattern_set = key
         if then is not None:
-            files = _of_snapshot(tables, key, then.snapshot_id, day)
+            found[key] = _of_snapshot(tables, key, then.snapshot_id, day)
         else:
             # `cep maintain` forgets records whose snapshots it expires: without a record, the unit may have been there.
-            at = _snapshot_then(tables, table, wanted, day)
-            files = () if at is None else _of_snapshot(tables, key, at.snapshot_id, day)
-            if files:
-                raise _expired(tables, table, day)
-        found.setdefault(table, {})[pattern_set] = files
+            at = _snapshot_then(tables, key[0], wanted, day)
+            found[key] = [] if at is None else _of_snapshot(tables, key, at.snapshot_id, day)
+            if found[key]:
+                raise _expired(tables, key[0], day)
     statistics = tables._published("statistics")
-    position = tables._layouts["statistics"].partitions.index("pattern_set")
     now_files = statistics.files(DAY, day, day)
     at = _snapshot_then(tables, "statistics", wanted, day, needed=bool(now_files))
     then_files = statistics.files(DAY, day, day, snapshot_id=at.snapshot_id) if at else []
-    names = {file.partition[position] for file in [*then_files, *now_files]}
-    for name in sorted(names):
-        paths = [file.file_path for file in then_files if file.partition[position] == name]
-        if paths != [file.file_path for file in now_files if file.partition[position] == name]:
-            found.setdefault("statistics", {})[name] = paths
+    for name in sorted({statistics.unit_of(file)[0] for file in [*then_files, *now_files]}):
+        then_paths, now_paths = (
+            [file.file_path for file in files if statistics.unit_of(file)[0] == name]
+            for files in (then_files, now_files)
+        )
+        if then_paths != now_paths:
+            found["statistics", name] = then_paths
     return found
 
 
@@ -151,7 +152,7 @@ def _snapshot_then(
 
     Where it is needed and has been expired, that is an InputError.
     """
-    kept = sorted(tables._table(name).metadata.snapshots, key=lambda one: one.sequence_number or 0)
+    kept = sorted(tables._published(name).metadata.snapshots, key=lambda one: one.sequence_number or 0)
     then = [one for one in kept if state.until is None or one.timestamp_ms < state.until * 1000]
     if needed and not then and kept and kept[0].sequence_number != FIRST_SEQUENCE_NUMBER:
         raise _expired(tables, name, day)
@@ -166,7 +167,7 @@ def _expired(tables: StreamTables, name: str, day: date) -> InputError:
     return InputError(f"{tables.name}.{name}, {day}: the snapshot of that run has been expired; it is only in a backup")
 
 
-def _of_snapshot(tables: StreamTables, key: UnitKey, snapshot_id: int, day: date) -> Sequence[str]:
+def _of_snapshot(tables: StreamTables, key: UnitKey, snapshot_id: int, day: date) -> list[str]:
     name, pattern_set = key
     table = tables._published(name)
     if not table.has_snapshot(snapshot_id):
@@ -177,87 +178,51 @@ def _of_snapshot(tables: StreamTables, key: UnitKey, snapshot_id: int, day: date
 
 
 def _publish(
-    tables: StreamTables,
-    files: Mapping[str, Mapping[str, Sequence[str]]],
-    wanted: _State,
-    day: date,
-    note: str,
-    lease: Lease,
+    tables: StreamTables, files: Mapping[UnitKey, list[str]], wanted: _State, day: date, note: str, lease: Lease
 ) -> dict[str, int]:
     """Let these files be all rows of their units, in all tables at once; returns the rows of each table."""
     from cep_pipeline.warehouse import commits
 
-    keys = [(table, pattern_set) for table, units in files.items() for pattern_set in units]
+    # The rejected rows first, as a run that publishes a day: of two that lock rows crosswise, one would fail.
+    keys = sorted(files, key=lambda one: one[0] != "quarantine")
     units = []
     for table, pattern_set in keys:
         named = {"pattern_set": pattern_set} if table in (*OF_PATTERN_SETS, "statistics") else {}
-        unit: dict[str, str | date] = {**named, day_column(table): day}
-        units.append(commits.UnitFiles(table, unit, files[table][pattern_set]))
-    counted: dict[str, int] = {}
-    buffers = stored_files(tables.compressed)
+        units.append(commits.UnitFiles(table, {**named, day_column(table): day}, files[table, pattern_set]))
+    warehouse = tables.warehouse
+    buffers = stored_files(tables.compressed)  # the runs after it have removed those of its limited patterns
 
-    def beside(snapshots: Mapping[str, int], rows: Sequence[int]) -> list[Callable[[Connection], None]]:
-        counted.clear()
-        for (table, _), number in zip(keys, rows, strict=True):
-            counted[table] = counted.get(table, 0) + number
-
-        def write(connection: Connection) -> None:
-            # The rejected rows first, as a run that publishes a day: of two that lock rows crosswise, one would fail.
-            for key in sorted(keys, key=lambda one: one[0] != "quarantine"):
-                if key[0] != "statistics":
-                    then = wanted.units.get(key)
-                    _restore_record(connection, tables.name, key, day, then, snapshots[key[0]], note, now)
-            # The runs after it have removed the buffers of its limited patterns.
-            database = tables.warehouse.database.name
-            forget_lost_buffers(connection, database, tables.name, tables.warehouse.location, buffers, day=day)
-
-        return [lease.renew, write]
+    def beside(connection: Connection, snapshots: Mapping[str, int], rows: Sequence[int]) -> None:
+        lease.renew(connection)
+        for table, pattern_set in keys:
+            if table == "statistics":
+                continue
+            key = {"stream": tables.name, "table_name": table, "pattern_set": pattern_set, "day": day.isoformat()}
+            replace_record(connection, key)
+            then = wanted.units.get((table, pattern_set))
+            if then is not None:  # else the unit was not published then
+                noted = json.loads(then.fingerprint) | ({} if table == "quarantine" else {NOTE: note})
+                changed = {"fingerprint": canonical_json(noted), "snapshot_id": snapshots[table], "published_at": now}
+                changed["counts"] = with_buffers(then.counts, warehouse.location, buffers)
+                insert_record(connection, PUBLISHED, {**then._mapping, **changed})
 
     lease.look()
-    warehouse = tables.warehouse
     _check_files(tables, files)
     # Before any snapshot is made: what a run had left is found by the time at which the next one began to publish.
     now = warehouse.clock()
     with commits.catalog_errors(warehouse.catalog, f"rolling {tables.name} back, {day}"):
-        commits.replace_units(warehouse.catalog, tables.name, units, run_id=lease.run_id, beside=beside)
-    return counted
+        rows = commits.replace_units(warehouse.catalog, tables.name, units, run_id=lease.run_id, beside=beside)
+    counted: Counter[str] = Counter()
+    for (table, _), number in zip(keys, rows, strict=True):
+        counted[table] += number
+    return dict(counted)
 
 
-def _check_files(tables: StreamTables, files: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+def _check_files(tables: StreamTables, files: Mapping[UnitKey, list[str]]) -> None:
     """Raise a DamagedError for a file that is not as it was recorded: from now on the files are read as the day."""
-    from cep_pipeline.warehouse.named_files import check_recorded, recorded_files
-
     warehouse = tables.warehouse
-    for name, units in files.items():
+    for name in sorted({table for table, _ in files}):
         recorded = recorded_files(warehouse.database, tables.name, name, warehouse.table_location(tables.name, name))
-        for path in (path for paths in units.values() for path in paths):
+        for path in (path for (table, _), paths in files.items() if table == name for path in paths):
             if path in recorded:
                 check_recorded(path, read_digest(path), recorded[path])
-
-
-def _restore_record(
-    connection: Connection,
-    stream: str,
-    unit: UnitKey,
-    day: date,
-    then: Row[Any] | None,
-    snapshot_id: int,
-    note: str,
-    now: float,
-) -> None:
-    """Put the record of an earlier run in force, with a note; None: the unit was not published then."""
-    table, pattern_set = unit
-    key = {"stream": stream, "table_name": table, "pattern_set": pattern_set, "day": day.isoformat()}
-    replace_record(connection, key)
-    if then is None:
-        return
-    fingerprint = json.loads(then.fingerprint)
-    if table != "quarantine":
-        fingerprint[NOTE] = note
-    values = {
-        **then._mapping,
-        "fingerprint": canonical_json(fingerprint),
-        "snapshot_id": snapshot_id,
-        "published_at": now,
-    }
-    insert_record(connection, PUBLISHED, values)

@@ -70,17 +70,9 @@ if TYPE_CHECKING:
 
     from cep_pipeline.detection.summaries.partial import PartialSummary
     from cep_pipeline.patterns.pattern import Pattern
-    from cep_pipeline.warehouse.store import Store
+    from cep_pipeline.warehouse.leases import Store
 
 pc = late_module("pyarrow.compute")
-
-
-@dataclass(frozen=True)
-class StatisticsFile:
-    """The file of the statistics of one (pattern set, day); `counted` is False if detection has counted nothing."""
-
-    path: str
-    counted: bool = True
 
 
 @dataclass(frozen=True)
@@ -91,7 +83,7 @@ class PinnedStatistics:
     run has made and not published yet; they are read in place of the published ones.
     """
 
-    listed: Mapping[tuple[str, date], StatisticsFile]
+    listed: Mapping[tuple[str, date], str]
     read: Callable[[str], Mapping[str, Any]]
     drafted: Mapping[tuple[str, date], StatisticsRecord] = field(default_factory=dict)
 
@@ -99,22 +91,16 @@ class PinnedStatistics:
         """The statistics of a day, None where there are none; a row that is not what it should be is an InputError."""
         if (pattern_set, day) in self.drafted:
             return self.drafted[pattern_set, day]
-        file = self.listed.get((pattern_set, day))
-        return None if file is None else statistics_record(self.read(file.path))
+        path = self.listed.get((pattern_set, day))
+        return None if path is None else statistics_record(self.read(path))
 
     def before(self, pattern_set: str, day: date) -> StatisticsRecord | None:
         """The statistics of the latest earlier day that has any, over gaps; None where there are none."""
         return next((self.of(pattern_set, earlier) for earlier in self._days_before(pattern_set, day)), None)
 
     def observed_before(self, pattern_set: str, day: date) -> tuple[date, Mapping[str, Any]] | None:
-        """Return the latest earlier day on which detection counted anything, and what it counted.
-
-        Rows of days on which it counted nothing are not read.
-        """
+        """Return the latest earlier day on which detection counted anything, and what it counted."""
         for earlier in self._days_before(pattern_set, day):
-            file = None if (pattern_set, earlier) in self.drafted else self.listed.get((pattern_set, earlier))
-            if file is not None and not file.counted:
-                continue
             record = self.of(pattern_set, earlier)
             if record is not None and record.observed is not None:
                 return record.day, record.observed
@@ -352,7 +338,8 @@ class StreamReader:
                 break
             with open_parquet(file.file_path) as parquet:
                 for group in range(parquet.num_row_groups):
-                    if not _may_hold(parquet.metadata.row_group(group), "pattern", missing):
+                    bounds = bounds_in(parquet.metadata.row_group(group), "pattern")
+                    if bounds is not None and not any(bounds[0] <= name <= bounds[1] for name in missing):
                         continue
                     rows = read_group(parquet, group, self.matches_schema)
                     for value in pc.unique(rows.column("pattern")):
@@ -394,7 +381,7 @@ class StreamReader:
         """Return the events that published matches bind, a row each, as `match_events` does.
 
         Of matches that compose others these are the events inside, as by `opened`. Read are the row groups of the
-        events' days whose bounds of `seq` hold one of them.
+        events' days with a `seq` between the first and the last of them.
         """
         from cep_pipeline.detection.results import match_events, opened
 
@@ -412,9 +399,9 @@ class StreamReader:
         parts: list[pa.Table] = []
         for ordinal in (number for number in np.unique(days).tolist() if number > 0):
             begin, end = np.searchsorted(days, (ordinal, ordinal + 1)).tolist()
-            day = date.fromordinal(ordinal)
-            for file in self.events_files(day, day):
-                parts += _rows_of_events(file.path, columns, seqs[begin:end])
+            day, own = date.fromordinal(ordinal), seqs[begin:end]
+            chosen = (pc.field(SEQ) >= own[0]) & (pc.field(SEQ) <= own[-1]) & pc.field(SEQ).isin(own)
+            parts += (read_data_file(file.path, columns, chosen) for file in self.events_files(day, day))
         return match_events(matches, _joined(columns, parts))
 
     def read_quarantine(
@@ -453,13 +440,8 @@ class StreamReader:
         def read(path: str) -> Mapping[str, Any]:
             return rows_of(self._read("statistics", path))[0]
 
-        table = self._published("statistics")
-        listed = {
-            (file.partition[name], day_of(file.partition[day])): StatisticsFile(
-                file.file_path, table.may_have(file, "observed")
-            )
-            for file in table.files(DAY, None, last)
-        }
+        files = self._published("statistics").files(DAY, None, last)
+        listed = {(file.partition[name], day_of(file.partition[day])): file.file_path for file in files}
         return PinnedStatistics(listed, read, dict(self.drafts.statistics))
 
     def carry_in(self, day: date) -> dict[str, Any]:
@@ -554,11 +536,9 @@ class StreamReader:
     def current_plan(self, pattern_set: str) -> PlanRecord | None:
         """Return the current plan of a pattern set, None where there is none."""
         database = self.warehouse.database
-        with database.begin() as connection:
-            row = connection.execute(sql.select(CURRENT_PLANS).where(*self._plan_row(pattern_set))).one_or_none()
-        if row is None:
-            return None
-        return self._plan(pattern_set, checked_record(database.name, CURRENT_PLANS, row).version)
+        for row in database.rows(sql.select(CURRENT_PLANS).where(*self._plan_row(pattern_set))):
+            return self._plan(pattern_set, checked_record(database.name, CURRENT_PLANS, row).version)
+        return None
 
     def _plan(self, pattern_set: str, version: int) -> PlanRecord:
         """One recorded plan, read once: a day asks for it several times, and that of a thousand patterns is large."""
@@ -670,24 +650,7 @@ def _joined(columns: pa.Schema, parts: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables([pa.Table.from_batches([], columns), *parts])
 
 
-def _rows_of_events(path: str, columns: pa.Schema, seqs: pa.Array) -> Iterator[pa.Table]:
-    """The events with these `seq`, which are in order, of a file; row groups that have none of them are not read."""
-    numbers = np.from_dlpack(seqs)
-    with open_parquet(path) as parquet:
-        for group in range(parquet.num_row_groups):
-            bounds = _bounds_in(parquet.metadata.row_group(group), SEQ)
-            if bounds is None or np.searchsorted(numbers, bounds[0]) < np.searchsorted(numbers, bounds[1], "right"):
-                rows = read_group(parquet, group, columns)
-                yield rows.filter(pc.is_in(rows.column(SEQ), value_set=seqs))
-
-
-def _may_hold(group: pq.RowGroupMetaData, column: str, values: Collection[str]) -> bool:
-    """Return False if the bounds of a row group say that a column has none of these values."""
-    bounds = _bounds_in(group, column)
-    return bounds is None or any(bounds[0] <= value <= bounds[1] for value in values)
-
-
-def _bounds_in(group: pq.RowGroupMetaData, column: str) -> tuple[Any, Any] | None:
+def bounds_in(group: pq.RowGroupMetaData, column: str) -> tuple[Any, Any] | None:
     """The least and the greatest value of a column in a row group, None where the footer does not say them."""
     places = (index for index in range(group.num_columns) if group.column(index).path_in_schema == column)
     statistics = group.column(next(places)).statistics

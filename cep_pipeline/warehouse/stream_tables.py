@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -192,7 +191,7 @@ class StreamTables(StreamReader):
         There is none where no pattern of the set has SUMMARIZE, and none had when the day was published last. The
         version is that of the pattern set, the fingerprint that of the matches.
         """
-        from cep_pipeline.warehouse import commits, iceberg_tables
+        from cep_pipeline.warehouse import commits
 
         unit: dict[str, str | date] = {"pattern_set": pattern_set, "final_day": final_day}
         known = (pattern_set, final_day.isoformat())
@@ -200,8 +199,7 @@ class StreamTables(StreamReader):
             return []
         layout = self._layouts[SUMMARIES]
         with commits.catalog_errors(self.warehouse.catalog, f"making the table {SUMMARIES} of {self.name}"):
-            location = self.warehouse.table_location(self.name, SUMMARIES)
-            iceberg_tables.ensure_table(self.warehouse.catalog, self.name, layout, location)
+            self.warehouse.catalog.ensure_table(self.name, layout)
         parts = []
         for summary in summaries:
             groups, aggregates, partial_ = summary.published()
@@ -264,30 +262,16 @@ class StreamTables(StreamReader):
         for name in names:
             self._add_columns(name)
         at = self.warehouse.clock()
-        published: list[int] = []
 
-        def beside(snapshots: Mapping[str, int], rows: Sequence[int]) -> list[Callable[[Connection], None]]:
-            published[:] = rows[: len(drafts)]
-            # The lease first: its row stays locked until the commit is done.
-            return [
-                lease.renew,
-                *(
-                    partial(
-                        draft.write,
-                        stream=self.name,
-                        run_id=lease.run_id,
-                        published_at=at,
-                        snapshot_id=snapshots[draft.table],
-                        rows=number,
-                    )
-                    for draft, number in zip(drafts, published, strict=True)
-                ),
-            ]
+        def beside(connection: Connection, snapshots: Mapping[str, int], rows: Sequence[int]) -> None:
+            lease.renew(connection)  # first: its row stays locked until the commit is done
+            for draft, number in zip(drafts, rows, strict=False):  # rows of statistics come last
+                draft.write(connection, self.name, lease.run_id, at, snapshots[draft.table], number)
 
         lease.look()
         with commits.catalog_errors(self.warehouse.catalog, f"publishing {', '.join(names)} of {self.name}, {day}"):
-            commits.replace_units(self.warehouse.catalog, self.name, units, run_id=lease.run_id, beside=beside)
-        return published
+            rows = commits.replace_units(self.warehouse.catalog, self.name, units, run_id=lease.run_id, beside=beside)
+        return rows[: len(drafts)]
 
     def remove_merged(self, files: Sequence[str]) -> None:
         """Remove small files of which a published draft was put together (`Draft.merged`).
@@ -338,9 +322,12 @@ class StreamTables(StreamReader):
             statistics,
             statements or {},
         )
-        beside: list[Callable[[Connection], None]] = [lease.renew]
-        if make_current:
-            beside.append(lambda connection: self._replace_current(connection, pattern_set, version, in_place_of))
+
+        def beside(connection: Connection) -> None:
+            lease.renew(connection)
+            if make_current:
+                self._replace_current(connection, pattern_set, version, in_place_of)
+
         self._add_columns("plans")
         self._append("plans", row_of(record), beside)
         return record
@@ -354,14 +341,17 @@ class StreamTables(StreamReader):
         `in_place_of` (None: none) still is; else that is a BusyError, and nothing has changed.
         """
         name = decision.pattern_set
-        beside: list[Callable[[Connection], None]] = []
-        if makes_current is not None:
-            if all(record.version != makes_current for record in self.plans(name)):
-                raise InputError(
-                    f"stream {self.name}: pattern set {name!r} has no plan of version {makes_current}; "
-                    f"it has {[record.version for record in self.plans(name)] or 'none'}"
-                )
-            beside.append(lambda connection: self._replace_current(connection, name, makes_current, in_place_of))
+        versions = [] if makes_current is None else [record.version for record in self.plans(name)]
+        if makes_current is not None and makes_current not in versions:
+            raise InputError(
+                f"stream {self.name}: pattern set {name!r} has no plan of version {makes_current}; "
+                f"it has {versions or 'none'}"
+            )
+
+        def beside(connection: Connection) -> None:
+            if makes_current is not None:
+                self._replace_current(connection, name, makes_current, in_place_of)
+
         self._append("decisions", row_of(decision), beside)
 
     def _same_events_as(self, day: date, files: Sequence[str], fingerprint: EventsFingerprint) -> str:
@@ -386,12 +376,12 @@ class StreamTables(StreamReader):
 
     def _merged(self, table: str, files: Sequence[str]) -> Sequence[str]:
         """One file in place of many small ones: a slice of a small day leaves some kilobytes."""
-        from cep_pipeline.warehouse import compaction
+        from cep_pipeline.warehouse import maintenance
 
         location = self.warehouse.table_location(self.name, table)
         if not all(path.startswith(f"{location}/") for path in files):
             return files  # publishing refuses them
-        return compaction.merge_small_files(files, table, self._columns(table))
+        return maintenance.merge_small_files(files, table, self._columns(table))
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.warehouse.clock(), UTC)
@@ -410,12 +400,12 @@ class StreamTables(StreamReader):
 
     def _add_columns(self, table: str) -> None:
         """Give a published table the columns that it lacks; once, since a table keeps them."""
-        from cep_pipeline.warehouse import commits, iceberg_tables
+        from cep_pipeline.warehouse import commits
 
         if table in self._complete:
             return
         with commits.catalog_errors(self.warehouse.catalog, f"adding columns to the {table} of {self.name}"):
-            iceberg_tables.add_columns(self.warehouse.catalog, self.name, self._layouts[table])
+            self.warehouse.catalog.add_columns(self.name, self._layouts[table])
         self._complete.add(table)
 
     def _write_rows(self, table: str, rows: list[dict[str, Any]], unit: Mapping[str, str | date]) -> str:
@@ -423,7 +413,7 @@ class StreamTables(StreamReader):
         path = self._directory(table, unit, uuid.uuid4().hex[:8]).file(0)
         return write_data_file(path, pa.Table.from_pylist(rows, schema=schema), schema)
 
-    def _append(self, table: str, row: dict[str, Any], beside: Sequence[Callable[[Connection], None]] = ()) -> None:
+    def _append(self, table: str, row: dict[str, Any], beside: Callable[[Connection], None] = lambda _: None) -> None:
         from cep_pipeline.warehouse import commits
 
         path = self._write_rows(table, [row], {})
@@ -440,7 +430,7 @@ class StreamTables(StreamReader):
                 insert_record(connection, CURRENT_PLANS, {**key, **now})
                 return
             same = [*self._plan_row(pattern_set), CURRENT_PLANS.c.version == expected]
-            changed = change_records(database, connection, CURRENT_PLANS, same, lambda _: now)
+            changed = change_records(database, connection, CURRENT_PLANS, same, now)
         except sql.exc.IntegrityError as error:  # none was expected, and another run has set one
             raise self._overtaken(pattern_set, expected) from error
         if not changed:

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +26,10 @@ from cep_pipeline.warehouse.database import (
     PUBLISHED,
     REPLACED,
     Database,
-    change_records,
     checked_record,
 )
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.named_files import NamedFiles
-from cep_pipeline.warehouse.published_table import PublishedTable, Unit
+from cep_pipeline.warehouse.published_table import PublishedTable, Unit, read_again
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
 if TYPE_CHECKING:
@@ -83,11 +80,10 @@ def one_moment(
     )
     pointers: dict[str, str] = {}
     records: dict[str, list[Row[Any]]] = {table: [] for table in tables}
-    with database.begin() as connection:
-        for row in connection.execute(query):
-            pointers[row.of] = row.metadata_location
-            if row.day is not None:
-                records[row.of].append(checked_record(database.name, PUBLISHED, row))
+    for row in database.rows(query):
+        pointers[row.of] = row.metadata_location
+        if row.day is not None:
+            records[row.of].append(checked_record(database.name, PUBLISHED, row))
     return pointers, records
 
 
@@ -98,18 +94,12 @@ def opened_tables(
 
     Metadata that cannot be read is a DamagedError.
     """
-    for attempt in count(1):
+
+    def read() -> tuple[dict[str, PublishedTable], dict[str, list[Row[Any]]]]:
         pointers, records = one_moment(database, stream, tables)
-        try:
-            return {
-                name: PublishedTable.read(stream, name, at, NamedFiles(database, stream, name))
-                for name, at in pointers.items()
-            }, records
-        except DamagedError as error:
-            # So many commits may have come meanwhile that the metadata was removed.
-            if attempt == _OPEN_ATTEMPTS or not isinstance(error.__cause__, FileNotFoundError):
-                raise
-    raise AssertionError("the last attempt either returns or raises")
+        return {name: PublishedTable.read(database, stream, name, at) for name, at in pointers.items()}, records
+
+    return read_again(read)
 
 
 def open_table(database: Database, stream: str, name: str) -> PublishedTable:
@@ -118,9 +108,6 @@ def open_table(database: Database, stream: str, name: str) -> PublishedTable:
     if name not in tables:
         raise InputError(f"opening table {stream}.{name}: the catalog {database.name} has no such table")
     return tables[name]
-
-
-_OPEN_ATTEMPTS = 5
 
 
 # -- rows and what records say of them ---------------------------------------------------------------------------------
@@ -232,34 +219,12 @@ def counted_of(
     return {**counts, **waiting, **stopped}
 
 
-def buffers_in(counts: str, location: str) -> list[str]:
-    """Return the files of buffers of limited patterns that the counts of a record name."""
-    return [_placed(path, location) for one in _named(json.loads(counts), _LIMITED).values() for path in one["files"]]
-
-
-def forget_lost_buffers(
-    connection: Connection,
-    database: str,
-    stream: str,
-    location: str,
-    there: Collection[str],
-    *,
-    day: date | None = None,
-) -> None:
-    """Let the records of a stream (of a day) name no files of buffers but those that are there."""
-    table = PUBLISHED.c
-    of_day = [] if day is None else [table.day == day.isoformat()]
-
-    def without_lost(row: Row[Any]) -> Mapping[str, Any]:
-        if set(buffers_in(row.counts, location)) <= set(there):
-            return {}
-        counted = json.loads(row.counts)
-        for one in _named(counted, _LIMITED).values():
-            one["files"] = [path for path in one["files"] if _placed(path, location) in there]
-        return {"counts": canonical_json(counted)}
-
-    matches = [table.stream == stream, table.table_name == "matches", *of_day]
-    change_records(database, connection, PUBLISHED, matches, without_lost)
+def with_buffers(counts: str, location: str, there: Collection[str]) -> str:
+    """Return the counts of a record that name no files of buffers but those that are there."""
+    counted = json.loads(counts)
+    for one in _named(counted, _LIMITED).values():
+        one["files"] = [path for path in one["files"] if _placed(path, location) in there]
+    return canonical_json(counted)
 
 
 def _placed(path: str, location: str) -> str:
@@ -303,8 +268,7 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
         .order_by(PUBLISHED.c.day.desc())
         .limit(1)
     )
-    with database.begin() as connection:
-        found = connection.execute(query).one_or_none()
+    found = next(iter(database.rows(query)), None)
     if found is None:
         return {}
     try:
@@ -358,11 +322,10 @@ def find_stale_units(
 def damaged_units(database: Database, stream: str) -> dict[tuple[str, str], list[str]]:
     """Return (day, pattern set or "") -> a sentence for each of its files that is known to be damaged."""
     found: dict[tuple[str, str], list[str]] = {}
-    with database.begin() as connection:
-        query = sql.select(DAMAGES).where(DAMAGES.c.stream == stream)
-        for row in connection.execute(query.order_by(DAMAGES.c.table_name, DAMAGES.c.path)):
-            reason = f"its file {row.path} of {row.table_name} is damaged: {row.what}"
-            found.setdefault((row.day, row.pattern_set), []).append(reason)
+    query = sql.select(DAMAGES).where(DAMAGES.c.stream == stream)
+    for row in database.rows(query.order_by(DAMAGES.c.table_name, DAMAGES.c.path)):
+        reason = f"its file {row.path} of {row.table_name} is damaged: {row.what}"
+        found.setdefault((row.day, row.pattern_set), []).append(reason)
     return found
 
 

@@ -34,14 +34,13 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.warehouse.database import CURRENT_PLANS, DAMAGES, PUBLISHED, REPLACED, is_sound
 from cep_pipeline.warehouse.layout import MEANINGS, OF_PATTERN_SETS, UNIT_TABLES
-from cep_pipeline.warehouse.named_files import NamedFiles, Recorded, check_recorded, recorded_files
-from cep_pipeline.warehouse.published_table import PublishedTable, Unit
+from cep_pipeline.warehouse.published_table import PublishedTable, Recorded, Unit, check_recorded, recorded_files
 from cep_pipeline.warehouse.units import differing_units, rows_by_unit
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
 
-    from cep_pipeline.warehouse.store import Store
+    from cep_pipeline.warehouse.leases import Store
 
 logger = logging.getLogger(__name__)
 
@@ -163,9 +162,8 @@ def verify(
 
 
 def _streams(warehouse: Store, streams: Collection[str] | None) -> list[str]:
-    with warehouse.database.begin() as connection:
-        recorded = connection.execute(sql.select(PUBLISHED.c.stream).distinct()).scalars().all()
-    known = sorted({*warehouse.streams(), *recorded})
+    recorded = warehouse.database.rows(sql.select(PUBLISHED.c.stream).distinct())
+    known = sorted({*warehouse.streams(), *(row.stream for row in recorded)})
     for name in streams or ():
         if name not in known:
             raise InputError(
@@ -200,8 +198,7 @@ def _listed(warehouse: Store, stream: str, name: str) -> _Listing:
             listing.damages.append(Damage(error.path, f"it is of {stream}.{name}: {error.fault}", remedy))
 
     try:
-        files = NamedFiles(warehouse.database, stream, name)
-        listing.table = PublishedTable.read(stream, name, listing.pointer, files)
+        listing.table = PublishedTable.read(warehouse.database, stream, name, listing.pointer)
     except DamagedError as error:
         note(error, BACKUP)
         return listing
@@ -258,15 +255,12 @@ def _catalog_damages(warehouse: Store) -> list[Damage]:
     """The faults that SQLite finds in its own file; another database looks after itself."""
     if warehouse.database.url.get_backend_name() != "sqlite":
         return []
-    with warehouse.database.begin() as connection:
-        said = connection.execute(sql.text("PRAGMA integrity_check")).scalars().all()
-    return [Damage(f"catalog {warehouse.database.name}", text, BACKUP) for text in said if text != "ok"]
+    said = warehouse.database.rows(sql.text("PRAGMA integrity_check"))
+    return [Damage(f"catalog {warehouse.database.name}", text, BACKUP) for (text,) in said if text != "ok"]
 
 
 def _replaced_damages(warehouse: Store, streams: Collection[str]) -> Iterator[Damage]:
-    with warehouse.database.begin() as connection:
-        rows = connection.execute(sql.select(REPLACED).where(REPLACED.c.stream.in_(streams))).all()
-    for row in rows:
+    for row in warehouse.database.rows(sql.select(REPLACED).where(REPLACED.c.stream.in_(streams))):
         if not is_sound(REPLACED, row):
             place = " ".join((f"{row.stream}.{row.table_name}", row.day, row.pattern_set)).strip()
             yield Damage(place, "an earlier record of it is not what its digest says", BACKUP)
@@ -275,8 +269,7 @@ def _replaced_damages(warehouse: Store, streams: Collection[str]) -> Iterator[Da
 def _unit_damages(warehouse: Store, listing: _Listing, days: Collection[date] | None) -> Iterator[Damage]:
     """Compare the records of published units with their digests, and with the rows in their table."""
     query = sql.select(PUBLISHED).where(PUBLISHED.c.stream == listing.stream, PUBLISHED.c.table_name == listing.name)
-    with warehouse.database.begin() as connection:
-        records = connection.execute(query.order_by(PUBLISHED.c.day, PUBLISHED.c.pattern_set)).all()
+    records = warehouse.database.rows(query.order_by(PUBLISHED.c.day, PUBLISHED.c.pattern_set))
     if listing.table is None:
         if records and not listing.damages:
             text = f"the catalog does not name the table, of which {len(records)} units are recorded as published"
@@ -313,8 +306,7 @@ def _is_carry(carry_out: str, digest: str) -> bool:
 
 def _plan_damages(warehouse: Store, listing: _Listing) -> Iterator[Damage]:
     """Look for the current plan of each pattern set among the recorded ones."""
-    with warehouse.database.begin() as connection:
-        current = connection.execute(sql.select(CURRENT_PLANS).where(CURRENT_PLANS.c.stream == listing.stream)).all()
+    current = warehouse.database.rows(sql.select(CURRENT_PLANS).where(CURRENT_PLANS.c.stream == listing.stream))
     if listing.table is None or listing.damages:
         if current and not listing.damages:
             yield Damage(listing.named(None), "the catalog does not name the table, which has current plans", BACKUP)

@@ -26,10 +26,9 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.warehouse.database import Database, is_begun, without_password
 from cep_pipeline.warehouse.layout import SUMMARIES, TableLayout, check_stream_name, table_layouts
-from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S
+from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, Store
 from cep_pipeline.warehouse.published_table import PublishedTable
 from cep_pipeline.warehouse.records import MaintenanceReport
-from cep_pipeline.warehouse.store import Store
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.units import open_table, opened_tables
 
@@ -109,7 +108,7 @@ class Warehouse(Store):
             if not self.database.read_only and not self.database.is_sound():
                 from cep_pipeline.warehouse.rebuilding import remake_records
 
-                remake_records(self.database, name, self.clock())
+                remake_records(self.database, name)
             there = opened_tables(self.database, name, layouts)[0]
         for layout in layouts.values():
             table = there.get(layout.name)
@@ -126,11 +125,10 @@ class Warehouse(Store):
 
     def _ensured(self, stream: str, layout: TableLayout) -> PublishedTable:
         """Make a table, or give its columns the names that they have now."""
-        from cep_pipeline.warehouse import commits, iceberg_tables
+        from cep_pipeline.warehouse import catalog, commits
 
         with commits.catalog_errors(self.catalog, f"opening table {stream}.{layout.name}"):
-            location = self.table_location(stream, layout.name)
-            return iceberg_tables.as_published(iceberg_tables.ensure_table(self.catalog, stream, layout, location))
+            return catalog.as_published(self.catalog.ensure_table(stream, layout))
 
     def open_stream(self, name: str) -> StreamTables:
         """Return the tables of a stream that exist already, for reading; an InputError lists those that there are."""

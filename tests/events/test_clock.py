@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cep_pipeline.events.clock import ClockBack, ClockWatch, WatchedPart, found_in
+from cep_pipeline.events.clock import ClockBack, WatchedPart
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.parse import StagedDay
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY
@@ -42,11 +42,12 @@ def table(stamps: list[int], kinds: str, days: list[int] | None = None, first: i
     )
 
 
+def part_of(*tables: pa.Table) -> WatchedPart:
+    return reduce(add, (WatchedPart.of(one, "kind") for one in tables), WatchedPart())
+
+
 def found(*tables: pa.Table) -> tuple[ClockBack, ...]:
-    watch = ClockWatch("kind")
-    for part in tables:
-        watch.take(part)
-    return watch.found
+    return part_of(*tables).found
 
 
 def test_a_file_that_is_sorted_by_type_and_then_by_time_is_ordinary() -> None:
@@ -86,29 +87,22 @@ def test_it_is_what_a_look_at_one_row_after_another_finds(seed: int) -> None:
         last[kind] = stamp
     whole = table(stamps.tolist(), "".join(kinds))
     cuts = [0, *sorted(draw.integers(0, 300, 4).tolist()), 300]
-    (back,) = found(*(whole.slice(a, b - a) for a, b in pairwise(cuts)))
+    parts = [whole.slice(a, b - a) for a, b in pairwise(cuts)]
+    (back,) = found(*parts)
     assert (back.rows, back.most_us) == (len(steps), max(step for _, step, _ in steps))
     assert (back.line, back.event_type) == (steps[0][0], steps[0][2])
-    parts = [ClockWatch("kind") for _ in pairwise(cuts)]
-    for watch, (a, b) in zip(parts, pairwise(cuts), strict=True):
-        watch.take(whole.slice(a, b - a))
-    assert found_in(watch.part for watch in parts) == (back,), "parts that are read by themselves"
+    assert found(whole) == (back,)
+    assert (part_of(*parts[:2]) + part_of(*parts[2:])).found == (back,), "parts that are read by themselves"
 
 
 def test_where_parts_of_a_file_meet_is_looked_at_by_type_over_parts_without_it() -> None:
-    def part(*tables: pa.Table) -> WatchedPart:
-        watch = ClockWatch("kind")
-        for one in tables:
-            watch.take(one)
-        return watch.part
-
-    ordinary = part(table([1, 2, 3], "ABA")), part(table([3, 4], "CC", first=5)), part(table([3, 2], "AB", first=7))
-    assert found_in(ordinary) == ()
-    late = part(table([1], "B", [1], first=9), table([7, 6], "BB", [1, 1], first=10))
+    ordinary = part_of(table([1, 2, 3], "ABA"), table([3, 4], "CC", first=5), table([3, 2], "AB", first=7))
+    assert ordinary.found == ()
+    late = part_of(table([1], "B", [1], first=9), table([7, 6], "BB", [1, 1], first=10))
     back = ClockBack(date(1970, 1, 2), 2, 1, 9, "B")
-    assert found_in((*ordinary, late)) == (back,)
-    assert found_in([late]) == (ClockBack(date(1970, 1, 2), 1, 1, 11, "B"),)
-    assert found_in([]) == found_in([part()]) == ()
+    assert (ordinary + late).found == (back,)
+    assert late.found == (ClockBack(date(1970, 1, 2), 1, 1, 11, "B"),)
+    assert part_of().found == ()
 
 
 def write(folder: Path, rows: list[str]) -> tuple[StreamSchema, Path]:

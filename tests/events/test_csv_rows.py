@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events import csv_rows, raw_rows
-from cep_pipeline.events.clock import found_in
+from cep_pipeline.events.clock import WatchedPart
 from cep_pipeline.events.csv_rows import CsvReader, split_lines
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.inference import infer_schema
@@ -391,7 +391,7 @@ def outcome(parsed: list[ParsedFile]) -> dict[str, Any]:
         "staged": sorted(rows, key=lambda row: row["_line"]),
         "events": sum((Counter(one.events) for one in parsed), Counter()),
         "rejected": sum((Counter(one.rejected) for one in parsed), Counter()),
-        "clock": found_in(one.clock for one in parsed),
+        "clock": sum((one.clock for one in parsed), WatchedPart()).found,
         "rows": sum(one.rows for one in parsed),
         "first_day": min((one.first_day for one in parsed if one.first_day), default=None),
         "dropped": {one.dropped_columns for one in parsed},

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from cep_pipeline.events.columns import SEQ_PER_DAY, events_columns
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.type_footer import footer_of
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet, PatternSetLimits, SparkSettings
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
@@ -86,8 +85,7 @@ class LocalDays:
         with_day = events.append_column("day", pa.array([day] * events.num_rows, pa.date32()))
         write_data_file(str(path), with_day, self.events_schema)
         plain = pq.read_table(path)
-        footer = footer_of(events, self.schema.type_attribute)
-        pq.write_table(plain.replace_schema_metadata(footer), path, row_group_size=self.row_group_size)
+        pq.write_table(plain, path, row_group_size=self.row_group_size)
         times, seqs = events["timestamp"].cast(pa.int64()).to_pylist(), events["seq"].to_pylist()
         self.files[day] = EventsFile(
             str(path), day, events.num_rows, path.stat().st_size, (times[0], seqs[0]), (times[-1], seqs[-1])

@@ -13,7 +13,7 @@ from cep_pipeline.cli.statistics_view import StatisticsView
 from cep_pipeline.pipeline.statistics import with_observed
 from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsOverview
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StatisticsFile
+from cep_pipeline.warehouse.stream_reader import PinnedStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project, published
 
@@ -72,9 +72,7 @@ class Recorded(PinnedStatistics):
     """What detection observed on Monday."""
 
     def __init__(self, content: object) -> None:
-        super().__init__(
-            {("all", MONDAY): StatisticsFile("file")}, lambda path: ROW | {"observed": json.dumps(content)}
-        )
+        super().__init__({("all", MONDAY): "file"}, lambda path: ROW | {"observed": json.dumps(content)})
 
 
 ROW = dict.fromkeys(("recorded_at", "snapshot", "state", "basis", "windows")) | {

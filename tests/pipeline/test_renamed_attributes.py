@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.type_footer import types_in_footer
+from cep_pipeline.spark.slicing import read_row_groups, types_in
 from tests.pipeline.project import DAYS, MONDAY, PATTERNS, SCHEMA, TUESDAY, WEDNESDAY, Project, published
 from tests.pipeline.scheduler import Scheduler
 
@@ -110,12 +110,12 @@ def test_days_of_both_names_are_merged_and_verified(renamed: Project) -> None:
 
 
 @pytest.mark.long
-def test_the_summary_of_a_file_is_read_by_the_new_names(renamed: Project) -> None:
-    (file,) = renamed.tables().events_files(TUESDAY, TUESDAY)
-    footer = pq.read_metadata(file.path).metadata
-    old = types_in_footer(footer, "kind")
-    assert old and old == types_in_footer(footer, "sort", {"sort": "kind", "px": "x"})
-    assert types_in_footer(footer, "sort") is None
+def test_the_types_of_a_file_are_read_by_the_new_names(renamed: Project) -> None:
+    tables = renamed.tables()
+    (file,) = tables.events_files(TUESDAY, TUESDAY)
+    types = set(tables.read_events(TUESDAY, TUESDAY)["sort"].to_pylist())
+    assert types_in("sort", read_row_groups([file.path], tables.events_schema)) == types
+    assert types_in("sort", read_row_groups([file.path])) == {None}
 
 
 def test_a_day_that_was_staged_under_the_old_name_is_ingested_again(project: Project) -> None:

@@ -107,7 +107,7 @@ class Place:
     def open(self) -> StreamTables:
         """Open its tables; of old metadata little is kept, so that each publish removes some."""
         warehouse = Warehouse.open(self.location, self.catalog, clock=_now)
-        with mock.patch.dict("cep_pipeline.warehouse.iceberg_tables._TABLE_PROPERTIES", _KEPT_METADATA):
+        with mock.patch.dict("cep_pipeline.warehouse.catalog._TABLE_PROPERTIES", _KEPT_METADATA):
             return warehouse.stream(Trades())
 
 

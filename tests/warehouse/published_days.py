@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table
 
 from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import RawFile
-from cep_pipeline.events.type_footer import footer_of
 from cep_pipeline.storage import conform, digest_of, write_data_file
 from cep_pipeline.warehouse import commits
+from cep_pipeline.warehouse.catalog import UnitTransaction
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
@@ -72,10 +72,7 @@ def write_events(tables: StreamTables, day: date, prices: Sequence[float], *, ru
     events = events_of(day, prices)
     size = -(-len(prices) // parts)
     pieces = [events.slice(task * size, size) for task in range(parts)]
-    return [
-        write_data_file(directory.file(task), piece, tables.events_schema, footer_of(piece, "symbol"))
-        for task, piece in enumerate(pieces)
-    ]
+    return [write_data_file(directory.file(task), piece, tables.events_schema) for task, piece in enumerate(pieces)]
 
 
 def fingerprint_of(
@@ -273,7 +270,7 @@ def publish_everything(tables: StreamTables) -> None:
 def lose(tables: StreamTables, name: str, day: date) -> None:
     """Let a table lose its rows of a day, as a list of files did that had lost its entries; its record stays."""
 
-    def change(table: Table, transaction: Transaction) -> int:
+    def change(table: Table, transaction: UnitTransaction) -> int:
         old = [task.file for task in table.scan().plan_files() if day_of(task.file.partition[-1]) == day]
         return commits.replace_files(transaction, old, [])
 

@@ -30,10 +30,10 @@ from cep_pipeline.pipeline.day_work import DetectedDay
 from cep_pipeline.spark.detection import _copy_of_patterns
 from cep_pipeline.storage import DataDirectory, WrittenFile, read_data_file, size_and_digest, write_data_file
 from cep_pipeline.warehouse import commits, database, stream_tables
+from cep_pipeline.warehouse.catalog import as_published
 from cep_pipeline.warehouse.database import CURRENT_PLANS, DAMAGES, FILES, PUBLISHED
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.iceberg_tables import as_published
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.rebuilding import LOST
 from cep_pipeline.warehouse.records import RunRecord

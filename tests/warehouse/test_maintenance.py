@@ -13,9 +13,8 @@ import pytest
 import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.events.type_footer import types_in_footer
 from cep_pipeline.storage import with_former_names, write_data_file
-from cep_pipeline.warehouse import commits, compaction
+from cep_pipeline.warehouse import commits, maintenance
 from cep_pipeline.warehouse.database import Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
@@ -212,14 +211,6 @@ def test_small_files_of_a_day_are_merged_with_the_same_rows_in_the_same_order(ta
     assert tables.read_events().column("price").to_pylist() == [5.0, 6.0, 11.0]
 
 
-def test_a_merged_file_says_when_its_types_occur(tables: StreamTables) -> None:
-    publish_day(tables, MONDAY, [float(number) for number in range(10)], parts=5)
-    tables.warehouse.maintain()
-    (merged,) = tables.events_files()
-    types = types_in_footer(pq.read_metadata(merged.path).metadata, "symbol")
-    assert types == set(tables.read_events()["symbol"].to_pylist()) >= {"S0", "S1", "S2"}
-
-
 def test_files_are_merged_up_to_the_number_of_rows_and_never_across_an_overlap(tables: StreamTables) -> None:
     publish_day(tables, MONDAY, [float(number) for number in range(10)], parts=5)
     assert tables.warehouse.maintain(file_rows=5).merged_files == 2
@@ -243,7 +234,7 @@ def test_a_day_that_is_redone_while_its_files_are_merged_stays_redone(
 ) -> None:
     publish_day(tables, MONDAY, [1.0, 2.0], parts=2)
     publish_day(tables, TUESDAY, [3.0, 4.0], parts=2)
-    written = compaction.rewrite_files
+    written = maintenance.rewrite_files
 
     def redone(paths: list[str], *rest: Any) -> str:
         merged = written(paths, *rest)
@@ -251,7 +242,7 @@ def test_a_day_that_is_redone_while_its_files_are_merged_stays_redone(
             publish_day(tables, MONDAY, [5.0, 6.0, 7.0], parts=3)
         return merged
 
-    monkeypatch.setattr(compaction, "rewrite_files", redone)
+    monkeypatch.setattr(maintenance, "rewrite_files", redone)
     tables.warehouse.maintain()
     assert tables.read_events().column("price").to_pylist() == [5.0, 6.0, 7.0, 3.0, 4.0]
     assert [file.rows for file in tables.events_files()] == [1, 1, 1, 2]
@@ -332,8 +323,6 @@ def test_files_with_the_old_names_of_columns_are_merged_under_the_new_ones(table
     footer = pq.read_metadata(file.path)
     assert {"ticker", "px"} <= set(footer.schema.names)
     assert {"symbol", "price"}.isdisjoint(footer.schema.names)
-    types = types_in_footer(footer.metadata, "ticker")
-    assert types is not None and "S1" in types
     assert tables.read_events().equals(before.rename_columns(schema.arrow_schema.names))
     assert tables.warehouse.open_stream("trades").read_events().column("px").to_pylist() == [1.0, 2.0, 3.0, 4.0]
     assert tables.warehouse.verify(deep=True).damages == ()

@@ -15,7 +15,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from cep_pipeline.errors import DamagedError
-from cep_pipeline.warehouse.named_files import NamedFiles
 from cep_pipeline.warehouse.published_table import PublishedTable
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.warehouse.published_days import MONDAY, publish_day, publish_matches
@@ -33,11 +32,6 @@ def many(tables: StreamTables) -> StreamTables:
     for name in ("all", "some"):
         publish_matches(tables, DAYS[0], ["a", "b"], pattern_set=name)
     return tables
-
-
-def files_of(name: str) -> NamedFiles:
-    """The files of a table as they are, whatever is recorded of them."""
-    return NamedFiles(None, "trades", name)
 
 
 def scanned(
@@ -59,9 +53,7 @@ def scanned(
 def both(tables: StreamTables, name: str, day_column: str, *asked: Any, **more: Any) -> list[list[Any]]:
     """The files by the reader and by pyiceberg, each with all that is asked of a file."""
     table = tables._table(name)
-    known = PublishedTable.read("trades", name, table.metadata_location, files_of(name)).files(
-        day_column, *asked, **more
-    )
+    known = PublishedTable.read(None, "trades", name, table.metadata_location).files(day_column, *asked, **more)
     listed = scanned(table, day_column, *asked, **more)
     return [
         [
@@ -96,7 +88,7 @@ def test_the_files_of_a_pattern_set_and_of_each_snapshot_are_those_of_pyiceberg(
 def test_the_columns_are_those_of_pyiceberg(tables: StreamTables) -> None:
     for name in ("events", "matches", "statistics", "plans", "runs", "decisions", "quarantine"):
         table = tables._table(name)
-        known = PublishedTable.read("trades", name, table.metadata_location, files_of(name))
+        known = PublishedTable.read(None, "trades", name, table.metadata_location)
         assert known.columns.names == schema_to_pyarrow(table.schema()).names
         assert known.missing_columns(tables._layouts[name]) == []
         assert known.current_snapshot_id is None and known.files("day") == []
@@ -112,7 +104,7 @@ def test_damaged_lists_are_told_by_their_names(many: StreamTables) -> None:
         for cut in (0, 3, len(whole) // 2, len(whole) - 1):
             path.write_bytes(whole[:cut] if cut else b"Obj\x01" + chosen.randbytes(400))
             try:
-                PublishedTable.read("trades", "events", at, files_of("events")).files("day")
+                PublishedTable.read(None, "trades", "events", at).files("day")
             except DamagedError as error:
                 assert str(path) in str(error)
         path.write_bytes(whole)

@@ -363,8 +363,12 @@ def test_a_transaction_that_gave_way_to_another_is_tried_again(
         if len(tried) == 1:
             raise sql.exc.OperationalError("UPDATE", {}, Ended("deadlock detected"))
 
-    def with_an_end(*arguments: Any, beside: Any, **options: Any) -> None:
-        replace_units(*arguments, beside=lambda *of: [*beside(*of), ended_once], **options)
+    def with_an_end(*arguments: Any, beside: Any, **options: Any) -> list[int]:
+        def with_it(connection: sql.Connection, *more: Any) -> None:
+            beside(connection, *more)
+            ended_once(connection)
+
+        return replace_units(*arguments, beside=with_it, **options)
 
     monkeypatch.setattr(commits, "replace_units", with_an_end)
     publish_day(tables, MONDAY, [1.0])

@@ -16,8 +16,8 @@ import sqlalchemy as sql
 from pyiceberg.manifest import clear_manifest_cache
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.warehouse.catalog import as_published
 from cep_pipeline.warehouse.database import CURRENT_PLANS, PUBLISHED
-from cep_pipeline.warehouse.iceberg_tables import as_published
 from cep_pipeline.warehouse.verification import BACKUP, LET_GO, Damage
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.thoroughness import examples, part_of

@@ -1,0 +1,53 @@
+"""The figures of validation counted by Arrow over tables of events, beside those that ingestion counts by Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.events.columns import TIMESTAMP
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.validate import Bounds, Figures, Unexpected, asked_figures
+
+EXAMPLES = 3
+
+
+def figures_of(events: pa.Table, schema: StreamSchema, day: date) -> Figures:
+    """Return what the validation of a day needs to know of its events, in their order."""
+    asked = asked_figures(schema, day)
+    values = {name: events.column(name) for name in asked.missing}
+    values[TIMESTAMP] = values[TIMESTAMP].cast(pa.timestamp("us")).cast(pa.int64())
+    there = {name: without_nan(column) for name, column in values.items()}
+    ends = {name: pc.min_max(there[name]).as_py() for name in asked.totals}
+    return replace(
+        asked,
+        rows=events.num_rows,
+        missing={name: len(column) - len(there[name].drop_null()) for name, column in values.items()},
+        nans={name: len(values[name]) - len(there[name]) for name in asked.nans},
+        outside={bounds: outside(values[bounds.column], bounds) for bounds in asked.outside},
+        least={name: both["min"] for name, both in ends.items()},
+        most={name: both["max"] for name, both in ends.items()},
+        totals={name: pc.sum(there[name].cast(pa.float64(), safe=False)).as_py() or 0.0 for name in asked.totals},
+    )
+
+
+def without_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_floating(column.type):
+        return column
+    return column.filter(pc.fill_null(pc.invert(pc.is_nan(column)), True))
+
+
+def outside(column: pa.ChunkedArray, bounds: Bounds) -> Unexpected:
+    """The values outside bounds; null and NaN are none of them."""
+    wrong = pa.chunked_array([pa.repeat(pa.scalar(False), len(column))])
+    if bounds.least is not None:
+        below = pc.less_equal if bounds.strict_least else pc.less
+        wrong = pc.or_(wrong, below(column, pa.scalar(bounds.least)))
+    if bounds.most is not None:
+        above = pc.greater_equal if bounds.strict_most else pc.greater
+        wrong = pc.or_(wrong, above(column, pa.scalar(bounds.most)))
+    found = column.filter(pc.fill_null(wrong, False))
+    return Unexpected(len(found), tuple(found.slice(0, EXAMPLES).to_pylist()))
