@@ -79,10 +79,10 @@ def test_the_stocks_are_alike_and_drift_and_stretches_follow_seed_and_number(few
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data")
-def test_a_stretch_of_the_real_month_is_six_days_with_many_events_of_a_type_in_a_window() -> None:
+def test_a_stretch_of_the_real_month_is_three_days_with_many_events_of_a_type_in_a_window() -> None:
     second = stretch_of(AARHUS, 0, 2, 1, REAL)
     times = second.events.column("timestamp").cast(pa.int64())
-    assert 5.9 * streams.DAY_US < times[-1].as_py() - times[0].as_py() <= 6 * streams.DAY_US
+    assert 2.9 * streams.DAY_US < times[-1].as_py() - times[0].as_py() <= 3 * streams.DAY_US
     assert len(second.types) == streams.TYPES and second.window > 1_000
 
 
@@ -224,9 +224,10 @@ def test_an_interval_says_who_is_ahead() -> None:
 
 
 def test_the_extents_are_those_of_the_patent() -> None:
-    assert {often for often, _ in SMALL.frequencies} == {often for often, _ in FULL.frequencies} == {4, 16, 64}
+    assert {often for often, _ in FULL.frequencies} == {4, 16, 64}
+    assert {often for often, _ in SMALL.frequencies} == {4, 64}
     assert {size for _, size in FULL.sets} == {*range(3, 9)} and {kind for kind, _ in FULL.sets} == {*SETS}
-    assert FULL.planners == tuple(MECHANISMS) and SMALL.repetitions == FULL.repetitions == 5
+    assert FULL.planners == tuple(MECHANISMS) and FULL.repetitions == 5
     assert isinstance(cases_of(made(STOCKS, "greedy"))[0], Case)
 
 

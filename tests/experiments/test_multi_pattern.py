@@ -41,7 +41,6 @@ from benchmarks.experiments.multi_pattern.streams import (
     PERMUTED_TYPES,
     STOCKS,
     STREAMS,
-    TRAFFIC,
     WorkloadStream,
     permuted,
     stocks,
@@ -62,10 +61,9 @@ from tests.cli.command_line import cep
 EXCHANGED = AdaptiveSizes(
     patterns=4,
     size=3,
-    windows={STOCKS: 6, TRAFFIC: 3},
+    windows=6,
     window_events=360,
-    phases=(300,),
-    longer=(600,),
+    phases=(300, 600),
     workloads=1,
     every_windows=1,
     reach_windows=2,
@@ -137,11 +135,9 @@ def test_exchanges_on_top_of_each_other_reach_all_types(trades: WorkloadStream) 
     assert all((one[:150] == after[0][:150]).all() for one in after)
 
 
-def test_stocks_with_steps_of_their_own() -> None:
-    alike, own = stocks(6), stocks(6, own_steps=True)
-    sizes = [[float(np.std(of)) for of in stream.kinds[0].differences] for stream in (alike, own)]
-    assert max(sizes[0]) / min(sizes[0]) < 4 < 10 < max(sizes[1]) / min(sizes[1])
-    assert alike.events.drop_columns("diff").equals(own.events.drop_columns("diff"))
+def test_stocks_have_steps_of_their_own() -> None:
+    sizes = [float(np.std(of)) for of in stocks(6).kinds[0].differences]
+    assert max(sizes) / min(sizes) > 10
 
 
 def test_patterns_for_exchanged_input_have_few_matches_in_it(trades: WorkloadStream) -> None:
@@ -276,7 +272,7 @@ def paper_rows(factors: Mapping[str, float] = {}, **changed: Figure) -> Iterator
         own |= {f"{name}:candidates": 100.0 for name in ("static", "loop static", "loop", "hindsight", "phases")}
         for exchange, x in product((ANEW, ON_TOP), (10, 10_000)):
             judged = exchange is ANEW and x == 10
-            exchanged = {"exchange": exchange.name, "value": x, **own, **({} if judged else {"loop:seconds": 9.0})}
+            exchanged = {"exchange": exchange, "value": x, **own, **({} if judged else {"loop:seconds": 9.0})}
             yield {"part": ADAPTIVE, "stream": stream, "events": 1_000, **exchanged, **changed}
         costs: dict[str, Figure] = {"ours:cost": 10.0, "recomputed:cost": 11.0, "start:cost": 20.0, "ours_s": 5.0}
         costs |= {"ours:steps": 1_000, "recomputed:steps": 500, "ratio": 36.0, "value": 100}

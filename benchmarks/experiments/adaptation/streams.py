@@ -23,7 +23,7 @@ from benchmarks.experiments.events import (
 from cep_pipeline.events.schema import StreamSchema
 
 TRAFFIC, STOCKS, AARHUS = "traffic", "stocks", "Aarhus"
-TYPES, PER_S = 10, 80.0
+TYPES, PER_S = 10, 120.0
 """Event types, and events a second of all types of a generated stream together."""
 WINDOW_S = {TRAFFIC: 60, STOCKS: 80, AARHUS: 10_800}
 PASSING = {TRAFFIC: 4.0, STOCKS: 2.4, AARHUS: 2.4}
@@ -91,7 +91,7 @@ def stretch_of(name: str, windows: int, number: int, seed: int, data: Path | Non
     windows
         Of the generated streams: the rates of two types are exchanged after each third.
     number
-        Which stretch, from 1 on; of the real month, which six days.
+        Which stretch, from 1 on; of the real month, which three days.
     """
     if name == AARHUS:
         return _days_of_month(number, data)
@@ -146,7 +146,7 @@ def _readings(data: Path | None) -> pa.Table | None:
     return month_of_readings(data)
 
 
-DAYS_OF_A_STRETCH = 6
+DAYS_OF_A_STRETCH = 3
 DAY_US = 86_400_000_000
 
 

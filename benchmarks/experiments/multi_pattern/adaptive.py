@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ from benchmarks.experiments.multi_pattern.runs import (
     same_matches,
     snapshot_for,
 )
-from benchmarks.experiments.multi_pattern.streams import STOCKS, TRAFFIC, WorkloadStream, permuted
+from benchmarks.experiments.multi_pattern.streams import STREAMS, WorkloadStream, permuted
 from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload_for, pool_of
 from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import ConstantThreshold, InvariantBased, Static
@@ -38,29 +39,10 @@ LOOP, INVARIANTS, LOOP_STATIC = "loop", "loop, invariants", "loop static"
 """
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """A way to read what the patent says of the input.
-
-    Attributes
-    ----------
-    name
-        For keys, and for people.
-    on_top
-        Whether each exchange changes what the one before it left, or the stream as it was.
-    own_steps
-        Whether the differences of each stock have their own size, as real ones do; of sensors they do anyway.
-    """
-
-    name: str
-    on_top: bool = False
-    own_steps: bool = True
-
-
-ANEW = Exchange("drawn anew")
-ON_TOP = Exchange("on top of each other", on_top=True)
-ALIKE = Exchange("drawn anew, stocks alike", own_steps=False)
-EXCHANGES = {one.name: one for one in (ANEW, ON_TOP, ALIKE)}
+ANEW, ON_TOP = "drawn anew", "on top of each other"
+"""Two ways to read what the patent says of the input: an exchange changes the stream as it was, or what the exchange
+before has left."""
+EXCHANGES = (ANEW, ON_TOP)
 
 
 @dataclass(frozen=True)
@@ -72,11 +54,9 @@ class AdaptiveSizes:
     patterns, size
         Of the workload.
     windows, window_events
-        Stream -> how many windows of it are read; and the events of a window.
+        How many windows of a stream are read; and the events of a window.
     phases
-        x: events after which types are exchanged anew.
-    longer
-        x beyond those of the patent.
+        x: events after which types are exchanged anew; the patent has 10 to 1,000.
     workloads
         How many are drawn for the reading that is judged by; of the others it is one.
     every_windows
@@ -93,10 +73,9 @@ class AdaptiveSizes:
 
     patterns: int
     size: int
-    windows: Mapping[str, int]
+    windows: int
     window_events: int
     phases: tuple[int, ...]
-    longer: tuple[int, ...]
     workloads: int
     every_windows: int
     reach_windows: int
@@ -104,13 +83,11 @@ class AdaptiveSizes:
     threshold: float
     minimum_gain: float
 
-    def cells(self) -> list[tuple[str, Exchange, int, int]]:
+    def cells(self) -> list[tuple[str, str, int, int]]:
         """The measurements: stream, reading, x, and number of the workload."""
-        every = (*self.phases, *self.longer)
         return [
-            *((s, ANEW, x, n) for s in (STOCKS, TRAFFIC) for x in every for n in range(self.workloads)),
-            *((s, ON_TOP, x, 0) for s in (STOCKS, TRAFFIC) for x in every),
-            *((STOCKS, ALIKE, x, 0) for x in self.phases),
+            *((s, ANEW, x, n) for s, x, n in product(STREAMS, self.phases, range(self.workloads))),
+            *((s, ON_TOP, x, 0) for s, x in product(STREAMS, self.phases)),
         ]
 
 
@@ -124,7 +101,7 @@ class _Span:
 
 
 def measure_adaptive(
-    stream: WorkloadStream, exchange: Exchange, phase: int, number: int, sizes: AdaptiveSizes, seed: int
+    stream: WorkloadStream, exchange: str, phase: int, number: int, sizes: AdaptiveSizes, seed: int
 ) -> dict[str, Figure]:
     """Run the plan that was made for the stream as it is over the stream with its types exchanged, and adapt it.
 
@@ -140,7 +117,7 @@ def measure_adaptive(
     """
     window_s = f"{stream.window_s} seconds"
     shape = Shape(sizes.patterns, sizes.size, window=window_s, kleene=False, all_compared=stream.longer > 1)
-    exchanged = permuted(stream, phase, pool_of(stream, shape, number, seed), seed, on_top=exchange.on_top)
+    exchanged = permuted(stream, phase, pool_of(stream, shape, number, seed), seed, on_top=exchange == ON_TOP)
     patterns = draw_workload_for(stream, exchanged, shape, number, seed).patterns
     events = exchanged.events
     window = round(events.num_rows / stream.windows)

@@ -34,7 +34,7 @@ _BASE = {LOOP: LOOP_STATIC, INVARIANTS: LOOP_STATIC}
 @finding
 def adaptive_over_static(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 13; by the means over workloads ([0135])."""
-    judged = [row for row in rows_of(rows, exchange=ANEW.name) if number(row, "value") <= LONGEST]
+    judged = [row for row in rows_of(rows, exchange=ANEW) if number(row, "value") <= LONGEST]
     found = [_gain(rows_of(judged, stream=stream, value=x)) for stream, x in product(STREAMS, values_of(judged))]
     verdict = verdict_at_least(min(found), DYNAMIC, noise=noise)
     # Plans that know the events beforehand bound what any replanning could save.
@@ -83,7 +83,7 @@ def exchanged_chart(rows: Sequence[Row]) -> tuple[str, str]:
             "plan": plan,
             "fewer": _mean_fewer(rows_of(rows, **where, stream=stream, value=x), name),
         }
-        for where in ({"exchange": ANEW.name},)
+        for where in ({"exchange": ANEW},)
         for stream in STREAMS
         for x in values_of(rows_of(rows, **where, stream=stream))
         for plan, name in (("adaptive", LOOP), ("in hindsight", HINDSIGHT), ("of each phase", PHASES))

@@ -11,7 +11,7 @@ from itertools import product
 
 from benchmarks.experiments.cells import Cell, Figure, Row
 from benchmarks.experiments.experiment import Experiment, Request, Work
-from benchmarks.experiments.multi_pattern.adaptive import AdaptiveSizes, Exchange, measure_adaptive
+from benchmarks.experiments.multi_pattern.adaptive import AdaptiveSizes, measure_adaptive
 from benchmarks.experiments.multi_pattern.parts import (
     ADAPTIVE,
     COUNT,
@@ -34,7 +34,6 @@ from benchmarks.experiments.multi_pattern.runs import (
 from benchmarks.experiments.multi_pattern.streams import (
     STOCKS,
     STREAMS,
-    TRAFFIC,
     WINDOW_S,
     WorkloadStream,
     stocks,
@@ -101,23 +100,22 @@ class Sizes:
 
 SMALL = Sizes(
     windows=20,
-    patterns={10: 10, 30: 10, 100: 10, 300: 1},
-    most_for_all=100,
+    patterns={10: 10, 30: 10, 100: 10},
+    most_for_all=30,
     workloads=2,
-    base=100,
+    base=30,
     pattern_sizes=(3, 5, 7),
-    search=SearchLimit(steps=200_000),
-    search_s=(0.25, 1.0, 4.0),
+    search=SearchLimit(steps=50_000),
+    search_s=(0.1, 0.4, 1.6),
     window_s=(600, 900, 1_200),
     types=(7, 12, 18),
     rate_differences=(0.2, 0.4, 1.0),
     adaptive=AdaptiveSizes(
-        patterns=40,
+        patterns=20,
         size=3,
-        windows={STOCKS: 8, TRAFFIC: 8},
+        windows=4,
         window_events=10_000,
-        phases=(10, 100, 1_000),
-        longer=(10_000,),
+        phases=(10, 1_000, 10_000),
         workloads=2,
         every_windows=1,
         reach_windows=2,
@@ -126,13 +124,23 @@ SMALL = Sizes(
         minimum_gain=0.5,
     ),
     recomputed=50,
-    ours_s=0.75,
+    ours_s=0.4,
 )
 FULL = replace(
     SMALL,
-    patterns={**SMALL.patterns, 1_000: 1},
+    patterns={**SMALL.patterns, 300: 1, 1_000: 1},
+    most_for_all=100,
+    workloads=10,
+    base=100,
+    search=SearchLimit(steps=200_000),
     search_s=(0.25, 1.0, 4.0, 16.0),
-    adaptive=replace(SMALL.adaptive, phases=(10, 30, 100, 300, 1_000), longer=(10_000, 100_000), workloads=10),
+    adaptive=replace(
+        SMALL.adaptive,
+        patterns=40,
+        windows=8,
+        phases=(10, 30, 100, 300, 1_000, 10_000, 100_000),
+        workloads=10,
+    ),
     recomputed=100,
     ours_s=5.0,
 )
@@ -143,19 +151,13 @@ class _Streams:
 
     def __init__(self, request: Request, sizes: Sizes) -> None:
         self._request, self._sizes = request, sizes
-        self._kept: dict[tuple[str, int, bool, int], WorkloadStream] = {}
+        self._kept: dict[tuple[str, int, int], WorkloadStream] = {}
 
-    def named(
-        self, name: str, windows: int | None = None, *, own_steps: bool = False, window_s: int = WINDOW_S
-    ) -> WorkloadStream:
-        windows = self._sizes.windows if windows is None else windows
-        key = name, windows, own_steps and name == STOCKS, window_s
+    def named(self, name: str, windows: int | None = None, window_s: int = WINDOW_S) -> WorkloadStream:
+        key = name, self._sizes.windows if windows is None else windows, window_s
         if key not in self._kept:
-            self._kept[key] = (
-                stocks(windows, own_steps=own_steps, window_s=window_s)
-                if name == STOCKS
-                else traffic(self._request.data, windows, window_s)
-            )
+            _, *extent = key
+            self._kept[key] = stocks(*extent) if name == STOCKS else traffic(self._request.data, *extent)
         return self._kept[key]
 
     @property
@@ -240,15 +242,14 @@ def _counted(shape: Shape, length: int, stream: WorkloadStream) -> Shape:
 
 
 def _adaptive_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
-    def run(stream: str, exchange: Exchange, phase: int, number: int) -> Row:
-        window_s = window_s_of(stream, of.window_events)
-        read = streams.named(stream, of.windows[stream], own_steps=exchange.own_steps, window_s=window_s)
+    def run(stream: str, exchange: str, phase: int, number: int) -> Row:
+        read = streams.named(stream, of.windows, window_s_of(stream, of.window_events))
         return measure_adaptive(read, exchange, phase, number, of, seed)
 
     of = sizes.adaptive
     for stream, exchange, phase, number in of.cells():
-        key: dict[str, Figure] = {"part": ADAPTIVE, "stream": stream, "value": phase, "windows": of.windows[stream]}
-        key |= {"exchange": exchange.name, "number": number, "patterns": of.patterns, "size": of.size}
+        key: dict[str, Figure] = {"part": ADAPTIVE, "stream": stream, "value": phase, "windows": of.windows}
+        key |= {"exchange": exchange, "number": number, "patterns": of.patterns, "size": of.size}
         key |= {"steps": of.steps, "threshold": of.threshold, "minimum gain": of.minimum_gain}
         key |= {"every": of.every_windows, "reach": of.reach_windows, "events a window": of.window_events}
         yield Cell(key, partial(run, stream, exchange, phase, number))

@@ -18,6 +18,7 @@ from benchmarks.experiments.multi_pattern.runs import ALL, ENOUGH_S, MOST_RUNS, 
 from benchmarks.experiments.multi_pattern.streams import GREATEST_STEP, LEAST_STEP, STREAMS
 from benchmarks.experiments.multi_pattern.workloads import (
     DEAREST,
+    DEAREST_IN_LONG,
     MORE_MATCHES,
     MOST_MATCHES,
     SELECTIVE,
@@ -96,9 +97,10 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
         selectivities=SELECTIVITIES,
         selective=SELECTIVE,
         dearest=DEAREST,
+        dearest_in_long=DEAREST_IN_LONG,
         most_matches=MOST_MATCHES,
         more_matches=MORE_MATCHES,
-        exchanges=[*EXCHANGES],
+        exchanges=EXCHANGES,
         steps=(f"{LEAST_STEP:g}", f"{GREATEST_STEP:g}"),
         exchanged_windows=", ".join(
             f"{mean_of(rows_of(exchanged, stream=name), 'window'):,.0f} ({name})" for name in STREAMS

@@ -36,10 +36,8 @@ STOCKS, TRAFFIC = "stocks", "traffic"
 STREAMS = (STOCKS, TRAFFIC)
 PERMUTED_TYPES = 5
 """y of the patent: types that a permutation of the input exchanges."""
-STEP_CENTS = 50.0
-"""Standard deviation of the differences of prices."""
 LEAST_STEP, GREATEST_STEP = 6.0, 113.0
-"""The same where stocks differ in it as they do in minute bars of NASDAQ (CBRL 5.9 cents, GOOG 112.7)."""
+"""Standard deviations of the differences of prices in cents, as in minute bars of NASDAQ (CBRL 5.9, GOOG 112.7)."""
 _STOCKS_SEED = 42
 _STEPS_SEED = 43
 _BEGINS = datetime(2014, 8, 4, 7, tzinfo=UTC)
@@ -114,26 +112,17 @@ def window_s_of(name: str, events: int) -> int:
     return round(events / per_s)
 
 
-def stocks(windows: int, *, own_steps: bool = False, window_s: int = WINDOW_S) -> WorkloadStream:
+def stocks(windows: int, window_s: int = WINDOW_S) -> WorkloadStream:
     """Trades of 20 stocks whose prices walk at random, with 2 to 47 trades of a stock in a window.
 
-    Shorter streams are not beginnings of longer ones.
-
-    Parameters
-    ----------
-    own_steps
-        Whether the steps of each stock have their own size, drawn from `LEAST_STEP` to `GREATEST_STEP`, whatever its
-        rate. Where a stock keeps its trades that makes no difference to workloads, whose comparisons are drawn by what
-        share of pairs passes them; where trades come to be another stock's it does.
+    The steps of each stock have their own size, whatever its rate. Shorter streams are not beginnings of longer ones.
     """
     random = np.random.default_rng((_STOCKS_SEED, windows))
     trades = round(windows * window_s / WINDOW_S * float(RATES.sum()))
     times_us = np.sort(random.integers(0, windows * window_s * 1_000_000, trades))
     codes = random.choice(TYPES, trades, p=RATES / RATES.sum())
-    steps = np.full(TYPES, STEP_CENTS)
-    if own_steps:
-        evenly = LEAST_STEP * (GREATEST_STEP / LEAST_STEP) ** (np.arange(TYPES) / (TYPES - 1))
-        steps = np.random.default_rng(_STEPS_SEED).permutation(evenly)
+    evenly = LEAST_STEP * (GREATEST_STEP / LEAST_STEP) ** (np.arange(TYPES) / (TYPES - 1))
+    steps = np.random.default_rng(_STEPS_SEED).permutation(evenly)
     differences = np.rint(random.normal(0.0, 1.0, trades) * steps[codes]) / 100
     names = [f"S{code:02d}" for code in range(TYPES)]
     events = event_table(times_us, ticker=named_types(codes, names), diff=differences)

@@ -39,6 +39,8 @@ MOST_KLEENE_EVENTS = 4.0
 """The most events in a window of a type under KL: its lists double with each one."""
 DEAREST = 20_000.0
 """Partial matches in a window of 15 minutes that a pattern may be expected to have by its own order."""
+DEAREST_IN_LONG = 150_000.0
+"""The same in windows that are much longer."""
 MOST_MATCHES = 3.0
 """Matches in such a window that it may be expected to have: they cost the same by any plan."""
 MORE_MATCHES = 5.0
@@ -272,7 +274,7 @@ def _affordable(stream: WorkloadStream, world: _World, draft: _Draft) -> bool:
         bound.append(code)
         if draft.structure == SEQUENCE:
             ways /= len(bound)
-        if ways > DEAREST * stream.longer:
+        if ways > min(DEAREST * stream.longer, DEAREST_IN_LONG):
             return False
     return ways <= MOST_MATCHES * stream.longer
 
