@@ -17,7 +17,7 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from benchmarks import measure
-    from benchmarks.workload_projects import Request
+    from benchmarks.workload import Request
 
 COLUMNS = (
     SpinnerColumn(),
@@ -197,6 +197,6 @@ def _workloads(
         if streams or days is not None:
             raise InputError("--stream and --days are for workload: name it")
         return []
-    from benchmarks.workload_projects import WORKLOADS, Request
+    from benchmarks.workload import WORKLOADS, Request
 
     return [Request(WORKLOADS[name], patterns, days=days, data=data) for name in streams or WORKLOADS]

@@ -19,7 +19,7 @@ from cep_pipeline.cli.terminal import count_per_s, times_as_fast
 from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_to_json
 
 if TYPE_CHECKING:
-    from benchmarks.workload_projects import Request
+    from benchmarks.workload import Request
 
 
 @dataclass(frozen=True)
@@ -164,12 +164,10 @@ def _kernel_costs(run: _Run) -> KernelCosts:
 
 
 def _workload(run: _Run) -> dict[str, str]:
-    from benchmarks.workload_page import measure_workloads, workload_tables
+    from benchmarks.workload import workload_tables
 
     settings = run.settings
-    return workload_tables(
-        measure_workloads(settings.workloads, settings.projects, settings.master, run.progress, run.report)
-    )
+    return workload_tables(settings.workloads, settings.projects, settings.master, run.progress, run.report)
 
 
 def _promises(run: _Run) -> str:
