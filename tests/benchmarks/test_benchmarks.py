@@ -33,7 +33,7 @@ from benchmarks.mechanisms import (
     mechanisms_table,
 )
 from benchmarks.page import Settings, make_page, with_other_sections
-from benchmarks.peers import CPP, FLINK, PEERS, POLARS, Peer, duckdb_joins
+from benchmarks.peers import CPP, FLINK, PEERS, Peer, duckdb_joins
 from benchmarks.published import (
     DUCKDB,
     EVENTS_PER_S,
@@ -60,7 +60,7 @@ def cells(table: str) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def comparisons() -> list[Comparison]:
     """The quick peers on 10,000 events of a workload of each kind; `test_peers.py` has the counts of all."""
-    quick = [peer for peer in PEERS if peer.name in (CPP, DUCKDB, POLARS)]
+    quick = [peer for peer in PEERS if peer.name in (CPP, DUCKDB)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(detection, "RUNS", KINDS)
         return compare_detection([10_000], 1, Streams(None, looks=30), Progress(), quick)
@@ -74,7 +74,7 @@ KINDS = ("W1", "W4", "W4b", "W6", "W7")
 def test_all_engines_run_side_by_side(comparisons: list[Comparison]) -> None:
     assert [*detection.RUNS] == ["W1", "W2", "W3", "W4", "W4b", "W6", "W7"]
     assert tuple(c.workload for c in comparisons) == KINDS
-    there = [peer for peer in PEERS if peer.name in (CPP, DUCKDB, POLARS) and peer.missing() is None]
+    there = [peer for peer in PEERS if peer.name in (CPP, DUCKDB) and peer.missing() is None]
     for comparison in comparisons:
         engines = {timing.engine for timing in (comparison.ours, *comparison.peers)}
         peers = {peer.name for peer in there if comparison.workload in peer.longest}
@@ -141,7 +141,7 @@ def _no_engine() -> Engine:
 
 def test_builders_are_compared_with_our_listing() -> None:
     counted, listed = Timing(COUNTING, (1.0,)), Timing(LISTING, (4.0,))
-    others = Timing(FLINK, (8.0,)), Timing(POLARS, (8.0,))
+    others = Timing(FLINK, (8.0,)), Timing(DUCKDB, (8.0,))
     rows = cells(detection_table([Comparison("W4", 10_000, 5, counted, (listed, *others))]))
     assert [row["we are x as fast"] for row in rows] == ["", "", "2.00", "8.00"]
 

@@ -60,7 +60,7 @@ def test_a_day_of_trades_is_run_checked_and_told_once(tmp_path: Path) -> None:
     assert (name, which, number_of_day) == ("trades", "the first day", number) and statistics != "0 us"
     _, steps, nodes, cost, _, check, record, *later = cells_of(tables["plans"])
     assert " of " in nodes and cost.endswith("times less") and record.endswith("kB") and later == ["", ""]
-    assert int(steps.replace(",", "")) > 0 and re.fullmatch(r"(keep|replan), [\d.]+ s", check)
+    assert int(steps.replace(",", "")) >= 0 and re.fullmatch(r"(keep|replan), [\d.]+ s", check)
     ran = len(begun)
     assert workload_tables([request], tmp_path, "local[1]", progress, lambda _: None) == tables
     assert not any(DAYS in step or CHECK in step for step in begun[ran:])

@@ -16,32 +16,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from benchmarks.experiments.cells import Figure, Row
-from benchmarks.experiments.experiment import Request, run_experiment
+from benchmarks.experiments.experiment import Figure, Request, Row, run_experiment
 from benchmarks.experiments.findings import Finding, Verdict
-from benchmarks.experiments.join_plans import findings
+from benchmarks.experiments.join_plans import page as findings
 from benchmarks.experiments.join_plans.experiment import (
     ALPHA,
     ANY,
     CHAIN,
+    CONJUNCTION,
     CONTIGUOUS,
+    DISJUNCTION,
     EXPERIMENT,
     FULL,
     FUSED,
+    KLEENE,
     LARGE,
+    NEGATION,
     NFAB,
     PATTERNS,
+    SEQUENCE,
+    SETS,
     SMALL,
+    STOCKS,
     STRATEGIES,
     STRATEGY,
+    TRAFFIC,
     TREE,
     WEIGHED,
+    WINDOW_S,
+    JoinStream,
     Sizes,
     by_planner,
+    contiguous,
+    draw_pattern,
     measure_planners,
     measure_strategy,
+    measure_within,
+    stock_stream,
+    traffic_join_stream,
+    with_strategy,
 )
-from benchmarks.experiments.join_plans.figures import (
+from benchmarks.experiments.join_plans.page import (
     Bounds,
     average_gain,
     average_rate,
@@ -51,26 +66,6 @@ from benchmarks.experiments.join_plans.figures import (
     noise_of,
     rate_together,
     total_gain,
-)
-from benchmarks.experiments.join_plans.patterns import (
-    CONJUNCTION,
-    DISJUNCTION,
-    KLEENE,
-    NEGATION,
-    SEQUENCE,
-    SETS,
-    contiguous,
-    draw_pattern,
-    with_strategy,
-)
-from benchmarks.experiments.join_plans.runs import measure_within
-from benchmarks.experiments.join_plans.streams import (
-    STOCKS,
-    TRAFFIC,
-    WINDOW_S,
-    JoinStream,
-    stock_stream,
-    traffic_join_stream,
 )
 from benchmarks.measure import Progress
 from cep_pipeline.errors import CepError
@@ -184,7 +179,7 @@ def test_a_process_that_was_ended_from_outside_is_told(monkeypatch: pytest.Monke
     def end(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr("benchmarks.experiments.join_plans.runs._try", end)
+    monkeypatch.setattr("benchmarks.experiments.join_plans.experiment._try", end)
     with pytest.raises(CepError, match="ended with -9"):
         measure_within(drawn.pattern, {"own": PlanRun(FUSED, orders)}, stocks().events, 1, 5.0)
 
@@ -245,11 +240,11 @@ def test_the_page_has_its_tables_charts_and_findings(tmp_path: Path) -> None:
 
 
 def test_the_full_extent_is_the_papers() -> None:
-    small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
-    assert len(small.cells) < len(full.cells)
+    small, full = (EXPERIMENT.cells(Request(full=full)) for full in (False, True))
+    assert len(small) < len(full)
     assert FULL.stocks == 2_100 and SMALL.stocks == 200
     assert FULL.patterns[STOCKS] * len(FULL.sizes) == 500 and FULL.large == tuple(range(3, 23))
-    keys = [cell.text for cell in full.cells]
+    keys = [cell.text for cell in full]
     assert len(set(keys)) == len(keys)
 
 

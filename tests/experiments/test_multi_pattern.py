@@ -12,47 +12,50 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.experiments.cells import Figure, Row, number
-from benchmarks.experiments.experiment import Request, store_beside
+from benchmarks.experiments.experiment import Figure, Request, Row, number, store_beside
 from benchmarks.experiments.findings import Verdict
 from benchmarks.experiments.multi_pattern import experiment as multi_pattern
-from benchmarks.experiments.multi_pattern import findings
-from benchmarks.experiments.multi_pattern import runs as multi_pattern_runs
-from benchmarks.experiments.multi_pattern.adaptive import ANEW, ON_TOP, AdaptiveSizes, measure_adaptive
+from benchmarks.experiments.multi_pattern import page as findings
 from benchmarks.experiments.multi_pattern.experiment import (
     ADAPTIVE,
+    ALL,
+    ANEW,
+    COMPARED,
+    COMPARED_BY_GAINS,
     COUNT,
     DENSITY,
     EXPERIMENT,
     FULL,
+    ON_TOP,
     RATES,
     RECOMPUTED,
     SEARCH,
     SIZE,
     SMALL,
     TIME,
+    TRIVIAL,
     WORKLOAD,
+    AdaptiveSizes,
+    SearchLimit,
     Sizes,
+    measure_adaptive,
+    measure_workload,
 )
-from benchmarks.experiments.multi_pattern.figures import by_contender
-from benchmarks.experiments.multi_pattern.parts import COMPARED_BY_GAINS
-from benchmarks.experiments.multi_pattern.runs import ALL, COMPARED, TRIVIAL, SearchLimit, measure_workload
-from benchmarks.experiments.multi_pattern.streams import (
+from benchmarks.experiments.multi_pattern.page import by_contender
+from benchmarks.experiments.multi_pattern.workloads import (
     PERMUTED_TYPES,
     STOCKS,
     STREAMS,
-    WorkloadStream,
-    permuted,
-    stocks,
-    traffic,
-    window_s_of,
-)
-from benchmarks.experiments.multi_pattern.workloads import (
     Shape,
+    WorkloadStream,
     draw_workload,
     draw_workload_for,
     events_of_window,
+    permuted,
     pool_of,
+    stocks,
+    traffic,
+    window_s_of,
 )
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.errors import CepError
@@ -97,10 +100,10 @@ def trades() -> WorkloadStream:
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    work = EXPERIMENT.plan(Request(sizes=TINY, data=None))
+    cells = EXPERIMENT.cells(Request(sizes=TINY, data=None))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(multi_pattern_runs, "MOST_RUNS", 1)
-        return [{**cell.key, **cell.run()} for cell in work.cells]
+        patched.setattr(multi_pattern, "MOST_RUNS", 1)
+        return [{**cell.key, **cell.run()} for cell in cells]
 
 
 @pytest.mark.parametrize("stream", [stocks(6), traffic(None, 3)], ids=STREAMS)
@@ -188,15 +191,15 @@ def test_every_part_is_measured_for_every_contender(rows: list[Row]) -> None:
 
 
 def test_different_matches_are_refused(trades: WorkloadStream, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = multi_pattern_runs.run_plan
+    run = multi_pattern.run_plan
 
-    def losing(*arguments: object) -> multi_pattern_runs.Ran:
+    def losing(*arguments: object) -> multi_pattern.Ran:
         ran = run(*arguments)  # type: ignore[arg-type]
         if arguments[2] == "multi_pattern_nfa":
             ran = replace(ran, matches={name: count + 1 for name, count in ran.matches.items()})
         return ran
 
-    monkeypatch.setattr(multi_pattern_runs, "run_plan", losing)
+    monkeypatch.setattr(multi_pattern, "run_plan", losing)
     with pytest.raises(CepError, match=r"trivial, NFA finds .* matches of p0000"):
         measure_workload(trades, Shape(2, 3), 0, ALL[:2], SearchLimit(steps=10), 1)
 
@@ -221,10 +224,10 @@ def test_windows_of_ten_thousand_events_have_patterns_of_which_all_events_are_co
 
 def test_full_is_more_of_the_same() -> None:
     assert {SMALL.patterns[number] for number in (10, 30, 100)} == {10}
-    small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
-    assert len(small.cells) < len(full.cells)
+    small, full = (EXPERIMENT.cells(Request(full=full)) for full in (False, True))
+    assert len(small) < len(full)
     assert max(FULL.patterns) == 1_000 and FULL.ours_s == 5 and FULL.ratio * FULL.ours_s == 180
-    assert {cell.key["part"] for cell in small.cells} == {cell.key["part"] for cell in full.cells}
+    assert {cell.key["part"] for cell in small} == {cell.key["part"] for cell in full}
     assert SMALL.ratio == FULL.ratio
 
 
@@ -369,10 +372,10 @@ def test_neighbourhoods_are_compared_in_the_workloads_that_have_all_of_them() ->
 def test_the_command_goes_on_where_it_was_and_writes_tables_charts_and_findings(
     rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(multi_pattern, "SMALL", TINY)
+    monkeypatch.setattr(multi_pattern, "EXPERIMENT", replace(EXPERIMENT, small=TINY))
     request = Request(data=Path("nowhere"))
     store = store_beside(tmp_path / "page.md", EXPERIMENT, request)
-    for cell, row in zip(EXPERIMENT.plan(request).cells[1:], rows[1:], strict=True):
+    for cell, row in zip(EXPERIMENT.cells(request)[1:], rows[1:], strict=True):
         store.keep(cell, row)
     done = cep("experiment", "multi_pattern", "--data", "nowhere", "--out", "page.md", folder=tmp_path)
     assert done.code == 0, done.errors

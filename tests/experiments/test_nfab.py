@@ -6,27 +6,31 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from benchmarks.experiments.cells import Row
-from benchmarks.experiments.experiment import Request, run_experiment
+from benchmarks.experiments.experiment import Request, Row, run_experiment
 from benchmarks.experiments.findings import Finding, Verdict
-from benchmarks.experiments.nfab import findings
-from benchmarks.experiments.nfab import runs as nfab_runs
+from benchmarks.experiments.nfab import experiment as nfab_runs
+from benchmarks.experiments.nfab import page as findings
 from benchmarks.experiments.nfab.experiment import (
+    BACKTRACK,
     BACKTRACKING,
+    BASIC,
     EXPERIMENT,
     FULL,
     GROWING,
     MATCHING,
     MATCHING_APART,
     MATCHING_BACK,
+    MERGE,
     MERGING,
     NON_OVERLAPPING,
     SMALL,
+    Query,
     Sizes,
+    by_algorithm,
+    measure,
+    pattern_of,
 )
 from benchmarks.experiments.nfab.page import refuse_different_matches
-from benchmarks.experiments.nfab.queries import Query, pattern_of
-from benchmarks.experiments.nfab.runs import BACKTRACK, BASIC, MERGE, by_algorithm, measure
 from benchmarks.measure import Progress
 from benchmarks.sase_stream import generate_sase_stream
 from cep_pipeline.errors import CepError
@@ -79,8 +83,8 @@ def test_the_page_has_its_tables_charts_and_findings() -> None:
 
 
 def test_the_full_extent_is_larger_and_has_a_section_for_each_stream() -> None:
-    small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
-    assert len(small.cells) < len(full.cells)
+    small, full = (EXPERIMENT.cells(Request(full=full)) for full in (False, True))
+    assert len(small) < len(full)
     assert set(SMALL.windows) < set(FULL.windows)
     assert FULL.events(2000) == SMALL.events(2000) == 2 * 200 * 2000
     two = Sizes((20, 40), 5, (0.7, 0.55), ("p2",))
