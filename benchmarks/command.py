@@ -45,12 +45,6 @@ WORKLOADS = ("trades", "traffic")
     help="Length of the stock stream for the columnar kernel; may be given several times.",
 )
 @click.option(
-    "--mechanism-events",
-    type=click.Choice(["10000", "100000", "1000000"]),
-    help="Length of the streams for the mechanisms that read event by event.  [default: 100000; W5 and W5n 1000000; "
-    "W6 10000; W7 300000]",
-)
-@click.option(
     "--repetitions", type=click.IntRange(min=1), default=5, show_default=True, help="Counted runs of each engine."
 )
 @click.option(
@@ -97,7 +91,6 @@ WORKLOADS = ("trades", "traffic")
 def bench(
     names: tuple[str, ...],
     events: tuple[str, ...],
-    mechanism_events: str | None,
     repetitions: int,
     data: Path,
     master: str,
@@ -154,7 +147,6 @@ def bench(
     settings = Settings(
         names=names or BENCHMARKS,
         lengths=sorted(map(int, events)),
-        mechanism_length=None if mechanism_events is None else int(mechanism_events),
         repetitions=repetitions,
         data=data,
         master=master,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks.measure import Progress
+from cep_pipeline.errors import CepError
 
 if TYPE_CHECKING:
     from benchmarks.experiments.page import Page
@@ -53,6 +54,31 @@ def taken_apart(row: Row, mark: str = ".") -> tuple[Row, dict[str, dict[str, Fig
         else:
             key[name] = figure
     return key, measured
+
+
+def refuse_different_matches(rows: Iterable[Row], of: Sequence[str], who: str) -> None:
+    """Raise where two contenders found different numbers of matches in the same events.
+
+    Parameters
+    ----------
+    rows
+        A row for each contender.
+    of, who
+        The columns that say of which events and which pattern; and the one that names the contender.
+
+    Raises
+    ------
+    CepError
+        It names them.
+    """
+    found: dict[tuple[Figure, ...], Row] = {}
+    for row in rows:
+        other = found.setdefault(tuple(row.get(name) for name in of), row)
+        if other["matches"] != row["matches"]:
+            raise CepError(
+                f"{row[who]} finds {row['matches']:,} matches where {other[who]} finds {other['matches']:,}, of "
+                f"{', '.join(f'{name} {row[name]}' for name in of if name in row)}; all must find the same"
+            )
 
 
 @dataclass(frozen=True)

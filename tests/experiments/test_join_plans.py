@@ -62,9 +62,7 @@ from benchmarks.experiments.join_plans.page import (
     average_rate,
     dearer_is_slower,
     finished_by_all,
-    geometric_gain,
     noise_of,
-    rate_together,
     total_gain,
 )
 from benchmarks.measure import Progress
@@ -359,17 +357,12 @@ def test_a_plan_that_reached_the_limit_bounds_what_is_made_of_it() -> None:
     ended = run(10.0, reached=True)
     assert average_rate([fast, slow]) == Bounds(62.5, 62.5)
     assert average_rate([fast, ended]) == Bounds(50.0, 55.0)
-    assert rate_together([fast, slow]) == Bounds(40.0, 40.0)
-    together = rate_together([slow, ended])
-    assert together.low == 0.0 and together.high == pytest.approx(200 / 14)
     assert total_gain([(fast, slow)]) == Bounds(4.0, 4.0)
     assert total_gain([(fast, slow), (fast, ended)]) == Bounds(7.0, math.inf)
     assert total_gain([(ended, slow), (fast, slow)]) == Bounds(0.0, 8 / 11)
     assert total_gain([(ended, slow), (fast, ended)]) == Bounds(0.0, math.inf)
     assert average_gain([(fast, ended)]) == Bounds(10.0, math.inf)
     assert average_gain([(ended, slow)]) == Bounds(0.0, 0.4)
-    together = geometric_gain([(fast, slow), (fast, ended)])
-    assert together.low == pytest.approx(40.0**0.5) and math.isinf(together.high)
 
 
 def test_two_plans_that_reached_the_limit_say_nothing_of_each_other() -> None:

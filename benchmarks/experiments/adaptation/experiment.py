@@ -241,7 +241,7 @@ SETS = (SEQUENCE, CONJUNCTION, NEGATION, KLEENE, DISJUNCTION)
 DRAWN_PAIRS = 20_000
 """Pairs of events by which it is said how far above the one before the next event has to be."""
 BEGIN_WINDOWS = 20
-"""Windows of the stretch that are looked at for this."""
+"""Windows of the stretch that are looked at for this, or its first third, in which nothing is exchanged."""
 _SPREAD = 1.5
 """A selectivity is at most so many times the middle one, or that much smaller."""
 
@@ -257,7 +257,8 @@ def pattern_of(stretch: Stretch, kind: str, size: int, seed: int) -> Pattern:
         One of `SETS`; events, of a disjunction those of each of its two sequences.
     """
     random = np.random.default_rng((seed, size, SETS.index(kind)))
-    begin = stretch.events.slice(0, BEGIN_WINDOWS * stretch.window)
+    begin = stretch.events.slice(0, min(BEGIN_WINDOWS * stretch.window, stretch.events.num_rows // 3))
+    windows = begin.num_rows / stretch.window
     # A list is of the rarest type, which others are frequent beside, for lists double with each event.
     types = [*stretch.types[:1], *stretch.types[len(stretch.types) - size + 1 :]]
     parts = []
@@ -276,7 +277,7 @@ def pattern_of(stretch: Stretch, kind: str, size: int, seed: int) -> Pattern:
         for place, ((one, other), pair) in enumerate(zip(pairwise(references), pairwise(drawn), strict=True)):
             attribute = "xy"[place % 2]
             passing = PASSING[stretch.name] * math.exp(random.uniform(-1, 1) * math.log(_SPREAD))
-            least = _least_difference(random, begin, pair, attribute, passing)
+            least = _least_difference(random, begin, pair, attribute, passing * windows)
             conditions.append(f"{other}.{attribute} - {one}.{attribute} > {least:.4g}")
         parts.append(f"{'AND' if kind == CONJUNCTION else 'SEQ'}({', '.join(operands)})")
     structure = f"OR({', '.join(parts)})" if kind == DISJUNCTION else parts[0]
@@ -288,10 +289,10 @@ def pattern_of(stretch: Stretch, kind: str, size: int, seed: int) -> Pattern:
 def _least_difference(
     random: np.random.Generator, events: pa.Table, types: tuple[str, str], attribute: str, passing: float
 ) -> float:
-    """The difference that so many events of a window pass, of the more frequent type with one of the other."""
+    """The difference that so many of the events pass, of the more frequent type with one of the other."""
     numbers = [events.filter(pc.equal(events.column("kind"), of)).column(attribute).to_numpy() for of in types]
     before, after = (random.choice(of, DRAWN_PAIRS) for of in numbers)
-    share = passing * BEGIN_WINDOWS / max(map(len, numbers))
+    share = passing / max(map(len, numbers))
     return float(np.quantile(after - before, max(1 - share, 0.0)))
 
 

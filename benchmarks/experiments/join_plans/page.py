@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import harmonic_mean, mean, median
+from statistics import mean, median
 from typing import cast
 
 from benchmarks.charts import Axis, Style, bar_chart, line_chart, scatter_chart
@@ -154,12 +154,6 @@ def average_rate(rows: Sequence[Row]) -> Bounds:
     return Bounds(mean(rate.low for rate in rates), mean(rate.high for rate in rates))
 
 
-def rate_together(rows: Sequence[Row]) -> Bounds:
-    """Events a second of all runs together."""
-    rates = [rate_of(row) for row in rows]
-    return Bounds(harmonic_mean(rate.low for rate in rates), harmonic_mean(rate.high for rate in rates))
-
-
 def total_seconds(rows: Iterable[Row]) -> Bounds:
     """Seconds of all runs together."""
     own = list(rows)
@@ -229,25 +223,6 @@ def share_of_optimal(rows: Sequence[Row]) -> float:
     """Share of the orders of local search that cost no more than the cheapest."""
     pairs = [pair for name in II for pair in pairs_of(rows, name, DP_LD)]
     return sum(number(a, "ln_cost") <= number(b, "ln_cost") + 1e-6 for a, b in pairs) / max(len(pairs), 1)
-
-
-def cheap_patterns(
-    rows: Sequence[Row], better: str, worse: str, mechanism: str
-) -> tuple[list[tuple[Row, Row]], list[tuple[Row, Row]]]:
-    """The pairs of two planners in which even the worse plan takes less than twice the cheapest run, and the others.
-
-    Pairs of which both runs reached the limit are left out.
-    """
-    floor = min((number(row, "seconds") for row in rows if row.get("mechanism") == mechanism), default=0.0)
-    by_time = [(number(pair[1], "seconds"), pair) for pair in decided(pairs_of(rows, better, worse))]
-    return [pair for time, pair in by_time if time < 2 * floor], [pair for time, pair in by_time if time >= 2 * floor]
-
-
-def geometric_gain(pairs: Pairs) -> Bounds:
-    """Geometric mean of the ratios of seconds, the better planner first."""
-    gain = geometric_mean(number(b, "seconds") / number(a, "seconds") for a, b in pairs)
-    better_reached, worse_reached = (any(map(reached_limit, rows)) for rows in zip(*pairs, strict=True))
-    return Bounds(0.0 if better_reached else gain, math.inf if worse_reached else gain)
 
 
 def distinct_plans(rows: Sequence[Row], mechanism: str) -> list[Row]:
@@ -617,7 +592,6 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         patterns=lambda rows: len({tuple(row.get(name) for name in PATTERN) for row in rows}),
         table=_table,
         average=lambda rows: average_rate(rows).text(count_per_s),
-        together=lambda rows: rate_together(rows).text(count_per_s),
         held=lambda rows: f"{mean(number(row, 'held') for row in rows):,.0f}",
         candidates=lambda rows: _three(mean(number(row, "candidates") / number(row, "events") for row in rows)),
         planning=lambda rows: _seconds(mean(number(row, "planning_s") for row in rows)),
@@ -630,7 +604,6 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         total_gain=lambda pairs: total_gain(pairs).text(),
         held_share=lambda pairs: held_share(pairs).text(),
         sequences=_sequences(stocks),
-        cheap=_cheap(stocks),
         predictions=_prediction_table(stocks),
         most_dear=markdown_table(
             ["planner", "times"], [[name, times_as_fast(most)] for name, most in most_dear(large).items()]
@@ -678,15 +651,6 @@ def _sequences(rows: Sequence[Row]) -> str:
         for text, gain in (("average throughput", average_gain), ("all patterns together", total_gain))
     ]
     return markdown_table(["events", *map(str, by_size)], lines)
-
-
-def _cheap(rows: Sequence[Row]) -> str:
-    lines = []
-    for better, worse, mechanism in ((DP_LD, EFREQ, CHAIN), (DP_B, ZSTREAM, TREE)):
-        cheap, dear = cheap_patterns(rows, better, worse, mechanism)
-        gain_of_dear = geometric_gain(dear).text() if dear else ""
-        lines.append([f"{better} / {worse}", f"{len(cheap)}", f"{len(dear)}", gain_of_dear])
-    return markdown_table(["plans", "cheap patterns", "others", "gain over the others"], lines)
 
 
 def _prediction_table(rows: Sequence[Row]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import mean
 
 from benchmarks.charts import Axis, Style, line_chart
-from benchmarks.experiments.experiment import Request, Row, number, rows_of
+from benchmarks.experiments.experiment import Request, Row, number, refuse_different_matches, rows_of
 from benchmarks.experiments.findings import Finding, Measured, finding, ratio_range, verdict_at_least, verdict_at_most
 from benchmarks.experiments.lazy_nfa.experiment import (
     CHAINS,
@@ -29,7 +29,6 @@ from benchmarks.experiments.lazy_nfa.experiment import (
 from benchmarks.experiments.page import Page, Picture, findings_page, table_across, zeros_not_drawn
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.terminal import count_per_s, times_as_fast
-from cep_pipeline.errors import CepError
 
 ORDER_OF_MAGNITUDE = 10.0
 THREE_ORDERS = 1_000.0
@@ -259,7 +258,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
     CepError
         Contenders found different numbers of matches in the same events.
     """
-    refuse_different_matches(rows)
+    refuse_different_matches(rows, ("part", "sequence", "share", "draw", "part_of_input", "up_to"), "contender")
     rows = summed(rows)
     changing = steps_of(rows_of(rows, part=CHANGING))
     frequency = rows_of(rows, part=FREQUENCY)
@@ -311,25 +310,6 @@ def _pictures(rows: Sequence[Row], changing: Sequence[Row], sizes: Sizes) -> Ite
         f"{zeros_not_drawn(changing, 'computations', 'contender')}",
         line_chart(changing, last, computations, "contender", styles=STYLES, points=False, width=640),
     )
-
-
-def refuse_different_matches(rows: Iterable[Row]) -> None:
-    """Raise where two contenders found different numbers of matches in the same events.
-
-    Raises
-    ------
-    CepError
-        It names them.
-    """
-    found: dict[tuple[object, ...], Row] = {}
-    for row in rows:
-        events = tuple(row.get(name) for name in ("part", "sequence", "share", "draw", "part_of_input", "up_to"))
-        other = found.setdefault(events, row)
-        if other["matches"] != row["matches"]:
-            raise CepError(
-                f"lazy_nfa: {row['contender']} finds {row['matches']:,} matches where {other['contender']} finds "
-                f"{other['matches']:,}; all mechanisms must find the same"
-            )
 
 
 Text = Callable[[Row], str]

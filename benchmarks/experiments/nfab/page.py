@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import linear_regression
 
 from benchmarks.charts import Axis, Style, bar_chart, line_chart
-from benchmarks.experiments.experiment import Request, Row, number, rows_of
+from benchmarks.experiments.experiment import Request, Row, number, refuse_different_matches, rows_of
 from benchmarks.experiments.findings import (
     Finding,
     Measured,
@@ -40,7 +40,6 @@ from benchmarks.experiments.page import Page, Picture, as_text, findings_page, t
 from benchmarks.report import markdown_table
 from benchmarks.sase_stream import SYMBOLS
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
-from cep_pipeline.errors import CepError
 
 EXPENSIVE = ("p1s3", "p2s3", "p3s3")
 """The queries of experiment 6."""
@@ -288,7 +287,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
     CepError
         Algorithms found different numbers of matches of one query.
     """
-    refuse_different_matches(rows)
+    refuse_different_matches(by_algorithm(rows), ("part", "rising", "window", "query"), "algorithm")
     apart = [_with_rates(row) for row in by_algorithm(rows)]
     by_rising = {rising: rows_of(apart, rising=rising) for rising in sizes.rising}
     pictures: list[Picture] = []
@@ -304,25 +303,6 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         sizes=sizes,
         noise=Noise.of(apart),
     )
-
-
-def refuse_different_matches(rows: Sequence[Row]) -> None:
-    """Raise where two algorithms found different numbers of matches of one query.
-
-    Raises
-    ------
-    CepError
-        It names them.
-    """
-    found: dict[tuple[object, ...], Row] = {}
-    for row in by_algorithm(rows):
-        query = tuple(row[name] for name in ("part", "rising", "window", "query"))
-        other = found.setdefault(query, row)
-        if other["matches"] != row["matches"]:
-            raise CepError(
-                f"nfab: {row['algorithm']} finds {row['matches']:,} matches of {row['query']}, {other['algorithm']} "
-                f"finds {other['matches']:,}; all algorithms must find the same"
-            )
 
 
 def _pictures(rows: Sequence[Row], suffix: str, where: str) -> Iterator[Picture]:
