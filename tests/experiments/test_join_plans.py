@@ -318,10 +318,6 @@ def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
         assert len(finding.claim) <= 90 and len(finding.ours) <= 60
 
 
-def test_nothing_is_found_where_nothing_was_measured() -> None:
-    assert {(finding.verdict, finding.ours) for finding in findings.all_findings([])} == {(Verdict.UNDECIDED, "")}
-
-
 def test_a_figure_within_the_noise_of_its_bound_decides_nothing() -> None:
     repeated = [{**row, "least_s": 1.0, "next_s": 1.5} if "seconds" in row else row for row in paper_rows()]
     assert noise_of(repeated) == 1.5 and noise_of(paper_rows()) == 1.0

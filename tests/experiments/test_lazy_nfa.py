@@ -14,7 +14,6 @@ from benchmarks.experiments.experiment import Request, Row, run_experiment
 from benchmarks.experiments.findings import Finding, Verdict
 from benchmarks.experiments.lazy_nfa import page as findings
 from benchmarks.experiments.lazy_nfa.experiment import (
-    CHAINS,
     CHANGING,
     CONTENDERS,
     EAGER,
@@ -192,10 +191,6 @@ def paper_rows() -> Iterator[Row]:
             yield {"part": CHANGING, "up_to": last, "contender": contender.name, **figures}
 
 
-def without(*names: str) -> list[Row]:
-    return [row for row in paper_rows() if row["contender"] not in names]
-
-
 def changed(part: str, contender: str, figure: str, factor: float) -> list[Row]:
     """The paper's figures, but for one contender in one part."""
     return [
@@ -231,13 +226,6 @@ def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
 )
 def test_a_finding_differs_where_the_figures_do(rows: list[Row], finding: Callable[[list[Row]], Finding]) -> None:
     assert finding(rows).verdict is Verdict.DIFFERS
-
-
-def test_findings_about_what_is_not_there_are_not_measured() -> None:
-    found = findings.all_findings(without(TREE.name, *(chain.name for chain in CHAINS)))
-    missing = [finding.verdict is Verdict.UNDECIDED and not finding.ours for finding in found]
-    assert missing == [True] * 5 + [False] + [True] * 4
-    assert found[5].verdict is Verdict.HOLDS
 
 
 def test_the_default_is_smaller_than_the_papers_extent() -> None:

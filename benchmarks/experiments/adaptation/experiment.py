@@ -87,7 +87,7 @@ def decisions_of(parameters: Sequence[float]) -> dict[str, DecisionFunction]:
 
 
 TRAFFIC, STOCKS, AARHUS = "traffic", "stocks", "Aarhus"
-TYPES, PER_S = 10, 120.0
+TYPES, PER_S = 10, 80.0
 """Event types, and events a second of all types of a generated stream together."""
 WINDOW_S = {TRAFFIC: 60, STOCKS: 80, AARHUS: 10_800}
 PASSING = {TRAFFIC: 4.0, STOCKS: 2.4, AARHUS: 2.4}
@@ -338,7 +338,7 @@ class Sizes:
     planners: tuple[str, ...]
 
 
-SMALL = Sizes(4, (0.1, 0.6, 3.6), ((4, 20), (64, 4)), (), (SEQUENCE, 5), ("greedy", "zstream"))
+SMALL = Sizes(4, (0.1, 0.6, 3.6), ((4, 36), (64, 6)), (), (SEQUENCE, 5), ("greedy", "zstream"))
 FULL = Sizes(
     5,
     (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8),

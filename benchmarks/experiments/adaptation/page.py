@@ -230,8 +230,6 @@ def ahead_everywhere(cases: Sequence[Case]) -> Measured:
 @finding
 def far_ahead_in_traffic(cases: Sequence[Case]) -> Measured:
     """Figure 7, the greatest lead."""
-    if not cases:
-        return None
     best = max((of.ahead_of(INVARIANT, THRESHOLD) for of in cases), key=lambda one: one.middle)
     static = ratio_range(of.ahead_of(INVARIANT, STATIC).middle for of in cases)
     return _at_least(best, OF_TRAFFIC), {"times": times_as_fast(best.middle), "static": static}
@@ -240,8 +238,6 @@ def far_ahead_in_traffic(cases: Sequence[Case]) -> Measured:
 @finding
 def ahead_in_stocks(cases: Sequence[Case]) -> Measured:
     """Figure 8."""
-    if not cases:
-        return None
     found = [of.ahead_of(INVARIANT, THRESHOLD) for of in cases]
     # Of each repetition the mean over the cases, so that the interval is that of repetitions.
     pairs = [(of.seconds(INVARIANT), of.seconds(THRESHOLD)) for of in cases]
@@ -274,8 +270,6 @@ def little_overhead(cases: Sequence[Case]) -> Measured:
 @finding
 def static_is_ahead_in_stocks(cases: Sequence[Case]) -> Measured:
     """Figure 8, on the static plan."""
-    if not cases:
-        return None
     found = [of.ahead_of(STATIC, UNCONDITIONAL) for of in cases]
     overhead = share_range(of.overhead(UNCONDITIONAL, ("estimating", "deciding", "planning")) for of in cases)
     return _all_ahead(found), {**_ahead_in(found), "overhead": overhead}
@@ -290,8 +284,6 @@ def more_for_trees(cases: Sequence[Case]) -> Measured:
         for (stream, planner, *rest), of in by_key.items()
         if planner == "zstream" and (other := (stream, "greedy", *rest)) in by_key
     ]
-    if not pairs:
-        return None
     found = []
     for pair in pairs:
         trees, orders = (

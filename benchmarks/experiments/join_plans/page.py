@@ -278,12 +278,10 @@ def most_dear(rows: Sequence[Row]) -> dict[str, float]:
 def changes_by_alpha(rows: Sequence[Row]) -> dict[str, tuple[Bounds, Bounds, float]]:
     """Planner -> latency, throughput, each with the greatest weight of latency over that with none; changed plans.
 
-    Empty with fewer than two weights. Latency is counted, where both runs ended: candidates looked at after the last
+    Latency is counted, where both runs ended: candidates looked at after the last
     event. The third figure is the share of plans that are others.
     """
     alphas = sorted({number(row, "alpha") for row in rows})
-    if len(alphas) < 2:
-        return {}
     changes = {}
     for name in WEIGHED:
         low, high = (
@@ -358,8 +356,6 @@ def between(figure: Bounds, verdict: Callable[[float], Verdict], **figures: obje
 def orders_gain(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 4a."""
     gains = list(gains_by(rows, "set", DP_LD, EFREQ).values())
-    if not gains:
-        return None
     verdict = partial(verdict_at_least, bound=LEAST_GAIN, noise=noise, surpassed=MOST_GAIN)
     return between(least_of(gains), verdict, gains=range_of(gains))
 
@@ -369,8 +365,6 @@ def trees_gain(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 6b."""
     by_size = gains_by(rows_of(rows, set=SEQUENCE), "size", DP_B, ZSTREAM)
     gains = {cast(float, size): gain for size, gain in by_size.items()}
-    if len(gains) < 2:
-        return None
     least, most = min(gains), max(gains)
     grows = rank_correlation([*gains], [gain.low for gain in gains.values()]) >= PREDICTS
 
@@ -386,8 +380,6 @@ def trees_gain(rows: Sequence[Row], noise: float) -> Measured:
 def local_search_is_close(rows: Sequence[Row], noise: float) -> Measured:
     """Section 7.3 on figures 4 and 5."""
     ratios = [gain for name in II for gain in gains_by(rows, "set", name, DP_LD).values()]
-    if not ratios:
-        return None
     verdict = partial(verdict_at_least, bound=CLOSE, noise=noise)
     return between(least_of(ratios), verdict, ratios=range_of(ratios), optimal=share_of_optimal(rows))
 
@@ -405,8 +397,6 @@ def cost_of_trees_predicts(rows: Sequence[Row]) -> Measured:
 
 
 def _predicts(plans: Sequence[Row]) -> Measured:
-    if len(plans) < 4:
-        return None
     found = correlation_of(plans, "ln_cost")
     return verdict_of_correlation(-found, len(plans)), {"found": found, "plans": len(plans)}
 
@@ -431,8 +421,6 @@ def cost_predicts_memory(rows: Sequence[Row]) -> Measured:
         for kind, mechanism in (("orders", CHAIN), ("trees", TREE))
     }
     found = {kind: correlation_of(own, "ln_cost", False) for kind, own in plans.items() if len(own) > 3}
-    if not found:
-        return None
     least = min(found, key=lambda kind: found[kind])
     correlations = ", ".join(f"{value:.2f} ({kind})" for kind, value in found.items())
     return verdict_of_correlation(found[least], len(plans[least])), {"correlations": correlations}
@@ -442,8 +430,6 @@ def cost_predicts_memory(rows: Sequence[Row]) -> Measured:
 def orders_need_less_memory(rows: Sequence[Row]) -> Measured:
     """Figure 5a."""
     shares = [held_share(pairs) for pairs in pairs_by(rows, "set", DP_LD, EFREQ).values()]
-    if not shares:
-        return None
     known = [share.low for share in shares if not math.isinf(share.high)]
     verdict = partial(verdict_at_most, bound=MOST_MEMORY, surpassed=LEAST_MEMORY)
     return between(greatest_of(shares), verdict, shares=f"{min(known):.0%} to {max(known):.0%}" if known else "open")
@@ -453,8 +439,6 @@ def orders_need_less_memory(rows: Sequence[Row]) -> Measured:
 def trees_beat_orders(rows: Sequence[Row], noise: float) -> Measured:
     """Section 7.3 on figures 4 and 5."""
     ratios = list(gains_by(rows, "set", DP_B, DP_LD).values())
-    if not ratios:
-        return None
     verdict = partial(verdict_at_least, bound=TREES_FASTER, noise=noise)
     return between(least_of(ratios), verdict, ratios=range_of(ratios), linear=share_of_linear(rows))
 
@@ -462,8 +446,6 @@ def trees_beat_orders(rows: Sequence[Row], noise: float) -> Measured:
 @finding
 def exact_plans_are_cheaper(rows: Sequence[Row]) -> Measured:
     """Figure 17a."""
-    if not rows:
-        return None
     ratios = most_dear(rows)
     worst = max(ratios, key=lambda name: ratios[name])
     return verdict_at_least(ratios[worst], CHEAPER), {"times": times_as_fast(ratios[worst]), "worst": worst}
@@ -472,8 +454,6 @@ def exact_plans_are_cheaper(rows: Sequence[Row]) -> Measured:
 @finding
 def heuristics_are_quick(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 17b: all but dynamic programming."""
-    if not rows:
-        return None
     largest, seconds = _planning_of_largest(rows)
     slowest = max((name for name in seconds if name not in (DP_LD, DP_B)), key=lambda name: seconds[name])
     figures = {"seconds": format_seconds(seconds[slowest]), "largest": largest, "slowest": slowest}
@@ -483,8 +463,6 @@ def heuristics_are_quick(rows: Sequence[Row], noise: float) -> Measured:
 @finding
 def exact_search_takes_long(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 17b: DP-B."""
-    if not rows:
-        return None
     largest, seconds = _planning_of_largest(rows)
     verdict = verdict_at_least(seconds[DP_B], PAPERS_S, noise=noise)
     # A search that takes less time than the paper's is the better one.
@@ -505,8 +483,6 @@ def _planning_of_largest(rows: Sequence[Row]) -> tuple[float, dict[str, float]]:
 def alpha_lowers_latency(rows: Sequence[Row]) -> Measured:
     """Figure 18: latency."""
     changes = changes_by_alpha(rows)
-    if not changes:
-        return None
     latencies = [latency for latency, _, _ in changes.values()]
     much_lower = any(latency.high < MUCH_LOWER for latency in latencies)
 
@@ -522,8 +498,6 @@ def alpha_lowers_latency(rows: Sequence[Row]) -> Measured:
 def alpha_lowers_throughput(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 18: throughput."""
     changes = changes_by_alpha(rows)
-    if not changes:
-        return None
     rates = [rate for _, rate, _ in changes.values()]
     middle = middle_of(rates)
     verdict = partial(verdict_at_most, bound=1.0, noise=noise)
@@ -534,8 +508,6 @@ def alpha_lowers_throughput(rows: Sequence[Row], noise: float) -> Measured:
 def pattern_order_wins(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 19: contiguity."""
     own = rows_of(rows, strategy=CONTIGUOUS)
-    if not own:
-        return None
     means = {name: average_rate(rows_of(own, planner=name)) for name in ORDERS}
     ratio = quotient(means.pop(TRIVIAL), greatest_of(means.values()))
     return between(ratio, partial(verdict_at_least, bound=1.0, noise=noise), ratio=ratio.text())
