@@ -129,6 +129,7 @@ def paper_rows() -> Iterator[Row]:
             )
         yield row(GROWING, "p2s2", window, **basic_of(0.01), basic_output_complexity=9)
         yield row(MERGING, "p2s2", window, merge_ratio=1.0)
+        yield row(MATCHING, "p2s2", window, basic_seconds=0.1)
         for query in ("p1s3", "p2s3", "p3s3"):
             reads = {"basic_events_read": 2_000, "merge_events_read": 1_000}
             yield row(MATCHING, query, window, basic_seconds=2, merge_seconds=1, merge_ratio=2.0, **reads)
