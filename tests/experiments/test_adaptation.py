@@ -254,10 +254,11 @@ def test_the_extents_are_those_of_the_patent() -> None:
 def test_the_command_goes_on_where_it_was_writes_a_page_and_says_what_holds(
     rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adaptation, "EXPERIMENT", replace(EXPERIMENT, small=TINY))
+    tiny = replace(EXPERIMENT, small=TINY)
+    monkeypatch.setattr(adaptation, "EXPERIMENT", tiny)
     request = Request(data=Path("nowhere"))
     store = store_beside(tmp_path / "page.md", EXPERIMENT, request)
-    for cell, row in zip(EXPERIMENT.cells(request)[1:], rows[1:], strict=True):
+    for cell, row in zip(tiny.cells(request)[1:], rows[1:], strict=True):
         store.keep(cell, row)
     arguments = ("experiment", "adaptation", "--data", "nowhere", "--out", "page.md")
     done = cep(*arguments, folder=tmp_path)

@@ -372,10 +372,11 @@ def test_neighbourhoods_are_compared_in_the_workloads_that_have_all_of_them() ->
 def test_the_command_goes_on_where_it_was_and_writes_tables_charts_and_findings(
     rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(multi_pattern, "EXPERIMENT", replace(EXPERIMENT, small=TINY))
+    tiny = replace(EXPERIMENT, small=TINY)
+    monkeypatch.setattr(multi_pattern, "EXPERIMENT", tiny)
     request = Request(data=Path("nowhere"))
     store = store_beside(tmp_path / "page.md", EXPERIMENT, request)
-    for cell, row in zip(EXPERIMENT.cells(request)[1:], rows[1:], strict=True):
+    for cell, row in zip(tiny.cells(request)[1:], rows[1:], strict=True):
         store.keep(cell, row)
     done = cep("experiment", "multi_pattern", "--data", "nowhere", "--out", "page.md", folder=tmp_path)
     assert done.code == 0, done.errors
