@@ -24,7 +24,7 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from benchmarks import measure
-    from benchmarks.workload_projects import Request
+    from benchmarks.workload import Request
 
 COLUMNS = (
     SpinnerColumn(),
@@ -50,12 +50,6 @@ WORKLOADS = ("trades", "traffic")
     default=("1000000",),
     show_default=True,
     help="Length of the stock stream for the columnar kernel; may be given several times.",
-)
-@click.option(
-    "--mechanism-events",
-    type=click.Choice(["10000", "100000", "1000000"]),
-    help="Length of the streams for the mechanisms that read event by event.  [default: 100000; W5 and W5n 1000000; "
-    "W6 10000; W7 300000]",
 )
 @click.option(
     "--repetitions", type=click.IntRange(min=1), default=5, show_default=True, help="Counted runs of each engine."
@@ -104,7 +98,6 @@ WORKLOADS = ("trades", "traffic")
 def bench(
     names: tuple[str, ...],
     events: tuple[str, ...],
-    mechanism_events: str | None,
     repetitions: int,
     data: Path,
     master: str,
@@ -121,7 +114,7 @@ def bench(
     \b
       detection   the columnar kernel on W1-W4b, W6 (100 patterns) and W7 (traffic), one core, preparation included,
                   beside the peers that are installed, in processes of their own: scalar C++ (where a compiler is),
-                  DuckDB, Polars, Spark SQL, and Flink CEP, with W5 (where CEP_BENCH_FLINK names the folder of its
+                  DuckDB, Spark SQL, and Flink CEP, with W5 (where CEP_BENCH_FLINK names the folder of its
                   jars and a JDK is; the page says how to have them); and what a user's call takes, from a file to
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
@@ -161,7 +154,6 @@ def bench(
     settings = Settings(
         names=names or BENCHMARKS,
         lengths=sorted(map(int, events)),
-        mechanism_length=None if mechanism_events is None else int(mechanism_events),
         repetitions=repetitions,
         data=data,
         master=master,
@@ -204,6 +196,6 @@ def _workloads(
         if streams or days is not None:
             raise InputError("--stream and --days are for workload: name it")
         return []
-    from benchmarks.workload_projects import WORKLOADS, Request
+    from benchmarks.workload import WORKLOADS, Request
 
     return [Request(WORKLOADS[name], patterns, days=days, data=data) for name in streams or WORKLOADS]

@@ -59,10 +59,10 @@ def compare_detection(
     number of matches than is known, or than the others found, is a CepError.
     """
     comparisons = []
-    with _Files(streams) as files:
+    with tempfile.TemporaryDirectory() as folder:
         for workload in RUNS:
             for events in _asked(workload, lengths, streams):
-                path = files.of(workload, events)
+                path = _file(folder, streams, workload, events)
                 starts = _kernel(workload, path)
                 for peer in _there(peers):
                     if peer.longest.get(workload, 0) >= events:
@@ -82,9 +82,9 @@ def compare_slow_peers(
         for workload, longest in peer.longest.items():
             if not any(events <= longest for events in _asked(workload, lengths, streams)):
                 slow.setdefault((workload, longest), []).append(peer)
-    with _Files(streams) as files:
+    with tempfile.TemporaryDirectory() as folder:
         for (workload, events), chosen in sorted(slow.items(), key=lambda one: list(WORKLOADS).index(one[0][0])):
-            path = files.of(workload, events)
+            path = _file(folder, streams, workload, events)
             starts = _kernel(workload, path) | {peer.name: partial(peer.start, workload, path) for peer in chosen}
             comparisons.append(_compare(workload, events, starts, repetitions, progress))
     return comparisons
@@ -101,25 +101,13 @@ def _asked(workload: str, lengths: Sequence[int], streams: Streams) -> Sequence[
     return lengths if WORKLOADS[workload].stream == STOCK else (streams.traffic.events.num_rows,)
 
 
-class _Files:
-    """The streams as files in a folder of their own, each written when it is first asked for."""
-
-    def __init__(self, streams: Streams) -> None:
-        self._streams, self._folder = streams, tempfile.TemporaryDirectory()
-
-    def __enter__(self) -> _Files:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
-
-    def of(self, workload: str, events: int) -> Path:
-        """The file of so many events of the workload's stream."""
-        stream = WORKLOADS[workload].stream
-        path = Path(self._folder.name) / f"{stream}-{events}.arrow"
-        if not path.exists():
-            write_events(self._streams.table(stream, events), path)
-        return path
+def _file(folder: str, streams: Streams, workload: str, events: int) -> Path:
+    """The file of so many events of the workload's stream, written into the folder when it is first asked for."""
+    stream = WORKLOADS[workload].stream
+    path = Path(folder) / f"{stream}-{events}.arrow"
+    if not path.exists():
+        write_events(streams.table(stream, events), path)
+    return path
 
 
 def _compare(

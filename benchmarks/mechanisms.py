@@ -13,7 +13,7 @@ from benchmarks.peers import DuckDBJoins, duckdb_joins
 from benchmarks.published import DUCKDB, EVENTS_PER_S, fastest_cep_engine, reference_of
 from benchmarks.report import Timing, markdown_table
 from benchmarks.streams import Streams
-from benchmarks.workloads import SASE, TRAFFIC, WORKLOADS, Workload
+from benchmarks.workloads import SASE, STOCK, TRAFFIC, WORKLOADS, Workload
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import Counters
@@ -26,25 +26,11 @@ BARS: Mapping[tuple[str, str], float] = {("nfab", "W5"): 20.0, ("nfab", "W5n"): 
 """(Mechanism, workload) -> how many times as fast as the best engine it has to be, where that is more than `BAR`."""
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """Numbers of events of the streams.
-
-    They are those of the stock stream, of W5 and W5n, of the readings, of the stock stream under W6's many patterns,
-    and of the streams that DuckDB reads beside them (of the first 100,000 for the many patterns).
-    """
-
-    stock: int = 100_000
-    sase: int = 1_000_000
-    traffic: int = 300_000
-    many: int = 10_000
-    duckdb: int = 1_000_000
-
-    def of(self, workload: Workload) -> int:
-        """Events that a workload runs over."""
-        if workload.name == "W6":
-            return self.many
-        return {SASE: self.sase, TRAFFIC: self.traffic}.get(workload.stream, self.stock)
+LENGTHS: Mapping[str, int] = {STOCK: 100_000, SASE: 1_000_000, TRAFFIC: 300_000, "W6": 10_000, DUCKDB: 1_000_000}
+"""Events of the streams, of the stock stream under W6's many patterns, and of the streams that DuckDB reads beside
+them (of the first 100,000 for the many patterns)."""
+Refused = Mapping[tuple[str, str], str]
+"""(Mechanism, workload) -> why it was not run."""
 
 
 @dataclass(frozen=True)
@@ -63,44 +49,29 @@ class MechanismResult:
     peak_instances: int
     times_duckdb: float | None = None
 
-    @property
-    def per_s(self) -> float:
-        """Events a second."""
-        return self.events / self.timing.median
-
-
-@dataclass(frozen=True)
-class MechanismResults:
-    """All results, and what was not run: (mechanism, workload) -> why not."""
-
-    results: tuple[MechanismResult, ...]
-    refused: Mapping[tuple[str, str], str]
-
 
 def measure_mechanisms(
     repetitions: int,
     streams: Streams,
     progress: Progress,
-    lengths: Lengths,
+    lengths: Mapping[str, int] = LENGTHS,
     workloads: Sequence[str] = tuple(WORKLOADS),
-    mechanisms: Sequence[str] | None = None,
-) -> MechanismResults:
-    """Run every event-at-a-time mechanism on every workload that it runs, or some of both.
+) -> tuple[list[MechanismResult], Refused]:
+    """Run every event-at-a-time mechanism on every workload that it runs, or on some of them.
 
     Each has so many counted runs, after one that is not counted. Another number of matches than is known, or than the
     others found, is a CepError.
     """
-    chosen = [name for name in MECHANISMS if name != COLUMNAR] if mechanisms is None else list(mechanisms)
     results: list[MechanismResult] = []
     refused: dict[tuple[str, str], str] = {}
     joins = duckdb_joins()
     with one_core():
         for workload in map(WORKLOADS.__getitem__, workloads):
             patterns = workload.patterns()
-            events = streams.table(workload.stream, lengths.of(workload))
+            events = streams.table(workload.stream, lengths.get(workload.name, lengths[workload.stream]))
             engines: dict[str, Callable[[], Measurement]] = {}
             counters: dict[str, Counters] = {}
-            for name in chosen:
+            for name in (one for one in MECHANISMS if one != COLUMNAR):
                 reason = _refusal(name, workload)
                 if reason is not None:
                     refused[name, workload.name] = reason
@@ -126,7 +97,7 @@ def measure_mechanisms(
                     times = statistics.median(one / other for one, other in zip(theirs, ours, strict=False))
                 peak = counters[name].peak_instances
                 results.append(MechanismResult(workload.name, events.num_rows, matches, timing, peak, times))
-    return MechanismResults(tuple(results), refused)
+    return results, refused
 
 
 def _refusal(mechanism: str, workload: Workload) -> str | None:
@@ -139,10 +110,10 @@ def _refusal(mechanism: str, workload: Workload) -> str | None:
     return None
 
 
-def _load_reference(joins: DuckDBJoins, workload: Workload, streams: Streams, lengths: Lengths) -> int:
+def _load_reference(joins: DuckDBJoins, workload: Workload, streams: Streams, lengths: Mapping[str, int]) -> int:
     """Load what DuckDB reads beside a workload, and return the number of events."""
     reference = WORKLOADS[reference_of(workload.name)]
-    length = min(lengths.duckdb, LONGEST_MANY) if reference.name == "W6" else lengths.duckdb
+    length = min(lengths[DUCKDB], LONGEST_MANY) if reference.name == "W6" else lengths[DUCKDB]
     events = streams.table(reference.stream, length)
     joins.load(events)
     return int(events.num_rows)
@@ -158,15 +129,10 @@ def _run_reference(joins: DuckDBJoins, workload: Workload, events: int, matches:
     return Measurement(measured.seconds, measured.matches if matches is None else matches)
 
 
-def bar_of(mechanism: str, workload: str) -> float:
-    """Return the speed that a mechanism has to reach, as a multiple of the best engine's."""
-    return BARS.get((mechanism, workload), BAR)
-
-
-def mechanisms_table(measured: MechanismResults) -> str:
+def mechanisms_table(results: Sequence[MechanismResult], refused: Refused) -> str:
     """The results beside the fastest engine that gives the same matches, in Markdown."""
     rows = []
-    for result in measured.results:
+    for result in results:
         name = result.timing.engine
         rows.append(
             [
@@ -177,17 +143,17 @@ def mechanisms_table(measured: MechanismResults) -> str:
                 str(len(result.timing.seconds)),
                 format_seconds(result.timing.median),
                 f"{result.timing.spread:.0%}",
-                count_per_s(result.per_s),
+                count_per_s(result.events / result.timing.median),
                 f"{result.peak_instances:,}",
                 "" if result.times_duckdb is None else times_as_fast(result.times_duckdb),
-                *_beside(result, bar_of(name, result.workload)),
+                *_beside(result, BARS.get((name, result.workload), BAR)),
             ]
         )
     header = ["workload", "events", "matches", "mechanism", "n", "median", "spread", "events/s", "peak instances"]
     header += ["x DuckDB", "fastest CEP engine", "x DuckDB there", "we are x as fast", "bar"]
     text = markdown_table(header, rows)
-    if measured.refused:
-        text += "\n\nNot run: " + "; ".join(_refusals(measured.refused)) + "."
+    if refused:
+        text += "\n\nNot run: " + "; ".join(_refusals(refused)) + "."
     return text
 
 
@@ -204,7 +170,7 @@ def _beside(result: MechanismResult, bar: float) -> list[str]:
     return [engine, theirs, times_as_fast(ratio), f"{bar:g}: {'met' if ratio >= bar else 'MISSED'}"]
 
 
-def _refusals(refused: Mapping[tuple[str, str], str]) -> list[str]:
+def _refusals(refused: Refused) -> list[str]:
     """One clause of a sentence for all mechanisms that do not run the same workloads for the same reason."""
     workloads: dict[tuple[str, str], list[str]] = {}
     for (mechanism, workload), reason in refused.items():

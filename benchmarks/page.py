@@ -19,7 +19,7 @@ from cep_pipeline.cli.terminal import count_per_s, times_as_fast
 from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_to_json
 
 if TYPE_CHECKING:
-    from benchmarks.workload_projects import Request
+    from benchmarks.workload import Request
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,6 @@ class Settings:
 
     - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `PROMISES`, `WORKLOAD` or `SCALE`.
     - `lengths`: of the stock stream for the columnar kernel.
-    - `mechanism_length`: of the stock stream and of W5's for the mechanisms that read event by event; None takes
-      theirs.
     - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
     - `constants`: file to which the constants of the kernel's costs are written.
     - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
@@ -38,7 +36,6 @@ class Settings:
 
     names: Sequence[str] = BENCHMARKS
     lengths: Sequence[int] = (1_000_000, 5_000_000)
-    mechanism_length: int | None = None
     repetitions: int = 5
     data: Path | None = None
     looks: int = TWIN_LOOKS
@@ -138,12 +135,10 @@ def _others_table(comparisons: Sequence[Comparison], duckdb_per_s: Mapping[str, 
 
 
 def _mechanisms(run: _Run) -> dict[str, str]:
-    from benchmarks.mechanisms import Lengths, measure_mechanisms, mechanisms_table
+    from benchmarks.mechanisms import measure_mechanisms, mechanisms_table
 
-    length = run.settings.mechanism_length
-    lengths = Lengths() if length is None else Lengths(length, length, length, length, length)
-    measured = measure_mechanisms(run.settings.repetitions, run.streams, run.progress, lengths)
-    return {"traffic": run.streams.traffic.description, "table": mechanisms_table(measured)}
+    measured = measure_mechanisms(run.settings.repetitions, run.streams, run.progress)
+    return {"traffic": run.streams.traffic.description, "table": mechanisms_table(*measured)}
 
 
 def _ingestion(run: _Run) -> str:
@@ -164,12 +159,10 @@ def _kernel_costs(run: _Run) -> KernelCosts:
 
 
 def _workload(run: _Run) -> dict[str, str]:
-    from benchmarks.workload_page import measure_workloads, workload_tables
+    from benchmarks.workload import workload_tables
 
     settings = run.settings
-    return workload_tables(
-        measure_workloads(settings.workloads, settings.projects, settings.master, run.progress, run.report)
-    )
+    return workload_tables(settings.workloads, settings.projects, settings.master, run.progress, run.report)
 
 
 def _promises(run: _Run) -> str:

@@ -1,14 +1,25 @@
-"""Memory and processor time of a process and all that it started: driver, JVM and workers of a run."""
+"""Runs in processes of their own: memory and processor time of a process and all that it started, JVM and workers."""
 
 from __future__ import annotations
 
+import os
 import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import psutil
+
+from cep_pipeline.errors import CepError
 
 EVERY_S = 0.5
 """Seconds between two looks."""
@@ -83,3 +94,45 @@ class Watched:
         self.look()
         while not self._done.wait(EVERY_S):
             self.look()
+
+
+def run_watched(configuration: Path, days: Sequence[date], keep: Callable[[Watched, float, bool], None]) -> None:
+    """Do a job for each stream of a `pipeline.yaml` in a fresh process, and watch it with all that it starts.
+
+    The job takes days from raw files to matches; without days it checks the plans. `keep` is told what it took, also
+    where it failed: the watched processes, seconds on the wall, and True if it came to its end. A job that fails is a
+    CepError; what it has published stays.
+    """
+    begin, ended = time.perf_counter(), False
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        watched = Watched(process.submit(os.getpid).result())
+        try:
+            with watched:
+                process.submit(do_job, configuration, days).result()
+            ended = True
+        except BrokenProcessPool as error:
+            raise CepError(
+                f"{configuration.parent}: the job ended without a word; the same command goes on with the days that "
+                "are left"
+            ) from error
+        finally:
+            keep(watched, time.perf_counter() - begin, ended)
+
+
+def do_job(configuration: Path, days: Sequence[date]) -> None:
+    """Do as `cep run` does with days, or as `cep invariants --check` without any."""
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.day_work import SilentObserver
+    from cep_pipeline.pipeline.plan_checks import check_invariants
+    from cep_pipeline.pipeline.run import PipelineRun, new_run_id
+    from cep_pipeline.spark.session import spark_session
+
+    read = Configuration.load(configuration)
+    warehouse, settings = read.open_warehouse(), read.settings.spark
+    for stream in map(read.stream, read.stream_names()):
+        tables, sets = warehouse.stream(stream.schema), stream.pattern_sets
+        if days:
+            session = partial(spark_session, settings.master, app_name="cep bench")
+            PipelineRun(stream, tables, settings, sets, session, SilentObserver()).run_days(days)
+        else:
+            check_invariants(tables, stream, sets, run_id=new_run_id())

@@ -74,7 +74,7 @@ def cores() -> int:
 
 
 def _versions() -> Iterator[str]:
-    for name in ("numpy", "pyarrow", "numba", "llvmlite", "pyspark", "duckdb", "polars"):
+    for name in ("numpy", "pyarrow", "numba", "llvmlite", "pyspark", "duckdb"):
         try:
             yield f"{name} {metadata.version(name)}"
         except metadata.PackageNotFoundError:

@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.drawn_patterns import Drawing, Rare, draw_statements
 from benchmarks.measure import Progress
-from benchmarks.processes import Watched
-from benchmarks.workload_jobs import run_watched
+from benchmarks.processes import Watched, run_watched
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.pipeline.configuration import Configuration
@@ -157,9 +156,8 @@ def _measure(folder: Path, axis: str, before: int, size: int, master: str, progr
         progress.advance()
     configuration = _write_project(place, streams, days[0], size if axis == PATTERNS else None, master)
     taken: list[tuple[Watched, float]] = []
-    run_watched(
-        configuration, days, f"{axis} {size:,}", progress, lambda watched, seconds, _: taken.append((watched, seconds))
-    )
+    progress.begin(f"{axis} {size:,}", 0)
+    run_watched(configuration, days, lambda watched, seconds, _: taken.append((watched, seconds)))
     ((watched, seconds),) = taken
     found = _result(configuration, days)
     measured = Measured(

@@ -1,15 +1,172 @@
-"""Define an experiment and run it: cell after cell, then the page."""
+"""An experiment and its cells: single measurements, kept on disk one by one, and then the page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from benchmarks.experiments.cells import Cell, CellStore, Row, code_digest
-from benchmarks.experiments.page import Page
 from benchmarks.measure import Progress
+from cep_pipeline.errors import CepError
+
+if TYPE_CHECKING:
+    from benchmarks.experiments.page import Page
+
+Figure = str | int | float | bool | None
+Row = Mapping[str, Figure]
+"""A finished cell: what identifies it, and the figures that were measured."""
+
+
+def rows_of(rows: Iterable[Row], **wanted: Figure) -> list[Row]:
+    """The rows that have these figures.
+
+    Examples
+    --------
+    >>> rows_of([{"n": 1, "cost": 5}, {"n": 2, "cost": 7}], n=2)
+    [{'n': 2, 'cost': 7}]
+    """
+    return [row for row in rows if all(row.get(name) == figure for name, figure in wanted.items())]
+
+
+def number(row: Row, name: str) -> float:
+    """A figure of a row that is a number."""
+    return cast(float, row[name])
+
+
+def taken_apart(row: Row, mark: str = ".") -> tuple[Row, dict[str, dict[str, Figure]]]:
+    """What identifies a cell; and its figures by what was measured, where they are named `WHAT.FIGURE`.
+
+    Examples
+    --------
+    >>> taken_apart({"n": 1, "one.cost": 5, "other.cost": 7})
+    ({'n': 1}, {'one': {'cost': 5}, 'other': {'cost': 7}})
+    """
+    key: dict[str, Figure] = {}
+    measured: dict[str, dict[str, Figure]] = {}
+    for name, figure in row.items():
+        what, found, of = name.partition(mark)
+        if found:
+            measured.setdefault(what, {})[of] = figure
+        else:
+            key[name] = figure
+    return key, measured
+
+
+def refuse_different_matches(rows: Iterable[Row], of: Sequence[str], who: str) -> None:
+    """Raise where two contenders found different numbers of matches in the same events.
+
+    Parameters
+    ----------
+    rows
+        A row for each contender.
+    of, who
+        The columns that say of which events and which pattern; and the one that names the contender.
+
+    Raises
+    ------
+    CepError
+        It names them.
+    """
+    found: dict[tuple[Figure, ...], Row] = {}
+    for row in rows:
+        other = found.setdefault(tuple(row.get(name) for name in of), row)
+        if other["matches"] != row["matches"]:
+            raise CepError(
+                f"{row[who]} finds {row['matches']:,} matches where {other[who]} finds {other['matches']:,}, of "
+                f"{', '.join(f'{name} {row[name]}' for name in of if name in row)}; all must find the same"
+            )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement.
+
+    Attributes
+    ----------
+    key
+        What identifies it among the cells of its experiment, sizes included.
+    run
+        Measures; its figures join the key in the cell's row.
+    """
+
+    key: Mapping[str, Figure]
+    run: Callable[[], Mapping[str, Figure]] = field(compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The key as canonical JSON."""
+        return _canonical(self.key)
+
+
+class CellStore:
+    """Finished cells in a file of JSON lines; the first line says what they belong to.
+
+    Parameters
+    ----------
+    path
+        The file. One that belongs to something else is begun anew when the first cell is kept.
+    context
+        What the cells belong to, beyond their keys.
+    """
+
+    def __init__(self, path: Path, context: Mapping[str, Figure]) -> None:
+        self.path = path
+        self._head = _canonical({"cells of": dict(context)})
+        self._rows: dict[str, Row] = {}
+        self._begun = False
+        try:
+            lines = path.read_text(encoding="utf-8").split("\n")
+        except FileNotFoundError:
+            return
+        if lines[0] != self._head:
+            return
+        self._begun = True
+        for line in lines[1:-1]:  # behind the last line end is what a killed run did not finish
+            entry = json.loads(line)
+            self._rows[entry["cell"]] = entry["row"]
+        if lines[-1]:
+            path.write_text("\n".join([*lines[:-1], ""]), encoding="utf-8")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def finished(self, cell: Cell) -> Row | None:
+        """The row of a cell, if it has been measured."""
+        return self._rows.get(cell.text)
+
+    def keep(self, cell: Cell, row: Row) -> None:
+        """Keep the row of a finished cell on disk."""
+        with self.path.open("a" if self._begun else "w", encoding="utf-8") as file:
+            if not self._begun:
+                file.write(self._head + "\n")
+            file.write(_canonical({"cell": cell.text, "row": dict(row)}) + "\n")
+        self._begun = True
+        self._rows[cell.text] = row
+
+    def forget(self) -> None:
+        """Drop all finished cells."""
+        self.path.unlink(missing_ok=True)
+        self._rows.clear()
+        self._begun = False
+
+
+def code_digest() -> str:
+    """A digest of the sources of package and benchmarks: figures of other code are not mixed with this one's."""
+    digest = hashlib.sha256()
+    checkout = Path(__file__).resolve().parents[2]
+    for folder in ("benchmarks", "cep_pipeline"):
+        for file in sorted((checkout / folder).rglob("*.py")):
+            digest.update(str(file.relative_to(checkout)).encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
 @dataclass(frozen=True)
@@ -35,35 +192,37 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Work:
-    """The cells that an experiment measures, and the files that it writes.
-
-    Attributes
-    ----------
-    cells
-        The measurements, in order.
-    page
-        Makes the page of the cells' rows, which come in the order of the cells.
-    """
-
-    cells: Sequence[Cell]
-    page: Callable[[Sequence[Row]], Page]
-
-
-@dataclass(frozen=True)
 class Experiment:
     """An experiment of a paper.
 
     Attributes
     ----------
     name
-        As it is asked for.
-    plan
-        What is to be measured for a request.
+        As it is asked for; the module `NAME.page` makes the page by `write_page(rows, sizes, request)`, of the rows of
+        the cells in their order.
+    small, full
+        The extent of minutes, and that of the paper.
+    make_cells
+        The measurements of an extent and a request, in order.
     """
 
     name: str
-    plan: Callable[[Request], Work]
+    small: Any
+    full: Any
+    make_cells: Callable[[Any, Request], Iterable[Cell]]
+
+    def sizes(self, request: Request) -> Any:
+        """The extent that is asked for."""
+        return request.sizes or (self.full if request.full else self.small)
+
+    def cells(self, request: Request) -> list[Cell]:
+        """The measurements that are asked for."""
+        return list(self.make_cells(self.sizes(request), request))
+
+    def page(self, rows: Sequence[Row], request: Request) -> Page:
+        """The page of the rows of all cells."""
+        made: Page = import_module(f"{__package__}.{self.name}.page").write_page(rows, self.sizes(request), request)
+        return made
 
 
 def run_experiment(experiment: Experiment, request: Request, store: CellStore | None, progress: Progress) -> Page:
@@ -83,10 +242,10 @@ def run_experiment(experiment: Experiment, request: Request, store: CellStore | 
     CepError
         Two mechanisms found different matches in the same events.
     """
-    work = experiment.plan(request)
-    progress.begin(f"{experiment.name}: {len(work.cells)} measurements", len(work.cells))
+    cells = experiment.cells(request)
+    progress.begin(f"{experiment.name}: {len(cells)} measurements", len(cells))
     rows: list[Row] = []
-    for cell in work.cells:
+    for cell in cells:
         row = None if store is None else store.finished(cell)
         if row is None:
             row = {**cell.key, **cell.run()}
@@ -94,7 +253,7 @@ def run_experiment(experiment: Experiment, request: Request, store: CellStore | 
                 store.keep(cell, row)
         rows.append(row)
         progress.advance()
-    return work.page(rows)
+    return experiment.page(rows, request)
 
 
 def store_beside(page: Path, experiment: Experiment, request: Request) -> CellStore:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -58,26 +57,21 @@ class Finding:
             raise ValueError(f"a finding that does not simply hold needs a reason: {self.claim}")
 
 
-Measured = tuple[Verdict, Mapping[str, object]] | None
-"""The verdict on a finding and the figures that its words ask for; None where nothing of it was measured."""
+Measured = tuple[Verdict, Mapping[str, object]]
+"""The verdict on a finding and the figures that its words ask for."""
 P = ParamSpec("P")
 
 
 def finding(measure: Callable[P, Measured]) -> Callable[P, Finding]:
     """A finding whose words stand in `findings.yaml` beside the module, under the name of the function.
 
-    There `claim`, `paper`, `ours` and `reason` are texts with the function's figures in braces. A claim that was not
-    measured says `n` in their place.
+    There `claim`, `paper`, `ours` and `reason` are texts with the function's figures in braces.
     """
     words = _words(Path(measure.__code__.co_filename).with_name("findings.yaml"))[measure.__name__]
 
     @wraps(measure)
     def found(*arguments: P.args, **named: P.kwargs) -> Finding:
-        measured = measure(*arguments, **named)
-        if measured is None:
-            claim, paper = (_of_nothing(words[part]) for part in ("claim", "paper"))
-            return Finding(claim, paper, "", Verdict.UNDECIDED, "Nothing that this is about was in the run.")
-        verdict, figures = measured
+        verdict, figures = measure(*arguments, **named)
         claim, paper, ours, reason = (words[part].format(**figures) for part in ("claim", "paper", "ours", "reason"))
         return Finding(claim, paper, ours, verdict, reason)
 
@@ -88,10 +82,6 @@ def finding(measure: Callable[P, Measured]) -> Callable[P, Finding]:
 def _words(path: Path) -> dict[str, dict[str, str]]:
     words: dict[str, dict[str, str]] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return words
-
-
-def _of_nothing(text: str) -> str:
-    return re.sub(r"{.*?}", "n", text)
 
 
 def verdict_at_least(ours: float, bound: float, *, noise: float = 1.0, surpassed: float = math.inf) -> Verdict:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.experiments.cells import Figure, Row, rows_of
+from benchmarks.experiments.experiment import Figure, Row, rows_of
 from benchmarks.experiments.findings import Finding, findings_table, reasons
 from benchmarks.report import machine, markdown_table, unpadded
 from benchmarks.words import filled

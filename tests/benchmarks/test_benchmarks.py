@@ -26,14 +26,12 @@ from benchmarks.engine_processes import Engine, engine_process
 from benchmarks.joins import DUCKDB_QUERIES
 from benchmarks.measure import Measurement, Progress, measure_in_turn
 from benchmarks.mechanisms import (
-    Lengths,
     MechanismResult,
-    MechanismResults,
     measure_mechanisms,
     mechanisms_table,
 )
 from benchmarks.page import Settings, make_page, with_other_sections
-from benchmarks.peers import CPP, FLINK, PEERS, POLARS, Peer, duckdb_joins
+from benchmarks.peers import CPP, FLINK, PEERS, Peer, duckdb_joins
 from benchmarks.published import (
     DUCKDB,
     EVENTS_PER_S,
@@ -44,7 +42,7 @@ from benchmarks.published import (
 )
 from benchmarks.report import Comparison, Timing, unpadded
 from benchmarks.streams import Streams
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import SASE, STOCK, TRAFFIC, WORKLOADS
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.errors import CepError
 from tests.cli.command_line import cep
@@ -60,7 +58,7 @@ def cells(table: str) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def comparisons() -> list[Comparison]:
     """The quick peers on 10,000 events of a workload of each kind; `test_peers.py` has the counts of all."""
-    quick = [peer for peer in PEERS if peer.name in (CPP, DUCKDB, POLARS)]
+    quick = [peer for peer in PEERS if peer.name in (CPP, DUCKDB)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(detection, "RUNS", KINDS)
         return compare_detection([10_000], 1, Streams(None, looks=30), Progress(), quick)
@@ -74,7 +72,7 @@ KINDS = ("W1", "W4", "W4b", "W6", "W7")
 def test_all_engines_run_side_by_side(comparisons: list[Comparison]) -> None:
     assert [*detection.RUNS] == ["W1", "W2", "W3", "W4", "W4b", "W6", "W7"]
     assert tuple(c.workload for c in comparisons) == KINDS
-    there = [peer for peer in PEERS if peer.name in (CPP, DUCKDB, POLARS) and peer.missing() is None]
+    there = [peer for peer in PEERS if peer.name in (CPP, DUCKDB) and peer.missing() is None]
     for comparison in comparisons:
         engines = {timing.engine for timing in (comparison.ours, *comparison.peers)}
         peers = {peer.name for peer in there if comparison.workload in peer.longest}
@@ -141,7 +139,7 @@ def _no_engine() -> Engine:
 
 def test_builders_are_compared_with_our_listing() -> None:
     counted, listed = Timing(COUNTING, (1.0,)), Timing(LISTING, (4.0,))
-    others = Timing(FLINK, (8.0,)), Timing(POLARS, (8.0,))
+    others = Timing(FLINK, (8.0,)), Timing(DUCKDB, (8.0,))
     rows = cells(detection_table([Comparison("W4", 10_000, 5, counted, (listed, *others))]))
     assert [row["we are x as fast"] for row in rows] == ["", "", "2.00", "8.00"]
 
@@ -211,7 +209,7 @@ def test_other_engines_are_given_what_duckdb_gained() -> None:
 
 def test_mechanisms_are_beside_the_fastest_engine_of_their_semantics() -> None:
     duckdb = EVENTS_PER_S["W1"][DUCKDB]
-    measured = MechanismResults(
+    measured = (
         (
             MechanismResult("W5", 1_000_000, 969, Timing("nfab", (0.05,)), 12, 22 * 0.88e6 / duckdb),
             MechanismResult("W1", 100_000, 163_430, Timing("eager", (1.0,)), 5_000, 0.5 * 0.55e6 / duckdb),
@@ -222,7 +220,7 @@ def test_mechanisms_are_beside_the_fastest_engine_of_their_semantics() -> None:
             ("eager", "W1"): "the strategy",
         },
     )
-    table = mechanisms_table(measured)
+    table = mechanisms_table(*measured)
     w5, w1, unknown = cells(table)
     assert (w5["fastest CEP engine"], w5["we are x as fast"], w5["bar"]) == ("UMass SASE", "22.0", "20: met")
     assert (w1["fastest CEP engine"], w1["we are x as fast"], w1["bar"]) == ("Esper", "0.500", "1: MISSED")
@@ -232,21 +230,25 @@ def test_mechanisms_are_beside_the_fastest_engine_of_their_semantics() -> None:
 
 @pytest.mark.long
 def test_every_mechanism_that_reads_event_by_event_is_in_the_table_or_named() -> None:
-    lengths = Lengths(stock=1_000, sase=10_000, traffic=2_000, many=200, duckdb=1_000)
+    lengths = {STOCK: 1_000, SASE: 10_000, TRAFFIC: 2_000, DUCKDB: 1_000}
     workloads = [name for name in WORKLOADS if name != "W6"]  # a hundred patterns of W1's form
-    measured = measure_mechanisms(1, Streams(None, looks=30), Progress(), lengths, workloads)
-    run = {(result.timing.engine, result.workload) for result in measured.results}
+    results, refused = measure_mechanisms(1, Streams(None, looks=30), Progress(), lengths, workloads)
+    run = {(result.timing.engine, result.workload) for result in results}
     others = {name for name in MECHANISMS if name != "fused"}
-    assert run | set(measured.refused) == {(name, workload) for name in others for workload in workloads}
-    assert not run & set(measured.refused)
+    assert run | set(refused) == {(name, workload) for name in others for workload in workloads}
+    assert not run & set(refused)
     compared = duckdb_joins() is not None
-    assert all((result.times_duckdb is not None) == compared for result in measured.results)
+    assert all((result.times_duckdb is not None) == compared for result in results)
 
 
 @pytest.mark.long
 def test_the_command_writes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanisms, "measure_mechanisms", partial(measure_mechanisms, workloads=("W1", "W5")))
-    arguments = ("bench", "mechanisms", "--mechanism-events", "10000")
+    monkeypatch.setattr(
+        mechanisms,
+        "measure_mechanisms",
+        partial(measure_mechanisms, lengths=dict.fromkeys((STOCK, SASE, DUCKDB), 10_000), workloads=("W1", "W5")),
+    )
+    arguments = ("bench", "mechanisms")
     done = cep(*arguments, "--repetitions", "1", "--data", "nowhere", "--out", "page.md", folder=tmp_path)
     assert done.code == 0, done.errors
     page = (tmp_path / "page.md").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,25 +14,43 @@ import pyarrow.compute as pc
 import pytest
 
 from benchmarks.experiments.adaptation import experiment as adaptation
-from benchmarks.experiments.adaptation import streams
-from benchmarks.experiments.adaptation.decisions import (
+from benchmarks.experiments.adaptation.experiment import (
+    AARHUS,
     ABSOLUTE,
     AVERAGE,
+    CONJUNCTION,
+    EXPERIMENT,
+    FREQUENT,
+    FULL,
+    MECHANISMS,
     META,
+    PRICED,
     RATIO,
     RELATIVE,
+    SEQUENCE,
+    SETS,
+    SKEW,
+    SMALL,
     STATIC,
+    STOCKS,
+    TRAFFIC,
     UNCONDITIONAL,
+    Sizes,
     Threshold,
     decisions_of,
+    pattern_of,
+    stretch_of,
 )
-from benchmarks.experiments.adaptation.experiment import EXPERIMENT, FULL, MECHANISMS, PRICED, SMALL, Sizes
-from benchmarks.experiments.adaptation.figures import INVARIANT, THRESHOLD, Case, Place, cases_of, interval_of
-from benchmarks.experiments.adaptation.findings import all_findings
-from benchmarks.experiments.adaptation.patterns import CONJUNCTION, SEQUENCE, SETS, pattern_of
-from benchmarks.experiments.adaptation.streams import AARHUS, FREQUENT, SKEW, STOCKS, TRAFFIC, stretch_of
-from benchmarks.experiments.cells import Row, number
-from benchmarks.experiments.experiment import Request, store_beside
+from benchmarks.experiments.adaptation.page import (
+    INVARIANT,
+    THRESHOLD,
+    Case,
+    Place,
+    all_findings,
+    cases_of,
+    interval_of,
+)
+from benchmarks.experiments.experiment import Request, Row, number, store_beside
 from benchmarks.experiments.findings import Verdict
 from cep_pipeline.adaptation.decisions import ConstantThreshold
 from cep_pipeline.planning import plan
@@ -45,19 +64,19 @@ REAL = Path(__file__).parents[3] / "shared" / "data"
 @pytest.fixture(scope="module")
 def few_events() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "PER_S", 4.0)
+        patch.setattr(adaptation, "PER_S", 4.0)
         yield
 
 
 @pytest.fixture(scope="module")
 def rows(few_events: None) -> list[Row]:
-    return [{**cell.key, **cell.run()} for cell in EXPERIMENT.plan(Request(sizes=TINY)).cells]
+    return [{**cell.key, **cell.run()} for cell in EXPERIMENT.cells(Request(sizes=TINY))]
 
 
-def thirds(stretch: streams.Stretch) -> np.ndarray:
+def thirds(stretch: adaptation.Stretch) -> np.ndarray:
     """Events by third of the stretch and by type."""
-    codes = pc.index_in(stretch.events.column("kind"), pa.array([f"T{code:02d}" for code in range(streams.TYPES)]))
-    return np.array([np.bincount(part, minlength=streams.TYPES) for part in np.array_split(codes.to_numpy(), 3)])
+    codes = pc.index_in(stretch.events.column("kind"), pa.array([f"T{code:02d}" for code in range(adaptation.TYPES)]))
+    return np.array([np.bincount(part, minlength=adaptation.TYPES) for part in np.array_split(codes.to_numpy(), 3)])
 
 
 def test_in_the_traffic_the_rarest_type_comes_to_be_a_frequent_one() -> None:
@@ -74,16 +93,16 @@ def test_the_stocks_are_alike_and_drift_and_stretches_follow_seed_and_number(few
     assert thirds(stocks).max() < 4 * thirds(stocks).min()
     again, other = stretch_of(STOCKS, 30, 1, 1, None), stretch_of(STOCKS, 30, 2, 1, None)
     assert stocks.events.equals(again.events) and not stocks.events.equals(other.events)
-    assert stocks.window == pytest.approx(4 * streams.WINDOW_S[STOCKS], rel=0.2)
+    assert stocks.window == pytest.approx(4 * adaptation.WINDOW_S[STOCKS], rel=0.2)
     assert (np.diff(stocks.events.column("timestamp").cast(pa.int64()).to_numpy()) >= 0).all()
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data")
-def test_a_stretch_of_the_real_month_is_six_days_with_many_events_of_a_type_in_a_window() -> None:
+def test_a_stretch_of_the_real_month_is_three_days_with_many_events_of_a_type_in_a_window() -> None:
     second = stretch_of(AARHUS, 0, 2, 1, REAL)
     times = second.events.column("timestamp").cast(pa.int64())
-    assert 5.9 * streams.DAY_US < times[-1].as_py() - times[0].as_py() <= 6 * streams.DAY_US
-    assert len(second.types) == streams.TYPES and second.window > 1_000
+    assert 2.9 * adaptation.DAY_US < times[-1].as_py() - times[0].as_py() <= 3 * adaptation.DAY_US
+    assert len(second.types) == adaptation.TYPES and second.window > 1_000
 
 
 @pytest.mark.parametrize("kind", SETS)
@@ -124,7 +143,7 @@ def test_every_cell_has_all_figures_and_the_matches_of_all_decision_functions_ar
 
 
 def test_in_the_traffic_adapting_saves_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "PER_S", 40.0)
+    monkeypatch.setattr(adaptation, "PER_S", 40.0)
     figures = adaptation._measure(TRAFFIC, "greedy", (SEQUENCE, 5, 4, 24), 1, (), Request())
     assert number(figures, f"{STATIC}:tries") > 1.5 * number(figures, "d=0:tries")
 
@@ -224,9 +243,10 @@ def test_an_interval_says_who_is_ahead() -> None:
 
 
 def test_the_extents_are_those_of_the_patent() -> None:
-    assert {often for often, _ in SMALL.frequencies} == {often for often, _ in FULL.frequencies} == {4, 16, 64}
+    assert {often for often, _ in FULL.frequencies} == {4, 16, 64}
+    assert {often for often, _ in SMALL.frequencies} == {4, 64}
     assert {size for _, size in FULL.sets} == {*range(3, 9)} and {kind for kind, _ in FULL.sets} == {*SETS}
-    assert FULL.planners == tuple(MECHANISMS) and SMALL.repetitions == FULL.repetitions == 5
+    assert FULL.planners == tuple(MECHANISMS) and FULL.repetitions == 5
     assert isinstance(cases_of(made(STOCKS, "greedy"))[0], Case)
 
 
@@ -234,10 +254,11 @@ def test_the_extents_are_those_of_the_patent() -> None:
 def test_the_command_goes_on_where_it_was_writes_a_page_and_says_what_holds(
     rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adaptation, "SMALL", TINY)
+    tiny = replace(EXPERIMENT, small=TINY)
+    monkeypatch.setattr(adaptation, "EXPERIMENT", tiny)
     request = Request(data=Path("nowhere"))
     store = store_beside(tmp_path / "page.md", EXPERIMENT, request)
-    for cell, row in zip(EXPERIMENT.plan(request).cells[1:], rows[1:], strict=True):
+    for cell, row in zip(tiny.cells(request)[1:], rows[1:], strict=True):
         store.keep(cell, row)
     arguments = ("experiment", "adaptation", "--data", "nowhere", "--out", "page.md")
     done = cep(*arguments, folder=tmp_path)

@@ -11,8 +11,16 @@ import pytest
 
 from benchmarks.charts import Axis, Style, bar_chart, line_chart
 from benchmarks.experiments import EXPERIMENTS, experiment_named
-from benchmarks.experiments.cells import Cell, CellStore, Row, code_digest
-from benchmarks.experiments.experiment import Experiment, Request, Work, run_experiment, store_beside
+from benchmarks.experiments.experiment import (
+    Cell,
+    CellStore,
+    Experiment,
+    Request,
+    Row,
+    code_digest,
+    run_experiment,
+    store_beside,
+)
 from benchmarks.experiments.findings import (
     Finding,
     Verdict,
@@ -35,6 +43,11 @@ ROWS: list[Row] = [
 ]
 
 
+class OfAMoment(Experiment):
+    def page(self, rows: Sequence[Row], request: Request) -> Page:
+        return Page(f"{[row['figure'] for row in rows]}\n")
+
+
 def experiment_of(measured: list[int], cells: int = 3, fails_at: int | None = None) -> Experiment:
     def cell(number: int) -> Cell:
         def run() -> Row:
@@ -45,10 +58,7 @@ def experiment_of(measured: list[int], cells: int = 3, fails_at: int | None = No
 
         return Cell({"number": number}, run)
 
-    def page(rows: Sequence[Row]) -> Page:
-        return Page(f"{[row['figure'] for row in rows]}\n")
-
-    return Experiment("e", lambda _: Work([cell(number) for number in range(cells)], page))
+    return OfAMoment("e", None, None, lambda *_: [cell(number) for number in range(cells)])
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -16,61 +16,54 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from benchmarks.experiments.cells import Figure, Row
-from benchmarks.experiments.experiment import Request, run_experiment
+from benchmarks.experiments.experiment import Figure, Request, Row, run_experiment
 from benchmarks.experiments.findings import Finding, Verdict
-from benchmarks.experiments.join_plans import findings
+from benchmarks.experiments.join_plans import page as findings
 from benchmarks.experiments.join_plans.experiment import (
     ALPHA,
     ANY,
     CHAIN,
+    CONJUNCTION,
     CONTIGUOUS,
+    DISJUNCTION,
     EXPERIMENT,
     FULL,
     FUSED,
+    KLEENE,
     LARGE,
+    NEGATION,
     NFAB,
     PATTERNS,
+    SEQUENCE,
+    SETS,
     SMALL,
+    STOCKS,
     STRATEGIES,
     STRATEGY,
+    TRAFFIC,
     TREE,
     WEIGHED,
+    WINDOW_S,
+    JoinStream,
     Sizes,
     by_planner,
+    contiguous,
+    draw_pattern,
     measure_planners,
     measure_strategy,
+    measure_within,
+    stock_stream,
+    traffic_join_stream,
+    with_strategy,
 )
-from benchmarks.experiments.join_plans.figures import (
+from benchmarks.experiments.join_plans.page import (
     Bounds,
     average_gain,
     average_rate,
     dearer_is_slower,
     finished_by_all,
-    geometric_gain,
     noise_of,
-    rate_together,
     total_gain,
-)
-from benchmarks.experiments.join_plans.patterns import (
-    CONJUNCTION,
-    DISJUNCTION,
-    KLEENE,
-    NEGATION,
-    SEQUENCE,
-    SETS,
-    contiguous,
-    draw_pattern,
-    with_strategy,
-)
-from benchmarks.experiments.join_plans.runs import measure_within
-from benchmarks.experiments.join_plans.streams import (
-    STOCKS,
-    TRAFFIC,
-    WINDOW_S,
-    JoinStream,
-    stock_stream,
-    traffic_join_stream,
 )
 from benchmarks.measure import Progress
 from cep_pipeline.errors import CepError
@@ -184,7 +177,7 @@ def test_a_process_that_was_ended_from_outside_is_told(monkeypatch: pytest.Monke
     def end(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr("benchmarks.experiments.join_plans.runs._try", end)
+    monkeypatch.setattr("benchmarks.experiments.join_plans.experiment._try", end)
     with pytest.raises(CepError, match="ended with -9"):
         measure_within(drawn.pattern, {"own": PlanRun(FUSED, orders)}, stocks().events, 1, 5.0)
 
@@ -245,11 +238,11 @@ def test_the_page_has_its_tables_charts_and_findings(tmp_path: Path) -> None:
 
 
 def test_the_full_extent_is_the_papers() -> None:
-    small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
-    assert len(small.cells) < len(full.cells)
+    small, full = (EXPERIMENT.cells(Request(full=full)) for full in (False, True))
+    assert len(small) < len(full)
     assert FULL.stocks == 2_100 and SMALL.stocks == 200
     assert FULL.patterns[STOCKS] * len(FULL.sizes) == 500 and FULL.large == tuple(range(3, 23))
-    keys = [cell.text for cell in full.cells]
+    keys = [cell.text for cell in full]
     assert len(set(keys)) == len(keys)
 
 
@@ -325,10 +318,6 @@ def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
         assert len(finding.claim) <= 90 and len(finding.ours) <= 60
 
 
-def test_nothing_is_found_where_nothing_was_measured() -> None:
-    assert {(finding.verdict, finding.ours) for finding in findings.all_findings([])} == {(Verdict.UNDECIDED, "")}
-
-
 def test_a_figure_within_the_noise_of_its_bound_decides_nothing() -> None:
     repeated = [{**row, "least_s": 1.0, "next_s": 1.5} if "seconds" in row else row for row in paper_rows()]
     assert noise_of(repeated) == 1.5 and noise_of(paper_rows()) == 1.0
@@ -364,17 +353,12 @@ def test_a_plan_that_reached_the_limit_bounds_what_is_made_of_it() -> None:
     ended = run(10.0, reached=True)
     assert average_rate([fast, slow]) == Bounds(62.5, 62.5)
     assert average_rate([fast, ended]) == Bounds(50.0, 55.0)
-    assert rate_together([fast, slow]) == Bounds(40.0, 40.0)
-    together = rate_together([slow, ended])
-    assert together.low == 0.0 and together.high == pytest.approx(200 / 14)
     assert total_gain([(fast, slow)]) == Bounds(4.0, 4.0)
     assert total_gain([(fast, slow), (fast, ended)]) == Bounds(7.0, math.inf)
     assert total_gain([(ended, slow), (fast, slow)]) == Bounds(0.0, 8 / 11)
     assert total_gain([(ended, slow), (fast, ended)]) == Bounds(0.0, math.inf)
     assert average_gain([(fast, ended)]) == Bounds(10.0, math.inf)
     assert average_gain([(ended, slow)]) == Bounds(0.0, 0.4)
-    together = geometric_gain([(fast, slow), (fast, ended)])
-    assert together.low == pytest.approx(40.0**0.5) and math.isinf(together.high)
 
 
 def test_two_plans_that_reached_the_limit_say_nothing_of_each_other() -> None:

@@ -4,36 +4,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.experiments.cells import Row
-from benchmarks.experiments.changing_trades import PHASES, changing_trades
-from benchmarks.experiments.correlated_trades import FREQUENT, HISTORY, RARE, read_trades
-from benchmarks.experiments.experiment import Request, run_experiment
+from benchmarks.experiments.experiment import Request, Row, run_experiment
 from benchmarks.experiments.findings import Finding, Verdict
-from benchmarks.experiments.lazy_nfa import findings
+from benchmarks.experiments.lazy_nfa import page as findings
 from benchmarks.experiments.lazy_nfa.experiment import (
-    CHAINS,
     CHANGING,
     CONTENDERS,
     EAGER,
     EXPERIMENT,
     FREQUENCY,
+    FREQUENT,
+    HISTORY,
     INPUT,
     OWN_TREE,
+    PHASES,
+    RARE,
     SEQUENCES,
     SMALL,
     TREE,
     Sizes,
-    _ChangingStream,
+    changing_trades,
     measure,
+    read_trades,
     steps_of,
     summed,
 )
-from benchmarks.experiments.lazy_nfa.page import refuse_different_matches, write_page
+from benchmarks.experiments.lazy_nfa.page import write_page
 from benchmarks.measure import Progress
 from cep_pipeline.errors import CepError
 from tests.cli.command_line import cep
@@ -75,10 +77,10 @@ def test_the_rare_stock_changes_after_every_phase() -> None:
 
 def test_what_is_done_at_the_first_events_does_not_depend_on_how_many_follow() -> None:
     """A stream whose last events match nothing costs as much as one without them, but for those events."""
-    stream = _ChangingStream(TINY, 1)
-    quiet = stream.events.slice(0, 400)
+    stream = changing_trades(TINY.changing, TINY.phase, TINY.changing_share, 1)
+    quiet = stream.slice(0, 400)
     for contender in CONTENDERS:
-        short, long = (measure(contender, "abc", events) for events in (quiet, stream.events))
+        short, long = (measure(contender, "abc", events) for events in (quiet, stream))
         for name in ("computations", "evaluations", "matches", "peak_instances"):
             assert short[name] <= long[name], (contender, name)  # type: ignore[operator]
 
@@ -96,8 +98,7 @@ def test_steps_are_differences() -> None:
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
     kept: list[Row] = []
-    work = EXPERIMENT.plan(Request(sizes=TINY))
-    for cell in work.cells:
+    for cell in EXPERIMENT.cells(Request(sizes=TINY)):
         kept.append({**cell.key, **cell.run()})
     return kept
 
@@ -126,12 +127,9 @@ def test_the_page_has_its_tables_charts_and_findings(tmp_path: Path) -> None:
 
 
 def test_different_matches_are_refused(rows: list[Row]) -> None:
-    refuse_different_matches(rows)
     wrong = [*rows, {**rows[0], "contender": "another", "matches": int(rows[0]["matches"] or 0) + 1}]
     with pytest.raises(CepError, match="another finds"):
-        refuse_different_matches(wrong)
-    with pytest.raises(CepError, match="another finds"):
-        write_page(wrong, TINY, Request(), "trades")
+        write_page(wrong, TINY, Request())
 
 
 def test_figures_of_all_draws_become_one(rows: list[Row]) -> None:
@@ -150,7 +148,7 @@ def test_the_page_is_the_same_whether_cells_were_kept_or_just_measured(rows: lis
     kept = [dict(sorted(row.items())) for row in rows]
     mixed = [kept[place] if place % 3 == 1 else row for place, row in enumerate(rows)]
     assert summed(mixed) == summed(kept) == summed(rows)
-    pages = [write_page(some, TINY, Request(), "trades") for some in (rows, kept, mixed)]
+    pages = [write_page(some, TINY, Request()) for some in (rows, kept, mixed)]
     assert pages[0] == pages[1] == pages[2]
 
 
@@ -161,7 +159,7 @@ def test_the_caption_names_contenders_that_a_logarithmic_axis_cannot_show(rows: 
         (drawn, "*Figure 9, for f_c = 0.5: lower is better.*\n"),
         (none, " better. A logarithmic axis has no zero, so points of chain cab are missing.*\n"),
     ):
-        assert caption in write_page(some, TINY, Request(), "trades").text
+        assert caption in write_page(some, TINY, Request()).text
 
 
 def paper_rows() -> Iterator[Row]:
@@ -191,10 +189,6 @@ def paper_rows() -> Iterator[Row]:
             total[contender] += 1_000 if contender == TREE or contender.order[:1] == rare else 50_000
             figures = {"events": last, "matches": 0, "computations": total[contender], "evaluations": 0}
             yield {"part": CHANGING, "up_to": last, "contender": contender.name, **figures}
-
-
-def without(*names: str) -> list[Row]:
-    return [row for row in paper_rows() if row["contender"] not in names]
 
 
 def changed(part: str, contender: str, figure: str, factor: float) -> list[Row]:
@@ -234,23 +228,16 @@ def test_a_finding_differs_where_the_figures_do(rows: list[Row], finding: Callab
     assert finding(rows).verdict is Verdict.DIFFERS
 
 
-def test_findings_about_what_is_not_there_are_not_measured() -> None:
-    found = findings.all_findings(without(TREE.name, *(chain.name for chain in CHAINS)))
-    missing = [finding.verdict is Verdict.UNDECIDED and not finding.ours for finding in found]
-    assert missing == [True] * 5 + [False] + [True] * 4
-    assert found[5].verdict is Verdict.HOLDS
-
-
 def test_the_default_is_smaller_than_the_papers_extent() -> None:
-    small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
-    assert len(small.cells) < len(full.cells)
+    small, full = (EXPERIMENT.cells(Request(full=full)) for full in (False, True))
+    assert len(small) < len(full)
     assert SMALL.phase == 100_000
 
 
 def test_the_command_writes_a_page_and_says_what_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks.experiments.lazy_nfa import experiment as lazy_nfa
 
-    monkeypatch.setattr(lazy_nfa, "SMALL", TINY)
+    monkeypatch.setattr(lazy_nfa, "EXPERIMENT", replace(EXPERIMENT, small=TINY))
     arguments = ("experiment", "lazy_nfa", "--data", "nowhere", "--out", "page.md")
     done = cep(*arguments, folder=tmp_path)
     assert done.code == 0, done.errors

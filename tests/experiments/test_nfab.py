@@ -6,27 +6,31 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from benchmarks.experiments.cells import Row
-from benchmarks.experiments.experiment import Request, run_experiment
+from benchmarks.experiments.experiment import Request, Row, run_experiment
 from benchmarks.experiments.findings import Finding, Verdict
-from benchmarks.experiments.nfab import findings
-from benchmarks.experiments.nfab import runs as nfab_runs
+from benchmarks.experiments.nfab import experiment as nfab_runs
+from benchmarks.experiments.nfab import page as findings
 from benchmarks.experiments.nfab.experiment import (
+    BACKTRACK,
     BACKTRACKING,
+    BASIC,
     EXPERIMENT,
     FULL,
     GROWING,
     MATCHING,
     MATCHING_APART,
     MATCHING_BACK,
+    MERGE,
     MERGING,
     NON_OVERLAPPING,
     SMALL,
+    Query,
     Sizes,
+    by_algorithm,
+    measure,
+    pattern_of,
 )
-from benchmarks.experiments.nfab.page import refuse_different_matches
-from benchmarks.experiments.nfab.queries import Query, pattern_of
-from benchmarks.experiments.nfab.runs import BACKTRACK, BASIC, MERGE, by_algorithm, measure
+from benchmarks.experiments.nfab.page import write_page
 from benchmarks.measure import Progress
 from benchmarks.sase_stream import generate_sase_stream
 from cep_pipeline.errors import CepError
@@ -79,11 +83,11 @@ def test_the_page_has_its_tables_charts_and_findings() -> None:
 
 
 def test_the_full_extent_is_larger_and_has_a_section_for_each_stream() -> None:
-    small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
-    assert len(small.cells) < len(full.cells)
+    small, full = (EXPERIMENT.cells(Request(full=full)) for full in (False, True))
+    assert len(small) < len(full)
     assert set(SMALL.windows) < set(FULL.windows)
     assert FULL.events(2000) == SMALL.events(2000) == 2 * 200 * 2000
-    two = Sizes((20, 40), 5, (0.7, 0.55), ("p2",))
+    two = Sizes((20, 40), 50, (0.7, 0.55), ("p1", "p2", "p3"))
     page = run_experiment(EXPERIMENT, Request(sizes=two), None, Progress())
     assert {"windows", "windows-0_55"} <= set(page.charts)
     assert page.text.count("## Prices rise with probability") == 2
@@ -125,6 +129,7 @@ def paper_rows() -> Iterator[Row]:
             )
         yield row(GROWING, "p2s2", window, **basic_of(0.01), basic_output_complexity=9)
         yield row(MERGING, "p2s2", window, merge_ratio=1.0)
+        yield row(MATCHING, "p2s2", window, basic_seconds=0.1)
         for query in ("p1s3", "p2s3", "p3s3"):
             reads = {"basic_events_read": 2_000, "merge_events_read": 1_000}
             yield row(MATCHING, query, window, basic_seconds=2, merge_seconds=1, merge_ratio=2.0, **reads)
@@ -225,22 +230,10 @@ def test_a_finding_does_not_hold_where_the_figures_do_not(rows: Sequence[Row], n
     ]
 
 
-def test_findings_about_what_is_not_there_are_not_measured() -> None:
-    nothing = Verdict.UNDECIDED, ""
-    assert [(finding.verdict, finding.ours) for finding in findings.all_findings([])] == [nothing] * 9
-    without = findings.all_findings([one for one in paper_rows() if one["part"] in (GROWING, MERGING)])
-    assert [finding.verdict is Verdict.HOLDS for finding in without] == [True] * 4 + [False] * 3 + [True, False]
-    assert [(finding.verdict, finding.ours) == nothing for finding in without] == [False] * 4 + [True] * 3 + [
-        False,
-        True,
-    ]
-
-
 def test_different_matches_are_refused() -> None:
     same = row(MERGING, "p1s3", 500, basic_seconds=1, merge_seconds=1)
-    refuse_different_matches([same])
-    with pytest.raises(CepError, match="merge finds 6 matches of p1s3, basic finds 5"):
-        refuse_different_matches([{**same, "merge.matches": 6}])
+    with pytest.raises(CepError, match=r"merge finds 6 matches where basic finds 5, of .*query p1s3"):
+        write_page([{**same, "merge.matches": 6}], TINY, Request())
 
 
 def test_rows_are_taken_apart_by_algorithm() -> None:

@@ -2,32 +2,365 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+import signal
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import product
+from datetime import date
+from functools import cache, cached_property, partial
+from itertools import combinations, pairwise, product
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
-from benchmarks.experiments.cells import Cell, Figure, Row, taken_apart
-from benchmarks.experiments.experiment import Experiment, Request, Work
-from benchmarks.experiments.join_plans.patterns import (
-    SEQUENCE,
-    SETS,
-    Drawn,
-    contiguous,
-    draw_pattern,
-    with_strategy,
-)
-from benchmarks.experiments.join_plans.runs import measure_within
-from benchmarks.experiments.join_plans.streams import STOCKS, TRAFFIC, JoinStream, stock_stream, traffic_join_stream
-from benchmarks.experiments.page import Page
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.experiments.events import differences_by_type, event_table, events_schema, month_of_readings
+from benchmarks.experiments.experiment import Cell, Experiment, Figure, Request, Row, taken_apart
+from benchmarks.traffic_stream import generate_traffic
 from cep_pipeline.errors import CepError
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.generate.market import Market
+from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners
-from cep_pipeline.questions.compare_plans import MeasuredRun, PlanRun
+from cep_pipeline.questions.compare_plans import MeasuredRun, PlanRun, measure_runs
 from cep_pipeline.statistics import estimate_statistics
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+
+WINDOW_S = 1200
+SLOWEST, FASTEST = 6.0, 270.0
+"""Trades of a stock in a window."""
+HOURS = 13.0
+QUIET = 0.3
+"""The instant of the session at which the stream begins: after the opening, when rates have settled."""
+DAY = date(2013, 10, 7)
+STOCKS, TRAFFIC = "stocks", "traffic"
+_SKIPPED_LOOKS = 2_000
+"""Looks at the sensors before those that are read: a week, so that the first ones are not a night's."""
+_SENSORS_SEED = 3
+
+
+@dataclass(frozen=True, eq=False)
+class JoinStream:
+    """A stream whose patterns compare differences.
+
+    Attributes
+    ----------
+    name, description
+        For keys, and for people.
+    schema
+        With the attribute `diff`.
+    events
+        In stream order; `seq` counts them.
+    windows
+        How many windows they last.
+    """
+
+    name: str
+    description: str
+    schema: StreamSchema
+    events: pa.Table
+    windows: float
+
+    @cached_property
+    def _codes(self) -> pa.DictionaryArray:
+        return self.events.column(self.schema.type_attribute).combine_chunks().dictionary_encode()
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """The event types."""
+        return tuple(str(value) for value in self._codes.dictionary.to_pylist())
+
+    @cached_property
+    def per_window(self) -> npt.NDArray[np.float64]:
+        """Events of each type in a window, shape (types,)."""
+        counts = np.bincount(self._codes.indices.to_numpy(), minlength=len(self.types))
+        return counts / self.windows
+
+    @cached_property
+    def differences(self) -> tuple[npt.NDArray[np.float64], ...]:
+        """The differences of each type's events."""
+        codes = self._codes.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        ends = np.searchsorted(codes[order], np.arange(1, len(self.types)))
+        return tuple(np.split(self.events.column("diff").to_numpy()[order], ends))
+
+    def events_of(self, event_type: str) -> int:
+        """Number of events of a type."""
+        return len(self.differences[self.types.index(event_type)])
+
+    @property
+    def type_attribute(self) -> str:
+        """The attribute that holds the type."""
+        return self.schema.type_attribute
+
+
+@cache
+def stock_stream(stocks: int, windows: int, seed: int) -> JoinStream:
+    """Trades of a generated market over so many windows, with the difference of the price to the trade before."""
+    market = Market(
+        stocks=stocks,
+        seed=seed,
+        min_rate_per_s=SLOWEST / WINDOW_S,
+        max_rate_per_s=FASTEST / WINDOW_S,
+        hours=HOURS,
+    )
+    trades = market.trades(DAY)
+    timestamp = trades.column("timestamp").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+    first = timestamp[0] + int(QUIET * market.session_s * 1e6)
+    inside = (timestamp >= first) & (timestamp < first + windows * WINDOW_S * 1_000_000)
+    cents = np.rint(trades.column("price").to_numpy() * 100)
+    symbol = trades.column("symbol").combine_chunks().dictionary_encode()
+    difference = differences_by_type(symbol.indices.to_numpy(), cents) / 100
+    schema = events_schema(STOCKS, "Trade", "symbol", symbol="string", diff="float64")
+    events = event_table(timestamp[inside], symbol=symbol.filter(pa.array(inside)), diff=difference[inside])
+    description = (
+        f"{events.num_rows:,} generated trades of {stocks:,} stocks in {windows} windows, each stock with {SLOWEST:g} "
+        f"to {FASTEST:g} trades a window"
+    )
+    return JoinStream(STOCKS, description, schema, events, windows)
+
+
+@cache
+def traffic_join_stream(data: Path | None, windows: int, seed: int) -> JoinStream:
+    """Readings of road sensors that counted vehicles, with the difference of their speed to the sensor's one before.
+
+    Every sensor reads every five minutes; which see a vehicle nearly always, and which seldom, makes their rates. Where
+    the month of readings is not there, generated readings are thinned to such rates.
+    """
+    looks = 4 * windows
+    month = month_of_readings(data)
+    if month is not None:
+        readings = month.filter(pc.greater(month.column("vehicle_count"), 0))
+        source = "readings with vehicles of the sensors of Aarhus in August 2014"
+    else:
+        readings = generate_traffic(_SKIPPED_LOOKS + looks, seed=seed)
+        random = np.random.default_rng((_SENSORS_SEED, seed))
+        sensors = readings.column("report_id").to_numpy()
+        busy = random.beta(1.2, 1.2, int(sensors.max() - sensors.min()) + 1)
+        readings = readings.filter(pa.array(random.random(len(sensors)) < busy[sensors - sensors.min()]))
+        source = "generated readings of road sensors (the real month was not there)"
+    timestamp = readings.column("timestamp").cast(pa.int64()).to_numpy()
+    first = timestamp[0] + _SKIPPED_LOOKS * 300 * 1_000_000
+    inside = (timestamp >= first) & (timestamp < first + windows * WINDOW_S * 1_000_000)
+    sensor = readings.column("report_id").combine_chunks()
+    codes = sensor.dictionary_encode().indices.to_numpy()
+    difference = differences_by_type(codes, readings.column("avg_speed").to_numpy().astype(np.float64))
+    schema = events_schema(TRAFFIC, "Reading", "report_id", report_id="int64", diff="float64")
+    events = event_table(timestamp[inside], report_id=sensor.filter(pa.array(inside)), diff=difference[inside])
+    description = f"{events.num_rows:,} {source} in {windows} windows, each sensor with up to 4 a window"
+    return JoinStream(TRAFFIC, description, schema, events, windows)
+
+
+SEQUENCE, NEGATION, CONJUNCTION, KLEENE, DISJUNCTION = "sequence", "negation", "conjunction", "Kleene", "disjunction"
+SETS = (SEQUENCE, NEGATION, CONJUNCTION, KLEENE, DISJUNCTION)
+SEQUENCES_OF_A_DISJUNCTION = 3
+LEAST_SELECTIVITY, GREATEST_SELECTIVITY = 0.002, 0.88
+"""The paper's range; where in it a condition lies is drawn evenly on a logarithmic scale."""
+MOST_KLEENE_EVENTS = 8.0
+"""The most events of a list in a window: lists double with each one."""
+PAIRS = 2_000
+"""Number of pairs of differences by which the constant of a condition is chosen."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A pattern that was drawn.
+
+    Attributes
+    ----------
+    text, pattern
+        The statement, and what it says.
+    snapshot
+        Statistics of its stream.
+    """
+
+    text: str
+    pattern: Pattern
+    snapshot: StatisticsSnapshot
+
+
+def draw_pattern(stream: JoinStream, kind: str, size: int, number: int, seed: int) -> Drawn:
+    """Draw a pattern of a set; the same for the same arguments, whatever its plans cost.
+
+    Parameters
+    ----------
+    stream
+        The stream that it is for.
+    kind
+        One of `SETS`.
+    size
+        Events of the pattern, the negated one and the one under KL among them; of a disjunction, events of each of its
+        three sequences.
+    number, seed
+        Which pattern of this set and size, and of which run.
+    """
+    random = np.random.default_rng((seed, SETS.index(kind), size, number))
+    text = _drawn_text(random, stream, kind, size)
+    (pattern,) = parse_patterns(text, stream.schema)
+    return Drawn(text, pattern, estimate_statistics([pattern], stream.events))
+
+
+def contiguous(drawn: Drawn, stream: JoinStream) -> Pattern:
+    """The sequence with its strict contiguity as conditions on the events' numbers (JQPG section 6.2)."""
+    names = [operand.variable for operand in drawn.pattern.operands]
+    adjacent = [f"{later}.seq = {earlier}.seq + 1" for earlier, later in pairwise(names)]
+    head, _, tail = drawn.text.rpartition(" WITHIN ")
+    return parse_patterns(f"{head} AND {' AND '.join(adjacent)} WITHIN {tail}", stream.schema)[0]
+
+
+def with_strategy(drawn: Drawn, stream: JoinStream, strategy: str) -> Pattern:
+    """The pattern under a selection strategy."""
+    text = drawn.text.replace(" WHERE ", f" WHERE {strategy} {{ ").replace(" WITHIN ", " } WITHIN ")
+    return parse_patterns(text, stream.schema)[0]
+
+
+def _drawn_text(random: np.random.Generator, stream: JoinStream, kind: str, size: int) -> str:
+    if kind == DISJUNCTION:
+        parts = [
+            _operator(random, stream, SEQUENCE, variable_names(size, f"{place + 1}"))
+            for place in range(SEQUENCES_OF_A_DISJUNCTION)
+        ]
+        structure = f"OR({', '.join(structure for structure, _ in parts)})"
+        conditions = [condition for _, own in parts for condition in own]
+    else:
+        structure, conditions = _operator(random, stream, kind, variable_names(size))
+    return f"NAME p PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN {WINDOW_S // 60} minutes"
+
+
+def variable_names(size: int, suffix: str = "") -> list[str]:
+    """The names of variables of a drawn pattern.
+
+    Examples
+    --------
+    >>> variable_names(3, "1")
+    ['a1', 'b1', 'c1']
+    """
+    return [f"{chr(ord('a') + place)}{suffix}" for place in range(size)]
+
+
+def _operator(
+    random: np.random.Generator, stream: JoinStream, kind: str, names: Sequence[str]
+) -> tuple[str, list[str]]:
+    """One operator over variables of these names, and its conditions."""
+    size = len(names)
+    special = int(random.integers(1, size - 1))
+    types = random.choice(len(stream.types), size, replace=False)
+    if kind == KLEENE:
+        slow = np.flatnonzero(stream.per_window <= max(MOST_KLEENE_EVENTS, stream.per_window.min()))
+        repeated = random.choice(slow)
+        types[types == repeated] = types[special]  # no type twice
+        types[special] = repeated
+    operands = [f'"{stream.types[code]}" {name}' for code, name in zip(types, names, strict=True)]
+    if kind in (NEGATION, KLEENE):
+        operands[special] = f"{'NOT' if kind == NEGATION else 'KL'}({operands[special]})"
+    pairs = list(combinations(range(size), 2))
+    chosen = sorted(random.choice(len(pairs), size // 2, replace=False))
+    conditions = []
+    for one, other in (pairs[place] for place in chosen):
+        margin = _margin(random, stream, types[one], types[other])
+        left, right = (
+            f"{names[place]}{'[i]' if kind == KLEENE and place == special else ''}.diff" for place in (one, other)
+        )
+        conditions.append(f"{right} - {left} > {margin:.6g}")
+    return f"{'AND' if kind == CONJUNCTION else 'SEQ'}({', '.join(operands)})", conditions
+
+
+def _margin(random: np.random.Generator, stream: JoinStream, one: int, other: int) -> float:
+    """Choose the margin by which a difference has to be above another one, so that the drawn share of pairs passes."""
+    selectivity = math.exp(random.uniform(math.log(LEAST_SELECTIVITY), math.log(GREATEST_SELECTIVITY)))
+    of_pairs = random.choice(stream.differences[other], PAIRS) - random.choice(stream.differences[one], PAIRS)
+    return float(np.quantile(of_pairs, 1 - selectivity, method="higher")) - 1e-6
+
+
+FEW_EVENTS = 500
+"""Number of events over which plans run first, so that compiling their code does not count against the limit."""
+
+
+def measure_within(
+    pattern: Pattern, runs: Mapping[str, PlanRun], events: pa.Table, repetitions: int, limit_s: float
+) -> dict[str, MeasuredRun | None]:
+    """Measure the runs that end within a time limit, as `measure_runs` does.
+
+    Parameters
+    ----------
+    pattern, runs, events, repetitions
+        As `measure_runs` takes them.
+    limit_s
+        Processor seconds of one run. Each distinct run is tried once in a process that ends when it reaches them.
+
+    Returns
+    -------
+    dict of str to measured run
+        None for a run that reached the limit.
+
+    Raises
+    ------
+    CepError
+        Two of them found different numbers of matches, or a process was ended from outside.
+    """
+    measure_runs(pattern, runs, events.slice(0, FEW_EVENTS), 0)
+    reached = _reach_limit(pattern, runs, events, limit_s)
+    measured = measure_runs(
+        pattern, {name: run for name, run in runs.items() if run.key not in reached}, events, repetitions
+    )
+    return {name: measured.get(name) for name in runs}
+
+
+def _reach_limit(
+    pattern: Pattern, runs: Mapping[str, PlanRun], events: pa.Table, limit_s: float
+) -> frozenset[Hashable]:
+    """The keys of the runs that reach a limit of processor seconds."""
+    left = list({run.key: run for run in runs.values()}.values())
+    reached: set[Hashable] = set()
+    # A fork has the events and the compiled code at once, and its memory is free again when it has been ended.
+    context = get_context("fork")
+    while left:
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_try, args=(pattern, left, events, limit_s, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        with ours:
+            finished = _count_until_end(ours)
+        process.join()
+        if process.exitcode == -signal.SIGPROF:
+            reached.add(left[finished].key)
+            finished += 1
+        elif process.exitcode != 0:
+            raise CepError(
+                f"join_plans: the process that tried plans of {pattern.name!r} was ended with {process.exitcode}, most "
+                "likely for want of memory"
+            )
+        left = left[finished:]
+    return frozenset(reached)
+
+
+def _try(pattern: Pattern, runs: Sequence[PlanRun], events: pa.Table, limit_s: float, told: Connection) -> None:
+    """Run one plan after the other, and tell of each that has ended; the process ends at the limit of one."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    for run in runs:
+        signal.setitimer(signal.ITIMER_PROF, limit_s)
+        measure_runs(pattern, {"tried": run}, events, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        told.send_bytes(b".")
+
+
+def _count_until_end(told: Connection) -> int:
+    count = 0
+    while True:
+        try:
+            told.recv_bytes()
+        except EOFError:
+            return count
+        count += 1
+
 
 CHAIN, TREE, FUSED = "lazy_chain_nfa", "evaluation_tree", "fused"
 """The mechanism that runs orders, the one that runs trees, and one to compare them with."""
@@ -111,26 +444,11 @@ FULL = Sizes(
 )
 
 
-class _Streams:
-    """The streams, each made when it is first asked for."""
-
-    def __init__(self, request: Request, sizes: Sizes) -> None:
-        self._request, self._sizes = request, sizes
-
-    @cached_property
-    def _stocks(self) -> JoinStream:
-        return stock_stream(self._sizes.stocks, self._sizes.stock_windows, self._request.seed)
-
-    @cached_property
-    def _traffic(self) -> JoinStream:
-        return traffic_join_stream(self._request.data, self._sizes.traffic_windows, self._request.seed)
-
-    def named(self, name: str) -> JoinStream:
-        return self._stocks if name == STOCKS else self._traffic
-
-    @property
-    def descriptions(self) -> dict[str, str]:
-        return {name: self.named(name).description for name in (STOCKS, TRAFFIC)}
+def stream_named(name: str, sizes: Sizes, request: Request) -> JoinStream:
+    """One of the two streams; it is made when it is first asked for."""
+    if name == STOCKS:
+        return stock_stream(sizes.stocks, sizes.stock_windows, request.seed)
+    return traffic_join_stream(request.data, sizes.traffic_windows, request.seed)
 
 
 def _planned_and_run(
@@ -239,23 +557,10 @@ def by_planner(rows: Sequence[Row]) -> list[Row]:
     return apart
 
 
-def plan_work(request: Request) -> Work:
-    """The measurements, and their page."""
-    sizes: Sizes = request.sizes or (FULL if request.full else SMALL)
-    streams = _Streams(request, sizes)
-
-    def page(rows: Sequence[Row]) -> Page:
-        from benchmarks.experiments.join_plans.page import write_page
-
-        return write_page(rows, sizes, request, streams.descriptions)
-
-    return Work([*_cells(sizes, streams, request.seed)], page)
-
-
 Measure = Callable[[Drawn, JoinStream], Mapping[str, Figure]]
 
 
-def _cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
+def _cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
     def cell(
         part: str, stream: str, size: int, number: int, how: Measure, kind: str = SEQUENCE, **more: Figure
     ) -> Cell:
@@ -265,8 +570,8 @@ def _cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
         key |= {"limit_s": sizes.limit_s, "size": size, "number": number, **more}
 
         def run() -> Mapping[str, Figure]:
-            events = streams.named(stream)
-            return how(draw_pattern(events, kind, size, number, seed), events)
+            events = stream_named(stream, sizes, request)
+            return how(draw_pattern(events, kind, size, number, request.seed), events)
 
         return Cell(key, run)
 
@@ -283,4 +588,4 @@ def _cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
         yield cell(STRATEGY, STOCKS, size, number, how, strategy=strategy)
 
 
-EXPERIMENT = Experiment("join_plans", plan_work)
+EXPERIMENT = Experiment("join_plans", SMALL, FULL, _cells)

@@ -2,24 +2,178 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from datetime import date, timedelta
+from functools import cache, lru_cache, partial
 from itertools import permutations, product
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from benchmarks.experiments.cells import Cell, Figure, Row, number
-from benchmarks.experiments.changing_trades import changing_trades
-from benchmarks.experiments.correlated_trades import FREQUENT, RARE, Trades, read_trades, trades_schema
-from benchmarks.experiments.experiment import Experiment, Request, Work
-from benchmarks.experiments.page import Page
+from benchmarks.experiments.experiment import Cell, Experiment, Figure, Request, Row, number
 from benchmarks.measure import list_matches
 from cep_pipeline.detection.mechanisms import Counters, Orders
+from cep_pipeline.events.derived import Carry, derive
+from cep_pipeline.events.event_files import load_events
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.generate.market import Market
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
+
+FREQUENT, RARE = ("AIG", "IBM"), "SPY"
+"""The two stocks that trade about equally often, and the one that is made rare."""
+HISTORY = 20
+"""Prices in the history of a trade, its own among them."""
+FIRST_DAY = date(2013, 10, 7)
+COLUMNS = ("timestamp", "seq", "symbol", "price", "history")
+_SCHEMA = """\
+name: us_equity_trades
+timezone: America/New_York
+base_type: Trade
+type_attribute: symbol
+timestamp: {{column: timestamp, format: iso}}
+attributes: {{symbol: string, price: float64}}
+derived:
+  history: {{history: {{of: price, length: {history}}}}}
+source: {{format: csv, path: "{{day:%Y-%m-%d}}/trades.csv.gz"}}
+"""
+
+
+def trades_schema() -> StreamSchema:
+    """Schema of the trades, raw and with their histories."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "us_equity_trades.yaml"
+        path.write_text(_SCHEMA.format(history=HISTORY), encoding="utf-8")
+        return StreamSchema.load(path)
+
+
+@dataclass(frozen=True)
+class Trades:
+    """Trades of the three stocks in stream order, the rare one as often as the others or more, and where from."""
+
+    events: pa.Table
+    description: str
+
+    def with_rare(self, share: float, seed: int) -> pa.Table:
+        """The trades, with so many of the rare stock left out that it trades `share` times as often as the others.
+
+        `share` is relative to the mean of the two frequent stocks; which trades are left out is drawn by the seed.
+        """
+        symbols = self.events.column("symbol")
+        rows = np.arange(self.events.num_rows)
+        rare = pc.equal(symbols, RARE).to_numpy(zero_copy_only=False)
+        wanted = round(share * int((~rare).sum()) / len(FREQUENT))
+        if wanted > int(rare.sum()):
+            raise ValueError(f"{wanted:,} trades of {RARE} are wanted of {int(rare.sum()):,}")
+        kept = np.random.default_rng(seed).permutation(rows[rare])[:wanted]
+        return self.events.take(pa.array(np.sort(np.concatenate((rows[~rare], kept)))))
+
+
+def read_trades(data: Path | None, days: int, most: int | None, seed: int) -> Trades:
+    """The trades of some days: real ones of a folder of public data, or generated ones where they are missing.
+
+    Parameters
+    ----------
+    data
+        Folder with us_equity_trades/DATE/trades.csv.gz.
+    days
+        Trading days from 2013-10-07 on.
+    most
+        Only the first so many trades of the two frequent stocks, and of the other what falls between; None takes all.
+    seed
+        Of generated trades.
+
+    Raises
+    ------
+    InputError
+        A file of real trades is there and cannot be read.
+    """
+    wanted = [FIRST_DAY + timedelta(days=number) for number in range(days)]
+    files = [] if data is None else [data / "us_equity_trades" / f"{day}" / "trades.csv.gz" for day in wanted]
+    if files and all(file.is_file() for file in files):
+        events = load_events(trades_schema(), files).events
+        description = "real trades of " + " and ".join([", ".join(FREQUENT), RARE])
+    else:
+        events = _generate(wanted, seed)
+        description = "generated trades that are named " + " and ".join([", ".join(FREQUENT), RARE])
+    chosen = events.filter(pc.is_in(events.column("symbol"), pa.array([*FREQUENT, RARE])))
+    if most is not None:
+        frequent = pc.not_equal(chosen.column("symbol"), RARE).to_numpy(zero_copy_only=False)
+        chosen = chosen.slice(0, int(np.searchsorted(np.cumsum(frequent), most)) + 1)
+    chosen = chosen.select(COLUMNS).combine_chunks()
+    span = f"{wanted[0]}" if days == 1 else f"{wanted[0]} to {wanted[-1]}"
+    return Trades(chosen, f"{description}, {span}")
+
+
+def _generate(days: list[date], seed: int) -> pa.Table:
+    """Days of a market whose stocks trade about once a second each."""
+    market = Market(stocks=4, seed=seed, min_rate_per_s=0.9, max_rate_per_s=1.6, drift=0.2)
+    trades = pa.concat_tables([market.trades(day).select(["symbol", "timestamp", "price"]) for day in days])
+    return with_histories(trades.column("timestamp").cast(pa.timestamp("us")), trades)
+
+
+def with_histories(timestamp: pa.ChunkedArray, trades: pa.Table) -> pa.Table:
+    """Symbols and prices in stream order as events, each with the last prices of its symbol."""
+    numbered = pa.table(
+        {
+            "timestamp": timestamp.cast(pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+            "seq": pa.array(np.arange(trades.num_rows, dtype=np.int64)),
+            "symbol": trades.column("symbol").cast(pa.string()),
+            "price": trades.column("price"),
+        }
+    )
+    return derive(numbered, trades_schema(), Carry()).select(COLUMNS)
+
+
+PHASES = (RARE, *FREQUENT)
+"""The rare stock of each phase; then it begins again."""
+PER_S = 4.0
+"""Events a second."""
+_MARKET_STEP, _OWN_STEP = 0.00028, 0.0004
+
+
+def changing_trades(events: int, phase: int, rare_share: float, seed: int) -> pa.Table:
+    """Make trades whose prices partly move together.
+
+    Parameters
+    ----------
+    events
+        Number of trades.
+    phase
+        Events after which the next stock of `PHASES` is the rare one.
+    rare_share
+        How often the rare stock trades, relative to each of the others, which trade equally often.
+    seed
+        Of all draws.
+
+    Returns
+    -------
+    pyarrow.Table
+        As `correlated_trades.with_histories` returns them.
+    """
+    rng = np.random.default_rng((seed, events))
+    number = np.arange(events)
+    others = rng.integers(1, len(PHASES), events)
+    is_rare = rng.random(events) < rare_share / (rare_share + len(PHASES) - 1)
+    # Counted from the rare stock of the phase, so that the others are the two after it.
+    stock = (number // phase + np.where(is_rare, 0, others)) % len(PHASES)
+    market = np.cumsum(rng.normal(0, _MARKET_STEP, events))
+    own = rng.normal(0, _OWN_STEP, events)
+    log_price = market.copy()
+    for code in range(len(PHASES)):
+        rows = np.flatnonzero(stock == code)
+        log_price[rows] += np.cumsum(own[rows])
+    time_us = np.cumsum(rng.exponential(1e6 / PER_S, events)).astype(np.int64)
+    symbols = pa.DictionaryArray.from_arrays(pa.array(stock.astype(np.int32)), pa.array(PHASES))
+    trades = pa.table({"symbol": symbols.cast(pa.string()), "price": pa.array(np.round(100 * np.exp(log_price), 4))})
+    return with_histories(pa.chunked_array([pa.array(time_us)]), trades)
+
 
 WINDOW_S = 1
 """Length of a window, in which the frequent stocks trade once or a few times, as in the paper's minutes."""
@@ -163,55 +317,28 @@ def steps_of(rows: Sequence[Row]) -> list[Row]:
     return steps
 
 
-class _ChangingStream:
-    """The changing stream, made when it is first asked for."""
-
-    def __init__(self, sizes: Sizes, seed: int) -> None:
-        self._sizes, self._seed = sizes, seed
-        self._events: pa.Table | None = None
-
-    @property
-    def events(self) -> pa.Table:
-        if self._events is None:
-            sizes = self._sizes
-            self._events = changing_trades(sizes.changing, sizes.phase, sizes.changing_share, self._seed)
-        return self._events
+@cache
+def trades_of(data: Path | None, days: int, most: int | None, seed: int) -> Trades:
+    """The trades with the rare stock as often as there is."""
+    return read_trades(data, days, most, seed)
 
 
-class _TradesByShare:
-    """The trades with the rare stock as rare as wanted; the last two streams are kept."""
-
-    def __init__(self, request: Request, sizes: Sizes) -> None:
-        self._request, self._sizes = request, sizes
-        self._trades: Trades | None = None
-        self._kept: dict[tuple[float, int], pa.Table] = {}
-
-    @property
-    def trades(self) -> Trades:
-        if self._trades is None:
-            self._trades = read_trades(self._request.data, self._sizes.days, self._sizes.most, self._request.seed)
-        return self._trades
-
-    def at(self, share: float, draw: int = 0) -> pa.Table:
-        if (share, draw) not in self._kept:
-            self._kept = dict([*self._kept.items()][-1:])
-            self._kept[share, draw] = self.trades.with_rare(share, seed=self._request.seed + 1_000 * draw)
-        return self._kept[share, draw]
+@lru_cache(maxsize=2)
+def _trades(sizes: Sizes, request: Request, share: float, draw: int = 0) -> pa.Table:
+    """The trades with the rare stock as rare as wanted."""
+    trades = trades_of(request.data, sizes.days, sizes.most, request.seed)
+    return trades.with_rare(share, seed=request.seed + 1_000 * draw)
 
 
-def plan_work(request: Request) -> Work:
-    """The measurements of all contenders, and their page."""
-    sizes: Sizes = request.sizes or (FULL if request.full else SMALL)
-    streams = _TradesByShare(request, sizes)
-    changing = _ChangingStream(sizes, request.seed)
-    cells = [*_frequency_cells(sizes, streams), *_input_cells(sizes, streams), *_changing_cells(sizes, changing)]
+@lru_cache(maxsize=1)
+def _changing(sizes: Sizes, seed: int) -> pa.Table:
+    return changing_trades(sizes.changing, sizes.phase, sizes.changing_share, seed)
 
-    def page(rows: Sequence[Row]) -> Page:
-        from benchmarks.experiments.lazy_nfa.page import write_page
 
-        return write_page(rows, sizes, request, streams.trades.description)
-
-    return Work(cells, page)
+def _cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
+    yield from _frequency_cells(sizes, request)
+    yield from _input_cells(sizes, request)
+    yield from _changing_cells(sizes, request)
 
 
 _SUMS = ("events", "matches", "computations", "evaluations", "seconds")
@@ -234,18 +361,18 @@ def summed(rows: Sequence[Row]) -> list[Row]:
     return [*together.values()]
 
 
-def _frequency_cells(sizes: Sizes, streams: _TradesByShare) -> Iterator[Cell]:
+def _frequency_cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
     def run(contender: Contender, sequence: str, share: float, draw: int) -> Row:
-        return measure(contender, sequence, streams.at(share, draw))
+        return measure(contender, sequence, _trades(sizes, request, share, draw))
 
     for share, draw, sequence, contender in product(sizes.shares, range(sizes.draws), SEQUENCES, CONTENDERS):
         key = {**_key(FREQUENCY, sizes), "share": share, "draw": draw, "sequence": sequence}
         yield Cell({**key, "contender": contender.name}, partial(run, contender, sequence, share, draw))
 
 
-def _input_cells(sizes: Sizes, streams: _TradesByShare) -> Iterator[Cell]:
+def _input_cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
     def run(contender: Contender, part: float) -> Row:
-        events = streams.at(sizes.input_share)
+        events = _trades(sizes, request, sizes.input_share)
         return measure(contender, "abc", events.slice(0, round(part * events.num_rows)))
 
     for part in sizes.inputs:
@@ -254,9 +381,9 @@ def _input_cells(sizes: Sizes, streams: _TradesByShare) -> Iterator[Cell]:
             yield Cell(key, partial(run, contender, part))
 
 
-def _changing_cells(sizes: Sizes, stream: _ChangingStream) -> Iterator[Cell]:
+def _changing_cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
     def run(contender: Contender, last: int) -> Row:
-        return measure(contender, "abc", stream.events.slice(0, last))
+        return measure(contender, "abc", _changing(sizes, request.seed).slice(0, last))
 
     for last, contender in product(range(sizes.step, sizes.changing + 1, sizes.step), CONTENDERS):
         key: dict[str, Figure] = {"part": CHANGING, "phase": sizes.phase, "share": sizes.changing_share}
@@ -268,4 +395,4 @@ def _key(part: str, sizes: Sizes) -> dict[str, Figure]:
     return {"part": part, "days": sizes.days, "most": sizes.most}
 
 
-EXPERIMENT = Experiment("lazy_nfa", plan_work)
+EXPERIMENT = Experiment("lazy_nfa", SMALL, FULL, _cells)
