@@ -157,7 +157,9 @@ def test_no_figure_of_the_house_is_above_its_bound(house: House) -> None:
     assert [(what, figure, bound) for what, figure, bound, _ in figures(house) if figure > bound] == []
 
 
-CHOOSING = re.compile(r"^_?(FEW|FEWEST|SAMPLED?|WORTH|SAVED|CLEARLY|UNEVEN)(_|\b)|_(NS|S)\b|(?<!MAY)_SHARE\b")
+CHOOSING = re.compile(
+    r"^_?(FEW|FEWEST|SAMPLED?|WORTH|LONG_LISTS|SAVED|CLEARLY|UNEVEN)(_|\b)|_(NS|S)\b|(?<!MAY)_SHARE\b"
+)
 """Names of numbers by which one way is taken in place of another: counts that are few, shares, and times."""
 
 

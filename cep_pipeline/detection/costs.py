@@ -31,6 +31,8 @@ CANDIDATE_NS, REJECTED_NS, LISTED_S = 1.5, 0.4, 40e-9
 FIXED_NS, STEP_NS, STATE_NS, JOINING_NS, BEHIND_NS = 500_000.0, 60.0, 4.0, 350.0, 600.0
 """Times of a sweep: fixed; for each event without a comparison, and for each pair of its states; with one comparison;
 and behind 64 first events."""
+ELEMENT_NS = 3.5
+"""Time to count lists of compared neighbours for each element between two single events."""
 LONG_NS = 50e6
 """Time to find partial matches that is worth another try to do without."""
 SAMPLED = 1024
@@ -84,8 +86,9 @@ EVENT_S, STEP_S = 1.4e-6, 2e-4
 """Seconds of merged runs for one event of one lane, and for one step of all lanes."""
 LISTED_NS, LEAST_S = 200.0, 0.1
 """Time to list a match for a summary, and the least limit: sweeps stop where they take longer than both."""
-MOST_OF_ENDS = 2
-"""Lanes of ends may read so many times the events that lanes of beginnings do."""
+LONG_LISTS, MOST_OF_ENDS = 48, 2
+"""Candidates from which on lists are swept in any case, since their number may exceed a word; lanes of ends may read so
+many times the events that lanes of beginnings do."""
 
 
 def few_matches(events: PreparedEvents) -> int:
@@ -99,13 +102,8 @@ def listed_in(seconds: float, pattern: Pattern) -> int:
 
 
 def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
-    """Return whether a sweep takes less time than to find the matches.
-
-    Nothing tells how many lists of compared neighbours there are: these are always swept.
-    """
+    """Return whether a sweep takes less time than to find the matches."""
     clause = of.clause
-    if any(one.is_of_list for one in sweep.joining):
-        return True
     sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
     groups = agreement_codes(of.events, sweep.agree_on)[1] if sweep.agree_on else 1
     orders = len(orders_of(clause))
@@ -125,6 +123,8 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
         anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
         elements = sum(len(views[one.name]) for one in order if one.kleene) * _share_of_window(of) / (groups or 1)
         event_ns = BEHIND_NS * orders * (1 + anchors / LANES) * (1 + elements / 64)  # a word more for 64 elements
+        if any(one.is_of_list for one in sweep.joining):
+            finding_ns *= 1 + ELEMENT_NS / CANDIDATE_NS * elements / 2
         if len(order) == len(sizes):  # elements of lists are not left out early
             finding_ns *= orders / math.factorial(len(sizes) - 1)
     sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))

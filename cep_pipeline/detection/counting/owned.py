@@ -8,7 +8,7 @@ from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.compressed.fields import reason_to_list
 from cep_pipeline.detection.compressed.tables import count_merged
 from cep_pipeline.detection.counting.choice import binds_lists, parts_of_lists, parts_of_neighbours, sweeps_over
-from cep_pipeline.detection.counting.sweep import count_swept
+from cep_pipeline.detection.counting.sweep import count_swept, has_long_lists
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause
 from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.kleene.clause import StagedRun, has_kleene
@@ -157,14 +157,14 @@ def count_by_clause(
     clauses = [
         (ClauseSlice(pattern, part, events, EVERYTHING, finality_of(pattern, clause)), order)
         for clause, plan in zip(pattern.clauses, plans, strict=True)
-        for part, order in _parts_of(pattern, clause, plan, counters)
+        for part, order in _parts_of(pattern, clause, plan, events, counters)
     ]
     several = any(sum(variable.kleene for variable in clause.positive) > 1 for clause in pattern.clauses)
     total, left = None, []
     for of, plan in clauses:
         # Nothing else counts the parts of several lists.
         in_turn = several and has_kleene(of.clause)
-        count = None if counters.wanted else count_swept(of, always=in_turn)
+        count = None if counters.wanted else count_swept(of, always=in_turn or has_long_lists(of))
         if count is None:
             left.append((of, plan))
         else:
@@ -194,12 +194,17 @@ def count_by_clause(
 
 
 def _parts_of(
-    pattern: Pattern, clause: Clause, plan: OrderOrTree, counters: Counters
+    pattern: Pattern, clause: Clause, plan: OrderOrTree, events: PreparedEvents, counters: Counters
 ) -> Iterator[tuple[Clause, OrderOrTree]]:
     """The clauses that are counted in place of one, each with its plan."""
     parts = None if counters.wanted else parts_of_lists(pattern, clause)
     if parts is None and not counters.wanted:
-        parts = parts_of_neighbours(pattern, clause)
+        of_neighbours = parts_of_neighbours(pattern, clause)
+        limited = any(variable.limits for variable in clause.positive)
+        if of_neighbours is not None and (
+            limited or any(has_long_lists(ClauseSlice(pattern, one, events, EVERYTHING)) for one in of_neighbours)
+        ):
+            parts = of_neighbours
     if parts is None:
         yield clause, plan
         return

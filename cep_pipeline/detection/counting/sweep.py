@@ -36,7 +36,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.costs import pays
+from cep_pipeline.detection.costs import LONG_LISTS, pays
 from cep_pipeline.detection.counting.choice import (
     LANES,
     Joining,
@@ -331,6 +331,27 @@ def _runner(found: _Sweeping) -> _Runner | None:
         return max(parts) if modulus == _GREATEST else sum(parts)
 
     return None if len(some) < len(behind) else _Runner(run, all(one.only_adds for one in some))
+
+
+def has_long_lists(of: ClauseSlice) -> bool:
+    """Return whether a sweep counts lists of compared neighbours of which a window may have more than `LONG_LISTS`."""
+    sweep = _sweep_over(of)
+    if sweep is None or not any(one.is_of_list for one in sweep.joining):
+        return False
+    views = _views(of)
+    lists = [one.name for one in of.clause.positive if one.kleene]
+    return views is not None and any(_may_be_long(of, views[name]) for name in lists)
+
+
+def _may_be_long(of: ClauseSlice, view: View) -> bool:
+    """Return whether some window has more than `LONG_LISTS` events of a view, whatever their keys."""
+    if len(view) <= LONG_LISTS:
+        return False
+    width = of.pattern.window.time_us
+    if width is None:
+        return (of.pattern.window.events or 0) > LONG_LISTS
+    times = of.events.timestamps[view.rows]
+    return bool((times[LONG_LISTS:] - times[: len(times) - LONG_LISTS] <= width).any())
 
 
 def _views(of: ClauseSlice) -> dict[str, View] | None:

@@ -79,6 +79,7 @@ def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows
     text = data.draw(texts())
     table = events_table(stream_rows)
     with (
+        patch.object(sweep, "LONG_LISTS", data.draw(st.sampled_from([48, 1, 0]))),
         patch.object(sweep, "MOST_ESTIMATED", data.draw(st.sampled_from([2.0**1000, 0.0]))),
         patch.object(sweep, "MOST_BITS_OF_A_WORD", data.draw(st.sampled_from([64.0, -1.0]))),
         patch.object(ListGrowth, "matches", side_effect=AssertionError("lists are made")),
