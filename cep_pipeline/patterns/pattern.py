@@ -44,7 +44,12 @@ class Strategy(Enum):
     crosses_partitions: bool
 
     def __new__(cls, text: str, forks: bool, skips: bool, crosses_partitions: bool) -> Strategy:
-        """A strategy whose value is its name in the language."""
+        """A strategy whose value is its name in the language.
+
+        Runs that skip keep no place of the events of other partitions, and a run that forks may always skip.
+        """
+        if (skips and crosses_partitions) or (forks and not skips):
+            raise ValueError(f"no run supports the flags of {text}")
         one = object.__new__(cls)
         one._value_, one.forks, one.skips, one.crosses_partitions = text, forks, skips, crosses_partitions
         return one

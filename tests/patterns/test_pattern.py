@@ -10,7 +10,7 @@ import pytest
 from cep_pipeline.patterns import pattern as of_patterns
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Membership, expressions_of, negate
 from cep_pipeline.patterns.expressions import Element, Literal, Reference, Span, ValueType, variables_of, walk
-from cep_pipeline.patterns.pattern import Pattern, ReturnItem, Window, once_a_pattern
+from cep_pipeline.patterns.pattern import Pattern, ReturnItem, Strategy, Window, once_a_pattern
 from cep_pipeline.patterns.structure import Composite, EventOperand, Operator
 from tests.language.schemas import parse_one
 
@@ -115,3 +115,9 @@ def test_what_is_made_of_a_pattern_is_made_once_an_object_and_not_kept_for_ever(
     assert name_of(patterns[2]) == patterns[2].name
     assert name_of(patterns[0]) == patterns[0].name  # the first one was forgotten
     assert asked == [id(pattern) for pattern in (*patterns, patterns[0])]
+
+
+@pytest.mark.parametrize(("forks", "skips", "crosses"), [(False, True, True), (True, False, False)])
+def test_a_strategy_that_no_run_supports_is_refused(forks: bool, skips: bool, crosses: bool) -> None:
+    with pytest.raises(ValueError, match="no run supports the flags of skip_more"):
+        Strategy.__new__(Strategy, "skip_more", forks, skips, crosses)
