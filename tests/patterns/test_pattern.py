@@ -120,4 +120,4 @@ def test_what_is_made_of_a_pattern_is_made_once_an_object_and_not_kept_for_ever(
 @pytest.mark.parametrize(("forks", "skips", "crosses"), [(False, True, True), (True, False, False)])
 def test_a_strategy_that_no_run_supports_is_refused(forks: bool, skips: bool, crosses: bool) -> None:
     with pytest.raises(ValueError, match="no run supports the flags of skip_more"):
-        Strategy.__new__(Strategy, "skip_more", forks, skips, crosses)
+        Strategy._new_member_(Strategy, "skip_more", forks, skips, crosses)
