@@ -27,14 +27,12 @@ from cep_pipeline import storage
 from cep_pipeline.cli.expand import read_compressed
 from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.pipeline.day_work import DetectedDay
-from cep_pipeline.spark.detection import _copy_of_patterns
-from cep_pipeline.storage import DataDirectory, WrittenFile, read_data_file, size_and_digest, write_data_file
+from cep_pipeline.storage import WrittenFile, read_data_file, size_and_digest, write_data_file
 from cep_pipeline.warehouse import commits, database, stream_tables
 from cep_pipeline.warehouse.catalog import as_published
 from cep_pipeline.warehouse.database import CURRENT_PLANS, DAMAGES, FILES, PUBLISHED
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.rebuilding import LOST
 from cep_pipeline.warehouse.records import RunRecord
 from cep_pipeline.warehouse.units import open_table
@@ -46,7 +44,6 @@ from tests.warehouse.published_days import (
     Trades,
     everything_read,
     lose,
-    matches_of,
     publish_day,
     publish_everything,
     publish_matches,
@@ -396,22 +393,6 @@ def test_a_task_hands_the_digests_of_files_to_the_next_as_json() -> None:
         assert size_and_digest(read[0]) == (12, "5e")
         handed["files"] = ["a.parquet", "b.parquet"]  # as an earlier version has written it
         assert type(made).from_json(handed).files == files
-
-
-def test_a_copy_of_the_matches_of_some_patterns_has_its_digest(tmp_path: Path) -> None:
-    directory = DataDirectory(str(tmp_path), "run")
-    rows = pa.concat_tables([matches_of("demo", MONDAY, [f"{name}-{n}" for n in range(300)]) for name in "ab"])
-    patterns = pa.array(["rise"] * 300 + ["fall"] * 300)
-    rows = rows.set_column(rows.schema.get_field_index("pattern"), "pattern", patterns)
-    paths = [write_data_file(directory.file(task), rows, MATCHES_SCHEMA) for task in range(3)]
-    left = _copy_of_patterns(directory, frozenset({"fall"}), "v1", (0, paths[0]), 0)
-    assert isinstance(left, WrittenFile)
-    assert read_data_file(left, MATCHES_SCHEMA).equals(read_data_file(paths[1], MATCHES_SCHEMA).slice(300))
-    assert size_and_digest(left) == storage.read_digest(left)
-    assert _copy_of_patterns(directory, frozenset({"other"}), "v1", (1, paths[1]), 0) is None
-    damage(Path(paths[2]))
-    with pytest.raises(DamagedError, match="cep verify --deep"):
-        _copy_of_patterns(directory, frozenset({"fall"}), "v1", (2, paths[2]), 0)
 
 
 def damage(path: Path) -> None:

@@ -12,17 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import cep_pipeline as cep
 from cep_pipeline.events.columns import events_columns
-from cep_pipeline.spark.detection import _copy_of_patterns
-from cep_pipeline.spark.keeping import _MatchFiles
+from cep_pipeline.spark.keeping import DayOfSet, MatchFile
 from cep_pipeline.storage import DataDirectory, conform, digest_of, write_data_file
 from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, table_layouts, without_composed
 from cep_pipeline.warehouse.match_pages import MatchesQuery, find_match, matches_page
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
-from tests.streams import stream_schema
 from tests.warehouse.published_days import (
     MONDAY,
     TUESDAY,
@@ -114,19 +111,15 @@ def test_tasks_write_what_the_table_has(tables: StreamTables, tmp_path: Path) ->
     assert directory.columns == READ_AS_TEXT
     rows = matches_of("demo", TUESDAY, ["a", "b"])
     texts = [str(id_named(name)) for name in "ab"]
-    (rise,) = cep.parse_patterns("NAME rise PATTERN A a WITHIN 1 s", stream_schema())
-    files = _MatchFiles(directory, 0, 0, [rise])
-    with files.next_file() as write:
-        for batch in rows.to_batches():
-            write("rise", batch)
-    copy = _copy_of_patterns(directory, frozenset({"rise"}), "v2", (1, files.paths[0]), 0)
-    for path in (*files.paths, copy):
+    for place, kind in ((directory, pa.string()), (DataDirectory(str(tmp_path), "task"), pa.uuid())):
+        day = DayOfSet(patterns=(), pattern_set="demo", pattern_set_version="v2", final_day=TUESDAY, directory=place)
+        with MatchFile(place, 0, 0, day.columns) as file:
+            for batch in rows.to_batches():
+                file.write(batch)
+        (path,) = file.files
         read = pq.ParquetFile(path).read()
-        assert read["match_id"].to_pylist() == texts and read.schema.field("match_id").type == pa.string()
-    unknown = _MatchFiles(DataDirectory(str(tmp_path), "task"), 0, 0, [rise])
-    with unknown.next_file() as write:
-        write("rise", rows.to_batches()[0])
-    assert pq.ParquetFile(unknown.paths[0]).schema_arrow.field("match_id").type == pa.uuid()
+        assert [str(one) for one in read["match_id"].to_pylist()] == texts
+        assert read.schema.field("match_id").type == kind
 
 
 def test_text_of_ids() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.planning import Join, plan
 from cep_pipeline.planning.clause_plans import WorkloadSearch
-from cep_pipeline.planning.costs import INSTANCES, KERNEL, THROUGHPUT, CostModel
+from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT, CostModel
 from cep_pipeline.planning.multi_pattern import Member, SharedPlan, Sharing, members_of, share
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, ln_cost_apart, member_statistics, workload_plan
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
@@ -66,7 +66,7 @@ def test_shared_nodes_cost_once_what_they_cost_in_their_largest_window(sharing: 
 @given(
     workloads(),
     st.sampled_from(["prefix", "subexpression"]),
-    st.sampled_from([THROUGHPUT, INSTANCES, KERNEL]),
+    st.sampled_from([THROUGHPUT, INSTANCES]),
     st.randoms(),
 )
 def test_what_plans_cost_apart_is_what_single_plans_cost(
