@@ -55,6 +55,8 @@ COUNTING_S = 20.0
 # Whether a call makes a plan (`planned.worth_planning`).
 CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 2e6
 """Nanoseconds of planning: to estimate any statistics, to read an event of the table, to plan a pattern."""
+SAVED = 0.1
+"""The share of the time of finding that a plan is taken to save."""
 
 # Whether events that are in no match are removed before any are combined (`fused.reduction`).
 FEWEST_COMBINATIONS, FEWEST_CANDIDATES, CANDIDATES_AN_EVENT = 1 << 22, 1 << 28, 800

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.costs import CALL_NS, PATTERN_NS, ROW_NS, finding_ns
+from cep_pipeline.detection.costs import CALL_NS, PATTERN_NS, ROW_NS, SAVED, finding_ns
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, in_pattern_order
 from cep_pipeline.detection.outputs import route_of
@@ -153,7 +153,7 @@ def worth_planning(
             gain_ns = math.inf  # nobody knows
         else:
             events = prepared[pattern.type_attribute, pattern.base_type]
-            gain_ns = sum(finding_ns(ClauseSlice(pattern, clause, events)) for clause in pattern.clauses)
+            gain_ns = SAVED * sum(finding_ns(ClauseSlice(pattern, clause, events)) for clause in pattern.clauses)
         if gain_ns > PATTERN_NS:
             planned.append(pattern)
             gained_ns += gain_ns
