@@ -130,7 +130,7 @@ def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun:
     """
     if has_kleene(of.clause):
         return StagedRun(of, plan)
-    return run_clause(of.pattern, of.clause, order_of(plan), of.events, of.owned, finality=of.finality)
+    return run_clause(of, order_of(plan))
 
 
 def count_by_clause(
