@@ -9,13 +9,13 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.conditions.groups import Moment, of_any_event
+from cep_pipeline.detection.conditions.groups import Moment, mentions, of_any_event
 from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, CellRing, Program, StreamRules
 from cep_pipeline.detection.conditions.writer import Accumulators
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, PRUNE, Counters, RunCounts, conjuncts_joining
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
+from cep_pipeline.detection.nfab.automaton import Move, tested_at
 from cep_pipeline.detection.nfab.runs import RunEvents, RunLives, sequence_of
 from cep_pipeline.detection.nfab.value_vector import vector_words
 from cep_pipeline.detection.room import ask_for
@@ -143,7 +143,7 @@ class AutomatonRuns:
         for conjunct in self.clause.conjuncts if first.kleene else ():
             own = conjunct.variables == {first.name} and tested_at(conjunct, self.clause)[1] == {Move.BEGIN}
             # It reads the first event only, and no aggregate but `first`.
-            if own and all(hasattr(node, "attribute") for node in mentions(conjunct)):
+            if own and all(hasattr(node, "attribute") for node in mentions(conjunct.atoms)):
                 holds = holds_for_all(self.events, of_any_event(conjunct))
                 begins = begins & (np.take(holds, rows, mode="clip") if len(holds) > 1 else holds)
         return begins

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.compiled.native import address
+from cep_pipeline.detection.conditions.groups import Mention, mentions
 from cep_pipeline.detection.conditions.program import Program
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.automaton import Mention, last_variable, mentions, reads_whole_list
+from cep_pipeline.detection.nfab.automaton import last_variable, reads_whole_list
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference, ValueType
@@ -59,7 +60,7 @@ def value_vector(pattern: Pattern, clause: Clause) -> list[list[Value]]:
         if not conjunct.variables or not conjunct.variables <= place_of.keys():
             continue
         last = last_variable(conjunct, clause)
-        read = mentions(conjunct)
+        read = tuple(mentions(conjunct.atoms))
         for state in places[: last + 1]:
             if state == last and not _read_again(conjunct, clause, last):
                 continue
@@ -79,7 +80,7 @@ def _read_again(conjunct: Conjunct, clause: Clause, last: int) -> bool:
     variable = clause.positive[last]
     if not variable.kleene:
         return False
-    own = [node for node in mentions(conjunct) if node.variable == variable.name]
+    own = [node for node in mentions(conjunct.atoms) if node.variable == variable.name]
     return any(not isinstance(node, Reference) or node.element is not Element.FIRST for node in own)
 
 
