@@ -54,18 +54,11 @@ COUNTING_S = 20.0
 """Longest time to count matches for which there is no memory: a user waits for an error."""
 
 
-# Whether a call makes a plan (`own_order.worth_planning`).
-SAMPLE = 256
-"""Events that are looked at to tell how many are in a window."""
-PASSING, PASSING_EQUAL = 0.5, 0.1
-"""The shares of events that a comparison of which nothing is known is taken to pass, and an equality to find."""
-SAVED = 0.5
-"""The share of what orders decide about that a plan is taken to save."""
+# Whether a call makes a plan (`planned.worth_planning`).
 CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 2e6
 """Nanoseconds of planning: to estimate any statistics, to read an event of the table, to plan a pattern."""
-COLUMNAR_NS, STORING_NS, PARTIAL_NS = 0.12, 10.0, 2.8
-"""Nanoseconds of detection: to test a candidate of a mechanism over columns, and of one that stores partial matches; to
-go on from a candidate that may pass, which half of them do."""
+SAVED = 0.1
+"""The share of the time of finding that a plan is taken to save."""
 
 # Whether events that are in no match are removed before any are combined (`fused.reduction`).
 FEWEST_COMBINATIONS, FEWEST_CANDIDATES, CANDIDATES_AN_EVENT = 1 << 22, 1 << 28, 800
@@ -177,10 +170,10 @@ def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) ->
     return math.prod((*ascending[:1], *(size * share / groups for size in ascending[1:])))
 
 
-def finding_takes_long(of: ClauseSlice) -> bool:
-    """Return whether it takes `LONG_NS` and more to find the events of the single variables of matches."""
+def finding_ns(of: ClauseSlice) -> float:
+    """Estimate the time that it takes to find the events of the single variables of matches."""
     clause, events = of.clause, of.events
     single = [one for one in clause.positive if not one.kleene]
     events.split(one.event_type for one in single)
     sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in single}
-    return candidates_of(of, None, sizes) * CANDIDATE_NS >= LONG_NS
+    return candidates_of(of, None, sizes) * CANDIDATE_NS

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
-from typing import Protocol
 
 from cep_pipeline.detection.route import Route
 from cep_pipeline.errors import InputError, PlanError, UnsupportedPattern
@@ -205,64 +204,22 @@ class Counters:
         )
 
 
-class Finder(Protocol):
-    """Finds the matches of one pattern over one slice."""
+Finder = Callable[[Pattern, Orders, PreparedEvents, Owned, Counters], Iterable[Block]]
+"""Finds the matches of one pattern over one slice, block after block, and counts what was done for them.
 
-    def __call__(
-        self, pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters, /
-    ) -> Iterable[Block]:
-        """Find the owned matches, block after block, and count in `counters` what was done for them.
-
-        Parameters
-        ----------
-        orders
-            The order or the tree of each clause, from a plan.
-        events
-            The events of the slice and of the look-back before it.
-        owned
-            The points between which a match must become final.
-
-        Returns
-        -------
-        iterable of Block
-            A match of one clause is found once.
-
-        Raises
-        ------
-        UnsupportedPattern
-            The mechanism does not run the pattern.
-        PlanError
-            It does not run an order or a tree.
-        """
-
-
-class MatchCounter(Protocol):
-    """Counts the matches of one pattern over all events without listing them."""
-
-    def __call__(self, pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters, /) -> int | None:
-        """Count all matches; None where that needs the matches themselves."""
-
-
-class ManyFinder(Protocol):
-    """Finds the matches of several patterns of one stream in one run over one slice (MCEP)."""
-
-    def __call__(
-        self,
-        patterns: Sequence[Pattern],
-        orders: Sequence[Orders],
-        events: PreparedEvents,
-        owned: Owned,
-        counters: Counters,
-        /,
-    ) -> Iterable[tuple[int, Block]]:
-        """Find the owned matches, and do once what the patterns' orders or trees have in common.
-
-        Returns
-        -------
-        iterable of (int, Block)
-            A pattern's index in `patterns` and some of its matches, in no order of the patterns. A pattern has the
-            same matches as `Finder` finds of it alone.
-        """
+It is given the order or the tree of each clause, from a plan; the events of the slice and of the look-back before it;
+and the points between which a match must become final. A match of one clause is found once. It raises
+`UnsupportedPattern` where the mechanism does not run the pattern, and `PlanError` where it does not run an order or a
+tree.
+"""
+MatchCounter = Callable[[Pattern, Orders, PreparedEvents, Counters], int | None]
+"""Counts the matches of one pattern over all events without listing them; None where that needs the matches."""
+ManyFinder = Callable[
+    [Sequence[Pattern], Sequence[Orders], PreparedEvents, Owned, Counters], Iterable[tuple[int, Block]]
+]
+"""Finds the matches of several patterns of one stream in one run over one slice (MCEP), and does once what their orders
+or trees have in common: a pattern's place and some of its matches, in no order of the patterns. A pattern has the same
+matches as `Finder` finds of it alone."""
 
 
 def beyond_any_match(pattern: Pattern) -> str | None:

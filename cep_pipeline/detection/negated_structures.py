@@ -5,8 +5,8 @@ is done with it. A match is rejected where a binding of all variables of the str
 first one. Matches that ask the same question, such as all that begin with one event, ask it once where they are many:
 the binding that ends first rejects all of them that go on beyond its end.
 
-A variable's candidates lie in stream order, or key after key where events of a match agree on something or an equality
-joins them with an event that is bound before. So those between two events are found by a binary search.
+A variable's candidates lie in stream order, key after key where events of a match agree on something. So those between
+two events are found by a binary search.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ import numpy as np
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection import negation_words as at
 from cep_pipeline.detection.conditions.codes import CODE_WORDS, EARLIER, LATER, MAY_SHARE, RING_WORDS
-from cep_pipeline.detection.conditions.groups import ClauseConditions, ConditionGroups, Moment, filters_of, of_any_event
+from cep_pipeline.detection.conditions.groups import ClauseConditions, ConditionGroups, Moment, filters_of
 from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, CellRing, Program
-from cep_pipeline.detection.conditions.writer import comparable_columns
 from cep_pipeline.detection.kleene.list_conditions import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
-from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, variables_of, walk
+from cep_pipeline.patterns.expressions import Aggregate, Element, Length, variables_of
 from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, MatchBlock
-from cep_pipeline.slices.keys import agreement_codes, dense_codes
+from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import StreamOrder, before_is_earlier, instants_of, order_rows
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows
@@ -305,7 +304,7 @@ class StructureCheck:
             return self._words
         levels, joined = self._levels, self.joined
         for place, variable in enumerate(self.negated.positive):
-            rows, starts, codes = self._candidates(place)
+            rows, starts, codes = self._candidates(variable)
             self._kept += [rows, starts, codes]
             levels[place, at.LEVEL_ROWS], levels[place, at.GROUP_STARTS] = rows.ctypes.data, starts.ctypes.data
             levels[place, at.CODES] = codes.ctypes.data if len(codes) else 0
@@ -371,7 +370,7 @@ class StructureCheck:
             )
         return False
 
-    def _candidates(self, place: int) -> tuple[Array, Array, Array]:
+    def _candidates(self, variable: Variable) -> tuple[Array, Array, Array]:
         """The candidates of a variable of the structure, key after key, and the key that each event asks for.
 
         Returns
@@ -379,47 +378,16 @@ class StructureCheck:
         rows, starts : Array
             int32 and int64: the candidates, and where each key begins.
         codes : Array
-            int32, for each event of the slice the key of those that it can be joined with, or -1; empty: there is one
-            key.
+            int32, for each event of the slice the key of those that it agrees with, or -1; empty: there is one key.
         """
-        rows = np.ascontiguousarray(self._views[self.negated.positive[place].name].rows)
-        asking, own, groups = self._keys(self._joining(place)[1])
-        if not len(asking):
-            return rows, np.array([0, len(rows)], np.int64), asking
-        keyed = own[rows]
-        present = np.flatnonzero(keyed >= 0)
-        order, starts = group_rows(keyed[present], groups)
-        return np.ascontiguousarray(rows[present[order]]), np.ascontiguousarray(starts), asking
-
-    def _keys(self, joining: Sequence[tuple[Expression, Expression]]) -> tuple[Array, Array, int]:
-        """The keys that events ask for, the keys of the events that are asked, and their number."""
-        parts = [self._equal_codes(one, other) for one, other in joining]
-        if self._codes is not None:
-            codes, groups = self._codes
-            parts.insert(0, (codes, codes, groups))
-        if not parts:
-            none = np.empty(0, np.int32)
-            return none, none, 0
-        asking, own, groups = parts[0]
-        for more, more_own, size in parts[1:]:
-            pairs = [
-                np.where((a < 0) | (b < 0), -1, a.astype(np.int64) * size + b)
-                for a, b in ((asking, more), (own, more_own))
-            ]
-            together = np.concatenate(pairs)
-            codes, groups = dense_codes(together, together < 0)
-            asking, own = codes[: len(asking)], codes[len(asking) :]
-        return np.ascontiguousarray(asking, np.int32), np.ascontiguousarray(own, np.int32), groups
-
-    def _equal_codes(self, asking: Expression, own: Expression) -> tuple[Array, Array, int]:
-        """Codes of two expressions over one event each, for all events: equal where they are, -1 where unknown."""
-
-        def make() -> tuple[Array, Array, int]:
-            values = np.concatenate(comparable_columns(self.events, asking, own))
-            codes, groups = dense_codes(values, np.isnan(values))
-            return codes[: len(self.events)], codes[len(self.events) :], groups
-
-        return self.events.derive(("equal codes", of_any_event(asking), of_any_event(own)), make)
+        rows = np.ascontiguousarray(self._views[variable.name].rows)
+        if self._codes is None:
+            return rows, np.array([0, len(rows)], np.int64), np.empty(0, np.int32)
+        codes, groups = self._codes
+        present = np.flatnonzero(codes[rows] >= 0)
+        order, starts = group_rows(codes[rows[present]], groups)
+        rows = np.ascontiguousarray(rows[present[order]])
+        return rows, np.ascontiguousarray(starts), np.ascontiguousarray(codes, np.int32)
 
     # --- the clause of both --------------------------------------------------------------------------------
 
@@ -436,20 +404,6 @@ class StructureCheck:
         relation = int(self.relations[one, other])
         ordered = bool(relation & (EARLIER | LATER)) and before_is_earlier(self.pattern.ties)
         return bool(relation & MAY_SHARE) and not ordered
-
-    def _joining(self, place: int) -> tuple[int, tuple[tuple[Expression, Expression], ...]]:
-        """The slot that says which of the events of a variable can be joined with it, and the equalities of both."""
-        variable, earlier = self.negated.positive[place], (*self.clause.positive, *self.negated.positive[:place])
-        bound = {one.name for one in earlier if not one.kleene}
-        joining: dict[str, list[tuple[Expression, Expression]]] = {}
-        for conjunct in self.joined.conjuncts:
-            equal = _equality_with(conjunct, variable)
-            if equal is not None and equal[0] in bound:
-                joining.setdefault(equal[0], []).append(equal[1:])
-        if not joining:
-            return len(self.joined.positive), ()
-        asker = max(joining, key=lambda name: len(joining[name]))
-        return self.slots[asker], tuple(joining[asker])
 
     def _written_levels(self, limits: Mapping[str, tuple[Conjunct, ...]]) -> tuple[Array, list[int]]:
         """The words of each variable of the structure, in its order, and the slots whose events it may not take."""
@@ -474,7 +428,7 @@ class StructureCheck:
                 [
                     *(slot, int(variable.kleene), variable.minimum, variable.maximum or NO_LIMIT),
                     *(-1 if group < 0 or groups.is_empty(group) else group for group in own),
-                    *(0, 0, 0, self._joining(place)[0], begin, len(shares), int(self._once(place))),
+                    *(0, 0, 0, len(self.joined.positive), begin, len(shares), int(self._once(place))),
                 ]
             )
             before = complete
@@ -516,26 +470,6 @@ def joined_clause(clause: Clause, structure: NegatedStructure, negated: Clause) 
         conjuncts=tuple(conjunct for conjunct in negated.conjuncts if conjunct not in limits),
         negated_structures=(),
     )
-
-
-def _equality_with(conjunct: Conjunct, variable: Variable) -> tuple[str, Expression, Expression] | None:
-    """The other variable of an equality of two events, its side and the variable's; None: it is no such equality."""
-    match conjunct.atoms:
-        case (Comparison(Comparator.EQ, left, right),):
-            for own, other in ((left, right), (right, left)):
-                names = variables_of(other)
-                joins = variables_of(own) == {variable.name} and len(names) == 1 and variable.name not in names
-                if joins and _reads_one_event(own) and _reads_one_event(other):
-                    return next(iter(names)), other, own
-    return None
-
-
-def _reads_one_event(expression: Expression) -> bool:
-    """True if an expression reads attributes of one event: that of a single variable, or any element of a list."""
-    kinds = {
-        node.element if isinstance(node, Reference) else None for node in walk(expression) if hasattr(node, "variable")
-    }
-    return kinds in ({Element.ONLY}, {Element.EACH})
 
 
 def _is_prefix(side: Length | Aggregate) -> bool:

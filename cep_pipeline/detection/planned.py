@@ -1,9 +1,9 @@
 """Plans for the mechanisms that will run them: whether one is worth making, and a pattern's own order in its place.
 
 To plan a pattern takes a millisecond or more: its statistics are estimated, and orders are compared. Over few events,
-or of rare types, a mechanism has read any order by then. So the work of each pattern in its own order is told roughly,
-from how many events come behind an event in its window, and from the share of each type. What makes plans is imported
-only where one is made.
+or of rare types, a mechanism has read any order by then. So the work of each pattern is told roughly, from how many
+events of each variable a window holds on average (`costs.finding_ns`). What makes plans is imported only where one is
+made.
 """
 
 from __future__ import annotations
@@ -13,31 +13,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from cep_pipeline.detection.costs import (
-    CALL_NS,
-    COLUMNAR_NS,
-    PARTIAL_NS,
-    PASSING,
-    PASSING_EQUAL,
-    PATTERN_NS,
-    ROW_NS,
-    SAMPLE,
-    SAVED,
-    STORING_NS,
-)
+from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.costs import CALL_NS, PATTERN_NS, ROW_NS, SAVED, finding_ns
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, in_pattern_order
 from cep_pipeline.detection.outputs import route_of
 from cep_pipeline.detection.route import Sink
-from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, PlanStep, StatisticsSummary
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import Join
-from cep_pipeline.slices.prepared import PreparedEvents, Streams
+from cep_pipeline.slices.prepared import Streams
 from cep_pipeline.slices.views import clause_cache_of
 
 if TYPE_CHECKING:
@@ -160,13 +147,14 @@ def worth_planning(
     """
     planned, gained_ns = [], 0.0
     for pattern in patterns:
-        columnar = MECHANISMS[chosen[pattern.name]].is_columnar
-        if binds_lists(pattern) and not columnar:
+        if not _has_orders(pattern, chosen[pattern.name], output):
+            continue
+        if binds_lists(pattern) and not MECHANISMS[chosen[pattern.name]].is_columnar:
             gain_ns = math.inf  # nobody knows
         else:
             events = prepared[pattern.type_attribute, pattern.base_type]
-            gain_ns = SAVED * _finding_ns(pattern, events, COLUMNAR_NS if columnar else STORING_NS)
-        if gain_ns > PATTERN_NS and _has_orders(pattern, chosen[pattern.name], output):
+            gain_ns = SAVED * sum(finding_ns(ClauseSlice(pattern, clause, events)) for clause in pattern.clauses)
+        if gain_ns > PATTERN_NS:
             planned.append(pattern)
             gained_ns += gain_ns
     rows = max(map(len, prepared.values()), default=0)
@@ -180,43 +168,6 @@ def _has_orders(pattern: Pattern, mechanism: str, output: str) -> bool:
     if all(len(clause.positive) == 1 for clause in pattern.clauses):
         return False
     return output != "count" or not binds_lists(pattern) or route_of(pattern, Sink.COMPRESS).lists
-
-
-def _finding_ns(pattern: Pattern, events: PreparedEvents, candidate_ns: float) -> float:
-    """Tell roughly how long it takes to find matches in the pattern's own order; lists are bound last in any."""
-    total, window, found = len(events), pattern.window, 0.0
-    rows = np.arange(0, total, max(total // SAMPLE, 1))
-    if window.time_us is None:
-        after = np.minimum(window.events or 1, total - rows) - 1
-    else:
-        stamps = events.timestamps
-        after = np.searchsorted(stamps, stamps[rows] + window.time_us, "right") - rows - 1
-    for clause in pattern.clauses:
-        singles = [variable for variable in clause.positive if not variable.kleene]
-        shares = [len(events.leaf_rows(one.event_type)) / max(total, 1) for one in singles]
-        if not all(shares):
-            continue
-        tested, bound = np.full(len(rows), total / max(len(rows), 1)), set[str]()
-        for variable, share in zip(singles, shares, strict=True):
-            ordered = sum((one, variable.name) in clause.precedence for one in bound)
-            bound.add(variable.name)
-            tests = [
-                one for one in clause.conjuncts if variable.name in one.variables <= bound and len(one.variables) > 1
-            ]
-            equal = sum(map(_is_equality, tests))
-            looked_up = equal + (len(bound) > 1 and bool(clause.agree_on))
-            # In a sequence events come one after another; others may come before and after those that are bound.
-            combined = 2 if len(bound) > 1 and not ordered else 1 / max(ordered, 1)
-            tested = tested * combined * share * PASSING_EQUAL**looked_up
-            found += float(tested.sum()) * (candidate_ns + PARTIAL_NS * (variable is not singles[-1]))
-            tested = tested * np.maximum(after, 0) * PASSING ** (len(tests) - equal)
-    return found
-
-
-def _is_equality(conjunct: Conjunct) -> bool:
-    """True if events are looked up by the conjunct."""
-    first, *others = conjunct.atoms
-    return not others and isinstance(first, Comparison) and first.comparator is Comparator.EQ
 
 
 def own_order_plan(patterns: Sequence[Pattern]) -> Plan:

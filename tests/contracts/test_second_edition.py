@@ -145,7 +145,7 @@ def test_summaries_without_listing(statement: Statement, stream_rows: list[Row])
         patched.setattr(unlisted, "FEW_SUMMARIZED", -1)
         patched.setattr(unlisted, "LEAST_S", 1e9)
         patched.setattr(unlisted, "MOST_COUNTS", 200)
-        patched.setattr(unlisted, "finding_takes_long", lambda _: True)
+        patched.setattr(unlisted, "LONG_NS", 0.0)
         patched.setattr(unlisted, "count_owned", lambda *of, always=True, **asked: count(*of, always=True, **asked))
         found = comparable(summaries_from_tables(patterns, cep.detect(patterns, table)))
     assert found == expected

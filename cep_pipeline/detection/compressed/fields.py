@@ -23,25 +23,22 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from cep_pipeline.detection.conditions.groups import Mention, mentions
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import resolved
-from cep_pipeline.patterns.conditions import Atom, Conjunct, expressions_of
+from cep_pipeline.patterns.conditions import Atom, Conjunct
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Element,
-    Expression,
     Length,
     Reference,
     ValueType,
-    walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.views import implied_by
-
-Mention = Reference | Length | Aggregate
 
 
 class NeedsLists(Exception):
@@ -107,19 +104,6 @@ def is_of_elements(conjunct: Conjunct) -> bool:
         isinstance(node, Reference) and node.element in (Element.ONLY, Element.EACH)
         for node in mentions(conjunct.atoms)
     )
-
-
-def mentions(atoms: Iterable[Atom]) -> Iterator[Mention]:
-    """The references of some atoms."""
-    for atom in atoms:
-        for expression in expressions_of(atom):
-            yield from _mentions(expression)
-
-
-def _mentions(expression: Expression) -> Iterator[Mention]:
-    for node in walk(expression):
-        if isinstance(node, Reference | Length | Aggregate):
-            yield node
 
 
 def choice_of(node: Mention) -> Choice | None:

@@ -41,9 +41,9 @@ from cep_pipeline.detection.compressed.fields import (
     equal_rows,
     fields_of,
     keeps_failure,
-    mentions,
     summary_field,
 )
+from cep_pipeline.detection.conditions.groups import mentions
 from cep_pipeline.detection.costs import EVENT_S, MOST_OF_ENDS, STEP_S
 from cep_pipeline.detection.counting.choice import of_one_event
 from cep_pipeline.detection.limits import go_on

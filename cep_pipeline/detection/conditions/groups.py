@@ -15,8 +15,8 @@ import numpy as np
 from cep_pipeline.detection.conditions import codes
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Uses
-from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Reference
+from cep_pipeline.patterns.conditions import Atom, Conjunct, expressions_of
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, walk
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import Node, rewritten
@@ -24,6 +24,8 @@ from cep_pipeline.patterns.structure import may_share_events
 from cep_pipeline.planning.costs.conditions import in_test_order
 from cep_pipeline.slices.views import ANY_EVENT, clause_cache_of
 
+Mention = Reference | Length | Aggregate
+"""A node of a condition that reads a variable."""
 Test = tuple[int, int]
 """A conjunct by its place among those tested, and which of its choosers takes the newest element (-1: none)."""
 
@@ -225,6 +227,15 @@ class ConditionGroups:
 
     def _number(self, tests: tuple[Test, ...]) -> int:
         return self._numbers.setdefault(tests, len(self._numbers))
+
+
+def mentions(atoms: Iterable[Atom]) -> Iterator[Mention]:
+    """All that some atoms read of variables."""
+    for atom in atoms:
+        for expression in expressions_of(atom):
+            for node in walk(expression):
+                if isinstance(node, Reference | Length | Aggregate):
+                    yield node
 
 
 def filters_of(clause: Clause, name: str) -> tuple[Conjunct, ...]:

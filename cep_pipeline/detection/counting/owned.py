@@ -70,11 +70,7 @@ def _rows_of(events: PreparedEvents, begin: int, end: int) -> PreparedEvents:
 
 def counted_by_parts(pattern: Pattern) -> bool:
     """Return whether the lists of all clauses are counted by parts, or there are none, under skip_till_any_match."""
-    if not pattern.strategy.forks or has_output_policy(pattern):
-        return False
-    if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
-        return False
-    return all(
+    return _is_counted_by_clause(pattern) and all(
         parts_of_lists(pattern, clause) is not None
         for clause in pattern.clauses
         if clause.negations or any(variable.kleene for variable in clause.positive)
@@ -130,7 +126,7 @@ def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun:
     """
     if has_kleene(of.clause):
         return StagedRun(of, plan)
-    return run_clause(of.pattern, of.clause, order_of(plan), of.events, of.owned, finality=of.finality)
+    return run_clause(of, order_of(plan))
 
 
 def count_by_clause(

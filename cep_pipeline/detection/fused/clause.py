@@ -8,51 +8,37 @@ from functools import cached_property
 
 import numpy as np
 
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.fused.constraints import PlannedClause
-from cep_pipeline.detection.fused.levels import LevelCount, Levels, count_levels, level_counts
+from cep_pipeline.detection.fused.levels import LevelCount, Levels, count_levels
 from cep_pipeline.detection.fused.reduction import reduced_leaves
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, beyond_any_match, refuse
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, beyond_any_match, refuse
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
-from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
-from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.slices.ownership import Finality
 from cep_pipeline.slices.views import View, clause_cache_of, leaf_of, leaf_view, may_match, view_of_leaf
 
 BLOCK_ROWS = 1 << 16
 """Matches a block, unless the caller wants another size."""
 
 
-def run_clause(
-    pattern: Pattern,
-    clause: Clause,
-    order: Sequence[str],
-    events: PreparedEvents,
-    owned: tuple[Boundary | None, Boundary | None] = (None, None),
-    *,
-    block_rows: int = BLOCK_ROWS,
-    finality: Finality | None = None,
-) -> KernelRun:
+def run_clause(of: ClauseSlice, order: Sequence[str], *, block_rows: int = BLOCK_ROWS) -> KernelRun:
     """All matches of a clause that become final in a slice.
 
     Parameters
     ----------
-    pattern, clause
-        A pattern under skip_till_any_match, and one of its clauses.
+    of
+        A clause of a pattern under skip_till_any_match, over the slice's own events, and those of at least
+        `ownership.look_back` before it.
     order
         Names of the clause's positive variables in plan order.
-    events
-        The slice's own events, and those of at least `ownership.look_back` before it.
-    owned
-        The slice [start, end): the matches that become final in it (`mechanisms.Owned`). None: open.
     block_rows
         The largest number of matches in a block: memory does not grow beyond it with the number of matches.
-    finality
-        When a match counts as final; None for what the clause says.
 
     Returns
     -------
@@ -70,13 +56,11 @@ def run_clause(
     -----
     The plan changes the cost only. Each step of the iteration takes bounded time, so that it can be interrupted.
     """
-    refuse("fused", pattern, beyond_any_match(pattern))
-    refuse_other_variables(pattern, clause, order)
+    refuse("fused", of.pattern, beyond_any_match(of.pattern))
+    refuse_other_variables(of.pattern, of.clause, order)
     if block_rows < 1:
         raise ValueError(f"a block has at least one row, not {block_rows}")
-    if finality is None:
-        finality = finality_of(pattern, clause)
-    return KernelRun(pattern, clause, tuple(order), events, owned, block_rows, finality)
+    return KernelRun(of, tuple(order), block_rows)
 
 
 def refuse_other_variables(pattern: Pattern, clause: Clause, bound: Sequence[str]) -> None:
@@ -112,22 +96,11 @@ def clause_over(clause: Clause, names: Collection[str]) -> Clause:
 class KernelRun:
     """One run of a clause over a slice; see `run_clause`."""
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        clause: Clause,
-        order: tuple[str, ...],
-        events: PreparedEvents,
-        owned: tuple[Boundary | None, Boundary | None],
-        block_rows: int = BLOCK_ROWS,
-        finality: Finality = Finality.LAST_EVENT,
-    ) -> None:
-        self.pattern, self.clause, self.order, self.events = pattern, clause, order, events
-        self.block_rows = block_rows
-        self.finality = finality
-        self._cache = clause_cache_of(clause)
-        self.owned = owned
-        self.first_row, self.end_row = deciding_rows(pattern, events, owned, finality)
+    def __init__(self, of: ClauseSlice, order: tuple[str, ...], block_rows: int = BLOCK_ROWS) -> None:
+        self.of, self.order, self.block_rows = of, order, block_rows
+        self.pattern, self.clause, self.events, self.owned, self.finality = of
+        self._cache = clause_cache_of(of.clause)
+        self.first_row, self.end_row = deciding_rows(of)
         self._counters = np.zeros((len(order), 2), np.int64)
         self._leaves: list[View] | None = None
         self._levels: Levels | None = None
@@ -141,7 +114,14 @@ class KernelRun:
         tested: Sequence[Sequence[Conjunct]] = none if levels is None else levels.tested
         # Of events that are left because they fit, more pass than of others.
         decided = [False] * len(none) if levels is None or self._reduced else levels.decided
-        return level_counts(self.order, self._counters, tested, decided, self._tests_alone())
+        found = []
+        for level, ((candidates, passes), alone) in enumerate(
+            zip(self._counters.tolist(), self._tests_alone(), strict=True)
+        ):
+            evaluations, own = len(tested[level]) * candidates + alone, tuple(tested[level])
+            bound = self.order[: level + 1]
+            found.append(LevelCount(bound, candidates, passes, evaluations, own if decided[level] else None))
+        return tuple(found)
 
     def count(self, counters: Counters) -> None:
         """Add the counts of the finished run, if anybody reads them."""
@@ -193,7 +173,7 @@ class KernelRun:
             yield from self._single(self._leaves[0])
             return
         for rows in self._levels.run(self.block_rows, self._counters):
-            final = final_rows(self.pattern, self.events, self.owned, self.finality, rows, self._counters)
+            final = self._final(rows)
             if final.shape[1]:
                 yield MatchBlock(self.clause, final)
 
@@ -204,7 +184,7 @@ class KernelRun:
     def _single(self, view: View) -> Iterator[MatchBlock]:
         for start in range(0, len(view), self.block_rows):
             rows = view.rows[np.newaxis, start : start + self.block_rows]
-            rows = final_rows(self.pattern, self.events, self.owned, self.finality, rows, self._counters)
+            rows = self._final(rows)
             if rows.shape[1]:
                 yield MatchBlock(self.clause, rows)
 
@@ -215,7 +195,23 @@ class KernelRun:
 
     def _look_back(self, windows: int) -> int:
         """The first row that lies at most so many windows before the rows that decide what is owned."""
-        return rows_back(self.events, self.pattern.window, bool(self.clause.partition_by), self.first_row, windows)
+        window, row = self.pattern.window, self.first_row
+        if not row:
+            return 0
+        if window.events is not None:  # neighbours in a partition may lie far apart in the stream
+            return 0 if self.clause.partition_by else self.events.row_back(row, windows * (window.events - 1))
+        assert window.time_us is not None
+        if row == len(self.events):
+            return row
+        return self.events.rows_before_time(int(self.events.timestamps[row]) - windows * window.time_us)
+
+    def _final(self, rows: Array) -> Array:
+        """The matches that become final in the slice, of those with `deciding_rows`; others do not count as passed."""
+        if self.finality is not Finality.WINDOW_END or self.owned == EVERYTHING:
+            return rows
+        final = rows[:, self.of.owns(rows.min(axis=0), rows.max(axis=0))]
+        self._counters[-1, 1] -= rows.shape[1] - final.shape[1]
+        return final
 
     def _negated_views(self) -> dict[str, View]:
         """The events that could reject a match, in stream order."""
@@ -248,47 +244,17 @@ class KernelRun:
         return self._look_back(1), self.end_row
 
 
-def deciding_rows(pattern: Pattern, events: PreparedEvents, owned: Owned, finality: Finality) -> tuple[int, int]:
+def deciding_rows(of: ClauseSlice) -> tuple[int, int]:
     """Rows [first, end): the last event of each owned match lies in them; with `WINDOW_END`, all its events do."""
-    start, end = owned
-    begin, stop = events.rows_in(owned)
-    match finality:
+    (start, end), events = of.owned, of.events
+    match of.finality:
         case Finality.LAST_EVENT:
-            return begin, stop
+            return of.first_row, of.end_row
         case Finality.LAST_INSTANT:
             first = 0 if start is None else events.rows_before_time(start[0])
-            return first, stop if end is None else events.rows_before_time(end[0])
+            return first, of.end_row if end is None else events.rows_before_time(end[0])
         case Finality.WINDOW_END:
-            return earliest_row(pattern, events, owned), stop
-
-
-def final_rows(
-    pattern: Pattern, events: PreparedEvents, owned: Owned, finality: Finality, rows: Array, counters: Array
-) -> Array:
-    """The matches that become final in the slice, of those with `deciding_rows`; the others do not count as passed."""
-    if finality is not Finality.WINDOW_END or owned == EVERYTHING:
-        return rows
-    final = rows[:, owned_matches(pattern, events, owned, finality, rows.min(axis=0), rows.max(axis=0))]
-    counters[-1, 1] -= rows.shape[1] - final.shape[1]
-    return final
-
-
-def rows_back(events: PreparedEvents, window: Window, partitioned: bool, row: int, windows: int) -> int:
-    """The first row that lies at most so many windows before another one.
-
-    Parameters
-    ----------
-    partitioned
-        Whether positions are those of partitions, in which neighbours may lie far apart in the stream.
-    """
-    if not row:
-        return 0
-    if window.events is not None:
-        return 0 if partitioned else events.row_back(row, windows * (window.events - 1))
-    assert window.time_us is not None
-    if row == len(events):
-        return row
-    return events.rows_before_time(int(events.timestamps[row]) - windows * window.time_us)
+            return of.earliest_row, of.end_row
 
 
 def last_variable(pattern: Pattern, clause: Clause) -> str | None:

@@ -67,35 +67,6 @@ def count_levels(pattern: Pattern, clause: Clause, counts: Sequence[LevelCount],
         counters.count(NodeCounts(*place, count.candidates, count.passes, 0, count.tested))
 
 
-def level_counts(
-    order: Sequence[str],
-    counters: Array,
-    tested: Sequence[Sequence[Conjunct]],
-    decided: Sequence[bool],
-    alone: Sequence[int],
-) -> tuple[LevelCount, ...]:
-    """The counts of each level of a run.
-
-    Parameters
-    ----------
-    order
-        The variables by level.
-    counters
-        int64, shape (levels, 2): candidates and passes.
-    tested, decided
-        For each level the conjuncts over several variables that were tested on its candidates, and whether these alone
-        decided which passed.
-    alone
-        For each level the tests of a conjunct over its variable alone on an event.
-    """
-    found = []
-    for level, (candidates, passes) in enumerate(counters.tolist()):
-        tests = len(tested[level]) * candidates + alone[level]
-        own = tuple(tested[level]) if decided[level] else None
-        found.append(LevelCount(tuple(order[: level + 1]), candidates, passes, tests, own))
-    return tuple(found)
-
-
 @dataclass(frozen=True, eq=False)
 class LevelRules:
     """What a level asks of its candidates, whatever the slice.

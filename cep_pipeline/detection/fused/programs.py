@@ -120,17 +120,6 @@ class Shape:
     as_rows: bool
     search: RangeResult | None = None
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.prefix < len(self.levels):
-            raise ValueError("a shape needs a level behind its prefix")
-        if self.search is not None and self.prefix != len(self.levels) - 1:
-            raise ValueError("a search is for events of one level")
-        for number, level in enumerate(self.levels):
-            if number >= self.prefix and not (level.lows and level.highs):
-                raise ValueError(f"level {number} has no bounds")
-            if any(earlier >= number for earlier in (*level.lows, *level.highs)):
-                raise ValueError(f"level {number} is bounded by a later one")
-
 
 def slots_of(term: Term) -> frozenset[Slot]:
     """The slots that a term reads."""

@@ -100,7 +100,7 @@ class StagedRun:
         """
         pattern, clause, events, owned, _ = self.of
         skeleton, read = clause_over(clause, self.singles), reading(pattern, events, owned)
-        return KernelRun(pattern, skeleton, self.singles, events, read, BLOCK_ROWS)
+        return KernelRun(ClauseSlice(pattern, skeleton, events, read), self.singles)
 
     def _partial_matches(self) -> Iterator[Array]:
         """int32: the events of the single variables, in pattern order; without any, the first elements of lists."""

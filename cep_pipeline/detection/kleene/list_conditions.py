@@ -22,8 +22,6 @@ class ListConditions:
 
     Attributes
     ----------
-    leaf
-        On one event alone: they choose the variable's candidates.
     elements
         On one element, and variables bound before.
     adjacent
@@ -34,7 +32,6 @@ class ListConditions:
         Those that need the whole list.
     """
 
-    leaf: tuple[Conjunct, ...]
     elements: tuple[Conjunct, ...]
     adjacent: tuple[Conjunct, ...]
     growing: tuple[Conjunct, ...]
@@ -48,7 +45,7 @@ class ListConditions:
 
     @classmethod
     def _divided(cls, clause: Clause, variable: str, bound: frozenset[str]) -> ListConditions:
-        found: dict[str, list[Conjunct]] = {kind: [] for kind in ("leaf", "elements", "adjacent", "growing", "whole")}
+        found: dict[str, list[Conjunct]] = {kind: [] for kind in ("elements", "adjacent", "growing", "whole")}
         limits = clause.by_name[variable].limits
         for conjunct in clause.conjuncts:
             if conjunct in limits or variable not in conjunct.variables or not conjunct.variables <= bound | {variable}:
@@ -56,7 +53,8 @@ class ListConditions:
             uses = Uses.of(conjunct)
             kinds = uses.kinds[variable]
             if kinds == {Element.EACH}:
-                found["leaf" if conjunct.variables == {variable} else "elements"].append(conjunct)
+                if len(conjunct.variables) > 1:  # the others choose the variable's candidates
+                    found["elements"].append(conjunct)
             elif kinds <= {Element.CURRENT, Element.PREVIOUS}:
                 found["adjacent"].append(conjunct)
             else:

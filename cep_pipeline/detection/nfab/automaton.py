@@ -15,17 +15,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 
+from cep_pipeline.detection.conditions.groups import Mention, mentions
 from cep_pipeline.language.formatter import format_type, format_window
-from cep_pipeline.patterns.conditions import Conjunct, expressions_of
-from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, walk
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.patterns.structure import type_alternatives
 from cep_pipeline.slices.order import earlier_is_before
 from cep_pipeline.statistics.terms import format_conjunct
-
-Mention = Reference | Aggregate | Length
-"""A node of a conjunct that reads a variable."""
 
 
 class Move(Enum):
@@ -98,17 +96,6 @@ def is_chain(clause: Clause) -> bool:
     return all(pair in clause.precedence for pair in pairwise(names))
 
 
-def mentions(conjunct: Conjunct) -> tuple[Mention, ...]:
-    """All that a conjunct reads of its variables."""
-    expressions: list[Expression] = [expression for atom in conjunct.atoms for expression in expressions_of(atom)]
-    return tuple(
-        node
-        for expression in expressions
-        for node in walk(expression)
-        if isinstance(node, Reference | Aggregate | Length)
-    )
-
-
 def reads_whole_list(node: Mention) -> bool:
     """Return whether the node is bound only when its Kleene variable is left."""
     return (
@@ -131,7 +118,7 @@ def tested_at(conjunct: Conjunct, clause: Clause) -> tuple[int, frozenset[Move]]
         return place, frozenset({Move.BEGIN})
     if conjunct == variable.at_most:
         return place, frozenset({Move.TAKE})
-    own = [node for node in mentions(conjunct) if node.variable == variable.name]
+    own = [node for node in mentions(conjunct.atoms) if node.variable == variable.name]
     if any(map(reads_whole_list, own)):
         return place, frozenset({Move.PROCEED})
     elements = {node.element for node in own if isinstance(node, Reference)}

@@ -9,15 +9,15 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.conditions.groups import Moment, of_any_event
+from cep_pipeline.detection.conditions.groups import Moment, mentions, of_any_event
 from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, CellRing, Program, StreamRules
 from cep_pipeline.detection.conditions.writer import Accumulators
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, PRUNE, Counters, RunCounts, conjuncts_joining
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
+from cep_pipeline.detection.nfab.automaton import Move, tested_at
 from cep_pipeline.detection.nfab.runs import RunEvents, RunLives, sequence_of
-from cep_pipeline.detection.nfab.value_vector import VectorWords, vector_words
+from cep_pipeline.detection.nfab.value_vector import vector_words
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import NoRoom
 from cep_pipeline.expressions.columns import Array
@@ -143,7 +143,7 @@ class AutomatonRuns:
         for conjunct in self.clause.conjuncts if first.kleene else ():
             own = conjunct.variables == {first.name} and tested_at(conjunct, self.clause)[1] == {Move.BEGIN}
             # It reads the first event only, and no aggregate but `first`.
-            if own and all(hasattr(node, "attribute") for node in mentions(conjunct)):
+            if own and all(hasattr(node, "attribute") for node in mentions(conjunct.atoms)):
                 holds = holds_for_all(self.events, of_any_event(conjunct))
                 begins = begins & (np.take(holds, rows, mode="clip") if len(holds) > 1 else holds)
         return begins
@@ -170,8 +170,9 @@ class AutomatonRuns:
         words = np.zeros(at.NUMBER, np.int64)
         groups = self._groups()
         cells, buffer = self.program.ring(), CellRing(Accumulators(), [""], 1 << 12)
-        vector: VectorWords = vector_words(self.pattern, self.clause, self.program, self.merges)
-        compared = 2 if self.backtracks else vector.most
+        # The columns live as long as the words that point to them.
+        vector, vector_starts, _columns = vector_words(self.pattern, self.clause, self.program, self.merges)
+        compared = 2 if self.backtracks else int(np.diff(vector_starts).max())
         pool = RunPool(self.variables, len(self.program.variables), compared, control)
         found = FinishedMatches(control)
         most = [one.maximum or np.iinfo(np.int64).max if one.kleene else 0 for one in self.clause.positive]
@@ -196,8 +197,8 @@ class AutomatonRuns:
             ends=sequence.ends,
             most=greatest,
             groups=groups,
-            vector=vector.words,
-            vector_starts=vector.starts,
+            vector=vector,
+            vector_starts=vector_starts,
             counts=self.counts,
             change=self.change,
             expired=self.expired,

@@ -8,15 +8,15 @@ and the cells of its lists.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import IntEnum
+from dataclasses import dataclass
 
 import numpy as np
 
 from cep_pipeline.compiled.native import address
+from cep_pipeline.detection.conditions.groups import Mention, mentions
 from cep_pipeline.detection.conditions.program import Program
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.automaton import Mention, last_variable, mentions, reads_whole_list
+from cep_pipeline.detection.nfab.automaton import last_variable, reads_whole_list
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference, ValueType
@@ -29,34 +29,20 @@ from cep_pipeline.slices.prepared import PreparedEvents
 TIMESTAMP = "timestamp"
 
 
-class ValueSource(IntEnum):
-    """The source of a value of the vector.
+@dataclass(frozen=True, order=True)
+class Value:
+    """One column of the value vector: of the variable at a place in the chain, instantiated there.
 
     Attributes
     ----------
-    FIRST, LAST
-        An attribute of the first or of the newest event of a variable (of a single one, both are its event).
-    LENGTH
-        How many events a Kleene variable has.
-    AGGREGATE
-        A running aggregate: all that its next value is computed from.
-    LIST
-        The list itself: conditions that read every element of a list that has been left.
+    how
+        How it is got, as in `words`: an attribute of the first or of the newest event (of a single variable, both are
+        its event), how many events a list has, a running aggregate (`WORD_OF_CELL`: all that its next value is computed
+        from), or the list itself, for conditions that read every element of a list that has been left.
     """
 
-    FIRST = 0
-    LAST = 1
-    LENGTH = 2
-    AGGREGATE = 3
-    LIST = 4
-
-
-@dataclass(frozen=True, order=True)
-class Value:
-    """One column of the value vector: of the variable at a place in the chain, instantiated there."""
-
     variable: int
-    kind: ValueSource
+    how: int
     attribute: str = ""
     function: str = ""
 
@@ -74,7 +60,7 @@ def value_vector(pattern: Pattern, clause: Clause) -> list[list[Value]]:
         if not conjunct.variables or not conjunct.variables <= place_of.keys():
             continue
         last = last_variable(conjunct, clause)
-        read = mentions(conjunct)
+        read = tuple(mentions(conjunct.atoms))
         for state in places[: last + 1]:
             if state == last and not _read_again(conjunct, clause, last):
                 continue
@@ -85,7 +71,7 @@ def value_vector(pattern: Pattern, clause: Clause) -> list[list[Value]]:
     if not earlier_is_before(pattern.ties):
         # A later variable begins after the newest event; of one that is left, nothing of this is asked any more.
         for state in places[:-1]:
-            relevant[state].add(Value(state, ValueSource.LAST, TIMESTAMP))
+            relevant[state].add(Value(state, at.VALUE_OF_NEWEST, TIMESTAMP))
     return [sorted(own) for own in relevant]
 
 
@@ -94,7 +80,7 @@ def _read_again(conjunct: Conjunct, clause: Clause, last: int) -> bool:
     variable = clause.positive[last]
     if not variable.kleene:
         return False
-    own = [node for node in mentions(conjunct) if node.variable == variable.name]
+    own = [node for node in mentions(conjunct.atoms) if node.variable == variable.name]
     return any(not isinstance(node, Reference) or node.element is not Element.FIRST for node in own)
 
 
@@ -115,72 +101,49 @@ def _values(node: Mention, place_of: dict[str, int], clause: Clause, *, growing:
     """The values that a conjunct reads of a variable; of a list that still grows, those beside the new element."""
     place = place_of[node.variable]
     if isinstance(node, Length):
-        return (Value(place, ValueSource.LENGTH),)
+        return (Value(place, at.LENGTH_OF_LIST),)
     if isinstance(node, Aggregate):
         if node.function in ("first", "last"):
-            return (Value(place, ValueSource.FIRST if node.function == "first" else ValueSource.LAST, node.attribute),)
+            end = at.VALUE_OF_FIRST if node.function == "first" else at.VALUE_OF_NEWEST
+            return (Value(place, end, node.attribute),)
         if node.function == "median" or (node.prefix and not growing):
-            return (Value(place, ValueSource.LIST),)
-        return (Value(place, ValueSource.AGGREGATE, node.attribute, node.function),)
+            return (Value(place, at.WHOLE_OF_SLOT),)
+        return (Value(place, at.WORD_OF_CELL, node.attribute, node.function),)
     if not clause.positive[place].kleene or node.element is Element.FIRST:
-        return (Value(place, ValueSource.FIRST, node.attribute),)
+        return (Value(place, at.VALUE_OF_FIRST, node.attribute),)
     if reads_whole_list(node):
-        return (Value(place, ValueSource.LAST, node.attribute),)
+        return (Value(place, at.VALUE_OF_NEWEST, node.attribute),)
     if not growing:
-        return (Value(place, ValueSource.LIST),)
+        return (Value(place, at.WHOLE_OF_SLOT),)
     if node.element is Element.PREVIOUS:
-        return (Value(place, ValueSource.LAST, node.attribute),)
+        return (Value(place, at.VALUE_OF_NEWEST, node.attribute),)
     return ()
 
 
-@dataclass(frozen=True, eq=False)
-class VectorWords:
-    """The values that runs in the state of each variable must agree on.
+def vector_words(pattern: Pattern, clause: Clause, program: Program, merges: bool) -> tuple[Array, Array, list[Array]]:
+    """The words of the values that runs in the state of each variable must agree on; of none where nothing is merged.
 
-    Attributes
-    ----------
-    words, starts
+    Returns
+    -------
+    words, starts : Array
         int64: `VALUE_WORDS` of each value; those of variable v are from `starts[v]` to `starts[v + 1]`.
-    most
-        The most values of one variable's state.
-    columns
-        The columns that the words point to.
+    columns : list of Array
+        What the words point to.
     """
-
-    words: Array
-    starts: Array
-    most: int
-    columns: tuple[Array, ...] = field(default=())
-
-
-def vector_words(pattern: Pattern, clause: Clause, program: Program, merges: bool) -> VectorWords:
-    """The words of a clause's value vector; of none where nothing is merged."""
-    if not merges:
-        return VectorWords(np.zeros(1, np.int64), np.zeros(len(clause.positive) + 1, np.int64), 0)
     columns: list[Array] = []
-    found = [
-        [word for value in own for word in _words(value, clause, program, columns)]
-        for own in value_vector(pattern, clause)
-    ]
+    vector = value_vector(pattern, clause) if merges else [[] for _ in clause.positive]
+    found = [[word for value in own for word in _words(value, clause, program, columns)] for own in vector]
     words = np.array([word for own in found for value in own for word in value] or [0], np.int64)
-    starts = np.cumsum([0, *map(len, found)]).astype(np.int64)
-    return VectorWords(words, starts, max(map(len, found)), tuple(columns))
+    return words, np.cumsum([0, *map(len, found)]).astype(np.int64), columns
 
 
 def _words(value: Value, clause: Clause, program: Program, columns: list[Array]) -> list[tuple[int, int, int, int]]:
     variable = clause.positive[value.variable]
-    is_cell = int(variable.kleene)
-    match value.kind:
-        case ValueSource.FIRST | ValueSource.LAST:
-            columns.append(identity_codes(program.events, value.attribute))
-            how = at.VALUE_OF_FIRST if value.kind is ValueSource.FIRST else at.VALUE_OF_NEWEST
-            return [(how, value.variable, address(columns[-1]), is_cell)]
-        case ValueSource.LENGTH:
-            return [(at.LENGTH_OF_LIST, value.variable, 0, is_cell)]
-        case ValueSource.LIST:
-            return [(at.WHOLE_OF_SLOT, value.variable, 0, is_cell)]
-        case ValueSource.AGGREGATE:
-            return _aggregate_words(value, variable.event_type, program)
+    if value.how == at.WORD_OF_CELL:
+        return _aggregate_words(value, variable.event_type, program)
+    if value.attribute:
+        columns.append(identity_codes(program.events, value.attribute))
+    return [(value.how, value.variable, address(columns[-1]) if value.attribute else 0, int(variable.kleene))]
 
 
 def _aggregate_words(value: Value, of: EventType, program: Program) -> list[tuple[int, int, int, int]]:

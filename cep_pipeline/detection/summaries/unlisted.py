@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.costs import FEW_SUMMARIZED, LEAST_S, LISTED_NS, finding_takes_long
+from cep_pipeline.detection.costs import FEW_SUMMARIZED, LEAST_S, LISTED_NS, LONG_NS, finding_ns
 from cep_pipeline.detection.counting.choice import of_one_event, parts_of_lists
 from cep_pipeline.detection.counting.owned import count_owned, route_to_count
 from cep_pipeline.detection.counting.sweep import Greatest, Sum, filters_of, swept
@@ -498,7 +498,7 @@ def _unlisted(pattern: Pattern, events: PreparedEvents, owned: Owned) -> Partial
             raise NotCounted(route_to_count(pattern).because or FEW)
         summary.group(()).matches = total
         return summary
-    finding = not finding_takes_long(ClauseSlice(pattern, pattern.clauses[0], events, owned))
+    finding = finding_ns(ClauseSlice(pattern, pattern.clauses[0], events, owned)) < LONG_NS
     number = count_owned(pattern, events, owned, always=True, finding=finding)
     if number is None:
         raise NotCounted(route_to_count(pattern).because or FEW)

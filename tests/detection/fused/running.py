@@ -8,11 +8,13 @@ from itertools import permutations
 import pyarrow as pa
 import pytest
 
+from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.fused import clause as fused
 from cep_pipeline.detection.fused import reduction
-from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.ownership import finality_of
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from tests.oracle.answer import flat, kept_matches
 from tests.oracle.events import read_events
@@ -32,6 +34,20 @@ def pattern_of(text: str) -> Pattern:
 
 def prepare(pattern: Pattern, table: pa.Table) -> PreparedEvents:
     return PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+
+
+def run_clause(
+    pattern: Pattern,
+    clause: Clause,
+    order: Sequence[str],
+    events: PreparedEvents,
+    owned: tuple[Boundary | None, Boundary | None] = (None, None),
+    *,
+    block_rows: int = fused.BLOCK_ROWS,
+) -> fused.KernelRun:
+    """The run of one clause over a slice."""
+    of = ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause))
+    return fused.run_clause(of, order, block_rows=block_rows)
 
 
 def reduce_every_run(monkeypatch: pytest.MonkeyPatch) -> None:

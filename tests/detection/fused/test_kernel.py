@@ -12,12 +12,17 @@ import pytest
 from benchmarks.stock_stream import generate_stock_stream
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.fused import kernel
-from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
-from tests.detection.fused.running import expected, found, pattern_of, prepare
+from tests.detection.fused.running import (
+    expected,
+    found,
+    pattern_of,
+    prepare,
+    run_clause,
+)
 from tests.streams import events_table
 
 STOCK = StreamSchema.from_dict(

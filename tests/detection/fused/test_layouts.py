@@ -18,14 +18,20 @@ from hypothesis import strategies as st
 from cep_pipeline.detection.compressed.tables import expand
 from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.fused import negation
-from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.limits import Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import Owned
 from cep_pipeline.detection.planned import own_order_plan
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices import views
-from tests.detection.fused.running import boundaries_of, expected, found, pattern_of, prepare
+from tests.detection.fused.running import (
+    boundaries_of,
+    expected,
+    found,
+    pattern_of,
+    prepare,
+    run_clause,
+)
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements
 from tests.streams import events_table, rows, stream_schema
 from tests.thoroughness import examples

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.fused import reduction
-from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.patterns.pattern import Pattern
 from tests.detection.fused.running import (
@@ -22,6 +21,7 @@ from tests.detection.fused.running import (
     pattern_of,
     prepare,
     reduce_every_run,
+    run_clause,
     written_orders,
 )
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import cep_pipeline as cep
+from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, compile_automaton, describe
-from cep_pipeline.detection.nfab.value_vector import Value, ValueSource, value_vector
+from cep_pipeline.detection.nfab.value_vector import Value, value_vector
 from cep_pipeline.patterns.pattern import Pattern
 
 STOCKS = cep.StreamSchema.from_dict(
@@ -83,15 +84,15 @@ def relevant(condition: str, state: int, structure: str = "SEQ(Stock+ a[], Stock
 def test_values_matter_as_long_as_an_edge_reads_them() -> None:
     price = "price"
     assert relevant("a[1].price > 3 AND b.price > 3", 0) == set()
-    assert relevant("a[i].price > a[i-1].price", 0) == {Value(0, ValueSource.LAST, price)}
+    assert relevant("a[i].price > a[i-1].price", 0) == {Value(0, at.VALUE_OF_NEWEST, price)}
     assert relevant("a[i].price > a[i-1].price", 1) == set()
-    assert relevant("a[i].price > min(a[..i-1].price)", 0) == {Value(0, ValueSource.AGGREGATE, price, "min")}
-    first = {Value(0, ValueSource.FIRST, price)}
+    assert relevant("a[i].price > min(a[..i-1].price)", 0) == {Value(0, at.WORD_OF_CELL, price, "min")}
+    first = {Value(0, at.VALUE_OF_FIRST, price)}
     assert relevant("c.price > a[1].price", 0) == relevant("c.price > a[1].price", 1) == first
     assert relevant("c.price > a[1].price", 2) == set()
-    assert relevant("a.LEN < 5", 0) == {Value(0, ValueSource.LENGTH)}
+    assert relevant("a.LEN < 5", 0) == {Value(0, at.LENGTH_OF_LIST)}
 
 
 def test_conditions_on_every_element_of_a_list_that_was_left_need_the_list() -> None:
-    assert relevant("c.price > a[].price", 1) == {Value(0, ValueSource.LIST)}
-    assert relevant("a[].price > a[i].price", 0) == {Value(0, ValueSource.LIST)}
+    assert relevant("c.price > a[].price", 1) == {Value(0, at.WHOLE_OF_SLOT)}
+    assert relevant("a[].price > a[i].price", 0) == {Value(0, at.WHOLE_OF_SLOT)}

@@ -114,7 +114,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     count = unlisted.count_owned
     monkeypatch.setattr(unlisted, "FEW_SUMMARIZED", -1)
     monkeypatch.setattr(unlisted, "LEAST_S", 1e9)
-    monkeypatch.setattr(unlisted, "finding_takes_long", lambda _: True)
+    monkeypatch.setattr(unlisted, "LONG_NS", 0.0)
     monkeypatch.setattr(
         unlisted, "count_owned", lambda *of, always=True, finding=False: count(*of, always=True, finding=finding)
     )

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.patterns.implications import Implications
@@ -43,7 +44,7 @@ def parsed(structure: str, condition: str) -> Pattern:
 
 def passed(pattern: Pattern, table: pa.Table, order: tuple[str, ...]) -> list[int]:
     """The partial matches that the kernel makes at each level of an order, and its matches."""
-    run = run_clause(pattern, pattern.clauses[0], order, PreparedEvents(table, type_attribute="kind"))
+    run = run_clause(ClauseSlice(pattern, pattern.clauses[0], PreparedEvents(table, type_attribute="kind")), order)
     _ = sum(map(len, run))
     return [level.passes for level in run.counts]
 

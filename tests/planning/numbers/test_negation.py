@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.fused.clause import KernelRun
 from cep_pipeline.detection.network.network import network_of
 from cep_pipeline.patterns.pattern import Pattern
@@ -66,7 +67,7 @@ def test_orders_ask_where_the_fused_kernel_does(pattern: Pattern, order: tuple[i
     names = [clause.positive[position].name for position in order]
     reached = [tuple(names[: max(length, 2)]) for length in range(1, 4)]
     prepared = PreparedEvents(EVENTS, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
-    run = KernelRun(pattern, clause, tuple(names), prepared, (None, None), 100)
+    run = KernelRun(ClauseSlice(pattern, clause, prepared), tuple(names), 100)
     run.prepare()
     assume(run._levels is not None)  # some variable has no event
     assert run._levels is not None
