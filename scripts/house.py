@@ -33,7 +33,7 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_712),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_733),
     "planning": (("cep_pipeline/planning",), 6_240),
     "warehouse": (("cep_pipeline/warehouse",), 4_395),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 7_680),
@@ -43,13 +43,13 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "statistics": (("cep_pipeline/statistics",), 2_435),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
-        7_396,
+        7_398,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/generate", "cep_pipeline/*.py"), 2_327),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 10_295),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 328, 147, 19, 87
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 328, 148, 19, 87
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]
