@@ -71,7 +71,7 @@ def test_code_on_spark_uses_what_spark_connect_has_too(folder: str) -> None:
 
 def test_each_spark_step_is_a_program_of_its_own() -> None:
     programs = {path.stem for path in (CHECKOUT / "spark_jobs").glob("*.py")} - {"__init__"}
-    assert programs == set(SPARK_STEPS)
+    assert programs >= set(SPARK_STEPS)
 
 
 def submit(program: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -44,7 +44,7 @@ STATISTICS = StatisticsSnapshot(
 RUN_PAGE = "/cep/run?stream=trades&run_id=backfill__1&day=2013-10-07"
 PLAN_PAGE = "/cep/plan?stream=trades&pattern_set=market&version=1"
 HAND_PAGE = "/cep/run?" + urlencode({"stream": "trades", "run_id": f"by hand & {HOSTILE}", "day": "2013-10-08"})
-OLD_PAGES = ["/cep/", "/cep/?stream=trades", "/cep/decisions", RUN_PAGE, HAND_PAGE]
+HOSTILE_PAGES = ["/cep/", "/cep/?stream=trades", "/cep/decisions", RUN_PAGE, HAND_PAGE]
 REAL = "stream=generated_trades"
 REAL_PAGES = [
     f"/cep/matches?{REAL}",
@@ -56,7 +56,7 @@ REAL_PAGES = [
     "/cep/dag?dag_id=daily_detection_generated_trades",
 ]
 """Pages of a stream that `cep run` has published; MATCH stands for the id of a match."""
-PAGES = [*OLD_PAGES, PLAN_PAGE, *REAL_PAGES]
+PAGES = [*HOSTILE_PAGES, PLAN_PAGE, *REAL_PAGES]
 FOLLOW = "; ".join(
     f"NAME {name} PATTERN SEQ(SPY s, {', '.join(f'{symbol} {symbol.lower()}' for symbol in symbols)}) "
     f"WHERE s.diff < 0 AND {' AND '.join(f'{symbol.lower()}.diff < s.diff' for symbol in symbols)} WITHIN 1 second"
@@ -278,7 +278,7 @@ def test_every_page_is_tried_with_hostile_values(viewer: Any, match_id: str) -> 
             continue
         assert "<script" not in answer.text.lower() and hidden(answer.text) == []
         shown = "&lt;script&gt;alert(&#39;rows&#39;)&lt;/script&gt;\\x1b[2J\\u202e" in answer.text
-        assert shown is (path in OLD_PAGES)
+        assert shown is (path in HOSTILE_PAGES)
         assert not re.search(r"""(href|class)=[^"]|href="[^/"?#]""", answer.text)
 
 
