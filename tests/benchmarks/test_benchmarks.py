@@ -86,6 +86,7 @@ def test_all_engines_run_side_by_side(comparisons: list[Comparison]) -> None:
         assert set(duckdb_rates(comparisons)) == DUCKDB_QUERIES.keys() & KINDS
 
 
+@pytest.mark.long
 def test_calls_stand_beside_the_kernel_and_the_peers(comparisons: list[Comparison]) -> None:
     rows = cells(calls_table(comparisons))
     assert [row["call"] for row in rows] == [*CALLS] * len(comparisons)
@@ -112,6 +113,7 @@ def _counting(matches: int, _workload: str, _events: Path) -> Engine:
     return partial(Measurement, 2.0, matches)
 
 
+@pytest.mark.long
 def test_the_page_says_who_runs_where(comparisons: list[Comparison], monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Comparison("W1", 10_000, 15_984, Timing(LISTING, (0.001,)), (Timing(FLINK, (4.0,)),))
     monkeypatch.delenv("CEP_BENCH_FLINK", raising=False)

@@ -4,7 +4,7 @@ In the middle of it the Spark Connect server is killed, and then the scheduler w
 goes down. Both are started again, the tasks are tried again, and in the end the tables are those of one `cep
 run`. Then tasks are cleared, and a day is run by `airflow dags test`.
 
-`make test` runs two days; `make test-all` ten, over a weekend, for which there are no files.
+It is a long test: two days, and with `make test-all` ten, over a weekend, for which there are no files.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.end_to_end.drifting_trades import CHECKOUT, DAG, STALE, STREAM
 from tests.thoroughness import ALL
+
+pytestmark = pytest.mark.long
 
 FIRST = date(2025, 1, 6) if ALL else date(2025, 1, 10)
 LAST = FIRST + timedelta(days=9 if ALL else 1)
