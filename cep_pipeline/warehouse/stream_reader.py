@@ -299,15 +299,6 @@ class StreamReader:
                 "so that they cannot be put together: cep run --stale detects them again"
             ) from error
 
-    def summaries_of(self, pattern_set: str, day: date, patterns: Collection[str]) -> dict[str, list[dict[str, Any]]]:
-        """Pattern -> the published groups of a day, as `PartialSummary.to_json`, of those patterns that have any."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        rows = self.read_summaries(pattern_set, day, day).select(["pattern", "partial"]).to_pylist() if patterns else []
-        for row in rows:
-            if row["pattern"] in patterns:
-                found.setdefault(row["pattern"], []).append(json.loads(row["partial"]))
-        return found
-
     def first_matches(
         self,
         pattern_set: str,
@@ -504,10 +495,6 @@ class StreamReader:
             for (pattern_set, of), said in differing_units(rows, recorded_rows(self._records(name), day, day)).items():
                 found.setdefault((of.isoformat(), pattern_set), []).append(f"its {name} are damaged: {said}")
         return found
-
-    def is_damaged(self, pattern_set: str, day: date) -> bool:
-        """Return True if the matches of (pattern set, day) are damaged: a file of them, or their number of rows."""
-        return (day.isoformat(), pattern_set) in self.pinned(UNIT_TABLES)._damaged_units(day)
 
     def runs(self, limit: int | None = None) -> list[RunRecord]:
         """Return the latest record of each (run, day), the latest started first.
