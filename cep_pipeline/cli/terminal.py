@@ -130,7 +130,8 @@ class Terminal(Console):
             for column in table.columns
         ]
         room = self.width - 3 * len(cells) - 1
-        if sum(max(cell.maximum for cell in column) for column in cells) <= room:
+        widest = [max(cell.maximum for cell in column) for column in cells]
+        if sum(widest) <= room:
             return table
         needed = [
             max(cell.maximum if column.no_wrap else cell.minimum for cell in measured)
@@ -139,6 +140,8 @@ class Terminal(Console):
         blocks = _blocks(table)
         if sum(needed) > room:
             return blocks
+        for column, width in zip(table.columns, _shared_out(room, needed, widest), strict=True):
+            column.width = width
         return min(table, blocks, key=lambda form: len(self.render_lines(form, pad=False)))
 
     def note(self, text: str) -> None:
@@ -168,6 +171,15 @@ def _blocks(table: Table) -> Table:
                 shown.add_row(column.header, cell)
         shown.add_row()
     return shown
+
+
+def _shared_out(room: int, needed: list[int], widest: list[int]) -> list[int]:
+    """Widths of columns: at least as needed, and what room is left goes to the narrowest that could use more."""
+    widths = list(needed)
+    for _ in range(room - sum(needed)):
+        place = min((at for at in range(len(widths)) if widths[at] < widest[at]), key=widths.__getitem__)
+        widths[place] += 1
+    return widths
 
 
 def output_console(*, stderr: bool = False) -> Terminal:
