@@ -115,20 +115,18 @@ for name, arguments in {ANSWERS_AT_ONCE!r}.items():
     assert {"pandas", "pyarrow.dataset", "pyspark", "numba"} <= {*there}, "a renamed module is never heavy"
 
 
-def test_detection_over_files_imports_no_pandas_and_no_catalog(trades: Path) -> None:
+def test_detection_over_files_imports_no_catalog(trades: Path) -> None:
     code = """
 import sys
-import pyarrow as pa
 from cep_pipeline.cli import main
 sys.argv = ["cep", "detect", *sys.argv[1:]]
 main()
-heavy = ("pandas", "sqlalchemy", "pyiceberg", "pyspark", "numba", "sqlglot")
+heavy = ("sqlalchemy", "pyiceberg", "pyspark", "numba", "sqlglot")
 print("imported", *[one for one in heavy if one in sys.modules])
-print("frame of", len(pa.table({"x": [1, 2, 3]}).to_pandas()))
 """
     done = run_python(code, *over_files(trades), "--out", "light.parquet", folder=trades)
     assert done.code == 0, done.errors
-    assert done.output.splitlines()[-2:] == ["imported", "frame of 3"]
+    assert done.output.splitlines()[-1:] == ["imported"]
     assert pq.read_metadata(trades / "light.parquet").num_rows > 0
 
 
