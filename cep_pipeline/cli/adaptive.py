@@ -151,7 +151,6 @@ def find_adaptively(
     """
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.events.event_files import stream_events
-    from cep_pipeline.language.doubts import doubts_about_order
 
     with console.status("opening the files of events"):
         begin = time.perf_counter()
@@ -166,8 +165,6 @@ def find_adaptively(
             read = 0
             for part in events.batches():
                 progress(read, events.events)
-                for text in [] if read else doubts_about_order(patterns, part):
-                    observer.note(text)
                 read += part.num_rows
                 yield part
 

@@ -136,9 +136,7 @@ def plan(
 ) -> None:
     """Make a plan by the statistics of files or of a published day, and print it; the current plan stays as it is.
 
-    Of a published day without --planner it is the plan that a daily run would make, if there were none that fits: as
-    the pattern set is configured, and where its patterns are planned together and some have changed, only as far as
-    that reaches.
+    Of a published day without --planner it is planned as the pattern set is configured.
 
     With --compare a table for each pattern shows what every planner makes of it: the order or tree, its expected cost,
     how long planning took, and the events a second that detection by it reads, listing all matches of a sample on one
@@ -179,21 +177,15 @@ def plan(
     if compare:
         _show_comparisons(patterns, snapshot, events().slice(0, sample), chosen, planner, cost, alpha, as_json)
         return
-    anew = ""
+    if own is not None:
+        cost, alpha, searching = cost or own.cost, alpha or own.alpha, {**own.search, **searching}
     with Terminal(stderr=True).status("planning"):
-        if own is None:
-            made = plan_for(patterns, snapshot, chosen, planner, cost, alpha, **searching)
-        else:
-            search = {**own.search, **searching}
-            own = replace(own, cost=cost or own.cost, alpha=alpha or own.alpha, mechanism=mechanism, search=search)
-            made, anew = _as_the_next_day(asked, own, snapshot)
+        made = plan_for(patterns, snapshot, chosen, planner, cost, alpha, **searching)
     if as_json:
-        say_json({"plan": made.to_json(), "mechanisms": chosen, "anew": anew or None})
+        say_json({"plan": made.to_json(), "mechanisms": chosen})
     else:
         reasons = explained_choice(patterns, mechanism)
         say(complete(made.explain(reasons, _names(made) if full else None)))
-        if anew:
-            say(anew)
     for pattern in patterns:
         by = made.for_pattern(pattern.name).planner
         if by != planner and not by_default:
@@ -210,24 +202,6 @@ def plan(
         with writing(out):
             out.write_text(json.dumps(made.to_json(), indent=1) + "\n", encoding="utf-8")
         say(f"written to {out}", err=True)
-
-
-def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: StatisticsSnapshot) -> tuple[Plan, str]:
-    """The plan that a daily run would make, and a sentence on what of it is new, or that the current one stays."""
-    from cep_pipeline.pipeline.plans import outdated, plan_of_changed
-
-    record = asked.open().tables.current_plan(pattern_set.name)
-    if record is not None and outdated(record, pattern_set) is None:
-        made, _ = plan_of_changed(pattern_set, snapshot, None)
-        by = ", ".join(record.planners)
-        return (
-            made,
-            f"plan {record.version} by {by} is current: daily runs go by it until "
-            f"`{next_command('replan', stream=asked.stream, pattern_set=pattern_set.name)}` "
-            "finds a better one",
-        )
-    made, anew = plan_of_changed(pattern_set, snapshot, record)
-    return made, f"since plan {record.version}: {anew}" if record is not None and anew else ""
 
 
 @click.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -31,10 +31,8 @@ from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS, TIED
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
     from cep_pipeline.pipeline.run import DayOutcome, RunOutcome
-    from cep_pipeline.planning import Plan
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.records import PlanRecord
-    from cep_pipeline.warehouse.stream_tables import StreamTables
 
 MOST_LISTED = 40
 """Patterns of a set that a summary lists one by one."""
@@ -162,9 +160,6 @@ def run(
             for text in days_without_files(chosen, tables, wanted):
                 observer.note(text)
         outcome = pipeline_run.run_stale(wanted or None) if stale else pipeline_run.run_days(wanted)
-        if any(day.status != "fresh" for day in outcome.days):
-            for text in _doubts_about_order(tables, pattern_sets):
-                observer.note(text)
     if as_json:
         say_json(_summary(configuration, chosen, pattern_sets, outcome))
     else:
@@ -175,18 +170,6 @@ def run(
 
 LIMITED_EXIT_CODE = 5
 """Exit code of a run that is done, but for patterns that were stopped by a limit."""
-
-
-def _doubts_about_order(tables: StreamTables, pattern_sets: Sequence[PatternSet]) -> list[str]:
-    """Sentences on text attributes that patterns order, by the last published day; it is read if they order any."""
-    from cep_pipeline.cli.sources import last_published
-    from cep_pipeline.language.doubts import doubts_about_order, ordered_texts
-    from cep_pipeline.pipeline.configuration import patterns_of
-
-    patterns = patterns_of(pattern_sets)
-    names = {attribute for pattern in patterns for attribute, _ in ordered_texts(pattern)}
-    found = last_published(tables, names) if names else None
-    return [] if found is None else doubts_about_order(patterns, found[1])
 
 
 def _print_summary(
@@ -231,10 +214,8 @@ def _print_summary(
         plan = outcome.plans.get(pattern_set.name)
         if plan is not None:
             explain = next_command("explain", stream=stream.name, pattern_set=pattern_set.name)
-            if plan.run_id == outcome.run_id:
-                _print_plan(console, pattern_set.name, plan, explain)
-            else:
-                console.print(f"plan {plan.version} of {pattern_set.name}, as before: `{explain}`", soft_wrap=True)
+            why = f"because: {plan.reason}" if plan.run_id == outcome.run_id else "as before"
+            console.print(f"plan {plan.version} of {pattern_set.name}, {why}; `{explain}` shows it", soft_wrap=True)
         totals = _totals(pattern_set, done)
         if any(pattern_set.name in day.matches for day in done):
             waits = outcome.pending.get(pattern_set.name, {})
@@ -327,32 +308,13 @@ def most_of(totals: Mapping[str, int]) -> list[str]:
     return [name for name in totals if name in most]
 
 
-def _print_plan(console: Terminal, name: str, record: PlanRecord, explain: str) -> None:
-    from cep_pipeline.planning import Plan
-    from cep_pipeline.planning.explain.text import summary_lines
-
-    plan = Plan.from_json(dict(record.plan))
-    more = len(plan.patterns) - MOST_LISTED
-    others = f", those of {counted(more, 'pattern')} more, too" if more > 0 else ""
-    rows, rivals = [], False
-    for row in _plan_rows(plan, MOST_LISTED):
-        cells = [row["pattern"], row["order_or_tree"], f"{row['cost']:.4g}"]
-        if rival := row["runner_up"]:  # patterns planned together have none
-            rivals = True
-            cells += [f"{', '.join(rival['order'])} ({rival['planner']})", f"{rival['cost']:.4g}"]
-        rows.append(cells)
-    columns = ("pattern", "order or tree", "cost", *(("runner-up", "its cost") if rivals else ()))
-    title = f"plan {record.version} of {name}: {plan.planner}, cost {plan.cost_model} ({plan.unit})"
-    console.print(table_of(columns, rows, title, caption=f"because: {record.reason}"))
-    console.print(f"`{explain}` says why each order won{others}", soft_wrap=True)
-    if plan.workload is not None:
-        console.print("\n".join(line.strip() for line in summary_lines(plan.sharing, plan.workload)), highlight=False)
-
-
 def _plan_summary(record: PlanRecord) -> dict[str, Any]:
     from cep_pipeline.planning import Plan
+    from cep_pipeline.planning.numbers.logarithms import from_ln
+    from cep_pipeline.planning.trees import written
 
     plan = Plan.from_json(dict(record.plan))
+    clauses = [(one.pattern, clause) for one in plan.patterns for clause in one.clauses]
     return {
         "version": record.version,
         "created_at": record.created_at,
@@ -360,23 +322,8 @@ def _plan_summary(record: PlanRecord) -> dict[str, Any]:
         "planner": plan.planner,
         "cost_model": plan.cost_model,
         "unit": plan.unit,
-        "clauses": list(_plan_rows(plan)),
+        "clauses": [
+            {"pattern": name, "order_or_tree": written(clause.order_or_tree), "cost": from_ln(clause.ln_cost)}
+            for name, clause in clauses
+        ],
     }
-
-
-def _plan_rows(plan: Plan, most: int | None = None) -> Iterator[dict[str, Any]]:
-    """Each clause of a plan, or of its first patterns: order or tree, cost, and the one that came next."""
-    from cep_pipeline.planning.numbers.logarithms import from_ln
-    from cep_pipeline.planning.trees import written
-
-    for one in plan.patterns[:most]:
-        for clause in one.clauses:
-            rival = clause.runner_up
-            yield {
-                "pattern": one.pattern,
-                "order_or_tree": written(clause.order_or_tree),
-                "cost": from_ln(clause.ln_cost),
-                "runner_up": None
-                if rival is None
-                else {"order": rival.order, "planner": rival.planner, "cost": from_ln(rival.ln_cost)},
-            }

@@ -40,7 +40,6 @@ def open_stream(config: Path, stream: str | None, pattern_set: str | None) -> Op
     """
     from cep_pipeline.pipeline.configuration import Configuration
 
-    keep_pandas_out()
     configuration = Configuration.load(config)
     opened = configuration.stream(chosen_stream(configuration, stream))
     if not opened.pattern_sets:
@@ -96,7 +95,6 @@ def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
 
     A folder or a pattern without a file is an InputError.
     """
-    keep_pandas_out()
     found: dict[Path, None] = {}
     for path in given:
         if str(path) == "-":
@@ -126,31 +124,6 @@ def last_published(tables: StreamTables, names: Set[str]) -> tuple[date, pa.Tabl
         return None
     files = tables.events_files(days[-1], days[-1])
     return days[-1], pa.concat_tables([read_data_file(file.path, columns) for file in files])
-
-
-@cache
-def keep_pandas_out() -> None:
-    """Let pyarrow find no pandas when it looks for it the first time, which is all that it needs to know here.
-
-    pyarrow imports pandas, which takes a third of a second, to see if a value that it converts is of pandas. It looks
-    again when it is asked for a data frame.
-    """
-    import pyarrow as pa
-
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        pa.scalar("")
-    finally:
-        sys.meta_path.remove(finder)
-
-
-class _NoPandas:
-    """Says of pandas that it is not there."""
-
-    def find_spec(self, name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ImportError(name)
 
 
 def _files_in(folder: Path, schema: StreamSchema) -> list[Path]:

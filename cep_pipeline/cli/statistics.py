@@ -5,22 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from cep_pipeline.cli.options import (
-    PATH,
     Day,
-    check_folder,
     complete,
     configuration_options,
     json_option,
     pattern_file_options,
     pattern_set_option,
     with_options,
-    writing,
 )
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import Asked
@@ -28,10 +24,7 @@ from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.cli.statistics_view import StatisticsView
     from cep_pipeline.pipeline.statistics_history import StatisticsOverview
-
-CHART_FORMATS: dict[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
 
 
 @dataclass(frozen=True)
@@ -117,17 +110,13 @@ _options = with_options(
     click.option("--as-of", metavar="TIME", help="The window that ends then: 14:30, or '2013-10-07 14:30'."),
     click.option("--window", metavar="LENGTH", help="Such as '20 minutes' or '5000 events'; else as configured."),
     click.option("--match", default="", metavar="TEXT", help="Only leaves and conditions with this text in them."),
-    click.option(
-        "--all", "all_numbers", is_flag=True, help="Draw all numbers, not only the 12 that move most (or --match)."
-    ),
-    click.option("--chart", type=PATH, help="Draw the numbers over time to this .svg or .png file."),
     json_option,
 )
 
 
 @click.command()
 @_options
-def statistics(match: str, chart: Path | None, as_json: bool, all_numbers: bool, **options: object) -> None:
+def statistics(match: str, as_json: bool, **options: object) -> None:
     """Show arrival rates and selectivities with their bounds, what each rests on, and how far it has moved.
 
     Of a published day each number is the mean over the windows of the day: plans are made from it. Beside it stand the
@@ -143,21 +132,17 @@ def statistics(match: str, chart: Path | None, as_json: bool, all_numbers: bool,
       cep statistics                                       the latest day that has some
       cep statistics --stream us_equity_trades --day 2013-10-07 --match SPY
       cep statistics --as-of 14:30 --window '20 minutes'   on the latest day
-      cep statistics --days 7 --chart drift.svg            the latest seven days, as a table and as a chart
+      cep statistics --days 7                              the latest seven days
       cep statistics --day 2013-10-07 --json
       cep statistics --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                      --events 2013-10-07/trades.csv.gz --as-of '2013-10-07 15:59'
     """
     from cep_pipeline.cli.statistics_view import StatisticsView
 
-    if chart is not None:
-        _check_chart_file(chart)
     with ConsoleObserver(Terminal(stderr=True)) as observer:
         view = StatisticsView(_Asked(**options).resolve(observer), match)  # type: ignore[arg-type]
     if match and not view.numbers():
         raise InputError(f"--match {match!r}: no leaf and no condition has this text in it")
-    if chart is not None:
-        _draw(view, chart, all_numbers or bool(match))
     if as_json:
         say_json(view.to_json())
         return
@@ -169,25 +154,3 @@ def statistics(match: str, chart: Path | None, as_json: bool, all_numbers: bool,
         console.print(table)
     for note in (*view.of.shown.snapshot.notes, *view.of.notes):
         say(f"note: {complete(note)}", err=True)
-
-
-def _check_chart_file(path: Path) -> None:
-    if path.suffix not in CHART_FORMATS:
-        raise InputError(f"{path}: a chart is SVG or PNG: name it .svg or .png")
-    check_folder(path)
-
-
-def _draw(view: StatisticsView, path: Path, all_numbers: bool) -> None:
-    from cep_pipeline.band_charts import band_chart
-
-    panels, numbers = (view.panels(), 0) if all_numbers else view.moving_panels()
-    if not panels:
-        raise InputError(f"{path}: there are no numbers to draw")
-    level = f"as of {view.of.compared[-1].label}" if view.of.compared else ""
-    drawn = band_chart(panels, level_title=level, format=CHART_FORMATS[path.suffix])
-    with writing(path):
-        path.write_bytes(drawn)
-    some = (
-        f": the {len(panels)} of {numbers} numbers that move most; --all draws all of them, --match TEXT those of TEXT"
-    )
-    say(f"written to {path}{some if len(panels) < numbers else ''}", err=True)

@@ -19,7 +19,6 @@ from cep_pipeline.cli.options import (
     configuration_options,
     counted,
     json_option,
-    next_command,
     pattern_file_options,
     with_options,
 )
@@ -106,7 +105,6 @@ def _placed(explained: Explanation, places: EventPlaces | None) -> Explanation:
 
 def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
     """The published match of an id."""
-    from cep_pipeline.detection.match_ids import first_version_id
     from cep_pipeline.warehouse.match_pages import explain_match, find_match
 
     opened = asked.open()
@@ -124,10 +122,7 @@ def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Exp
     explained = explain_match(tables, row, chosen, opened.stream.schema.timezone)
     published = uuid.UUID(str(row["match_id"]))
     notes = []
-    if first_version_id(chosen, explained.bindings) == published.hex:
-        redo = next_command("run", "--redo", stream=opened.stream.name, day=row["final_day"])
-        notes.append(f"the id is of version 1; `{redo}` publishes the match anew with the id {explained.match_id}")
-    elif explained.match_id != str(published):
+    if explained.match_id != str(published):
         notes.append(f"the pattern {chosen.name!r} has changed since the match was published; these are its rules now")
     return replace(explained, match_id=str(row["match_id"])), notes
 

@@ -198,7 +198,7 @@ class MatchIdentity:
 
 @once_a_pattern
 def _identity_of(pattern: Pattern) -> MatchIdentity:
-    text = statement_text(pattern, IDS_VERSION)
+    text = statement_text(pattern)
     return MatchIdentity(hashlib.sha256(text.encode()).digest(), tuple(one.variable for one in pattern.operands))
 
 
@@ -228,19 +228,13 @@ def ids_from_text(texts: Iterable[str]) -> pa.Array:
     return pa.ExtensionArray.from_storage(pa.uuid(), pa.array(written, pa.binary(16)))
 
 
-def first_version_id(pattern: Pattern, bindings: Iterable[tuple[str, int]]) -> str:
-    """The id of version 1 of a match, 32 hexadecimal digits: that of tables which were published with it."""
-    bound = _canonical([[variable, int(seq)] for variable, seq in bindings])
-    return hashlib.sha256(f"{statement_text(pattern, 1)[:-1]},{bound}]".encode()).hexdigest()[:32]
-
-
-def statement_text(pattern: Pattern, version: int) -> str:
-    """The JSON text that the ids of a pattern's matches have in common; that of version 1 does not name its version."""
+def statement_text(pattern: Pattern) -> str:
+    """The JSON text that the ids of a pattern's matches have in common."""
     from cep_pipeline.language.formatter import match_text
 
     bound = sorted(pattern.parameters, key=lambda one: one[0])
     listed = ",".join(f"{_canonical(name)}:{_bound_text(values)}" for name, values in bound)
-    head = [*([version] if version > 1 else []), pattern.stream, pattern.name, match_text(pattern)]
+    head = [IDS_VERSION, pattern.stream, pattern.name, match_text(pattern)]
     return f"{_canonical(head)[:-1]},{{{listed}}}]"
 
 

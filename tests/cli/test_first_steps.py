@@ -422,12 +422,12 @@ def test_signs_of_numbers_are_proposed_and_text_that_looks_like_numbers_is_told(
         'write `decimal: ",", thousands: "."` in `source`'
     )
     files = ("--patterns", str(patterns), "--schema", str(stream), "--events", str(tmp_path / "2025-03-03.csv"))
-    adapt = ("--adapt", "--every", "1 minute", "--output", "count")
-    calls = [("check",), ("preview",), ("detect", *files), ("detect", *files, *adapt), ("run",), ("check",)]
+    calls = [("check",), ("preview",), ("detect", *files), ("run",), ("check",)]
     for call in calls:
         done = cep(*call, folder=project)
         assert done.code == 0, done.errors
-        assert " ".join(f"{done.output} {done.errors}".split()).count(said) == 1, (call, done.output, done.errors)
+        told = " ".join(f"{done.output} {done.errors}".split()).count(said)
+        assert told == (call != ("run",)), (call, done.output, done.errors)
     assert said in json.loads(cep("preview", "--json", folder=project).output)["warnings"][0]
 
 

@@ -95,7 +95,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     ],
     "plan": [(), OVER_FILES, (*OVER_FILES, "--compare"), ("--planner", WRONG), ("--out", f"{FILE}.json")],
     "explain": [(), ("--analyze", *OVER_FILES), ("--plan", "plan.json"), ("--pattern", WRONG)],
-    "statistics": [(), ("--days", "2"), ("--json",), ("--chart", f"{FILE}.svg"), ("--match", WRONG), OVER_FILES],
+    "statistics": [(), ("--days", "2"), ("--json",), ("--match", WRONG), OVER_FILES],
     "invariants": [(), ("--check",), ("--json",), ("--as-of", WRONG)],
     "replan": [
         ("--reason", HOSTILE, "--planner", "greedy", "--force"),
@@ -275,15 +275,6 @@ def test_a_spreadsheet_finds_no_formula(folder: Path) -> None:
     assert found["json"] == found["parquet"]
     assert {FORMULA, "-5", HOSTILE} <= set(found["json"])
     assert found["csv"] == [f"'{text}" if text == FORMULA else text for text in found["json"]]
-
-
-def test_the_chart_is_xml_without_commands(folder: Path) -> None:
-    from xml.etree import ElementTree
-
-    assert cep("statistics", "--chart", "c.svg", folder=folder).code == 0
-    drawn = (folder / "c.svg").read_text()
-    assert hidden(drawn) == []
-    assert "[/b]" in "".join(ElementTree.fromstring(drawn).itertext())
 
 
 def test_a_terminal_gets_styles_from_us_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -90,37 +88,6 @@ def test_a_day_in_windows_of_another_length(project: Project) -> None:
     assert content["snapshot"]["kind"] == "business day"
 
 
-@pytest.mark.parametrize("name", ["drift.svg", "drift.png"])
-def test_a_chart_is_written(project: Project, tmp_path: Path, name: str) -> None:
-    done = cep("statistics", "--days", "3", "--match", "Tick", "--chart", tmp_path / name, folder=project.folder)
-    assert done.code == 0, done.errors
-    content = (tmp_path / name).read_bytes()
-    if name.endswith("png"):
-        assert content.startswith(b"\x89PNG")
-    else:
-        text = " ".join(ElementTree.fromstring(content).itertext())
-        assert "Tick where x.diff > 1" in text and "as of plan 1" in text
-        assert "(A)" not in text
-
-
-def test_a_chart_is_of_the_numbers_that_move_most_unless_all_are_asked_for(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(StatisticsView.moving_panels, "__defaults__", (2,))
-
-    def drawn(*arguments: str) -> tuple[str, str]:
-        chart = tmp_path / "drift.svg"
-        done = cep("statistics", "--days", "3", "--chart", str(chart), *arguments, folder=project.folder)
-        assert done.code == 0, done.errors
-        return " ".join(ElementTree.fromstring(chart.read_bytes()).itertext()), " ".join(done.errors.split())
-
-    few, said = drawn()
-    whole, nothing_said = drawn("--all")
-    assert "the 2 of " in said and "numbers that move most; --all draws all of them" in said
-    assert "that move most" not in nothing_said
-    assert len(few) < len(whole)
-
-
 def test_a_page_reads_as_many_days_and_windows_as_its_bound_allows(project: Project) -> None:
     stream = Configuration.load(project.folder / "pipeline.yaml").stream("ticks")
     history = StatisticsHistory(project.tables(), stream, stream.pattern_set("all"))
@@ -173,8 +140,6 @@ def test_only_what_matches_is_shown(project: Project) -> None:
         (("--window", "an hour"), "or write a number of events"),
         (("--day", "2024-03-09", "--window", "1 hour"), "has no events of 2024-03-09"),
         (("--match", "Nothing"), "no leaf and no condition has this text in it"),
-        (("--chart", "chart.pdf"), "a chart is SVG or PNG"),
-        (("--chart", "no/such/folder/chart.svg"), "there is no folder no/such/folder"),
         ((*FILES, "--day", "2024-03-04"), "of files, --as-of takes a date and a time"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.match_ids import MatchIdentity, first_version_id, ids_array
+from cep_pipeline.detection.match_ids import MatchIdentity, ids_array
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
@@ -231,14 +231,6 @@ def test_ids_are_pinned(name: str) -> None:
     text, params, ids = PINNED[name]
     identity = identity_of(text, params, name)
     assert {bindings: str(identity.id_of(bindings)) for bindings in ids} == ids
-
-
-def test_ids_of_version_1_are_pinned() -> None:
-    """They stand in tables that were published with it."""
-    rise = pattern_of("PATTERN SEQ(A a, B b) WHERE a.x < b.x AND [id] WITHIN 5 minutes", name="rise")
-    assert first_version_id(rise, [("a", 1), ("b", 2)]) == "b1fc41ffcc855034dd9201099921d04a"
-    chosen = pattern_of("PATTERN AND(A a, B b) WHERE a.s IN $names WITHIN 1 hour", {"names": ["é", "b"]}, "set")
-    assert first_version_id(chosen, [("a", 10), ("b", 20)]) == "0d8d60dcdfd849c223501372842928e6"
 
 
 def test_output_consume_and_return_are_no_part_of_a_match() -> None:
