@@ -4,8 +4,7 @@ It works in four steps.
 
 1. Each pattern gets a way to be distributed: by the attributes that all events of a match share (`common_keys`), by
    slices of time, or in one task, which is warned of.
-2. Events without a `seq` are numbered in the order of time and of `order_by`, as `cep.detect` numbers a sorted table:
-   by a window in each bucket of time, and by the exact counts of the buckets before.
+2. Events without a `seq` are numbered in the order of time and of `order_by`, as `cep.detect` numbers a sorted table.
 3. A column says which part an event goes to: the hash of its key; or its slice of time, with a copy for each later
    slice whose look-back covers it. `groupBy(part).applyInArrow` detects in each part. A slice gives only the matches
    that become final in it (`slices.ownership`), and so each match comes from one slice.
@@ -64,7 +63,7 @@ _ACCURACY = 20_000
 _BEFORE_ALL = -(2**63)
 _LONGEST_US = 2**62
 """Look-backs are cut to this, so that a timestamp and a look-back together are an int64."""
-_PART, _TWICE, _REFUSAL = "cep part", "cep twice", "cep refusal"
+_PART, _REFUSAL = "cep part", "cep refusal"
 """Columns of our own; no attribute and no RETURN column has a name with a space between two words."""
 
 
@@ -240,8 +239,7 @@ class _Events:
     Attributes
     ----------
     frame
-        `timestamp`, `seq`, the attributes; and, where they were numbered here, whether an event has the same place in
-        the order as the one before it.
+        `timestamp`, `seq` and the attributes.
     points_us
         Times between which lie about equally many events, ascending: int64.
     rows
@@ -257,7 +255,6 @@ class _Events:
     def of(cls, events: DataFrame, patterns: Sequence[Pattern], order_by: Sequence[str], slice_rows: int) -> _Events:
         """Check the columns of the events, look at their times where that is needed, and number them."""
         from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
-        from pyspark.sql.window import Window
 
         whole = with_composed(patterns)
         numbered = "seq" in events.columns
@@ -285,21 +282,18 @@ class _Events:
         ).collect()[0]
         if rows > timed:
             raise InputError(f"column 'timestamp' of the events has {rows - timed} nulls; every event has a timestamp")
-        read = cls(frame, np.array(points or [], np.int64), rows, slice_rows)
-        if numbered:
-            return read
-        bucket = _place_among(read.cuts(0), F.col("timestamp"))
-        counts = dict(frame.groupBy(bucket.alias("bucket")).count().collect())
-        before = np.cumsum([0, *(counts.get(place, 0) for place in range(max(counts, default=0) + 1))])
-        place = [F.col("timestamp"), *(F.col(_quoted(f"cep order {number}")) for number in range(len(order)))]
-        ordered = Window.partitionBy(bucket).orderBy(*(one.asc_nulls_last() for one in place))
-        first = F.element_at(F.array(*map(F.lit, map(int, before))), bucket + 1)
-        same = F.struct(*place).eqNullSafe(F.lag(F.struct(*place)).over(ordered))
-        seq = (first + F.row_number().over(ordered) - 1).cast("bigint")
-        frame = frame.select(
-            "timestamp", seq.alias("seq"), *(F.col(_quoted(name)) for name in wanted), same.alias(_TWICE)
-        )
-        return cls(frame, read.points_us, rows, slice_rows)
+        if not numbered:
+            place = ["timestamp", *(_quoted(f"cep order {number}") for number in range(len(order)))]
+            twice = frame.groupBy(*place).count().where("count > 1").agg(F.min("timestamp")).collect()[0][0]
+            if twice is not None:
+                moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=twice)
+                raise InputError(
+                    f"two events at {moment.isoformat(sep=' ')} have one place in the order of the stream, and the ids "
+                    "of matches depend on it: name columns that order them in order_by, or give the events a column "
+                    "'seq'"
+                )
+            frame = frame.orderBy(*(F.asc_nulls_last(one) for one in place)).zipWithIndex("seq")
+        return cls(frame, np.array(points or [], np.int64), rows, slice_rows)
 
     def cuts(self, look_back_us: int) -> list[int]:
         """The times at which slices begin that look back so far."""
@@ -367,8 +361,7 @@ def _detected(read: _Events, way: Distribution, columns: pa.Schema) -> DataFrame
 
     time, owned, parts = F.col("timestamp"), None, 1
     needed = [name for name in columns_needed(with_composed(way.patterns)) if name not in ("timestamp", "seq")]
-    kept = [name for name in (_TWICE,) if name in read.frame.columns]
-    frame = read.frame.select("timestamp", "seq", *(F.col(_quoted(name)) for name in [*needed, *kept]))
+    frame = read.frame.select("timestamp", "seq", *(F.col(_quoted(name)) for name in needed))
     if way.keys:
         parts = max(KEY_PARTS, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 0))
         part = F.expr(_part_of_key(way, parts))
@@ -383,8 +376,7 @@ def _detected(read: _Events, way: Distribution, columns: pa.Schema) -> DataFrame
         slices = F.sequence(_place_among(cuts, time), _place_among(cuts, time + F.lit(back_us)))
         part = F.explode(slices) if cuts else F.lit(0)
     if (types := _types_read(way.patterns)) is not None:
-        asked = F.col(_quoted(way.patterns[0].type_attribute)).isin(types)
-        frame = frame.where(asked | F.col(_quoted(_TWICE)) if kept else asked)
+        frame = frame.where(F.col(_quoted(way.patterns[0].type_attribute)).isin(types))
     frame = frame.withColumn(_PART, part)
     if owned is not None:  # a task for each; small parts of keys may share one
         frame = frame.repartitionById(parts, _quoted(_PART))
@@ -438,9 +430,6 @@ def matches_of_part(patterns: Sequence[Pattern], owned: Owned | None, events: pa
     """The matches in a part of the events, in any order; `owned` says which a slice of time has, None: all of them."""
     order = [("timestamp", "ascending"), ("seq", "ascending")]
     events = events.sort_by(order).combine_chunks()
-    if _TWICE in events.column_names:
-        _refuse_equal(events)
-        events = events.drop_columns([_TWICE])
     if owned is None:
         tables = list(detect(patterns, events).values())
     else:
@@ -450,16 +439,6 @@ def matches_of_part(patterns: Sequence[Pattern], owned: Owned | None, events: pa
         )
         tables = found
     return pa.concat_tables([columns.empty_table(), *(_in_columns(table, columns) for table in tables)])
-
-
-def _refuse_equal(events: pa.Table) -> None:
-    twice = events.filter(events[_TWICE])
-    if twice.num_rows:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=twice["timestamp"][0].as_py())
-        raise InputError(
-            f"two events at {moment.isoformat(sep=' ')} have one place in the order of the stream, and the ids of "
-            "matches depend on it: name columns that order them in order_by, or give the events a column 'seq'"
-        )
 
 
 def _in_columns(matches: pa.Table, columns: pa.Schema) -> pa.Table:
