@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
@@ -23,7 +24,6 @@ from cep_pipeline.slices.ownership import (
     LookBack,
     can_pend,
     counts_in_partitions,
-    is_held_up,
     look_back,
     look_backs,
     waits_for_later_events,
@@ -48,7 +48,7 @@ from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.records import EventsSnapshot
 
 if TYPE_CHECKING:
-    from cep_pipeline.spark.detection import DetectionJob, DetectionResult, WorkEstimate
+    from cep_pipeline.spark.detection import DetectionJob, DetectionResult
     from cep_pipeline.spark.session import SparkSession
 
 
@@ -91,8 +91,6 @@ class DayInputs:
         `gathered` are the first days of the events that were gathered by partition.
         """
         first_days = {self.events.first_day, *gathered}
-        if any(counts_in_partitions(one) or is_held_up(one) for one in self.pattern_set.composing):
-            first_days.add(None)
         return self.events.snapshot.matches_fingerprint(
             self.pattern_set.version,
             None if None in first_days else min(filter(None, first_days)),  # None: the beginning of the stream
@@ -108,20 +106,12 @@ def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result:
     from cep_pipeline.spark.composing import ComposingJob, compose_day
 
     pattern_set, events = inputs.pattern_set, inputs.events
-    composing = pattern_set.composing
-    before: list[str] = []
-    if any(counts_in_partitions(one) or is_held_up(one) for one in composing):
-        known = {group.path for group in events.row_groups}
-        files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
-        before = [file.path for file in files if file.path not in known]
     return compose_day(
         spark,
         ComposingJob(
-            **_of_set(work, inputs, composing),
+            **_of_set(work, inputs, pattern_set.composing),
             carry_in=inputs.carry_in,
             row_groups=events.row_groups,
-            earlier_files=tuple(before),
-            events_schema=work.tables.events_schema,
             start=events.start,
             end=work.end,
         ),
@@ -153,7 +143,7 @@ class PreparedDay:
         scratch: DataDirectory,
     ) -> PreparedDay:
         """Prepare the detection of the patterns of a set that compose no others."""
-        from cep_pipeline.spark.detection import DetectionJob, WorkEstimate
+        from cep_pipeline.spark.detection import DetectionJob
 
         patterns = pattern_set.patterns
         events = inputs.events
@@ -163,7 +153,7 @@ class PreparedDay:
         of_set = _of_set(work, inputs, patterns)
         # Without events of its own a day has no new matches, but those that waited become final.
         if events.events_of(work) or any(map(can_pend, patterns)):
-            slices = cut_day(spark, work, events, WorkEstimate(patterns, plan, of_set["limits"]))
+            slices = cut_day(spark, work, events, patterns, plan, of_set["limits"])
         behind = slices_between(groups, [work.end, None], events.look_back)
         job = DetectionJob(
             **of_set,
@@ -367,8 +357,16 @@ def pin_events(work: DayWork, pattern_set: PatternSet) -> DayEvents:
     return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, types)
 
 
-def cut_day(spark: SparkSession, work: DayWork, events: DayEvents, weigh: WorkEstimate) -> list[Slice]:
+def cut_day(
+    spark: SparkSession,
+    work: DayWork,
+    events: DayEvents,
+    patterns: Sequence[Pattern],
+    plan: Plan,
+    limits: Mapping[str, Limits],
+) -> list[Slice]:
     """Cut the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
+    from cep_pipeline.spark.detection import estimated_work
     from cep_pipeline.spark.tasks import cores_of
 
     rows, start, end = events.events_of(work), events.start, work.end
@@ -378,13 +376,13 @@ def cut_day(spark: SparkSession, work: DayWork, events: DayEvents, weigh: WorkEs
     if rows < LEAST_ROWS:  # it is over sooner than its events have been looked at
         pieces = Pieces.even(needed)
     else:
-        pieces = weigh.pieces(needed)
-        estimated, again = weigh(pieces)
+        pieces = Pieces.read(needed)
+        estimated, again = estimated_work(patterns, plan, pieces, limits)
         begins = pieces.times_us[:-1]
         owned = (begins >= start[0]) & (begins < end[0])
         total, looked_again = float(estimated[owned].sum()), float(again[owned].mean()) if owned.any() else 0.0
     configured = work.settings.slices_per_core
-    count = slices_of_a_day(configured, len(weigh.patterns), total, rows, cores_of(spark), looked_again)
+    count = slices_of_a_day(configured, len(patterns), total, rows, cores_of(spark), looked_again)
     return cut(pieces, start=start, end=end, look_back=events.look_back, count=count, work=estimated, again=again)
 
 

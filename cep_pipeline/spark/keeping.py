@@ -1,13 +1,12 @@
 """The pass of OUTPUT and CONSUME over what the slices of a day found, in the page's order, batch after batch.
 
 Which matches of a pattern are kept depends on all earlier kept ones of it. So slices write all matches of such patterns
-as candidates, and when the last slice is done one task reads them in the order of the slices and writes those that are
-kept. It starts from the carry state of the day before and ends with that of the day.
+as candidates, and when the last slice is done one task reads them, a slice's time after another, and writes those that
+are kept. It starts from the carry state of the day before and ends with that of the day.
 
 Matches that wait, for the end of a window say, become final in another order than that of their last events, in which
-matches are decided about. So of such a pattern all candidates of a day are brought into the order of their last events,
-with those that are not final when the day ends, and in each partition deciding stops at the first of these. The
-candidates behind it are held, and handed on to the next day.
+matches are decided about. So the candidates that are not final when the day ends are read with the others, and in each
+partition deciding stops at the first of these. The candidates behind it are held, and handed on to the next day.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import waits_for_later_events
-from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
 from cep_pipeline.storage import (
     DataDirectory,
@@ -41,7 +39,7 @@ from cep_pipeline.storage import (
     id_texts,
     open_data_file,
     open_parquet,
-    read_data_file,
+    read_group,
     written,
 )
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
@@ -100,53 +98,48 @@ class CandidateDecider:
         return held.filter(pa.array(~self.kept.rules_out(_candidates(held)) | held[_PENDING].to_numpy()))
 
 
-def candidates_by_time(
-    pattern: str, files: Iterable[str], pending: Iterable[str], carried: pa.Table, points_us: Sequence[int]
-) -> Iterator[pa.Table]:
-    """The candidates of a pattern, those that end between two points after one another, so that few are held at once.
+@dataclass(frozen=True)
+class CandidatesFile:
+    """A file of candidates, by its footer.
 
-    Parameters
+    Attributes
     ----------
-    files, pending
-        Files of candidates, and of those that are not final yet.
-    carried
-        What the day before handed on.
-    points_us
-        Ascending timestamps, such as the ends of slices.
+    pending
+        Whether they are not final yet.
+    groups
+        Pattern -> its row groups, each with the least and the greatest end of a match in it.
     """
-    sources = [
-        (path, waits, ends)
-        for path, waits in (*((path, False) for path in files), *((path, True) for path in pending))
-        if (ends := _ends_us(path, pattern)) is not None
-    ]
-    for low, high in pairwise([None, *sorted(set(points_us)), None]):
-        chosen = pc.field("pattern") == pattern
-        if low is not None:
-            chosen &= pc.field("end_ts") >= pa.scalar(low).cast(UTC_MICROSECONDS)
-        if high is not None:
-            chosen &= pc.field("end_ts") < pa.scalar(high).cast(UTC_MICROSECONDS)
-        parts = [
-            _marked(read_data_file(path, CANDIDATES_SCHEMA, chosen), waits)
-            for path, waits, (first, last) in sources
-            if (low is None or last >= low) and (high is None or first < high)
-        ]
-        found = pa.concat_tables([_marked(carried.filter(chosen), False), *parts])
-        if found.num_rows:
-            yield found
+
+    path: str
+    pending: bool
+    groups: Mapping[str, Sequence[tuple[int, int, int]]]
+
+    @classmethod
+    def of(cls, path: str, pending: bool) -> CandidatesFile:
+        """Read the footer."""
+        found: dict[str, list[tuple[int, int, int]]] = {}
+        with open_parquet(path) as file:
+            places = [file.schema_arrow.names.index(column) for column in ("pattern", "end_ts")]
+            for number in range(file.num_row_groups):
+                name, end = (file.metadata.row_group(number).column(place).statistics for place in places)
+                assert name.min == name.max, "a batch of matches is of one pattern"
+                found.setdefault(name.min, []).append((number, end.min_raw, end.max_raw))
+        return cls(path, pending, found)
+
+    def read(self, pattern: str, low_us: int, high_us: int) -> pa.Table:
+        """Read the candidates of a pattern that end between two times."""
+        chosen = [number for number, first, last in self.groups.get(pattern, ()) if first < high_us and last >= low_us]
+        if not chosen:
+            return _marked(CANDIDATES_SCHEMA.empty_table(), self.pending)
+        with open_parquet(self.path) as file:
+            found = pa.concat_tables([read_group(file, number, CANDIDATES_SCHEMA) for number in chosen])
+        return _marked(_ending(found, low_us, high_us), self.pending)
 
 
-def _ends_us(path: str, pattern: str) -> tuple[int, int] | None:
-    """Bounds of the ends of a pattern's candidates in a file, by its footer; None where it has no such candidates."""
-    ends: list[tuple[int, int]] = []
-    with open_parquet(path) as file:
-        places = [file.schema_arrow.names.index(column) for column in ("pattern", "end_ts")]
-        for number in range(file.num_row_groups):
-            known, end = (file.metadata.row_group(number).column(place).statistics for place in places)
-            if known is not None and known.has_min_max and not known.min <= pattern <= known.max:
-                continue
-            exact = end is not None and end.has_min_max
-            ends.append((end.min_raw, end.max_raw) if exact else (-(2**63), 2**63 - 1))
-    return (min(first for first, _ in ends), max(last for _, last in ends)) if ends else None
+def _ending(candidates: pa.Table, low_us: int, high_us: int) -> pa.Table:
+    """Select those that end between two times."""
+    ends = candidates["end_ts"].cast(pa.int64()).to_numpy()
+    return candidates.filter(pa.array((ends >= low_us) & (ends < high_us)))
 
 
 def rows_to_json(matches: pa.Table, names: Sequence[str]) -> list[list[Any]]:
@@ -219,13 +212,6 @@ def last_seqs(bindings: pa.ListArray) -> Array:
     return np.asarray(np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), offsets[:-1] - offsets[0]))
 
 
-def first_last_event(matches: pa.RecordBatch) -> Boundary:
-    """The earliest last event of some matches."""
-    seqs = last_seqs(matches.column("bindings"))
-    row = int(np.argmin(seqs))
-    return matches.column("end_ts").cast(pa.int64())[row].as_py(), int(seqs[row])
-
-
 _NOTHING = 2**63 - 1
 """A sequence number above all others: no event that is alone in its partition can be in a match of a later day."""
 UNDECIDED = "undecided"
@@ -246,8 +232,6 @@ class CarryState:
     pending
         Pattern whose window counts events of a partition -> the partitions with matches that wait for later events.
         The next day reads them back, whether they occur on it or not.
-    waiting
-        Such a pattern -> timestamp and seq of the earliest last event of these matches (`ownership.known_before`).
     composed
         Pattern that another one composes -> its kept matches that a match of a later day may bind
         (`rows_to_json`).
@@ -256,17 +240,15 @@ class CarryState:
     pattern_set_version: str
     patterns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    waiting: Mapping[str, Sequence[int]] = field(default_factory=dict)
     composed: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
-    _BY_PATTERN: ClassVar[tuple[str, ...]] = ("patterns", "pending", "waiting", "composed")
+    _BY_PATTERN: ClassVar[tuple[str, ...]] = ("patterns", "pending", "composed")
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, {} where nothing is remembered, so that it is equal where it decides the same."""
         if not self.patterns and not self.pending and not self.composed:
             return {}
         lists = {name: list(keys) for name, keys in self.pending.items()}
-        events = {name: list(event) for name, event in self.waiting.items()}
-        others = {"pending": lists, "waiting": events, "composed": dict(self.composed)}
+        others = {"pending": lists, "composed": dict(self.composed)}
         known = {key: part for key, part in others.items() if part}
         return {"pattern_set_version": self.pattern_set_version, "patterns": dict(self.patterns), **known}
 
@@ -468,72 +450,56 @@ class KeepingResult:
     summaries: Mapping[str, list[dict[str, Any]]]
 
 
-@dataclass(frozen=True)
-class KeepingPass:
-    """One pass over a day.
+def keep_candidates(
+    job: DayOfSet, points_us: Sequence[int], pending: str | None, candidates: Sequence[str | None], attempt: int = 0
+) -> KeepingResult:
+    """Decide about the candidates of a day.
 
-    Attributes
+    Parameters
     ----------
     job
         The detection; of its patterns those with OUTPUT or CONSUME are decided about.
     points_us
-        Ends of the slices: matches that wait are brought into order between two of them at a time.
+        The ends of the slices: what ends between two of them is decided about at once, so that few matches are held.
     pending
         The file of candidates that are not final when the day ends, if there are any.
+    candidates
+        Those of all slices, a file for each (None: it has none).
     """
-
-    job: DayOfSet
-    points_us: Sequence[int] = ()
-    pending: str | None = None
-
-    def run(self, candidates: Sequence[str | None], attempt: int = 0) -> KeepingResult:
-        """Decide about the candidates of all slices, a file for each in the order of the slices (None: it has none)."""
-        job = self.job
-        kept = job.state.kept(job.patterns)
-        deciding = [pattern for pattern in job.patterns if pattern.name in kept]
-        # Numbers behind those of the slices' files, so that the order of files is always the same.
-        found = _KeptFiles(job, attempt, len(candidates) + 2, deciding)
-        waiting = [pattern for pattern in deciding if waits_for_later_events(pattern)]
-        in_order = kept.keys() - {pattern.name for pattern in waiting}
-        for source in candidates:
-            with found.next_file() as write:
-                for name, batch in _batches(source, in_order):
+    kept = job.state.kept(job.patterns)
+    deciders = {one.name: CandidateDecider(one, kept[one.name]) for one in job.patterns if one.name in kept}
+    # Numbers behind those of the slices' files, so that the order of files is always the same.
+    found = _KeptFiles(job, attempt, len(candidates) + 2, [decider.pattern for decider in deciders.values()])
+    files = [CandidatesFile.of(path, pending=False) for path in candidates if path is not None]
+    files += [CandidatesFile.of(pending, pending=True)] if pending is not None else []
+    carried = {}
+    for name in deciders:
+        rows = job.state.patterns.get(name, {}).get(UNDECIDED, [])
+        table = rows_from_json(rows, _UNDECIDED, CANDIDATES_SCHEMA, {**job.constants, "pattern": name})
+        carried[name] = _marked(table, False)
+    for low_us, high_us in pairwise([-(2**63), *sorted(set(points_us)), _NOTHING]):
+        with found.next_file() as write:
+            for name, decider in deciders.items():
+                parts = [_ending(carried[name], low_us, high_us)]
+                part = pa.concat_tables([*parts, *(file.read(name, low_us, high_us) for file in files)])
+                for batch in decider.decide(part).to_batches() if len(part) else ():
+                    write(name, batch)
+    undecided = {name: held for name, decider in deciders.items() if (held := decider.held()) is not None}
+    carry_out = job.state.after(kept, job.horizons_us, undecided, job.reachable)
+    if job.end_of_stream:
+        with found.next_file() as write:
+            for name, held in undecided.items():
+                for batch in held.combine_chunks().to_batches():
                     write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
         undecided = {}
-        for pattern in waiting:
-            decider = CandidateDecider(pattern, kept[pattern.name])
-            for part in self._by_time(pattern, candidates):
-                with found.next_file() as write:
-                    for batch in decider.decide(part).to_batches():
-                        write(pattern.name, batch)
-            if (held := decider.held()) is not None:
-                undecided[pattern.name] = held
-        carry_out = job.state.after(kept, job.horizons_us, undecided, job.reachable)
-        if job.end_of_stream:
-            with found.next_file() as write:
-                for name, held in undecided.items():
-                    for batch in held.combine_chunks().to_batches():
-                        write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
-            undecided = {}
-        return KeepingResult(
-            tuple(found.files),
-            found.matches,
-            {name: final_rows(held) for name, held in undecided.items()},
-            carry_out,
-            found.profiler.profiles(),
-            {name: summary.to_json() for name, summary in found.summaries.items()},
-        )
-
-    def _by_time(self, pattern: Pattern, candidates: Sequence[str | None]) -> Iterator[pa.Table]:
-        """The candidates of a pattern whose matches wait, those of the day before among them (`candidates_by_time`)."""
-        rows = self.job.state.patterns.get(pattern.name, {}).get(UNDECIDED, [])
-        return candidates_by_time(
-            pattern.name,
-            [path for path in candidates if path is not None],
-            [self.pending] if self.pending is not None else [],
-            rows_from_json(rows, _UNDECIDED, CANDIDATES_SCHEMA, {**self.job.constants, "pattern": pattern.name}),
-            self.points_us,
-        )
+    return KeepingResult(
+        tuple(found.files),
+        found.matches,
+        {name: final_rows(held) for name, held in undecided.items()},
+        carry_out,
+        found.profiler.profiles(),
+        {name: summary.to_json() for name, summary in found.summaries.items()},
+    )
 
 
 class _KeptFiles:
@@ -564,21 +530,3 @@ class _KeptFiles:
 
             yield write
         self.files += file.files
-
-
-def _batches(path: str | None, names: Collection[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The candidates of a slice of patterns of these names, a batch of one pattern after another."""
-    if path is None or not names:
-        return
-    with open_parquet(path) as file:
-        column = file.schema_arrow.names.index("pattern")
-        for group in range(file.num_row_groups):
-            known = file.metadata.row_group(group).column(column).statistics
-            if known is not None and known.has_min_max and known.min == known.max and known.min not in names:
-                continue  # the candidates of one pattern stand together
-            read = file.read_row_group(group)
-            for pattern in pc.unique(read["pattern"]).to_pylist():
-                if pattern in names:
-                    own = read.filter(pc.equal(read["pattern"], pattern))
-                    for batch in own.select(CANDIDATES_SCHEMA.names).cast(CANDIDATES_SCHEMA).to_batches():
-                        yield pattern, batch

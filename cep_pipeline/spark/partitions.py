@@ -155,7 +155,8 @@ class PartitionedEvents:
         for row_group in self.row_groups:
             keys = read_events([row_group], dict.fromkeys(("timestamp", *self.partition_by)))
             times = keys["timestamp"].cast(pa.int64()).to_numpy()
-            yield from partition_names(keys.slice(int(np.searchsorted(times, self.start_us))), self.partition_by)
+            own = keys.slice(int(np.searchsorted(times, self.start_us)))
+            yield from _events_by_partition(_partitions(own, self.partition_by))
 
     def _own(self, start: Boundary, end: Boundary | None, names: Sequence[str]) -> pa.Table:
         groups = tuple(
@@ -316,20 +317,6 @@ def _events_by_partition(partitions: pa.DictionaryArray) -> dict[str, int]:
     texts = partitions.dictionary.to_pylist()
     counts = np.bincount(partitions.indices.drop_null().to_numpy(), minlength=len(texts))
     return {text: int(count) for text, count in zip(texts, counts, strict=True) if count}
-
-
-def partition_names(table: pa.Table, partition_by: Sequence[str], types: pa.Schema | None = None) -> list[str]:
-    """The texts of the partitions that occur in a table, as `partitions_of` writes them."""
-    return [*_events_by_partition(partitions_of(table, partition_by, types))]
-
-
-def partitions_of(table: pa.Table, partition_by: Sequence[str], types: pa.Schema | None = None) -> pa.DictionaryArray:
-    """The text of the partition of each row, null where it is in none; numbers are written as those of a schema."""
-    if types is not None:
-        for place, name in enumerate(table.column_names):
-            if name in partition_by and pa.types.is_primitive(kind := types.field(name).type):
-                table = table.set_column(place, name, table[name].cast(kind, safe=False))
-    return _partitions(table, partition_by)
 
 
 def _partitions(events: pa.Table, partition_by: Sequence[str]) -> pa.DictionaryArray:

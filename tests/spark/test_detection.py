@@ -18,10 +18,10 @@ from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark.detection import (
     DetectionJob,
     DetectionResult,
-    WorkEstimate,
     _packed,
     _unpacked,
     detect_range,
+    estimated_work,
 )
 from cep_pipeline.spark.slicing import Pieces, Slice, cut, read_row_groups
 from cep_pipeline.spark.tasks import Progress, run_tasks
@@ -75,9 +75,8 @@ def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:
 @pytest.mark.long
 def test_a_job_over_slices_of_equal_work_finds_what_one_detection_finds(either: SparkSession, tmp_path: Path) -> None:
     job, table, paths = make_job(tmp_path)
-    weigh = WorkEstimate(PATTERNS, job.plan)
-    pieces = weigh.pieces(read_row_groups(paths))
-    work, again = weigh(pieces)
+    pieces = Pieces.read(read_row_groups(paths))
+    work, again = estimated_work(PATTERNS, job.plan, pieces, {})
     slices = cut(pieces, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7, work=work, again=again)
     assert len(slices) > 3 and all(one.row_groups[0].first < one.start for one in slices[1:]), "they look back"
     seen: list[tuple[int, int]] = []
