@@ -2,8 +2,8 @@
 
 A task runs one composing pattern over its longer stream (`detection.composition`): the events of the day with the
 look-back, and the matches of what it composes. Those of the day are read from the files that the day has written, and
-those of earlier days are handed on by the carry state. Patterns that compose composing patterns come after these, level
-by level.
+those of earlier days are handed on by the carry state. Patterns run in the order of the file, in which each stands
+behind what it composes.
 
 What a pattern composes may become final a day later than its last event. So a day does not publish the matches whose
 last event is its own. It publishes those whose last event lies before the point up to which all matches are known
@@ -98,16 +98,16 @@ class KnownMatches:
     """
 
     pattern: Pattern
-    carried: Sequence[Sequence[Any]]
+    carried: Sequence[Mapping[str, Any]]
     files: tuple[str, ...]
 
     def rows(self, since_us: int | None = None) -> pa.Table:
         """Read those that end at a time or later, in the order of the page; None: all."""
         condition = pc.field("pattern") == self.pattern.name
-        carried = [row for row in self.carried if since_us is None or row[_READ.names.index("end_ts")] >= since_us]
+        carried = [row for row in self.carried if since_us is None or row["end_ts"] >= since_us]
         if since_us is not None:
             condition &= pc.field("end_ts") >= pa.scalar(since_us).cast(_READ.field("end_ts").type)
-        parts = [rows_from_json(carried, _READ.names, _READ)]
+        parts = [rows_from_json(carried, _READ)]
         found = pa.concat_tables([*parts, *(read_data_file(path, _READ, condition) for path in self.files)])
         # The matches of a composing pattern come in the order of their last events, day after day.
         return found if self.pattern.composes else in_page_order(self.pattern, found)
@@ -137,31 +137,25 @@ def compose_day(spark: SparkSession, job: ComposingJob, detected: DetectionResul
     made: dict[str, _Composed] = {}
     stopped: dict[str, LimitedPattern] = {}
     compose = partial(_compose, replace(job, patterns=(), carry_in=None))
-    for members in _levels(patterns):
-        tasks: list[_Task] = []
-        for pattern in members:
-            lost = {**limited, **stopped}
-            gone = next((one.name for one in pattern.composes if one.name in lost), None)
-            if gone is None:
-                state = carry_in.patterns.get(pattern.name, {})
-                inputs = tuple(known[one.name] for one in pattern.composes)
-                tasks.append(_Task(_FIRST_FILE + len(made) + len(tasks), pattern, inputs, state))
-            else:
-                stopped[pattern.name] = replace(
-                    lost[gone], limit=f"{lost[gone].limit} of {gone}", matches=0, exact=False, files=()
-                )
-        what = f"{patterns[0].stream}: matches of patterns of {job.pattern_set} that compose, on {job.final_day}"
-        for task, result in zip(tasks, run_tasks(spark, compose, tasks, what=what), strict=True):
-            name = task.pattern.name
-            if result.limited is not None:
-                limits, then = job.limits[name], job.then.get(name, "count")
-                if then == "fail":
-                    raise LimitExceeded(name, limits.named(result.limited), str(job.final_day))
-                stopped[name] = LimitedPattern(limits.named(result.limited), then, result.matches)
-                continue
-            made[name] = result
-            if name in known and result.path is not None:
-                known[name] = replace(known[name], files=(result.path,))
+    for number, pattern in enumerate(patterns, _FIRST_FILE):
+        name, lost = pattern.name, {**limited, **stopped}
+        if (gone := next((one.name for one in pattern.composes if one.name in lost), None)) is not None:
+            limit = f"{lost[gone].limit} of {gone}"
+            stopped[name] = replace(lost[gone], limit=limit, matches=0, exact=False, files=())
+            continue
+        inputs = tuple(known[one.name] for one in pattern.composes)
+        task = _Task(number, pattern, inputs, carry_in.patterns.get(name, {}))
+        what = f"{pattern.stream}: matches of {name} of {job.pattern_set} on {job.final_day}"
+        (result,) = run_tasks(spark, compose, [task], what=what)
+        if result.limited is not None:
+            limits, then = job.limits[name], job.then.get(name, "count")
+            if then == "fail":
+                raise LimitExceeded(name, limits.named(result.limited), str(job.final_day))
+            stopped[name] = LimitedPattern(limits.named(result.limited), then, result.matches)
+            continue
+        made[name] = result
+        if name in known and result.path is not None:
+            known[name] = replace(known[name], files=(result.path,))
     states = {name: one.state for name, one in made.items() if one.state}
     states |= {name: state for name, state in carry_in.patterns.items() if name in stopped}
     handed_on = {
@@ -180,16 +174,6 @@ def compose_day(spark: SparkSession, job: ComposingJob, detected: DetectionResul
         carry_out=replace(carry_out, patterns={**carry_out.patterns, **states}, composed=handed_on),
         summaries={**detected.summaries, **groups},
     )
-
-
-def _levels(patterns: Sequence[Pattern]) -> list[list[Pattern]]:
-    """The patterns by how deeply they compose: what a pattern composes is in an earlier list."""
-
-    def depth(pattern: Pattern) -> int:
-        return 1 + max(map(depth, pattern.composes), default=-1)
-
-    deepest = max(map(depth, patterns), default=0)
-    return [[pattern for pattern in patterns if depth(pattern) == level] for level in range(1, deepest + 1)]
 
 
 def _reach_us(pattern: Pattern, patterns: Sequence[Pattern], made: Mapping[str, _Composed]) -> int | None:

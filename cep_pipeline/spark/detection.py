@@ -339,10 +339,10 @@ def _count_limited(
 
 
 def _count(
-    packed: tuple[bytes, bytes], names: frozenset[str], seconds: float, part: _Part, attempt: int
+    packed: bytes, names: frozenset[str], seconds: float, part: _Part, attempt: int
 ) -> dict[str, tuple[int, bool, str | None]]:
     """Pattern -> its matches on a slice, whether all are counted, and the file of their buffers."""
-    job = _unpacked(*packed)
+    job = _unpacked(packed)
     found: dict[str, tuple[int, bool, str | None]] = {}
     chosen = [pattern for pattern in job.patterns if pattern.name in names]
     for members, events in job.reading(part.slice, chosen):
@@ -455,47 +455,29 @@ class _Part:
     behind: bool = False
 
 
-_Work = tuple[tuple[Pattern, ...], Plan]
-"""The patterns and the plan that many jobs share."""
-_packed_last: tuple[_Work, bytes] | None = None
-
-
-def _packed(job: DetectionJob) -> tuple[bytes, bytes]:
-    """The patterns with their plan, and the rest of the job, for its tasks, without what only the driver needs.
-
-    A worker reads a thousand patterns once, for the days that follow, too, and keeps what it has worked out of them.
-    """
-    global _packed_last
-    work = job.patterns, job.plan
-    if _packed_last is None or any(own is not last for own, last in zip(work, _packed_last[0], strict=True)):
-        planned = tuple(
-            replace(
-                plan,
-                clauses=tuple(replace(one, alternatives=one.kernel_orders, comparisons=()) for one in plan.clauses),
-            )
-            for plan in job.plan.patterns
+def _packed(job: DetectionJob) -> bytes:
+    """The job for its tasks, without what only the driver needs."""
+    planned = tuple(
+        replace(
+            plan,
+            clauses=tuple(replace(one, alternatives=one.kernel_orders, comparisons=()) for one in plan.clauses),
         )
-        _packed_last = work, pickle.dumps((job.patterns, replace(job.plan, patterns=planned)), protocol=5)
-    rest = replace(job, patterns=(), plan=job.plan.part(()), carry_in=None, reachable={})
-    return _packed_last[1], pickle.dumps(rest, protocol=5)
-
-
-@lru_cache(maxsize=2)
-def _work(packed: bytes) -> _Work:
-    work: _Work = pickle.loads(packed)
-    gc.freeze()  # it lives as long as the worker: to look through it again and again takes longer than to run it
-    return work
+        for plan in job.plan.patterns
+    )
+    slim = replace(job, plan=replace(job.plan, patterns=planned), carry_in=None, reachable={})
+    return pickle.dumps(slim, protocol=5)
 
 
 @lru_cache(maxsize=1)
-def _unpacked(work: bytes, rest: bytes) -> DetectionJob:
-    job: DetectionJob = pickle.loads(rest)
-    patterns, plan = _work(work)
-    return replace(job, patterns=patterns, plan=plan)
+def _unpacked(packed: bytes) -> DetectionJob:
+    """The job again; a worker keeps it for further slices, with what it has worked out of a thousand patterns."""
+    job: DetectionJob = pickle.loads(packed)
+    gc.freeze()  # to look through it again and again takes longer than to run it
+    return job
 
 
-def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _Part, attempt: int) -> DetectedSlice:
-    job = _unpacked(*packed)
+def _detect(packed: bytes, ledger: str | None, tasks: int, part: _Part, attempt: int) -> DetectedSlice:
+    job = _unpacked(packed)
     limits = SliceLimits(job.limits)
     if ledger is not None and not part.behind:
         limits.ledger = Ledger(ledger, [pattern.name for pattern in job.patterns], 0, tasks, part.number)

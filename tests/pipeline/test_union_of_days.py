@@ -269,7 +269,7 @@ def test_what_others_wait_for_is_remembered_however_far_another_partition_is(tmp
     found = days.detect(date(2024, 3, 4))
     assert found.matches == {"pattern_1": 3}, "the first two A, and both C"
     [undecided] = found.carry_out["patterns"]["pattern_1"]["undecided"]
-    assert [seq & 0xFF for _, seq in undecided[3]] == [16, 17], "those with the first A are ruled out"
+    assert [one["seq"] & 0xFF for one in undecided["bindings"]] == [16, 17], "those with the first A are ruled out"
 
 
 def test_a_match_is_closed_days_later_in_its_partition(tmp_path: Path) -> None:

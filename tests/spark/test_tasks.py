@@ -110,7 +110,7 @@ def test_a_lost_worker_is_replaced_and_its_task_is_tried_again(either: SparkSess
 
 def test_a_worker_that_runs_another_version_is_refused(either: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "is_local", lambda _: False)
-    other = tasks.Installation("3.11", "cep 0.0.9", {"numpy": "1.0"})
+    other = {"Python": "3.11", "cep-pipeline": "0.0.9", "numpy": "1.0"}
     monkeypatch.setattr(tasks, "installation", lambda: other)
     with pytest.raises(
         CepError, match=r"doubling: the Spark worker on .* differs from the driver: it has cep-pipeline"
