@@ -148,7 +148,7 @@ class DetectionJob(DayOfSet):
 
 @dataclass(frozen=True)
 class DetectedSlice:
-    """The result of one task: the files it wrote (None without a match), matches by pattern, and counts.
+    """The result of one task: the files it wrote, matches by pattern, and counts.
 
     `profiles` are the temporal orders of the matches that it wrote as they are to be published.
     `candidates` is the file of matches that OUTPUT and CONSUME have still to decide about; `partitions` are those that
@@ -157,7 +157,7 @@ class DetectedSlice:
     puts together, as `PartialSummary.to_json`, `routes` which executors made what was asked of each pattern.
     """
 
-    path: str | None
+    files: tuple[str, ...]
     candidates: str | None
     matches: dict[str, int]
     nodes: tuple[NodeCounts, ...]
@@ -234,7 +234,7 @@ def detect_range(
         least |= {name: sum(one.matches.get(name, 0) for one in of_day) for name in found}
         if not found:
             break
-        for path in (path for one in results for path in (one.path, one.candidates) if path is not None):
+        for path in (path for one in results for path in (*one.files, one.candidates) if path is not None):
             remove_file(path)
         others = tuple(pattern for pattern in job.patterns if pattern.name not in found)
         job = replace(job, patterns=others, plan=job.plan.part(pattern.name for pattern in others))
@@ -374,33 +374,33 @@ def _merged(
     """The outcome of a job from those of its tasks, after OUTPUT and CONSUME have decided."""
     own = [result for part, result in zip(parts, results, strict=False) if not part.behind]
     last = next((result for part, result in zip(parts, results, strict=False) if part.behind), None)
-    pending = Counter(last.matches if last is not None else {})
-    published = own
-    if last is not None and job.end_of_stream:
-        published = [*own, last]
-        pending.clear()
-    matches = Counter({pattern.name: 0 for pattern in job.patterns})
     counters = Counters()
     for result in own:
         for node in result.nodes:
             counters.count(node)
         for name, taken in result.routes.items():
             counters.went(name, *taken)
-    for result in published:
-        matches.update(result.matches)
-    files = [result.path for result in published if result.path is not None]
-    profiles = [profile for result in published for profile in result.profiles]
-    summaries = _summaries_of(job, published)
     kept = _keep(spark, job, [part.slice for part in parts if not part.behind], own, last)
+    published: list[DetectedSlice | KeepingResult] = [*own]
+    pending = Counter(kept.waiting if kept is not None else {})
+    if last is not None and job.end_of_stream:
+        published.append(last)
+    elif last is not None:
+        pending.update(last.matches)
     if kept is not None:
-        files += kept.files
-        profiles += kept.profiles
-        matches.update({name: number - matches[name] for name, number in kept.matches.items()})
-        pending.update(kept.waiting)
-        for pattern in (one for one in job.patterns if one.name in kept.summaries):
-            summaries[pattern.name].add(PartialSummary.from_json(pattern, kept.summaries[pattern.name]))
+        published.append(kept)
+    matches = dict.fromkeys((pattern.name for pattern in job.patterns), 0)
+    summaries = {one.name: PartialSummary(one) for one in job.patterns if one.summary is not None}
+    for pattern in job.patterns:
+        for found in published:
+            if has_output_policy(pattern) == (found is kept):  # what slices have found of it were candidates
+                matches[pattern.name] += found.matches.get(pattern.name, 0)
+            if pattern.summary is not None:
+                groups = found.summaries.get(pattern.name, ())
+                summaries[pattern.name].add(PartialSummary.from_json(pattern, groups))
+    profiles = [profile for found in published for profile in found.profiles]
     return DetectionResult(
-        files=tuple(files),
+        files=tuple(path for found in published for path in found.files),
         matches={**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
         nodes=tuple(counters.nodes.values()),
         slices=len(own),
@@ -410,17 +410,6 @@ def _merged(
         summaries={name: summary.to_json() for name, summary in summaries.items()},
         routes=by_route(counters.routes),
     )
-
-
-def _summaries_of(job: DetectionJob, results: Sequence[DetectedSlice]) -> dict[str, PartialSummary]:
-    """Put together what slices have found of each pattern with SUMMARIZE."""
-    found: dict[str, PartialSummary] = {}
-    for pattern in job.patterns:
-        if pattern.summary is not None:
-            found[pattern.name] = PartialSummary(pattern)
-            for result in results:
-                found[pattern.name].add(PartialSummary.from_json(pattern, result.summaries.get(pattern.name, ())))
-    return found
 
 
 def _keep(
@@ -531,7 +520,7 @@ def _detect(packed: bytes, ledger: str | None, tasks: int, part: _Part, attempt:
             nodes += result.metrics.nodes
             routes |= result.metrics.routes
     return DetectedSlice(
-        next(iter(file.files), None),
+        tuple(file.files),
         candidates.path if candidates is not file else None,
         matches,
         tuple(nodes),
