@@ -273,8 +273,7 @@ def _partitioned(
     own = tuple(group for group in events.row_groups if group.last[0] >= events.start[0])
     for partition_by in dict.fromkeys(pattern.partition_by for pattern in counting):
         members = [pattern for pattern in counting if pattern.partition_by == partition_by]
-        contiguous = any(pattern.strategy.crosses_partitions for pattern in members)
-        source = PartitionedEvents(partition_by, look_back(members).positions, contiguous, own, events.start[0])
+        source = PartitionedEvents(partition_by, look_back(members).positions, own, events.start[0])
         files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
         gathering = Gathering(
             source,

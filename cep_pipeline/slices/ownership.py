@@ -223,7 +223,7 @@ def known_before(pattern: Pattern, timestamps: Array, seqs: Array, point: Bounda
 
     Every match whose last event lies before it is final and has been decided about, and so has every match that it
     composes. A match that waits for the end of its window is taken to begin with its last event, so that the point does
-    not depend on which matches there are. No such window counts the events of a partition (`runs_by_day`).
+    not depend on which matches there are. No such window counts the events of a partition (`not_by_day`).
 
     Parameters
     ----------
@@ -255,16 +255,24 @@ def rows_before(timestamps: Array, seqs: Array, point: Boundary) -> int:
     return first + int(np.searchsorted(seqs[first:last], point[1]))
 
 
-def runs_by_day(pattern: Pattern) -> bool:
-    """Return whether days can publish a pattern's matches one after another, each from the day and its look-back.
+def not_by_day(pattern: Pattern) -> str:
+    """Say why days cannot publish a pattern's matches one after another, and what to do; "" where they can.
 
-    They cannot where a pattern that composes counts the events of a partition, or binds matches that wait for such
-    events: these may come any number of days later, and the matches of a day would depend on all before it.
+    The next event of a partition may come any number of days later. A day reads back in the partitions that occur on
+    it, and so it knows neither what stands between their events in the stream, nor what other partitions wait for.
     """
-    if not pattern.composes:
-        return True
-    waits = any(counts_in_partitions(one) and _can_pend_itself(one) for one in pattern.composes)
-    return not waits and not counts_in_partitions(pattern)
+    counts = counts_in_partitions(pattern)
+    if counts and pattern.strategy.crosses_partitions:
+        return (
+            "counts the events of a partition and asks which ones are neighbours in the whole stream: leave PARTITION "
+            "BY out, and write its attributes in WHERE, as in [symbol]"
+        )
+    if pattern.composes and (counts or any(counts_in_partitions(p) and _can_pend_itself(p) for p in pattern.composes)):
+        return (
+            "binds matches and counts the events of a partition, or binds matches that wait for such events: give the "
+            "patterns a window of time"
+        )
+    return ""
 
 
 def hands_on(pattern: Pattern, attribute: str) -> bool:

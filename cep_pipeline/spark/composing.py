@@ -11,7 +11,7 @@ last event is its own. It publishes those whose last event lies before the point
 alone, and so the union of the days is what one run over all days gives. OUTPUT and CONSUME decide in the order of the
 last events, which is that of the days.
 
-Days refuse patterns of which that point could lie any number of days back (`slices.ownership.runs_by_day`).
+Days refuse patterns of which that point could lie any number of days back (`slices.ownership.not_by_day`).
 """
 
 from __future__ import annotations

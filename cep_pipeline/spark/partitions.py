@@ -95,9 +95,6 @@ class PartitionedEvents:
         The attributes that tell the partition.
     positions
         How many events of a partition a slice reads back.
-    contiguous
-        Whether it matters which events are neighbours in the stream (strict contiguity). What is left out between two
-        events is then stood for by one without attributes, which is alone in its partition and so in no match.
     row_groups
         Those of the range that is cut into slices, in stream order.
     start_us
@@ -108,7 +105,6 @@ class PartitionedEvents:
 
     partition_by: tuple[str, ...]
     positions: int
-    contiguous: bool
     row_groups: tuple[RowGroup, ...]
     start_us: int
     earlier: tuple[RowGroup, ...] = ()
@@ -128,7 +124,7 @@ class PartitionedEvents:
         own = self._own(start, end, names)
         occurring = _events_by_partition(_partitions(own, self.partition_by)) if end is not None else ()
         wanted = MissingEvents(dict.fromkeys(occurring, self.positions), self.positions if end is None else None)
-        reader = BackwardReader(self.partition_by, wanted, names, self.contiguous)
+        reader = BackwardReader(self.partition_by, wanted, names)
         found = [own]
         found += reader.read(self.row_groups, until_us=start[0], since_us=self.start_us)
         found += reader.read(self.earlier)
@@ -140,7 +136,7 @@ class PartitionedEvents:
         Partitions with fewer events, in the range and what was gathered before it, are left out.
         """
         wanted = MissingEvents({}, max(self.positions, 1))
-        reader = BackwardReader(self.partition_by, wanted, dict.fromkeys((*KEYS, *self.partition_by)), False)
+        reader = BackwardReader(self.partition_by, wanted, dict.fromkeys((*KEYS, *self.partition_by)))
         first: dict[str, int] = {}
         for events in chain(reader.read(self.row_groups, since_us=self.start_us), reader.read(earlier)):
             partitions = _partitions(events, self.partition_by)
@@ -178,17 +174,10 @@ class BackwardReader:
         What is wanted.
     columns
         Those of the events that are.
-    contiguous
-        As in `PartitionedEvents`.
     """
 
-    def __init__(
-        self, partition_by: Sequence[str], wanted: MissingEvents, columns: Iterable[str], contiguous: bool
-    ) -> None:
-        self._partition_by, self._wanted = partition_by, wanted
-        self._columns, self._contiguous = columns, contiguous
-        self._place = 0  # of the first event read so far, counted from where reading began
-        self._next_place = 0  # of the first one that was wanted
+    def __init__(self, partition_by: Sequence[str], wanted: MissingEvents, columns: Iterable[str]) -> None:
+        self._partition_by, self._wanted, self._columns = partition_by, wanted, columns
 
     def read(
         self, row_groups: Sequence[RowGroup], *, until_us: int | None = None, since_us: int | None = None
@@ -211,24 +200,8 @@ class BackwardReader:
             high = len(times) if until_us is None else int(np.searchsorted(times, until_us))
             inside = keys.slice(low, max(high - low, 0))
             rows = self._wanted.take(_partitions(inside, self._partition_by), times[low:high])
-            self._place -= max(high - low, 0)
             if len(rows):
-                places = self._place + rows
-                events = read_events([row_group], self._columns).take(pa.array(rows + low))
-                yield _with_gaps(events, places, self._next_place) if self._contiguous else events
-                self._next_place = int(places[0])
-
-
-def _with_gaps(events: pa.Table, places: Array, next_place: int) -> pa.Table:
-    """The events, and one without attributes behind each whose neighbour in the stream is left out."""
-    followed = np.append(places[1:], next_place) == places + 1
-    rows = np.repeat(np.arange(len(places)), np.where(followed, 1, 2))
-    gap = np.zeros(len(rows), dtype=bool)
-    gap[1:] = rows[1:] == rows[:-1]
-    kept, taken = events.take(pa.array(rows)), events.take(pa.array(rows, mask=gap))
-    seqs = kept["seq"].to_numpy() + gap  # that of the event left out, if it is of the same day; else of none
-    keys = {"timestamp": kept["timestamp"], "seq": pa.chunked_array([seqs])}
-    return pa.table({name: keys.get(name, taken[name]) for name in taken.column_names})
+                yield read_events([row_group], self._columns).take(pa.array(rows + low))
 
 
 @dataclass(frozen=True)
@@ -288,7 +261,7 @@ class Gathering:
         names = [*KEYS, *(name for name in self.columns if name not in KEYS)]
         schema = pa.schema([self.schema.field(name) for name in names])
         wanted = MissingEvents(dict.fromkeys([*self.range.occurring(), *self.pending], self.range.positions))
-        reader = BackwardReader(self.range.partition_by, wanted, names, self.range.contiguous)
+        reader = BackwardReader(self.range.partition_by, wanted, names)
         path: str | None = None
         first_day = self.day
         with ExitStack() as stack:

@@ -197,6 +197,17 @@ def test_days_refuse_what_waits_for_events_of_a_partition(text: str, refused: st
         check_runnable([replace(pattern_set, composing=(composing[0],))])
 
 
+def test_days_refuse_neighbours_in_the_stream_that_are_counted_in_partitions() -> None:
+    text = "NAME near PATTERN SEQ(A a, B b) WHERE strict_contiguity {{ {} }} WITHIN 3 EVENTS {}"
+    counted, stream = (
+        cep.parse_patterns(text.format(*one), SCHEMA) for one in (("TRUE", "PARTITION BY key"), ("[key]", ""))
+    )
+    pattern_set = PatternSet("s", Path("s.sase"), tuple(counted), "v1", "trivial", None)
+    with pytest.raises(cep.InputError, match=r"do not publish pattern 'near', which .* as in \[symbol\]"):
+        check_runnable([pattern_set])
+    check_runnable([replace(pattern_set, patterns=tuple(stream))])
+
+
 def test_a_limited_pattern_limits_what_composes_it(tmp_path: Path) -> None:
     patterns = cep.parse_patterns(SETS["plain"], SCHEMA)
     days = random_days(0)

@@ -58,7 +58,7 @@ def gathering_of(
     start = MONDAY + timedelta(days=len(files), minutes=begun_minutes)
     row_groups = tuple(read_row_groups([own]))
     return Gathering(
-        PartitionedEvents(by, positions, False, row_groups, microseconds(start)),
+        PartitionedEvents(by, positions, row_groups, microseconds(start)),
         ("timestamp", "seq", "kind", "x"),
         schema,
         files,
