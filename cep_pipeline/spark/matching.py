@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -119,8 +119,9 @@ def match(
 
         events = events.withColumn(schema.type_attribute, F.lit(schema.type_of_all))
     with explain_failures("matching the events"):
-        read = _Events.of(events, chosen, [order_by] if isinstance(order_by, str) else list(order_by), slice_rows)
-        frames = [_detected(read, way, columns) for way in distributions_of(chosen)]
+        frame, points_us, rows = _numbered(events, chosen, [order_by] if isinstance(order_by, str) else list(order_by))
+        cuts = partial(cuts_of, points_us, rows, slice_rows)
+        frames = [_detected(frame, cuts, way, columns) for way in distributions_of(chosen)]
         if not frames:
             return events.sparkSession.createDataFrame([], _spark_schema(columns))
         return reduce(lambda one, other: one.union(other), frames).localCheckpoint(eager=True)
@@ -227,72 +228,58 @@ def _spark_schema(columns: pa.Schema) -> Any:
     return from_arrow_schema(columns)
 
 
-@dataclass(frozen=True, eq=False)
-class _Events:
-    """The events with a `seq`, their time in microseconds and the columns that patterns need.
+def _numbered(events: DataFrame, patterns: Sequence[Pattern], order_by: Sequence[str]) -> tuple[DataFrame, Array, int]:
+    """Check the columns of the events, look at their times where that is needed, and number them.
 
-    Attributes
-    ----------
-    frame
-        `timestamp`, `seq` and the attributes.
-    points_us
+    Returns
+    -------
+    frame : DataFrame
+        `timestamp` in microseconds, `seq`, and the attributes that patterns need.
+    points_us : Array
         Times between which lie about equally many events, ascending: int64.
-    rows
+    rows : int
         The number of events.
     """
+    from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
-    frame: DataFrame
-    points_us: Array
-    rows: int
-    slice_rows: int
-
-    @classmethod
-    def of(cls, events: DataFrame, patterns: Sequence[Pattern], order_by: Sequence[str], slice_rows: int) -> _Events:
-        """Check the columns of the events, look at their times where that is needed, and number them."""
-        from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
-
-        whole = with_composed(patterns)
-        numbered = "seq" in events.columns
-        unknown = [name for name in order_by if name not in events.columns]
-        if unknown:
-            raise InputError(f"order_by names {listed(unknown)}, and the events have {listed(events.columns)}")
-        if numbered and order_by:
-            raise InputError("the events have a column 'seq', which orders them: drop it, or leave out order_by")
-        _check_columns(events.schema, whole)
-        wanted = [name for name in columns_needed(whole) if name not in ("timestamp", "seq")]
-        time = F.col("timestamp")
-        if dict(events.dtypes)["timestamp"] == "timestamp":
-            time = F.unix_micros(time)
-        order = [F.col(_quoted(name)).alias(f"cep order {place}") for place, name in enumerate(order_by)]
-        frame = events.select(
-            time.alias("timestamp"),
-            *([F.col("seq")] if numbered else order),
-            *(F.col(_quoted(name)) for name in wanted),
-        )
-        if numbered and not any(not way.keys and not way.alone for way in distributions_of(patterns)):
-            return cls(frame, np.zeros(0, np.int64), 0, slice_rows)
-        shares = [place / _QUANTILES for place in range(_QUANTILES)]
-        rows, timed, points = frame.agg(
-            F.count(F.lit(1)), F.count("timestamp"), F.percentile_approx("timestamp", shares, _ACCURACY)
-        ).collect()[0]
-        if rows > timed:
-            raise InputError(f"column 'timestamp' of the events has {rows - timed} nulls; every event has a timestamp")
-        if not numbered:
-            place = ["timestamp", *(_quoted(f"cep order {number}") for number in range(len(order)))]
-            twice = frame.groupBy(*place).count().where("count > 1").agg(F.min("timestamp")).collect()[0][0]
-            if twice is not None:
-                moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=twice)
-                raise InputError(
-                    f"two events at {moment.isoformat(sep=' ')} have one place in the order of the stream, and the ids "
-                    "of matches depend on it: name columns that order them in order_by, or give the events a column "
-                    "'seq'"
-                )
-            frame = frame.orderBy(*(F.asc_nulls_last(one) for one in place)).zipWithIndex("seq")
-        return cls(frame, np.array(points or [], np.int64), rows, slice_rows)
-
-    def cuts(self, look_back_us: int) -> list[int]:
-        """The times at which slices begin that look back so far."""
-        return cuts_of(self.points_us, self.rows, self.slice_rows, look_back_us)
+    whole = with_composed(patterns)
+    numbered = "seq" in events.columns
+    unknown = [name for name in order_by if name not in events.columns]
+    if unknown:
+        raise InputError(f"order_by names {listed(unknown)}, and the events have {listed(events.columns)}")
+    if numbered and order_by:
+        raise InputError("the events have a column 'seq', which orders them: drop it, or leave out order_by")
+    _check_columns(events.schema, whole)
+    wanted = [name for name in columns_needed(whole) if name not in ("timestamp", "seq")]
+    time = F.col("timestamp")
+    if dict(events.dtypes)["timestamp"] == "timestamp":
+        time = F.unix_micros(time)
+    order = [F.col(_quoted(name)).alias(f"cep order {place}") for place, name in enumerate(order_by)]
+    frame = events.select(
+        time.alias("timestamp"),
+        *([F.col("seq")] if numbered else order),
+        *(F.col(_quoted(name)) for name in wanted),
+    )
+    if numbered and all(way.keys or way.alone for way in distributions_of(patterns)):
+        return frame, np.zeros(0, np.int64), 0
+    shares = [place / _QUANTILES for place in range(_QUANTILES)]
+    rows, timed, points = frame.agg(
+        F.count(F.lit(1)), F.count("timestamp"), F.percentile_approx("timestamp", shares, _ACCURACY)
+    ).collect()[0]
+    if rows > timed:
+        raise InputError(f"column 'timestamp' of the events has {rows - timed} nulls; every event has a timestamp")
+    if not numbered:
+        place = ["timestamp", *(_quoted(f"cep order {number}") for number in range(len(order)))]
+        twice = frame.groupBy(*place).count().where("count > 1").agg(F.min("timestamp")).collect()[0][0]
+        if twice is not None:
+            moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=twice)
+            raise InputError(
+                f"two events at {moment.isoformat(sep=' ')} have one place in the order of the stream, and the ids "
+                "of matches depend on it: name columns that order them in order_by, or give the events a column "
+                "'seq'"
+            )
+        frame = frame.orderBy(*(F.asc_nulls_last(one) for one in place)).zipWithIndex("seq")
+    return frame, np.array(points or [], np.int64), rows
 
 
 def cuts_of(points_us: Array, rows: int, slice_rows: int, look_back_us: int) -> list[int]:
@@ -350,13 +337,15 @@ def _place_among(cuts: Sequence[int], time: Column) -> Column:
     return F.size(F.filter(F.array(*map(F.lit, cuts)), lambda cut: cut <= time))
 
 
-def _detected(read: _Events, way: Distribution, columns: pa.Schema) -> DataFrame:
+def _detected(
+    frame: DataFrame, cuts_for: Callable[[int], list[int]], way: Distribution, columns: pa.Schema
+) -> DataFrame:
     """The matches of the patterns that are distributed alike."""
     from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
     time, owned, parts = F.col("timestamp"), None, 1
     needed = [name for name in columns_needed(with_composed(way.patterns)) if name not in ("timestamp", "seq")]
-    frame = read.frame.select("timestamp", "seq", *(F.col(_quoted(name)) for name in needed))
+    frame = frame.select("timestamp", "seq", *(F.col(_quoted(name)) for name in needed))
     if way.keys:
         parts = max(KEY_PARTS, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 0))
         part = F.expr(_part_of_key(way, parts))
@@ -364,7 +353,7 @@ def _detected(read: _Events, way: Distribution, columns: pa.Schema) -> DataFrame
         part = F.lit(0)
     else:
         back_us = min(look_back(way.patterns).time_us, _LONGEST_US)
-        cuts = read.cuts(back_us)
+        cuts = cuts_for(back_us)
         points = [None, *((cut, _BEFORE_ALL) for cut in cuts), None]
         owned, parts = list(pairwise(points)), len(cuts) + 1
         # An event is read by its own slice, and by the later ones whose look-back covers it.

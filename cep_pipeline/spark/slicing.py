@@ -126,17 +126,12 @@ def _row_groups(path: str, metadata: pq.FileMetaData, columns: pa.Schema) -> lis
                 path=path,
                 index=index,
                 rows=group.num_rows,
-                first=(_microseconds(times.min), int(seqs.min)),
-                last=(_microseconds(times.max), int(seqs.max)),
+                first=(times.min_raw, seqs.min),
+                last=(times.max_raw, seqs.max),
                 renamed=renamed,
             )
         )
     return found
-
-
-def _microseconds(value: object) -> int:
-    scalar = pa.scalar(value, pa.timestamp("us", tz="UTC"))
-    return int(scalar.cast(pa.int64()).as_py())
 
 
 MOST_ROWS = 1_000_000
