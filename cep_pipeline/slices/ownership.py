@@ -177,20 +177,14 @@ class LookBack:
 def look_back(patterns: Iterable[Pattern]) -> LookBack:
     """Compute how long before the start of a slice its task must read, and how many events.
 
+    None of the patterns composes others (`look_backs`).
+
     The window W of the longest pattern; 2W where one negated variable has nothing before it and one has nothing after
     it: the match that ends its wait now began W ago, and what rejects it may lie W before that. They need not stand in
     one clause: bindings that two clauses share are owned once, so the slice that owns them by one asks for the other.
-
-    A pattern that composes looks back from the point before which its matches are known (`look_backs`); this is the sum
-    of its distances.
     """
     time_us = positions = 0
     for pattern in patterns:
-        if pattern.composes:
-            steps = look_backs(pattern)
-            time_us = max(time_us, sum(one.time_us for one in steps))
-            positions = max(positions, sum(one.positions for one in steps))
-            continue
         negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
         leading = any(not clause.predecessors(name) for clause, name in negated)
         trailing = any(not clause.successors(name) for clause, name in negated)

@@ -107,28 +107,30 @@ class CandidatesFile:
     pending
         Whether they are not final yet.
     groups
-        Pattern -> its row groups, each with the least and the greatest end of a match in it.
+        Pattern -> its row groups, each with its rows, and the least and the greatest end of a match in it.
     """
 
     path: str
     pending: bool
-    groups: Mapping[str, Sequence[tuple[int, int, int]]]
+    groups: Mapping[str, Sequence[tuple[int, int, int, int]]]
 
     @classmethod
     def of(cls, path: str, pending: bool) -> CandidatesFile:
         """Read the footer."""
-        found: dict[str, list[tuple[int, int, int]]] = {}
+        found: dict[str, list[tuple[int, int, int, int]]] = {}
         with open_parquet(path) as file:
             places = [file.schema_arrow.names.index(column) for column in ("pattern", "end_ts")]
             for number in range(file.num_row_groups):
-                name, end = (file.metadata.row_group(number).column(place).statistics for place in places)
+                group = file.metadata.row_group(number)
+                name, end = (group.column(place).statistics for place in places)
                 assert name.min == name.max, "a batch of matches is of one pattern"
-                found.setdefault(name.min, []).append((number, end.min_raw, end.max_raw))
+                found.setdefault(name.min, []).append((number, group.num_rows, end.min_raw, end.max_raw))
         return cls(path, pending, found)
 
     def read(self, pattern: str, low_us: int, high_us: int) -> pa.Table:
         """Read the candidates of a pattern that end between two times."""
-        chosen = [number for number, first, last in self.groups.get(pattern, ()) if first < high_us and last >= low_us]
+        groups = self.groups.get(pattern, ())
+        chosen = [number for number, _, first, last in groups if first < high_us and last >= low_us]
         if not chosen:
             return _marked(CANDIDATES_SCHEMA.empty_table(), self.pending)
         with open_parquet(self.path) as file:
@@ -164,17 +166,6 @@ def rows_from_json(
         else:
             arrays.append(pa.array(own, column.type))
     return pa.table(arrays, schema=columns)
-
-
-def earliest_instant_us(held: pa.Table) -> int | None:
-    """The timestamp of the first event of all these candidates, None without any."""
-    earliest = pc.min(pc.list_flatten(held["instants"])).as_py()
-    return None if earliest is None else int(earliest)
-
-
-def final_rows(held: pa.Table) -> int:
-    """Return the number of candidates that are held and final."""
-    return int(held.num_rows - pc.sum(held[_PENDING].cast(pa.int64())).as_py()) if held.num_rows else 0
 
 
 def _marked(candidates: pa.Table, pending: bool) -> pa.Table:
@@ -291,7 +282,7 @@ class CarryState:
         states = {}
         for name, matches in kept.items():
             held = (undecided or {}).get(name)
-            earliest_us = earliest_instant_us(held) if held is not None else None
+            earliest_us = pc.min(pc.list_flatten(held["instants"])).as_py() if held is not None else None
             _forget(matches, horizons_us[name], earliest_us, held, (reachable or {}).get(name))
             final = held.filter(pc.invert(held[_PENDING])) if held is not None else None
             rows = {UNDECIDED: rows_to_json(final, _UNDECIDED)} if final is not None else {}
@@ -441,6 +432,10 @@ class KeepingResult:
     summaries: Mapping[str, list[dict[str, Any]]]
 
 
+MOST_CANDIDATES = 500_000
+"""Number of candidates of a pattern that are decided about at once, about."""
+
+
 def keep_candidates(
     job: DayOfSet, points_us: Sequence[int], pending: str | None, candidates: Sequence[str | None], attempt: int = 0
 ) -> KeepingResult:
@@ -451,7 +446,8 @@ def keep_candidates(
     job
         The detection; of its patterns those with OUTPUT or CONSUME are decided about.
     points_us
-        The ends of the slices: what ends between two of them is decided about at once, so that few matches are held.
+        The ends of the slices: what ends between two of them is decided about at once, or in several parts where there
+        are many candidates, so that few are held.
     pending
         The file of candidates that are not final when the day ends, if there are any.
     candidates
@@ -465,10 +461,17 @@ def keep_candidates(
     files += [CandidatesFile.of(pending, pending=True)] if pending is not None else []
     carried = {}
     for name in deciders:
-        rows = job.state.patterns.get(name, {}).get(UNDECIDED, [])
-        table = rows_from_json(rows, CANDIDATES_SCHEMA, {**job.constants, "pattern": name})
+        undecided_rows = job.state.patterns.get(name, {}).get(UNDECIDED, [])
+        table = rows_from_json(undecided_rows, CANDIDATES_SCHEMA, {**job.constants, "pattern": name})
         carried[name] = _marked(table, False)
-    for low_us, high_us in pairwise([-(2**63), *sorted(set(points_us)), _NOTHING]):
+    points = {-(2**63), *points_us, _NOTHING}
+    for name in deciders:
+        so_far = 0
+        for first, rows in sorted((first, rows) for file in files for _, rows, first, _ in file.groups.get(name, ())):
+            if (so_far := so_far + rows) > MOST_CANDIDATES:
+                points.add(first)
+                so_far = rows
+    for low_us, high_us in pairwise(sorted(points)):
         with found.next_file() as write:
             for name, decider in deciders.items():
                 parts = [_ending(carried[name], low_us, high_us)]
@@ -486,7 +489,7 @@ def keep_candidates(
     return KeepingResult(
         tuple(found.files),
         found.matches,
-        {name: final_rows(held) for name, held in undecided.items()},
+        {name: len(held) - (pc.sum(held[_PENDING]).as_py() or 0) for name, held in undecided.items()},
         carry_out,
         found.profiler.profiles(),
         {name: summary.to_json() for name, summary in found.summaries.items()},

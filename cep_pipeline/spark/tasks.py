@@ -102,9 +102,9 @@ def run_tasks(
     packed = [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks]
     frame = spark.range(0, len(tasks), 1, len(tasks))
     with _watched(spark, len(tasks), progress) as folder:
-        results = _results(spark, frame, partial(_call, function, packed, folder), what)
+        results = of_partitions(spark, frame, partial(_call, function, packed, folder), what)
     tell(len(tasks), len(tasks))
-    return [results[number] for number in range(len(tasks))]
+    return results
 
 
 def _call(
@@ -138,15 +138,10 @@ def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[R
     CepError
         One that the function raised, also when Spark tried it again; or that the job failed, and why.
     """
-    return list(_results(spark, frame, function, what).values())
-
-
-def _results(spark: SparkSession, frame: DataFrame, function: OfPartition[Result], what: str) -> dict[int, Result]:
-    """The number of each partition that has rows -> what the function gives for it, in the order of the numbers."""
     driver = None if is_local(spark) else installation()
     call = _worker_call(function, what, driver, object_store_properties(), kept_free())
     found = collect(spark, frame.mapInArrow(call, "part long, result binary"), what).to_pydict()
-    return {number: pickle.loads(result) for number, result in sorted(zip(*found.values(), strict=True))}
+    return [pickle.loads(result) for _, result in sorted(zip(*found.values(), strict=True))]
 
 
 def _worker_call(
