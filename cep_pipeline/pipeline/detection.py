@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
-from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.pattern import Pattern
@@ -161,12 +160,6 @@ class PreparedDay:
             plan=plan,
             candidates=scratch,
             horizons_us={pattern.name: _horizon_us(work, pattern, events) for pattern in patterns},
-            reachable={
-                pattern.name: earlier.reachable
-                for source, earlier in gathered
-                for pattern in patterns
-                if counts_in_partitions(pattern) and pattern.partition_by == source.partition_by
-            },
             partitioned=tuple(source for source, _ in gathered),
             compressed=work.tables.compressed_directory(pattern_set.name, work.day, run_id=work.run_id),
         )
@@ -283,7 +276,6 @@ def _partitioned(
             work.day,
             scratch,
             [key for pattern in members for key in carry_in.pending.get(pattern.name, ())],
-            any(map(has_output_policy, members)),
         )
         what = f"{work.stream.name}: events before {work.day} by {', '.join(partition_by)}"
         (earlier,) = run_tasks(spark, gathering.run, [0], what=what)

@@ -453,7 +453,7 @@ def _packed(job: DetectionJob) -> bytes:
         )
         for plan in job.plan.patterns
     )
-    slim = replace(job, plan=replace(job.plan, patterns=planned), carry_in=None, reachable={})
+    slim = replace(job, plan=replace(job.plan, patterns=planned), carry_in=None)
     return pickle.dumps(slim, protocol=5)
 
 

@@ -31,7 +31,7 @@ from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.ownership import waits_for_later_events
+from cep_pipeline.slices.ownership import counts_in_partitions, waits_for_later_events
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
 from cep_pipeline.storage import (
     DataDirectory,
@@ -194,8 +194,7 @@ def last_seqs(bindings: pa.ListArray) -> Array:
     return np.asarray(np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), offsets[:-1] - offsets[0]))
 
 
-_NOTHING = 2**63 - 1
-"""A sequence number above all others: no event that is alone in its partition can be in a match of a later day."""
+_NEVER_US = 2**63 - 1
 UNDECIDED = "undecided"
 """Key of the candidates that are not decided, beside the state of `KeptMatches`."""
 
@@ -261,51 +260,43 @@ class CarryState:
 
     def after(
         self,
-        kept: Mapping[str, KeptMatches],
+        deciders: Iterable[CandidateDecider],
+        undecided: Mapping[str, pa.Table],
         horizons_us: Mapping[str, int | None],
-        undecided: Mapping[str, pa.Table] | None = None,
-        reachable: Mapping[str, Mapping[str, int]] | None = None,
     ) -> CarryState:
-        """The state at the end of a day.
+        """The state at the end of a day; what no later match can reach is forgotten, nor any that is undecided.
 
         Parameters
         ----------
-        kept
-            What is kept of each pattern, from which is forgotten what no later match can reach.
+        undecided
+            Pattern -> what its `CandidateDecider` holds at the end of the day.
         horizons_us
             Pattern -> timestamp of the earliest event that a match after the day may hold; None: of any.
-        undecided
-            Pattern -> what `CandidateDecider` holds at the end of the day.
-        reachable
-            Pattern whose window counts events of a partition -> `EarlierEvents.reachable`.
         """
         states = {}
-        for name, matches in kept.items():
-            held = (undecided or {}).get(name)
-            earliest_us = pc.min(pc.list_flatten(held["instants"])).as_py() if held is not None else None
-            _forget(matches, horizons_us[name], earliest_us, held, (reachable or {}).get(name))
-            final = held.filter(pc.invert(held[_PENDING])) if held is not None else None
-            rows = {UNDECIDED: rows_to_json(final, _UNDECIDED)} if final is not None else {}
-            if state := {key: value for key, value in {**matches.to_json(), **rows}.items() if value}:
-                states[name] = state
+        for decider in deciders:
+            pattern, kept, rows = decider.pattern, decider.kept, dict[str, Any]()
+            horizon_us = horizons_us[pattern.name]
+            if (held := undecided.get(pattern.name)) is not None:
+                earliest_us = pc.min(pc.list_flatten(held["instants"])).as_py()
+                if horizon_us is not None and earliest_us is not None:
+                    horizon_us = min(horizon_us, earliest_us)
+                rows = {UNDECIDED: rows_to_json(held.filter(pc.invert(held[_PENDING])), _UNDECIDED)}
+            if horizon_us is not None:
+                kept.forget(horizon_us)
+            if counts_in_partitions(pattern):
+                _forget_counted(kept, pattern.window.events or 1)
+            if state := {key: value for key, value in {**kept.to_json(), **rows}.items() if value}:
+                states[pattern.name] = state
         return replace(self, patterns=states)
 
 
-def _forget(
-    kept: KeptMatches,
-    horizon_us: int | None,
-    earliest_us: int | None,
-    held: pa.Table | None,
-    reachable: Mapping[str, int] | None,
-) -> None:
-    """Forget what no later match can reach, nor any that is held, of which the first event is at `earliest_us`."""
-    if horizon_us is not None:
-        kept.forget(horizon_us if earliest_us is None else min(horizon_us, earliest_us))
-    if reachable is not None:
-        waiting = set(held["partition"].to_pylist()) if held is not None else set()
-        first: dict[str | None, int] = {} if None in waiting else {None: _NOTHING}
-        first.update((key, seq) for key, seq in reachable.items() if key not in waiting)
-        kept.forget_partitions(first)
+def _forget_counted(kept: KeptMatches, events: int) -> None:
+    """Forget consumed events behind which so many others of their partition are consumed as its window counts."""
+    positions: dict[str, list[int]] = {}
+    for position, _, partition in kept.to_json().get("consumed", ()):
+        positions.setdefault(partition, []).append(position)
+    kept.forget_partitions({name: own[-events] for name, own in positions.items() if len(own) > events})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,7 +320,7 @@ class DayOfSet:
         goes on from is the same, in case there is one.
     limits, then
         Pattern -> its limits on the day, and what follows when it reaches one.
-    horizons_us, reachable
+    horizons_us
         For patterns with OUTPUT or CONSUME, as `CarryState.after` takes them.
     """
 
@@ -344,7 +335,6 @@ class DayOfSet:
     limits: Mapping[str, Limits] = field(default_factory=dict)
     then: Mapping[str, Then] = field(default_factory=dict)
     horizons_us: Mapping[str, int | None] = field(default_factory=dict)
-    reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def state(self) -> CarryState:
@@ -464,7 +454,7 @@ def keep_candidates(
         undecided_rows = job.state.patterns.get(name, {}).get(UNDECIDED, [])
         table = rows_from_json(undecided_rows, CANDIDATES_SCHEMA, {**job.constants, "pattern": name})
         carried[name] = _marked(table, False)
-    points = {-(2**63), *points_us, _NOTHING}
+    points = {-(2**63), *points_us, _NEVER_US}
     for name in deciders:
         so_far = 0
         for first, rows in sorted((first, rows) for file in files for _, rows, first, _ in file.groups.get(name, ())):
@@ -479,7 +469,7 @@ def keep_candidates(
                 for batch in decider.decide(part).to_batches() if len(part) else ():
                     write(name, batch)
     undecided = {name: held for name, decider in deciders.items() if (held := decider.held()) is not None}
-    carry_out = job.state.after(kept, job.horizons_us, undecided, job.reachable)
+    carry_out = job.state.after(deciders.values(), undecided, job.horizons_us)
     if job.end_of_stream:
         with found.next_file() as write:
             for name, held in undecided.items():

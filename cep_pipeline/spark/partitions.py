@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -57,10 +56,6 @@ class MissingEvents:
     def has_all_from(self, row_group: RowGroup) -> bool:
         """Return True if no event of a row group is needed, or of an earlier one."""
         return self.satisfied and not (self._first_us == row_group.last[0]).any()
-
-    def has_all(self, partition: str) -> bool:
-        """Return True if a partition has all events that it needs."""
-        return bool(self._missing[self._numbers[partition]] == 0)
 
     def take(self, partitions: pa.DictionaryArray, times: Array) -> Array:
         """Return the rows of the needed events; the events are in stream order, before those of earlier calls."""
@@ -130,22 +125,6 @@ class PartitionedEvents:
         found += reader.read(self.earlier)
         return pa.concat_tables(found[::-1], promote_options="permissive").unify_dictionaries().combine_chunks()
 
-    def last_positions(self, earlier: Sequence[RowGroup]) -> dict[str, int]:
-        """Partition -> the seq of the first of its last `positions` events, up to the end of the range.
-
-        Partitions with fewer events, in the range and what was gathered before it, are left out.
-        """
-        wanted = MissingEvents({}, max(self.positions, 1))
-        reader = BackwardReader(self.partition_by, wanted, dict.fromkeys((*KEYS, *self.partition_by)))
-        first: dict[str, int] = {}
-        for events in chain(reader.read(self.row_groups, since_us=self.start_us), reader.read(earlier)):
-            partitions = _partitions(events, self.partition_by)
-            texts = partitions.dictionary.to_pylist()
-            places, rows = np.unique(partitions.indices.to_numpy(), return_index=True)
-            seqs = events["seq"].to_numpy()[rows]
-            first.update((texts[place], int(seq)) for place, seq in zip(places, seqs, strict=True))
-        return {text: seq for text, seq in first.items() if wanted.has_all(text)}
-
     def occurring(self) -> Iterator[str]:
         """The partitions that occur in the range, some of them several times."""
         for row_group in self.row_groups:
@@ -214,13 +193,10 @@ class EarlierEvents:
         Of the file that holds them, in stream order; none where there are no such events.
     first_day
         The earliest day that was read; None where all earlier days were, and could still have had more.
-    reachable
-        Partition -> the seq of its first event that a match after the range may hold, where there are enough of them.
     """
 
     row_groups: tuple[RowGroup, ...]
     first_day: date | None
-    reachable: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -243,8 +219,6 @@ class Gathering:
         Where what is gathered is written.
     pending
         Texts of partitions that may not occur in the range and are wanted too.
-    forgets
-        Whether it is asked for which events are out of reach.
     """
 
     range: PartitionedEvents
@@ -254,7 +228,6 @@ class Gathering:
     day: date
     directory: DataDirectory
     pending: Sequence[str] = ()
-    forgets: bool = False
 
     def run(self, number: int = 0, attempt: int = 0) -> EarlierEvents:
         """Read back until every partition has its positions, and write these events as a file."""
@@ -275,8 +248,7 @@ class Gathering:
                         writer = stack.enter_context(open_data_file(path, schema))
                     writer.write_table(events.cast(schema))
         found = () if path is None else tuple(read_row_groups([path]))
-        reachable = self.range.last_positions(found) if self.forgets else {}
-        return EarlierEvents(found, first_day if wanted.satisfied else None, reachable)
+        return EarlierEvents(found, first_day if wanted.satisfied else None)
 
     def _backwards(self) -> Iterator[tuple[date, RowGroup]]:
         """The row groups of the earlier days, the latest first; a file's footer is read when its turn comes."""
