@@ -11,8 +11,8 @@ partition deciding stops at the first of these. The candidates behind it are hel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import count, pairwise
@@ -57,24 +57,26 @@ class CandidateDecider:
     ----------
     pattern
         A pattern with OUTPUT or CONSUME.
-    kept
-        What is kept so far.
+    job
+        The day, and what the day before hands on.
     """
 
-    def __init__(self, pattern: Pattern, kept: KeptMatches) -> None:
-        self.pattern, self.kept = pattern, kept
+    def __init__(self, pattern: Pattern, job: DayOfSet) -> None:
+        state = job.state.patterns.get(pattern.name, {})
+        self.pattern = pattern
+        self.kept = KeptMatches(pattern, state, in_order=not waits_for_later_events(pattern))
+        rows = rows_from_json(state.get(UNDECIDED, ()), CANDIDATES_SCHEMA, {**job.constants, "pattern": pattern.name})
+        self._carried = _marked(rows, False)
         self._blocked: set[str | None] = set()
-        self._held: list[pa.Table] = []
+        self._held = [self._carried.slice(0, 0)]
 
-    def decide(self, candidates: pa.Table) -> pa.Table:
-        """Decide about the next candidates, which all end after those of earlier calls; returns those that are kept.
-
-        Parameters
-        ----------
-        candidates
-            The columns that deciding needs, any others, and whether they are not final yet, in any order.
-        """
-        ordered = in_page_order(self.pattern, candidates)
+    def decide(self, files: Iterable[CandidatesFile], low_us: int, high_us: int) -> pa.Table:
+        """Decide about the candidates that end between two times, behind earlier calls; returns those that are kept."""
+        read = (part for file in files for part in file.read(self.pattern.name, low_us, high_us))
+        found = pa.concat_tables([_ending(self._carried, low_us, high_us), *read])
+        if not len(found):
+            return found
+        ordered = in_page_order(self.pattern, found)
         partitions = ordered["partition"].combine_chunks().dictionary_encode()
         names = [*partitions.dictionary.to_pylist(), None]
         number = partitions.indices.fill_null(len(names) - 1).to_numpy()
@@ -84,16 +86,14 @@ class CandidateDecider:
         self._blocked.update(name for name, row in zip(names, blocked_from, strict=True) if row < len(ordered))
         free = np.arange(len(ordered)) < blocked_from[number]
         self._held.append(ordered.filter(pa.array(~free)))
-        decided = ordered.filter(pa.array(free))
-        return decided.filter(pa.array(self.kept.keep(_candidates(decided))))
+        return self.kept_of(ordered.filter(pa.array(free)))
 
-    def held(self) -> pa.Table | None:
-        """Return the candidates that are not final, and those that wait behind them, in the order of the matches.
+    def kept_of(self, candidates: pa.Table) -> pa.Table:
+        """Decide about the next candidates, which are final, in their order; returns those that are kept."""
+        return candidates.filter(pa.array(self.kept.keep(_candidates(candidates))))
 
-        None where nothing was to be decided.
-        """
-        if not self._held:
-            return None
+    def held(self) -> pa.Table:
+        """Return the candidates that are not final, and those that wait behind them, in the order of the matches."""
         held = pa.concat_tables(self._held)
         return held.filter(pa.array(~self.kept.rules_out(_candidates(held)) | held[_PENDING].to_numpy()))
 
@@ -127,15 +127,13 @@ class CandidatesFile:
                 found.setdefault(name.min, []).append((number, group.num_rows, end.min_raw, end.max_raw))
         return cls(path, pending, found)
 
-    def read(self, pattern: str, low_us: int, high_us: int) -> pa.Table:
+    def read(self, pattern: str, low_us: int, high_us: int) -> Iterator[pa.Table]:
         """Read the candidates of a pattern that end between two times."""
         groups = self.groups.get(pattern, ())
-        chosen = [number for number, _, first, last in groups if first < high_us and last >= low_us]
-        if not chosen:
-            return _marked(CANDIDATES_SCHEMA.empty_table(), self.pending)
-        with open_parquet(self.path) as file:
-            found = pa.concat_tables([read_group(file, number, CANDIDATES_SCHEMA) for number in chosen])
-        return _marked(_ending(found, low_us, high_us), self.pending)
+        if chosen := [number for number, _, first, last in groups if first < high_us and last >= low_us]:
+            with open_parquet(self.path) as file:
+                found = pa.concat_tables([read_group(file, number, CANDIDATES_SCHEMA) for number in chosen])
+            yield _marked(_ending(found, low_us, high_us), self.pending)
 
 
 def _ending(candidates: pa.Table, low_us: int, high_us: int) -> pa.Table:
@@ -248,16 +246,6 @@ class CarryState:
             self.pattern_set_version, *({name: one for name, one in part if name in names} for part in known)
         )
 
-    def kept(self, patterns: Iterable[Pattern]) -> dict[str, KeptMatches]:
-        """Return the kept matches that each of these patterns with OUTPUT or CONSUME goes on from."""
-        return {
-            pattern.name: KeptMatches(
-                pattern, self.patterns.get(pattern.name), in_order=not waits_for_later_events(pattern)
-            )
-            for pattern in patterns
-            if has_output_policy(pattern)
-        }
-
     def after(
         self,
         deciders: Iterable[CandidateDecider],
@@ -275,13 +263,13 @@ class CarryState:
         """
         states = {}
         for decider in deciders:
-            pattern, kept, rows = decider.pattern, decider.kept, dict[str, Any]()
+            pattern, kept = decider.pattern, decider.kept
             horizon_us = horizons_us[pattern.name]
-            if (held := undecided.get(pattern.name)) is not None:
-                earliest_us = pc.min(pc.list_flatten(held["instants"])).as_py()
-                if horizon_us is not None and earliest_us is not None:
-                    horizon_us = min(horizon_us, earliest_us)
-                rows = {UNDECIDED: rows_to_json(held.filter(pc.invert(held[_PENDING])), _UNDECIDED)}
+            held = undecided[pattern.name]
+            earliest_us = pc.min(pc.list_flatten(held["instants"])).as_py()
+            if horizon_us is not None and earliest_us is not None:
+                horizon_us = min(horizon_us, earliest_us)
+            rows = {UNDECIDED: rows_to_json(held.filter(pc.invert(held[_PENDING])), _UNDECIDED)}
             if horizon_us is not None:
                 kept.forget(horizon_us)
             if counts_in_partitions(pattern):
@@ -443,17 +431,27 @@ def keep_candidates(
     candidates
         Those of all slices, a file for each (None: it has none).
     """
-    kept = job.state.kept(job.patterns)
-    deciders = {one.name: CandidateDecider(one, kept[one.name]) for one in job.patterns if one.name in kept}
+    deciders = {one.name: CandidateDecider(one, job) for one in job.patterns if has_output_policy(one)}
+    matches = dict.fromkeys(deciders, 0)
+    profiler = OutputProfiler(decider.pattern for decider in deciders.values())
+    summaries = {one.name: PartialSummary(one) for one in job.patterns if one.name in deciders and one.summary}
     # Numbers behind those of the slices' files, so that the order of files is always the same.
-    found = _KeptFiles(job, attempt, len(candidates) + 2, [decider.pattern for decider in deciders.values()])
+    found, numbers = list[str](), count(len(candidates) + 2)
+
+    def publish(kept: Iterable[tuple[str, pa.Table]]) -> None:
+        columns = without_composed(job.columns)
+        with MatchFile(job.directory, next(numbers), attempt, columns) as file:
+            for name, batch in ((name, batch) for name, rows in kept for batch in rows.to_batches() if len(batch)):
+                matches[name] += len(batch)
+                profiler.add_rows(name, batch)
+                if name in summaries:
+                    summaries[name].add_rows(batch)
+                else:
+                    file.write(batch)
+        found.extend(file.files)
+
     files = [CandidatesFile.of(path, pending=False) for path in candidates if path is not None]
     files += [CandidatesFile.of(pending, pending=True)] if pending is not None else []
-    carried = {}
-    for name in deciders:
-        undecided_rows = job.state.patterns.get(name, {}).get(UNDECIDED, [])
-        table = rows_from_json(undecided_rows, CANDIDATES_SCHEMA, {**job.constants, "pattern": name})
-        carried[name] = _marked(table, False)
     points = {-(2**63), *points_us, _NEVER_US}
     for name in deciders:
         so_far = 0
@@ -462,55 +460,17 @@ def keep_candidates(
                 points.add(first)
                 so_far = rows
     for low_us, high_us in pairwise(sorted(points)):
-        with found.next_file() as write:
-            for name, decider in deciders.items():
-                parts = [_ending(carried[name], low_us, high_us)]
-                part = pa.concat_tables([*parts, *(file.read(name, low_us, high_us) for file in files)])
-                for batch in decider.decide(part).to_batches() if len(part) else ():
-                    write(name, batch)
-    undecided = {name: held for name, decider in deciders.items() if (held := decider.held()) is not None}
+        publish((name, decider.decide(files, low_us, high_us)) for name, decider in deciders.items())
+    undecided = {name: decider.held() for name, decider in deciders.items()}
     carry_out = job.state.after(deciders.values(), undecided, job.horizons_us)
     if job.end_of_stream:
-        with found.next_file() as write:
-            for name, held in undecided.items():
-                for batch in held.combine_chunks().to_batches():
-                    write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
+        publish((name, deciders[name].kept_of(held)) for name, held in undecided.items())
         undecided = {}
     return KeepingResult(
-        tuple(found.files),
-        found.matches,
+        tuple(found),
+        matches,
         {name: len(held) - (pc.sum(held[_PENDING]).as_py() or 0) for name, held in undecided.items()},
         carry_out,
-        found.profiler.profiles(),
-        {name: summary.to_json() for name, summary in found.summaries.items()},
+        profiler.profiles(),
+        {name: summary.to_json() for name, summary in summaries.items()},
     )
-
-
-class _KeptFiles:
-    """The files of kept matches, numbered from `first` on."""
-
-    def __init__(self, job: DayOfSet, attempt: int, first: int, patterns: Sequence[Pattern]) -> None:
-        self._job, self._attempt, self._numbers = job, attempt, count(first)
-        self.files: list[str] = []
-        self.matches = {pattern.name: 0 for pattern in patterns}
-        self.profiler = OutputProfiler(patterns)
-        self.summaries = {one.name: PartialSummary(one) for one in patterns if one.summary is not None}
-
-    @contextmanager
-    def next_file(self) -> Iterator[Callable[[str, pa.RecordBatch], None]]:
-        """The next file in order: a function that takes matches of a pattern."""
-        columns = without_composed(self._job.columns)
-        with MatchFile(self._job.directory, next(self._numbers), self._attempt, columns) as file:
-
-            def write(name: str, batch: pa.RecordBatch) -> None:
-                if not batch.num_rows:
-                    return
-                self.matches[name] += batch.num_rows
-                self.profiler.add_rows(name, batch)
-                if name in self.summaries:
-                    self.summaries[name].add_rows(batch)
-                else:
-                    file.write(batch)
-
-            yield write
-        self.files += file.files
