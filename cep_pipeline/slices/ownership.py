@@ -18,7 +18,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.partitions import partitions_of
-from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents, rows_before
 
 
 class Finality(IntEnum):
@@ -241,12 +241,6 @@ def point_before(timestamps: Array, seqs: Array, point: Boundary, positions: int
         return point
     row = rows_before(timestamps, seqs, point) - positions
     return (int(timestamps[row]), int(seqs[row])) if row >= 0 else (-(2**63), -(2**63))
-
-
-def rows_before(timestamps: Array, seqs: Array, point: Boundary) -> int:
-    """Count the sorted events before a point."""
-    first, last = (int(np.searchsorted(timestamps, point[0], side)) for side in ("left", "right"))
-    return first + int(np.searchsorted(seqs[first:last], point[1]))
 
 
 def not_by_day(pattern: Pattern) -> str:

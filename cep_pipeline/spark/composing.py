@@ -37,8 +37,8 @@ from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, WRITTEN_SEQ, plain_pattern
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
-from cep_pipeline.slices.ownership import LookBack, known_before, look_backs, point_before, rows_before
-from cep_pipeline.slices.prepared import Boundary
+from cep_pipeline.slices.ownership import LookBack, known_before, look_backs, point_before
+from cep_pipeline.slices.prepared import Boundary, rows_before
 from cep_pipeline.spark.keeping import DayOfSet, MatchFile, in_page_order, last_seqs, rows_from_json, rows_to_json
 from cep_pipeline.spark.slicing import RowGroup, Slice, first_read
 from cep_pipeline.spark.tasks import run_tasks

@@ -222,13 +222,16 @@ def detect_range(
     whole, reached, least = job, dict[str, Kind](), dict[str, int]()
     partitions = dict[str, Sequence[str]]()
     while True:
-        results = _detect_parts(spark, job, parts, progress) if job.patterns else []
-        of_day = [
-            _decided(result, job.patterns) if part.behind and not job.end_of_stream else result
-            for part, result in zip(parts, results, strict=False)
-        ]
-        for result in results:
-            partitions |= result.partitions
+        results: list[DetectedSlice] = []
+        if job.patterns:
+            with _ledger_file(spark, job, len(parts)) as ledger:
+                detect = partial(_detect, _packed(job), ledger, len(parts))
+                what = f"{job.stream}: matches of {job.pattern_set} on {job.final_day}"
+                results = run_tasks(spark, detect, parts, what=what, progress=progress)
+        own, last = results[: len(slices)], next(iter(results[len(slices) :]), None)
+        of_day = own if last is None else [*own, last if job.end_of_stream else _decided(last, job.patterns)]
+        if last is not None:
+            partitions |= last.partitions
         found = _limited(job, of_day)
         reached |= found
         least |= {name: sum(one.matches.get(name, 0) for one in of_day) for name in found}
@@ -238,7 +241,7 @@ def detect_range(
             remove_file(path)
         others = tuple(pattern for pattern in job.patterns if pattern.name not in found)
         job = replace(job, patterns=others, plan=job.plan.part(pattern.name for pattern in others))
-    merged = _merged(spark, job, parts, results)
+    merged = _merged(spark, job, slices, own, last)
     # For a limited pattern the day is as if it had not been.
     states = {**merged.carry_out.patterns, **whole.state.part(reached).patterns}
     return replace(
@@ -247,19 +250,6 @@ def detect_range(
         carry_out=replace(merged.carry_out, patterns=states, pending=partitions),
         limited=_count_limited(spark, whole, parts, reached, least) if reached else {},
     )
-
-
-def _detect_parts(
-    spark: SparkSession, job: DetectionJob, parts: Sequence[_Part], progress: Progress | None
-) -> list[DetectedSlice]:
-    with _ledger_file(spark, job, len(parts)) as ledger:
-        return run_tasks(
-            spark,
-            partial(_detect, _packed(job), ledger, len(parts)),
-            parts,
-            what=f"{job.stream}: matches of {job.pattern_set} on {job.final_day}",
-            progress=progress,
-        )
 
 
 @contextmanager
@@ -369,18 +359,20 @@ COUNTING_S = 30.0
 
 
 def _merged(
-    spark: SparkSession, job: DetectionJob, parts: Sequence[_Part], results: Sequence[DetectedSlice]
+    spark: SparkSession,
+    job: DetectionJob,
+    slices: Sequence[Slice],
+    own: Sequence[DetectedSlice],
+    last: DetectedSlice | None,
 ) -> DetectionResult:
     """The outcome of a job from those of its tasks, after OUTPUT and CONSUME have decided."""
-    own = [result for part, result in zip(parts, results, strict=False) if not part.behind]
-    last = next((result for part, result in zip(parts, results, strict=False) if part.behind), None)
     counters = Counters()
     for result in own:
         for node in result.nodes:
             counters.count(node)
         for name, taken in result.routes.items():
             counters.went(name, *taken)
-    kept = _keep(spark, job, [part.slice for part in parts if not part.behind], own, last)
+    kept = _keep(spark, job, slices, own, last)
     published: list[DetectedSlice | KeepingResult] = [*own]
     pending = Counter(kept.waiting if kept is not None else {})
     if last is not None and job.end_of_stream:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.slices.ownership import LookBack, rows_before
-from cep_pipeline.slices.prepared import Boundary
+from cep_pipeline.slices.ownership import LookBack
+from cep_pipeline.slices.prepared import Boundary, rows_before
 from cep_pipeline.storage import names_in_file, open_filesystem, read_footer, reading_data
 
 _AS_IN_THE_FILE = pa.schema([])
