@@ -454,7 +454,6 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
                 stream or Path(opened.data) != GENERATED.absolute()
             ):
                 missing[name] = said
-            doubts += _held_up(opened)
             if not _add_doubts(configuration, opened, doubts) and said is None:
                 _look_at_raw(opened, doubts, notes)
     if stream:
@@ -479,21 +478,6 @@ def _not_runnable(pattern_sets: Sequence[PatternSet]) -> list[str]:
         except CepError as error:
             found.append(str(error))
     return found
-
-
-def _held_up(opened: Stream) -> list[str]:
-    """Warnings of patterns of which one quiet partition holds up all matches in daily runs."""
-    from cep_pipeline.slices.ownership import is_held_up
-
-    return [
-        f"stream {opened.name}: pattern {pattern.name!r} binds matches that wait for events of a partition. In daily "
-        "runs a partition without further events holds up all matches until the stream ends, and each day reads from "
-        "there on. Give the patterns that wait a window of time. Or give all of them a window of EVENTS and the same "
-        "PARTITION BY, and name the partition in RETURN"
-        for pattern_set in opened.pattern_sets
-        for pattern in pattern_set.composing
-        if is_held_up(pattern)
-    ]
 
 
 def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> bool:

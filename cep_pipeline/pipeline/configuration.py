@@ -998,10 +998,19 @@ def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
     ------
     UnsupportedPattern
         The pattern is named, and what is not run.
+    InputError
+        Days cannot publish a pattern's matches one after another.
     """
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.patterns.composing import plain_pattern
+    from cep_pipeline.slices.ownership import not_by_day
 
     for pattern_set in pattern_sets:
+        for pattern in pattern_set.statements:
+            if why := not_by_day(pattern):
+                raise InputError(
+                    f"{pattern_set.file}: daily runs do not publish pattern {pattern.name!r}, which {why}; or find its "
+                    "matches by cep detect"
+                )
         choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
         choose_mechanisms([plain_pattern(one) for one in pattern_set.composing], pattern_set.mechanism)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
-from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.pattern import Pattern
@@ -23,7 +23,6 @@ from cep_pipeline.slices.ownership import (
     LookBack,
     can_pend,
     counts_in_partitions,
-    is_held_up,
     look_back,
     look_backs,
     waits_for_later_events,
@@ -48,7 +47,7 @@ from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.records import EventsSnapshot
 
 if TYPE_CHECKING:
-    from cep_pipeline.spark.detection import DetectionJob, DetectionResult, WorkEstimate
+    from cep_pipeline.spark.detection import DetectionJob, DetectionResult
     from cep_pipeline.spark.session import SparkSession
 
 
@@ -91,8 +90,6 @@ class DayInputs:
         `gathered` are the first days of the events that were gathered by partition.
         """
         first_days = {self.events.first_day, *gathered}
-        if any(counts_in_partitions(one) or is_held_up(one) for one in self.pattern_set.composing):
-            first_days.add(None)
         return self.events.snapshot.matches_fingerprint(
             self.pattern_set.version,
             None if None in first_days else min(filter(None, first_days)),  # None: the beginning of the stream
@@ -108,20 +105,12 @@ def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result:
     from cep_pipeline.spark.composing import ComposingJob, compose_day
 
     pattern_set, events = inputs.pattern_set, inputs.events
-    composing = pattern_set.composing
-    before: list[str] = []
-    if any(counts_in_partitions(one) or is_held_up(one) for one in composing):
-        known = {group.path for group in events.row_groups}
-        files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
-        before = [file.path for file in files if file.path not in known]
     return compose_day(
         spark,
         ComposingJob(
-            **_of_set(work, inputs, composing),
+            **_of_set(work, inputs, pattern_set.composing),
             carry_in=inputs.carry_in,
             row_groups=events.row_groups,
-            earlier_files=tuple(before),
-            events_schema=work.tables.events_schema,
             start=events.start,
             end=work.end,
         ),
@@ -153,7 +142,7 @@ class PreparedDay:
         scratch: DataDirectory,
     ) -> PreparedDay:
         """Prepare the detection of the patterns of a set that compose no others."""
-        from cep_pipeline.spark.detection import DetectionJob, WorkEstimate
+        from cep_pipeline.spark.detection import DetectionJob
 
         patterns = pattern_set.patterns
         events = inputs.events
@@ -163,7 +152,7 @@ class PreparedDay:
         of_set = _of_set(work, inputs, patterns)
         # Without events of its own a day has no new matches, but those that waited become final.
         if events.events_of(work) or any(map(can_pend, patterns)):
-            slices = cut_day(spark, work, events, WorkEstimate(patterns, plan, of_set["limits"]))
+            slices = cut_day(spark, work, events, patterns, plan, of_set["limits"])
         behind = slices_between(groups, [work.end, None], events.look_back)
         job = DetectionJob(
             **of_set,
@@ -171,12 +160,6 @@ class PreparedDay:
             plan=plan,
             candidates=scratch,
             horizons_us={pattern.name: _horizon_us(work, pattern, events) for pattern in patterns},
-            reachable={
-                pattern.name: earlier.reachable
-                for source, earlier in gathered
-                for pattern in patterns
-                if counts_in_partitions(pattern) and pattern.partition_by == source.partition_by
-            },
             partitioned=tuple(source for source, _ in gathered),
             compressed=work.tables.compressed_directory(pattern_set.name, work.day, run_id=work.run_id),
         )
@@ -283,8 +266,7 @@ def _partitioned(
     own = tuple(group for group in events.row_groups if group.last[0] >= events.start[0])
     for partition_by in dict.fromkeys(pattern.partition_by for pattern in counting):
         members = [pattern for pattern in counting if pattern.partition_by == partition_by]
-        contiguous = any(pattern.strategy.crosses_partitions for pattern in members)
-        source = PartitionedEvents(partition_by, look_back(members).positions, contiguous, own, events.start[0])
+        source = PartitionedEvents(partition_by, look_back(members).positions, own, events.start[0])
         files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
         gathering = Gathering(
             source,
@@ -294,7 +276,6 @@ def _partitioned(
             work.day,
             scratch,
             [key for pattern in members for key in carry_in.pending.get(pattern.name, ())],
-            any(map(has_output_policy, members)),
         )
         what = f"{work.stream.name}: events before {work.day} by {', '.join(partition_by)}"
         (earlier,) = run_tasks(spark, gathering.run, [0], what=what)
@@ -367,8 +348,16 @@ def pin_events(work: DayWork, pattern_set: PatternSet) -> DayEvents:
     return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, types)
 
 
-def cut_day(spark: SparkSession, work: DayWork, events: DayEvents, weigh: WorkEstimate) -> list[Slice]:
+def cut_day(
+    spark: SparkSession,
+    work: DayWork,
+    events: DayEvents,
+    patterns: Sequence[Pattern],
+    plan: Plan,
+    limits: Mapping[str, Limits],
+) -> list[Slice]:
     """Cut the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
+    from cep_pipeline.spark.detection import estimated_work
     from cep_pipeline.spark.tasks import cores_of
 
     rows, start, end = events.events_of(work), events.start, work.end
@@ -378,13 +367,13 @@ def cut_day(spark: SparkSession, work: DayWork, events: DayEvents, weigh: WorkEs
     if rows < LEAST_ROWS:  # it is over sooner than its events have been looked at
         pieces = Pieces.even(needed)
     else:
-        pieces = weigh.pieces(needed)
-        estimated, again = weigh(pieces)
+        pieces = Pieces.read(needed)
+        estimated, again = estimated_work(patterns, plan, pieces, limits)
         begins = pieces.times_us[:-1]
         owned = (begins >= start[0]) & (begins < end[0])
         total, looked_again = float(estimated[owned].sum()), float(again[owned].mean()) if owned.any() else 0.0
     configured = work.settings.slices_per_core
-    count = slices_of_a_day(configured, len(weigh.patterns), total, rows, cores_of(spark), looked_again)
+    count = slices_of_a_day(configured, len(patterns), total, rows, cores_of(spark), looked_again)
     return cut(pieces, start=start, end=end, look_back=events.look_back, count=count, work=estimated, again=again)
 
 

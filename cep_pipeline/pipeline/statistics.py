@@ -23,7 +23,7 @@ from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, Progress
-from cep_pipeline.slices.ownership import LookBack, look_back, rows_before
+from cep_pipeline.slices.ownership import LookBack, look_back
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, keys_of, read_row_groups
 from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -33,7 +33,7 @@ from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, Statist
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
-    from cep_pipeline.slices.prepared import Boundary
+    from cep_pipeline.slices.prepared import Boundary, rows_before
     from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
 
 

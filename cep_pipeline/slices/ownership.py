@@ -5,7 +5,7 @@ All mechanisms ask here: they find matches by the rows of their first and last e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import zip_longest
@@ -18,7 +18,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.partitions import partitions_of
-from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents, rows_before
 
 
 class Finality(IntEnum):
@@ -177,20 +177,14 @@ class LookBack:
 def look_back(patterns: Iterable[Pattern]) -> LookBack:
     """Compute how long before the start of a slice its task must read, and how many events.
 
+    None of the patterns composes others (`look_backs`).
+
     The window W of the longest pattern; 2W where one negated variable has nothing before it and one has nothing after
     it: the match that ends its wait now began W ago, and what rejects it may lie W before that. They need not stand in
     one clause: bindings that two clauses share are owned once, so the slice that owns them by one asks for the other.
-
-    A pattern that composes looks back from the point before which its matches are known (`look_backs`); this is the sum
-    of its distances.
     """
     time_us = positions = 0
     for pattern in patterns:
-        if pattern.composes:
-            steps = look_backs(pattern)
-            time_us = max(time_us, sum(one.time_us for one in steps))
-            positions = max(positions, sum(one.positions for one in steps))
-            continue
         negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
         leading = any(not clause.predecessors(name) for clause, name in negated)
         trailing = any(not clause.successors(name) for clause, name in negated)
@@ -218,30 +212,22 @@ def waits_for_later_events(pattern: Pattern) -> bool:
     return waits or any(map(waits_for_later_events, pattern.composes))
 
 
-def known_before(
-    pattern: Pattern, timestamps: Array, seqs: Array, point: Boundary, waiting: Mapping[str, Boundary]
-) -> Boundary:
+def known_before(pattern: Pattern, timestamps: Array, seqs: Array, point: Boundary) -> Boundary:
     """The point up to which all matches of a pattern are known when the stream has come to a point.
 
     Every match whose last event lies before it is final and has been decided about, and so has every match that it
     composes. A match that waits for the end of its window is taken to begin with its last event, so that the point does
-    not depend on which matches there are. Windows in partitions are left to `positions_waited`; but where partitions do
-    not decide alone (`waits_alike`), the point is not behind the earliest match that waits.
+    not depend on which matches there are. No such window counts the events of a partition (`not_by_day`).
 
     Parameters
     ----------
     timestamps, seqs
         int64, shape (n,): the events before the point, in their order, as far as a count window may reach.
-    waiting
-        Pattern -> the last event of the earliest of its matches that wait for events of their partition, or may come
-        to be when others no longer wait.
     """
-    held_up = () if waits_alike(pattern) else (waiting.get(one.name, point) for one in pattern.composes)
-    known = (known_before(one, timestamps, seqs, point, waiting) for one in pattern.composes)
-    point = min([point, *known, *held_up])
+    point = min([point, *(known_before(one, timestamps, seqs, point) for one in pattern.composes)])
     if not before_is_earlier(pattern.ties):  # an event of the same time may still reject a match
         point = point[0], -(2**63)
-    if not _can_pend_itself(pattern) or _waits_in_partitions(pattern):
+    if not _can_pend_itself(pattern):
         return point
     if pattern.window.time_us is not None:
         return max(point[0] - pattern.window.time_us, -(2**63)), -(2**63)
@@ -257,45 +243,24 @@ def point_before(timestamps: Array, seqs: Array, point: Boundary, positions: int
     return (int(timestamps[row]), int(seqs[row])) if row >= 0 else (-(2**63), -(2**63))
 
 
-def rows_before(timestamps: Array, seqs: Array, point: Boundary) -> int:
-    """Count the sorted events before a point."""
-    first, last = (int(np.searchsorted(timestamps, point[0], side)) for side in ("left", "right"))
-    return first + int(np.searchsorted(seqs[first:last], point[1]))
+def not_by_day(pattern: Pattern) -> str:
+    """Say why days cannot publish a pattern's matches one after another, and what to do; "" where they can.
 
-
-def positions_waited(pattern: Pattern) -> int:
-    """The number of events of a partition that follow a match before it is known, where it waits for such events.
-
-    Counted are those before a point of `known_before`. With so many of them behind the last event of a match its window
-    has ended, and so have those of the matches that may be in it. The event that ends a window is not enough, since
-    matches may stand behind it. Matches that it composes count only where partitions decide alone (`waits_alike`).
+    The next event of a partition may come any number of days later. A day reads back in the partitions that occur on
+    it, and so it knows neither what stands between their events in the stream, nor what other partitions wait for.
     """
-    own = pattern.window.events or 0 if _waits_in_partitions(pattern) else 0
-    return own + (max(map(positions_waited, pattern.composes), default=0) if waits_alike(pattern) else 0)
-
-
-def waits_alike(pattern: Pattern) -> bool:
-    """Return whether each partition alone decides when a pattern's matches are known that wait for events of it.
-
-    Then they are published partition by partition (`positions_waited`), and a partition that is short of events holds
-    up no other one. It takes that the pattern is partitioned as what it composes, and does not ask which events are
-    neighbours in the stream. Otherwise a match that is known later can come between, and so the stream is known up to
-    the earliest match that still waits (`known_before`).
-    """
-    waited = [one for one in pattern.composes if positions_waited(one)]
-    if not waited and not _waits_in_partitions(pattern):
-        return True
-    return (
-        not pattern.strategy.crosses_partitions
-        and counts_in_partitions(pattern)
-        and all({*one.partition_by} == {*pattern.partition_by} for one in waited)
-        and all(hands_on(one, name) for one in waited for name in pattern.partition_by)
-    )
-
-
-def is_held_up(pattern: Pattern) -> bool:
-    """Return whether a partition that is short of events holds up matches of other partitions (`waits_alike`)."""
-    return bool(pattern.composes) and (not waits_alike(pattern) or any(map(is_held_up, pattern.composes)))
+    counts = counts_in_partitions(pattern)
+    if counts and pattern.strategy.crosses_partitions:
+        return (
+            "counts the events of a partition and asks which ones are neighbours in the whole stream: leave PARTITION "
+            "BY out, and write its attributes in WHERE, as in [symbol]"
+        )
+    if pattern.composes and (counts or any(counts_in_partitions(p) and _can_pend_itself(p) for p in pattern.composes)):
+        return (
+            "binds matches and counts the events of a partition, or binds matches that wait for such events: give the "
+            "patterns a window of time"
+        )
+    return ""
 
 
 def hands_on(pattern: Pattern, attribute: str) -> bool:
@@ -310,10 +275,6 @@ def hands_on(pattern: Pattern, attribute: str) -> bool:
     return False
 
 
-def _waits_in_partitions(pattern: Pattern) -> bool:
-    return counts_in_partitions(pattern) and _can_pend_itself(pattern)
-
-
 def _can_pend_itself(pattern: Pattern) -> bool:
     return any(finality_of(pattern, clause) is Finality.WINDOW_END for clause in pattern.clauses)
 
@@ -322,21 +283,16 @@ def look_backs(pattern: Pattern) -> tuple[LookBack, ...]:
     """The distances from a point back to the first event of a composing pattern's matches, one after the other.
 
     All but the last lead to the point of `known_before`. Each of them is a time or a number of positions, or the longer
-    of both; they do not add up, since so many positions are any time. Where the window counts the events of a
-    partition, they lead to that point only: from there each partition has its own distance. The events of a match that
-    are neighbours in the stream are nearer to it.
+    of both; they do not add up, since so many positions are any time.
     """
-    if counts_in_partitions(pattern) and not pattern.strategy.crosses_partitions:
-        return _waiting(pattern) or (LookBack(),)
-    length = LookBack(pattern.window.time_us or 0, (pattern.window.events or 1) - 1)
-    return _merged((*_waiting(pattern), length))
+    return _merged((*_waiting(pattern), LookBack(pattern.window.time_us or 0, (pattern.window.events or 1) - 1)))
 
 
 def _waiting(pattern: Pattern) -> tuple[LookBack, ...]:
     """The distances from a point back to that of `known_before`, at most."""
     inside = zip_longest(*map(_waiting, pattern.composes), fillvalue=LookBack())
     steps = [LookBack(max(one.time_us for one in row), max(one.positions for one in row)) for row in inside]
-    if _can_pend_itself(pattern) and not _waits_in_partitions(pattern):
+    if _can_pend_itself(pattern):
         steps.append(LookBack(pattern.window.time_us or 0, (pattern.window.events or 1) - 1))
     return _merged(steps)
 

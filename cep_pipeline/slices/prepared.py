@@ -32,9 +32,6 @@ MAX_ROWS = 2**31 - 64
 KEPT_BYTES, KEPT_SLICES = 1 << 28, 4
 """Derived arrays are kept up to this size, or up to so many times the size of the slice."""
 
-NUMBERED_AT_ONCE = 1 << 15
-"""Rows that are numbered in one go, while a processor's cache holds their numbers."""
-
 T = TypeVar("T")
 
 
@@ -113,10 +110,7 @@ class PreparedEvents:
     @cached_property
     def _numbered(self) -> Array:
         counted = padded(len(self) + 1 + PADDING, np.int32)
-        few = np.arange(NUMBERED_AT_ONCE, dtype=np.int32)
-        for first in range(0, len(counted), NUMBERED_AT_ONCE):
-            part = counted[first : first + NUMBERED_AT_ONCE]
-            np.add(few[: len(part)], np.int32(first), out=part)
+        counted[:] = np.arange(len(counted), dtype=np.int32)
         return counted
 
     @cached_property
@@ -188,10 +182,7 @@ class PreparedEvents:
         """Count the events before a point of the stream's order."""
         found = self._rows_before.get(boundary)
         if found is None:
-            timestamp, seq = boundary
-            first = int(np.searchsorted(self.timestamps, timestamp, "left"))
-            last = int(np.searchsorted(self.timestamps, timestamp, "right"))
-            found = self._rows_before[boundary] = first + int(np.searchsorted(self.seqs[first:last], seq, "left"))
+            found = self._rows_before[boundary] = rows_before(self.timestamps, self.seqs, boundary)
         return found
 
     def rows_in(self, part: tuple[Boundary | None, Boundary | None]) -> tuple[int, int]:
@@ -292,6 +283,12 @@ def _size_of(value: Any) -> int:
 def _parts_of(kind: Any) -> tuple[str, ...]:
     """The fields of a dataclass that may hold arrays of their own."""
     return tuple(field.name for field in fields(kind) if field.name != "base") if is_dataclass(kind) else ()
+
+
+def rows_before(timestamps: Array, seqs: Array, point: Boundary) -> int:
+    """Count the sorted events before a point."""
+    first, last = (int(np.searchsorted(timestamps, point[0], side)) for side in ("left", "right"))
+    return first + int(np.searchsorted(seqs[first:last], point[1]))
 
 
 Streams = dict[tuple[str, str | None], PreparedEvents]

@@ -27,23 +27,20 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.patterns.structure import EventType, types_of
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import can_pend, counts_in_partitions, look_back, waits_for_later_events
-from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import (
     CANDIDATES_SCHEMA,
     CarryState,
     DayOfSet,
-    KeepingPass,
     KeepingResult,
     MatchFile,
-    first_last_event,
+    keep_candidates,
 )
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.session import is_local
-from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice
+from cep_pipeline.spark.slicing import Pieces, Slice
 from cep_pipeline.spark.tasks import Progress, cores_of, run_tasks
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
@@ -64,104 +61,54 @@ _MAX_LN = 60.0
 """Estimates above e^60 partial matches say no more than that the slice is too large."""
 
 
-class WorkEstimate:
-    """Estimated work of the pieces of a day: their events, and the partial matches that their types' rates make.
+def estimated_work(
+    patterns: Sequence[Pattern], plan: Plan, pieces: Pieces, limits: Mapping[str, Limits]
+) -> tuple[Array, Array]:
+    """Estimate the work of the pieces of a day: their events, and the partial matches that their rates make.
 
-    A partial match of some variables is made with its last event: by so many events of a piece, each with those of the
-    other variables' types that came within the window before. So a burst weighs more than its number of events says,
-    and a burst of a type that no pattern asks for does not. Of a pattern that will have more matches than its limit no
-    more work is expected than that: else nothing but its work would decide how the day is cut.
+    A partial match of n variables is made with its last event: by each event of a piece, with n - 1 of those that came
+    within the window before. So a burst weighs more than its number of events says. Of a pattern that will have more
+    matches than its limit no more work is expected than that: else nothing but its work would decide how the day is
+    cut.
 
     Parameters
     ----------
     limits
         Pattern -> its limits.
+
+    Returns
+    -------
+    work, again : Array
+        Shape (n,): the work of each piece, and that of the look-back of a slice which begins with it.
     """
-
-    def __init__(self, patterns: Sequence[Pattern], plan: Plan, limits: Mapping[str, Limits] | None = None) -> None:
-        self.patterns, self._plan = patterns, plan
-        self._most = {pattern.name: self._most_of(pattern, (limits or {}).get(pattern.name)) for pattern in patterns}
-
-    def _most_of(self, pattern: Pattern, limits: Limits | None) -> float:
-        """The logarithm of the most partial matches that are expected of a pattern."""
-        if limits is None or limits.max_matches is None:
-            return _MAX_LN
-        planned = self._plan.for_pattern(pattern.name).clauses
-        whole = max(clause.expected[max(clause.expected, key=len)].ln_partial_matches for clause in planned)
-        most = log(max(limits.max_matches, 1))
-        return min(most, _MAX_LN) if whole > most else _MAX_LN
-
-    def pieces(self, row_groups: Sequence[RowGroup]) -> Pieces:
-        """Read the pieces of sorted row groups, with the types that the patterns name."""
-        types = {name for pattern in self.patterns for operand in pattern.operands for name in operand.types}
-        types.discard(self.patterns[0].base_type or "")
-        return Pieces.read(row_groups, self.patterns[0].type_attribute, types)
-
-    def __call__(self, pieces: Pieces) -> tuple[Array, Array]:
-        """Estimate the work of each piece, and that of the look-back of a slice which begins with it.
-
-        Returns
-        -------
-        work, again : Array
-            Shape (n,): events and partial matches.
-        """
-        work = np.diff(pieces.rows).astype(np.float64)
-        again = pieces.read_before(look_back(self.patterns))
-        span_us = _span_us(pieces)
-        together: dict[tuple[int | None, bool], list[Pattern]] = {}
-        for pattern in self.patterns:
-            together.setdefault((pattern.window.time_us, waits_for_later_events(pattern)), []).append(pattern)
-        for (window_us, waits), members in together.items():
-            made: dict[tuple[EventType, ...], float] = {}
-            for pattern in members:
-                for clause, planned in zip(pattern.clauses, self._plan.for_pattern(pattern.name).clauses, strict=True):
-                    for variables, expected in planned.expected.items():
-                        types = tuple(sorted((clause.by_name[name].event_type for name in variables), key=types_of))
-                        alive = exp(min(expected.ln_partial_matches, self._most[pattern.name]))
-                        made[types] = made.get(types, 0.0) + alive
-            names = {name for types in made for name in types}
-            ratios = {name: _ratios(pieces, _counted(pieces, name), window_us) for name in names}
-            own = np.zeros(len(pieces))
-            for types, alive in made.items():
-                own += alive * span_us / (window_us or span_us) * _share(types, ratios)
-            work += own
-            if waits:  # others begin with the events that the slice owns, and look from these into the look-back
-                reached = np.concatenate([[0.0], np.cumsum(own)])
-                again += pieces.before(reached, look_back(members).time_us)
-        return work, again
-
-
-def _span_us(pieces: Pieces) -> int:
-    """The time in which events come, without the hours between days."""
-    return sum(max(group.span_us, 1) for group in pieces.row_groups) or 1
-
-
-def _counted(pieces: Pieces, event_type: EventType) -> Array:
-    """The events of a type before each piece, and before the end."""
-    names = types_of(event_type)
-    known = [pieces.types[name] for name in names if name in pieces.types]
-    return np.sum(known, axis=0) if len(known) == len(names) else pieces.rows
-
-
-def _ratios(pieces: Pieces, counted: Array, window_us: int | None) -> tuple[Array, Array]:
-    """A type's share of its events that each piece holds, and its number in the window before to that on average."""
-    share = np.diff(counted) / max(int(counted[-1]), 1)
-    if window_us is None:
-        return share, np.ones(len(pieces))
-    usual = max(int(counted[-1]), 1) * min(window_us / _span_us(pieces), 1.0)
-    return share, pieces.before(counted, window_us, whole=False) / usual
-
-
-def _share(types: Sequence[EventType], ratios: Mapping[EventType, tuple[Array, Array]]) -> Array:
-    """Partial matches of events of these types that each piece makes, as shares of those of an even day."""
-    total = np.zeros(len(ratios[types[0]][0]))
-    for last in range(len(types)):
-        made = ratios[types[last]][0].copy()
-        for other, name in enumerate(types):
-            if other != last:
-                made *= ratios[name][1]
-        total += made
-    return np.asarray(np.minimum(total / len(types), exp(_MAX_LN)))
+    work = np.diff(pieces.rows).astype(np.float64)
+    share, count = work / max(int(pieces.rows[-1]), 1), max(int(pieces.rows[-1]), 1)
+    again = pieces.read_before(look_back(patterns))
+    span_us = sum(max(group.span_us, 1) for group in pieces.row_groups) or 1  # without the hours between days
+    alike: dict[tuple[int | None, bool], list[Pattern]] = {}
+    for pattern in patterns:
+        alike.setdefault((pattern.window.time_us, waits_for_later_events(pattern)), []).append(pattern)
+    for (time_us, waits), members in alike.items():
+        window_us, ratio = min(time_us or span_us, span_us), np.ones(len(pieces))
+        if time_us is not None:
+            ratio = pieces.before(pieces.rows, window_us, whole=False) / (count * (window_us / span_us))
+        alive = dict[int, float]()
+        for pattern in members:
+            planned = plan.for_pattern(pattern.name).clauses
+            most = _MAX_LN
+            if (limit := limits.get(pattern.name, Limits()).max_matches) is not None:
+                whole = max(clause.expected[max(clause.expected, key=len)].ln_partial_matches for clause in planned)
+                most = min(log(max(limit, 1)), _MAX_LN) if whole > log(max(limit, 1)) else _MAX_LN
+            for variables, expected in (one for clause in planned for one in clause.expected.items()):
+                number = len(variables)
+                alive[number] = alive.get(number, 0.0) + exp(min(expected.ln_partial_matches, most))
+        own = np.zeros(len(pieces))
+        for number, made in alive.items():
+            own += np.minimum(made * span_us / window_us * share * ratio ** (number - 1), exp(_MAX_LN))
+        work += own
+        if waits:  # others begin with the slice's own events, and look from these into the look-back
+            again += pieces.before(np.concatenate([[0.0], np.cumsum(own)]), look_back(members).time_us)
+    return work, again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,23 +148,21 @@ class DetectionJob(DayOfSet):
 
 @dataclass(frozen=True)
 class DetectedSlice:
-    """The result of one task: the files it wrote (None without a match), matches by pattern, and counts.
+    """The result of one task: the files it wrote, matches by pattern, and counts.
 
     `profiles` are the temporal orders of the matches that it wrote as they are to be published.
     `candidates` is the file of matches that OUTPUT and CONSUME have still to decide about; `partitions` are those that
-    have matches of a pattern, where a window counts their events and the slice is the one behind the range, and
-    `waiting` is the earliest last event of these matches. `limited` are the patterns that were given up: what was
-    written of them is not to be published. `summaries` has what SUMMARIZE puts together, as `PartialSummary.to_json`,
-    `routes` which executors made what was asked of each pattern.
+    have matches of a pattern, where a window counts their events and the slice is the one behind the range. `limited`
+    are the patterns that were given up: what was written of them is not to be published. `summaries` has what SUMMARIZE
+    puts together, as `PartialSummary.to_json`, `routes` which executors made what was asked of each pattern.
     """
 
-    path: str | None
+    files: tuple[str, ...]
     candidates: str | None
     matches: dict[str, int]
     nodes: tuple[NodeCounts, ...]
     profiles: tuple[OrderProfile, ...]
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    waiting: Mapping[str, Boundary] = field(default_factory=dict)
     limited: Mapping[str, Kind] = field(default_factory=dict)
     summaries: Mapping[str, Groups] = field(default_factory=dict)
     routes: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
@@ -275,47 +220,36 @@ def detect_range(
     if behind is not None and any(map(can_pend, job.patterns)):
         parts.append(_Part(len(parts), behind, behind=True))
     whole, reached, least = job, dict[str, Kind](), dict[str, int]()
-    partitions, waiting = dict[str, Sequence[str]](), dict[str, Boundary]()
+    partitions = dict[str, Sequence[str]]()
     while True:
-        results = _detect_parts(spark, job, parts, progress) if job.patterns else []
-        of_day = [
-            _decided(result, job.patterns) if part.behind and not job.end_of_stream else result
-            for part, result in zip(parts, results, strict=False)
-        ]
-        for result in results:
-            partitions |= result.partitions
-            waiting |= result.waiting
+        results: list[DetectedSlice] = []
+        if job.patterns:
+            with _ledger_file(spark, job, len(parts)) as ledger:
+                detect = partial(_detect, _packed(job), ledger, len(parts))
+                what = f"{job.stream}: matches of {job.pattern_set} on {job.final_day}"
+                results = run_tasks(spark, detect, parts, what=what, progress=progress)
+        own, last = results[: len(slices)], next(iter(results[len(slices) :]), None)
+        of_day = own if last is None else [*own, last if job.end_of_stream else _decided(last, job.patterns)]
+        if last is not None:
+            partitions |= last.partitions
         found = _limited(job, of_day)
         reached |= found
         least |= {name: sum(one.matches.get(name, 0) for one in of_day) for name in found}
         if not found:
             break
-        for path in (path for one in results for path in (one.path, one.candidates) if path is not None):
+        for path in (path for one in results for path in (*one.files, one.candidates) if path is not None):
             remove_file(path)
         others = tuple(pattern for pattern in job.patterns if pattern.name not in found)
         job = replace(job, patterns=others, plan=job.plan.part(pattern.name for pattern in others))
-    merged = _merged(spark, job, parts, results)
+    merged = _merged(spark, job, slices, own, last)
     # For a limited pattern the day is as if it had not been.
     states = {**merged.carry_out.patterns, **whole.state.part(reached).patterns}
     return replace(
         merged,
         matches={pattern.name: merged.matches.get(pattern.name, 0) for pattern in whole.patterns},
-        carry_out=replace(merged.carry_out, patterns=states, pending=partitions, waiting=waiting),
+        carry_out=replace(merged.carry_out, patterns=states, pending=partitions),
         limited=_count_limited(spark, whole, parts, reached, least) if reached else {},
     )
-
-
-def _detect_parts(
-    spark: SparkSession, job: DetectionJob, parts: Sequence[_Part], progress: Progress | None
-) -> list[DetectedSlice]:
-    with _ledger_file(spark, job, len(parts)) as ledger:
-        return run_tasks(
-            spark,
-            partial(_detect, _packed(job), ledger, len(parts)),
-            parts,
-            what=f"{job.stream}: matches of {job.pattern_set} on {job.final_day}",
-            progress=progress,
-        )
 
 
 @contextmanager
@@ -395,10 +329,10 @@ def _count_limited(
 
 
 def _count(
-    packed: tuple[bytes, bytes], names: frozenset[str], seconds: float, part: _Part, attempt: int
+    packed: bytes, names: frozenset[str], seconds: float, part: _Part, attempt: int
 ) -> dict[str, tuple[int, bool, str | None]]:
     """Pattern -> its matches on a slice, whether all are counted, and the file of their buffers."""
-    job = _unpacked(*packed)
+    job = _unpacked(packed)
     found: dict[str, tuple[int, bool, str | None]] = {}
     chosen = [pattern for pattern in job.patterns if pattern.name in names]
     for members, events in job.reading(part.slice, chosen):
@@ -425,38 +359,40 @@ COUNTING_S = 30.0
 
 
 def _merged(
-    spark: SparkSession, job: DetectionJob, parts: Sequence[_Part], results: Sequence[DetectedSlice]
+    spark: SparkSession,
+    job: DetectionJob,
+    slices: Sequence[Slice],
+    own: Sequence[DetectedSlice],
+    last: DetectedSlice | None,
 ) -> DetectionResult:
     """The outcome of a job from those of its tasks, after OUTPUT and CONSUME have decided."""
-    own = [result for part, result in zip(parts, results, strict=False) if not part.behind]
-    last = next((result for part, result in zip(parts, results, strict=False) if part.behind), None)
-    pending = Counter(last.matches if last is not None else {})
-    published = own
-    if last is not None and job.end_of_stream:
-        published = [*own, last]
-        pending.clear()
-    matches = Counter({pattern.name: 0 for pattern in job.patterns})
     counters = Counters()
     for result in own:
         for node in result.nodes:
             counters.count(node)
         for name, taken in result.routes.items():
             counters.went(name, *taken)
-    for result in published:
-        matches.update(result.matches)
-    files = [result.path for result in published if result.path is not None]
-    profiles = [profile for result in published for profile in result.profiles]
-    summaries = _summaries_of(job, published)
-    kept = _keep(spark, job, [part.slice for part in parts if not part.behind], own, last)
+    kept = _keep(spark, job, slices, own, last)
+    published: list[DetectedSlice | KeepingResult] = [*own]
+    pending = Counter(kept.waiting if kept is not None else {})
+    if last is not None and job.end_of_stream:
+        published.append(last)
+    elif last is not None:
+        pending.update(last.matches)
     if kept is not None:
-        files += kept.files
-        profiles += kept.profiles
-        matches.update({name: number - matches[name] for name, number in kept.matches.items()})
-        pending.update(kept.waiting)
-        for pattern in (one for one in job.patterns if one.name in kept.summaries):
-            summaries[pattern.name].add(PartialSummary.from_json(pattern, kept.summaries[pattern.name]))
+        published.append(kept)
+    matches = dict.fromkeys((pattern.name for pattern in job.patterns), 0)
+    summaries = {one.name: PartialSummary(one) for one in job.patterns if one.summary is not None}
+    for pattern in job.patterns:
+        for found in published:
+            if has_output_policy(pattern) == (found is kept):  # what slices have found of it were candidates
+                matches[pattern.name] += found.matches.get(pattern.name, 0)
+            if pattern.summary is not None:
+                groups = found.summaries.get(pattern.name, ())
+                summaries[pattern.name].add(PartialSummary.from_json(pattern, groups))
+    profiles = [profile for found in published for profile in found.profiles]
     return DetectionResult(
-        files=tuple(files),
+        files=tuple(path for found in published for path in found.files),
         matches={**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
         nodes=tuple(counters.nodes.values()),
         slices=len(own),
@@ -466,17 +402,6 @@ def _merged(
         summaries={name: summary.to_json() for name, summary in summaries.items()},
         routes=by_route(counters.routes),
     )
-
-
-def _summaries_of(job: DetectionJob, results: Sequence[DetectedSlice]) -> dict[str, PartialSummary]:
-    """Put together what slices have found of each pattern with SUMMARIZE."""
-    found: dict[str, PartialSummary] = {}
-    for pattern in job.patterns:
-        if pattern.summary is not None:
-            found[pattern.name] = PartialSummary(pattern)
-            for result in results:
-                found[pattern.name].add(PartialSummary.from_json(pattern, result.summaries.get(pattern.name, ())))
-    return found
 
 
 def _keep(
@@ -489,15 +414,16 @@ def _keep(
     """Let OUTPUT and CONSUME decide, in a task if there are candidates; None where no pattern has them."""
     if not any(map(has_output_policy, job.patterns)):
         return None
-    deciding = KeepingPass(
+    deciding = partial(
+        keep_candidates,
         replace(job, plan=job.plan.part(()), partitioned=()),
         [slice_.end[0] for slice_ in slices if slice_.end is not None],
         last.candidates if last is not None else None,
     )
-    if not results and deciding.pending is None:
-        return deciding.run(())
+    if not results and (last is None or last.candidates is None):
+        return deciding([])
     what = f"{job.stream}: OUTPUT and CONSUME of {job.pattern_set} on {job.final_day}"
-    (kept,) = run_tasks(spark, deciding.run, [[result.candidates for result in results]], what=what)
+    (kept,) = run_tasks(spark, deciding, [[result.candidates for result in results]], what=what)
     return kept
 
 
@@ -510,47 +436,29 @@ class _Part:
     behind: bool = False
 
 
-_Work = tuple[tuple[Pattern, ...], Plan]
-"""The patterns and the plan that many jobs share."""
-_packed_last: tuple[_Work, bytes] | None = None
-
-
-def _packed(job: DetectionJob) -> tuple[bytes, bytes]:
-    """The patterns with their plan, and the rest of the job, for its tasks, without what only the driver needs.
-
-    A worker reads a thousand patterns once, for the days that follow, too, and keeps what it has worked out of them.
-    """
-    global _packed_last
-    work = job.patterns, job.plan
-    if _packed_last is None or any(own is not last for own, last in zip(work, _packed_last[0], strict=True)):
-        planned = tuple(
-            replace(
-                plan,
-                clauses=tuple(replace(one, alternatives=one.kernel_orders, comparisons=()) for one in plan.clauses),
-            )
-            for plan in job.plan.patterns
+def _packed(job: DetectionJob) -> bytes:
+    """The job for its tasks, without what only the driver needs."""
+    planned = tuple(
+        replace(
+            plan,
+            clauses=tuple(replace(one, alternatives=one.kernel_orders, comparisons=()) for one in plan.clauses),
         )
-        _packed_last = work, pickle.dumps((job.patterns, replace(job.plan, patterns=planned)), protocol=5)
-    rest = replace(job, patterns=(), plan=job.plan.part(()), carry_in=None, reachable={})
-    return _packed_last[1], pickle.dumps(rest, protocol=5)
-
-
-@lru_cache(maxsize=2)
-def _work(packed: bytes) -> _Work:
-    work: _Work = pickle.loads(packed)
-    gc.freeze()  # it lives as long as the worker: to look through it again and again takes longer than to run it
-    return work
+        for plan in job.plan.patterns
+    )
+    slim = replace(job, plan=replace(job.plan, patterns=planned), carry_in=None)
+    return pickle.dumps(slim, protocol=5)
 
 
 @lru_cache(maxsize=1)
-def _unpacked(work: bytes, rest: bytes) -> DetectionJob:
-    job: DetectionJob = pickle.loads(rest)
-    patterns, plan = _work(work)
-    return replace(job, patterns=patterns, plan=plan)
+def _unpacked(packed: bytes) -> DetectionJob:
+    """The job again; a worker keeps it for further slices, with what it has worked out of a thousand patterns."""
+    job: DetectionJob = pickle.loads(packed)
+    gc.freeze()  # to look through it again and again takes longer than to run it
+    return job
 
 
-def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _Part, attempt: int) -> DetectedSlice:
-    job = _unpacked(*packed)
+def _detect(packed: bytes, ledger: str | None, tasks: int, part: _Part, attempt: int) -> DetectedSlice:
+    job = _unpacked(packed)
     limits = SliceLimits(job.limits)
     if ledger is not None and not part.behind:
         limits.ledger = Ledger(ledger, [pattern.name for pattern in job.patterns], 0, tasks, part.number)
@@ -560,7 +468,6 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
     if job.candidates is not None:
         candidates = MatchFile(job.candidates, part.number, attempt, CANDIDATES_SCHEMA, job.constants)
     partitions: dict[str, set[str]] = {}
-    waiting: dict[str, Boundary] = {}
     summaries: dict[str, PartialSummary] = {}
     profiler = OutputProfiler(pattern for pattern in patterns if not has_output_policy(pattern))
     # Of what is not final only the number is asked for, and of what waits in partitions where it is.
@@ -572,8 +479,6 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
             if pattern.name in located:
                 found = pc.unique(batch.column("partition")).drop_null().to_pylist()
                 partitions.setdefault(pattern.name, set()).update(found)
-                first = first_last_event(batch)
-                waiting[pattern.name] = min(first, waiting.get(pattern.name, first))
                 if pattern.name in hidden:
                     return
             if pattern.summary is not None and not has_output_policy(pattern):
@@ -607,13 +512,12 @@ def _detect(packed: tuple[bytes, bytes], ledger: str | None, tasks: int, part: _
             nodes += result.metrics.nodes
             routes |= result.metrics.routes
     return DetectedSlice(
-        next(iter(file.files), None),
+        tuple(file.files),
         candidates.path if candidates is not file else None,
         matches,
         tuple(nodes),
         profiler.profiles(),
         {name: tuple(sorted(found)) for name, found in partitions.items()},
-        waiting,
         limited,
         {name: summary.to_json() for name, summary in summaries.items() if name not in limited},
         routes,

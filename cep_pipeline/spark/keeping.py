@@ -1,19 +1,18 @@
 """The pass of OUTPUT and CONSUME over what the slices of a day found, in the page's order, batch after batch.
 
 Which matches of a pattern are kept depends on all earlier kept ones of it. So slices write all matches of such patterns
-as candidates, and when the last slice is done one task reads them in the order of the slices and writes those that are
-kept. It starts from the carry state of the day before and ends with that of the day.
+as candidates, and when the last slice is done one task reads them, a slice's time after another, and writes those that
+are kept. It starts from the carry state of the day before and ends with that of the day.
 
 Matches that wait, for the end of a window say, become final in another order than that of their last events, in which
-matches are decided about. So of such a pattern all candidates of a day are brought into the order of their last events,
-with those that are not final when the day ends, and in each partition deciding stops at the first of these. The
-candidates behind it are held, and handed on to the next day.
+matches are decided about. So the candidates that are not final when the day ends are read with the others, and in each
+partition deciding stops at the first of these. The candidates behind it are held, and handed on to the next day.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import count, pairwise
@@ -32,8 +31,7 @@ from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.ownership import waits_for_later_events
-from cep_pipeline.slices.prepared import Boundary
+from cep_pipeline.slices.ownership import counts_in_partitions, waits_for_later_events
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
 from cep_pipeline.storage import (
     DataDirectory,
@@ -41,7 +39,7 @@ from cep_pipeline.storage import (
     id_texts,
     open_data_file,
     open_parquet,
-    read_data_file,
+    read_group,
     written,
 )
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
@@ -59,24 +57,26 @@ class CandidateDecider:
     ----------
     pattern
         A pattern with OUTPUT or CONSUME.
-    kept
-        What is kept so far.
+    job
+        The day, and what the day before hands on.
     """
 
-    def __init__(self, pattern: Pattern, kept: KeptMatches) -> None:
-        self.pattern, self.kept = pattern, kept
+    def __init__(self, pattern: Pattern, job: DayOfSet) -> None:
+        state = job.state.patterns.get(pattern.name, {})
+        self.pattern = pattern
+        self.kept = KeptMatches(pattern, state, in_order=not waits_for_later_events(pattern))
+        rows = rows_from_json(state.get(UNDECIDED, ()), CANDIDATES_SCHEMA, {**job.constants, "pattern": pattern.name})
+        self._carried = _marked(rows, False)
         self._blocked: set[str | None] = set()
-        self._held: list[pa.Table] = []
+        self._held = [self._carried.slice(0, 0)]
 
-    def decide(self, candidates: pa.Table) -> pa.Table:
-        """Decide about the next candidates, which all end after those of earlier calls; returns those that are kept.
-
-        Parameters
-        ----------
-        candidates
-            The columns that deciding needs, any others, and whether they are not final yet, in any order.
-        """
-        ordered = in_page_order(self.pattern, candidates)
+    def decide(self, files: Iterable[CandidatesFile], low_us: int, high_us: int) -> pa.Table:
+        """Decide about the candidates that end between two times, behind earlier calls; returns those that are kept."""
+        read = (part for file in files for part in file.read(self.pattern.name, low_us, high_us))
+        found = pa.concat_tables([_ending(self._carried, low_us, high_us), *read])
+        if not len(found):
+            return found
+        ordered = in_page_order(self.pattern, found)
         partitions = ordered["partition"].combine_chunks().dictionary_encode()
         names = [*partitions.dictionary.to_pylist(), None]
         number = partitions.indices.fill_null(len(names) - 1).to_numpy()
@@ -86,111 +86,84 @@ class CandidateDecider:
         self._blocked.update(name for name, row in zip(names, blocked_from, strict=True) if row < len(ordered))
         free = np.arange(len(ordered)) < blocked_from[number]
         self._held.append(ordered.filter(pa.array(~free)))
-        decided = ordered.filter(pa.array(free))
-        return decided.filter(pa.array(self.kept.keep(_candidates(decided))))
+        return self.kept_of(ordered.filter(pa.array(free)))
 
-    def held(self) -> pa.Table | None:
-        """Return the candidates that are not final, and those that wait behind them, in the order of the matches.
+    def kept_of(self, candidates: pa.Table) -> pa.Table:
+        """Decide about the next candidates, which are final, in their order; returns those that are kept."""
+        return candidates.filter(pa.array(self.kept.keep(_candidates(candidates))))
 
-        None where nothing was to be decided.
-        """
-        if not self._held:
-            return None
+    def held(self) -> pa.Table:
+        """Return the candidates that are not final, and those that wait behind them, in the order of the matches."""
         held = pa.concat_tables(self._held)
         return held.filter(pa.array(~self.kept.rules_out(_candidates(held)) | held[_PENDING].to_numpy()))
 
 
-def candidates_by_time(
-    pattern: str, files: Iterable[str], pending: Iterable[str], carried: pa.Table, points_us: Sequence[int]
-) -> Iterator[pa.Table]:
-    """The candidates of a pattern, those that end between two points after one another, so that few are held at once.
+@dataclass(frozen=True)
+class CandidatesFile:
+    """A file of candidates, by its footer.
 
-    Parameters
+    Attributes
     ----------
-    files, pending
-        Files of candidates, and of those that are not final yet.
-    carried
-        What the day before handed on.
-    points_us
-        Ascending timestamps, such as the ends of slices.
+    pending
+        Whether they are not final yet.
+    groups
+        Pattern -> its row groups, each with its rows, and the least and the greatest end of a match in it.
     """
-    sources = [
-        (path, waits, ends)
-        for path, waits in (*((path, False) for path in files), *((path, True) for path in pending))
-        if (ends := _ends_us(path, pattern)) is not None
-    ]
-    for low, high in pairwise([None, *sorted(set(points_us)), None]):
-        chosen = pc.field("pattern") == pattern
-        if low is not None:
-            chosen &= pc.field("end_ts") >= pa.scalar(low).cast(UTC_MICROSECONDS)
-        if high is not None:
-            chosen &= pc.field("end_ts") < pa.scalar(high).cast(UTC_MICROSECONDS)
-        parts = [
-            _marked(read_data_file(path, CANDIDATES_SCHEMA, chosen), waits)
-            for path, waits, (first, last) in sources
-            if (low is None or last >= low) and (high is None or first < high)
-        ]
-        found = pa.concat_tables([_marked(carried.filter(chosen), False), *parts])
-        if found.num_rows:
-            yield found
+
+    path: str
+    pending: bool
+    groups: Mapping[str, Sequence[tuple[int, int, int, int]]]
+
+    @classmethod
+    def of(cls, path: str, pending: bool) -> CandidatesFile:
+        """Read the footer."""
+        found: dict[str, list[tuple[int, int, int, int]]] = {}
+        with open_parquet(path) as file:
+            places = [file.schema_arrow.names.index(column) for column in ("pattern", "end_ts")]
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                name, end = (group.column(place).statistics for place in places)
+                assert name.min == name.max, "a batch of matches is of one pattern"
+                found.setdefault(name.min, []).append((number, group.num_rows, end.min_raw, end.max_raw))
+        return cls(path, pending, found)
+
+    def read(self, pattern: str, low_us: int, high_us: int) -> Iterator[pa.Table]:
+        """Read the candidates of a pattern that end between two times."""
+        groups = self.groups.get(pattern, ())
+        if chosen := [number for number, _, first, last in groups if first < high_us and last >= low_us]:
+            with open_parquet(self.path) as file:
+                found = pa.concat_tables([read_group(file, number, CANDIDATES_SCHEMA) for number in chosen])
+            yield _marked(_ending(found, low_us, high_us), self.pending)
 
 
-def _ends_us(path: str, pattern: str) -> tuple[int, int] | None:
-    """Bounds of the ends of a pattern's candidates in a file, by its footer; None where it has no such candidates."""
-    ends: list[tuple[int, int]] = []
-    with open_parquet(path) as file:
-        places = [file.schema_arrow.names.index(column) for column in ("pattern", "end_ts")]
-        for number in range(file.num_row_groups):
-            known, end = (file.metadata.row_group(number).column(place).statistics for place in places)
-            if known is not None and known.has_min_max and not known.min <= pattern <= known.max:
-                continue
-            exact = end is not None and end.has_min_max
-            ends.append((end.min_raw, end.max_raw) if exact else (-(2**63), 2**63 - 1))
-    return (min(first for first, _ in ends), max(last for _, last in ends)) if ends else None
+def _ending(candidates: pa.Table, low_us: int, high_us: int) -> pa.Table:
+    """Select those that end between two times."""
+    ends = candidates["end_ts"].cast(pa.int64()).to_numpy()
+    return candidates.filter(pa.array((ends >= low_us) & (ends < high_us)))
 
 
-def rows_to_json(matches: pa.Table, names: Sequence[str]) -> list[list[Any]]:
-    """Return some columns of matches in JSON form, a list each: ids as text, times in microseconds."""
-    columns = []
-    for name in names:
-        column = id_texts(matches[name]) if name == "match_id" else matches[name]
-        values = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
-        if name == "bindings":
-            values = [[[binding["variable"], binding["seq"]] for binding in row] for row in values]
-        columns.append(values)
-    return [list(row) for row in zip(*columns, strict=True)]
+def rows_to_json(matches: pa.Table, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return some columns of matches in JSON form: ids as text, times in microseconds."""
+    columns = {name: id_texts(matches[name]) if name == "match_id" else matches[name] for name in names}
+    times = {name: one.cast(pa.int64()) for name, one in columns.items() if pa.types.is_timestamp(one.type)}
+    rows: list[dict[str, Any]] = pa.table({**columns, **times}).to_pylist()
+    return rows
 
 
 def rows_from_json(
-    rows: Sequence[Sequence[Any]], names: Sequence[str], columns: pa.Schema, constants: Mapping[str, Any] = {}
+    rows: Sequence[Mapping[str, Any]], columns: pa.Schema, constants: Mapping[str, Any] = {}
 ) -> pa.Table:
-    """Read what `rows_to_json` made of columns of these names; `constants` have one value each, for all rows."""
-    values = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    """Read what `rows_to_json` has made; `constants` are columns of one value, for all rows."""
     arrays = []
     for column in columns:
-        own = values.get(column.name, [])
-        if column.name in constants:
-            arrays.append(pa.repeat(pa.scalar(constants[column.name], column.type), len(rows)))
-        elif column.name == "match_id":
+        own = [row.get(column.name, constants.get(column.name)) for row in rows]
+        if column.name == "match_id":
             arrays.append(ids_from_text(own))
-        elif column.name == "bindings":
-            arrays.append(pa.array([[{"variable": v, "seq": seq} for v, seq in row] for row in own], column.type))
         elif column.type == UTC_MICROSECONDS:
             arrays.append(pa.array(own, pa.int64()).cast(column.type))
         else:
             arrays.append(pa.array(own, column.type))
     return pa.table(arrays, schema=columns)
-
-
-def earliest_instant_us(held: pa.Table) -> int | None:
-    """The timestamp of the first event of all these candidates, None without any."""
-    earliest = pc.min(pc.list_flatten(held["instants"])).as_py()
-    return None if earliest is None else int(earliest)
-
-
-def final_rows(held: pa.Table) -> int:
-    """Return the number of candidates that are held and final."""
-    return int(held.num_rows - pc.sum(held[_PENDING].cast(pa.int64())).as_py()) if held.num_rows else 0
 
 
 def _marked(candidates: pa.Table, pending: bool) -> pa.Table:
@@ -219,15 +192,7 @@ def last_seqs(bindings: pa.ListArray) -> Array:
     return np.asarray(np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), offsets[:-1] - offsets[0]))
 
 
-def first_last_event(matches: pa.RecordBatch) -> Boundary:
-    """The earliest last event of some matches."""
-    seqs = last_seqs(matches.column("bindings"))
-    row = int(np.argmin(seqs))
-    return matches.column("end_ts").cast(pa.int64())[row].as_py(), int(seqs[row])
-
-
-_NOTHING = 2**63 - 1
-"""A sequence number above all others: no event that is alone in its partition can be in a match of a later day."""
+_NEVER_US = 2**63 - 1
 UNDECIDED = "undecided"
 """Key of the candidates that are not decided, beside the state of `KeptMatches`."""
 
@@ -246,8 +211,6 @@ class CarryState:
     pending
         Pattern whose window counts events of a partition -> the partitions with matches that wait for later events.
         The next day reads them back, whether they occur on it or not.
-    waiting
-        Such a pattern -> timestamp and seq of the earliest last event of these matches (`ownership.known_before`).
     composed
         Pattern that another one composes -> its kept matches that a match of a later day may bind
         (`rows_to_json`).
@@ -256,17 +219,15 @@ class CarryState:
     pattern_set_version: str
     patterns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    waiting: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    composed: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
-    _BY_PATTERN: ClassVar[tuple[str, ...]] = ("patterns", "pending", "waiting", "composed")
+    composed: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    _BY_PATTERN: ClassVar[tuple[str, ...]] = ("patterns", "pending", "composed")
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, {} where nothing is remembered, so that it is equal where it decides the same."""
         if not self.patterns and not self.pending and not self.composed:
             return {}
         lists = {name: list(keys) for name, keys in self.pending.items()}
-        events = {name: list(event) for name, event in self.waiting.items()}
-        others = {"pending": lists, "waiting": events, "composed": dict(self.composed)}
+        others = {"pending": lists, "composed": dict(self.composed)}
         known = {key: part for key, part in others.items() if part}
         return {"pattern_set_version": self.pattern_set_version, "patterns": dict(self.patterns), **known}
 
@@ -285,63 +246,45 @@ class CarryState:
             self.pattern_set_version, *({name: one for name, one in part if name in names} for part in known)
         )
 
-    def kept(self, patterns: Iterable[Pattern]) -> dict[str, KeptMatches]:
-        """Return the kept matches that each of these patterns with OUTPUT or CONSUME goes on from."""
-        return {
-            pattern.name: KeptMatches(
-                pattern, self.patterns.get(pattern.name), in_order=not waits_for_later_events(pattern)
-            )
-            for pattern in patterns
-            if has_output_policy(pattern)
-        }
-
     def after(
         self,
-        kept: Mapping[str, KeptMatches],
+        deciders: Iterable[CandidateDecider],
+        undecided: Mapping[str, pa.Table],
         horizons_us: Mapping[str, int | None],
-        undecided: Mapping[str, pa.Table] | None = None,
-        reachable: Mapping[str, Mapping[str, int]] | None = None,
     ) -> CarryState:
-        """The state at the end of a day.
+        """The state at the end of a day; what no later match can reach is forgotten, nor any that is undecided.
 
         Parameters
         ----------
-        kept
-            What is kept of each pattern, from which is forgotten what no later match can reach.
+        undecided
+            Pattern -> what its `CandidateDecider` holds at the end of the day.
         horizons_us
             Pattern -> timestamp of the earliest event that a match after the day may hold; None: of any.
-        undecided
-            Pattern -> what `CandidateDecider` holds at the end of the day.
-        reachable
-            Pattern whose window counts events of a partition -> `EarlierEvents.reachable`.
         """
         states = {}
-        for name, matches in kept.items():
-            held = (undecided or {}).get(name)
-            earliest_us = earliest_instant_us(held) if held is not None else None
-            _forget(matches, horizons_us[name], earliest_us, held, (reachable or {}).get(name))
-            final = held.filter(pc.invert(held[_PENDING])) if held is not None else None
-            rows = {UNDECIDED: rows_to_json(final, _UNDECIDED)} if final is not None else {}
-            if state := {key: value for key, value in {**matches.to_json(), **rows}.items() if value}:
-                states[name] = state
+        for decider in deciders:
+            pattern, kept = decider.pattern, decider.kept
+            horizon_us = horizons_us[pattern.name]
+            held = undecided[pattern.name]
+            earliest_us = pc.min(pc.list_flatten(held["instants"])).as_py()
+            if horizon_us is not None and earliest_us is not None:
+                horizon_us = min(horizon_us, earliest_us)
+            rows = {UNDECIDED: rows_to_json(held.filter(pc.invert(held[_PENDING])), _UNDECIDED)}
+            if horizon_us is not None:
+                kept.forget(horizon_us)
+            if counts_in_partitions(pattern):
+                _forget_counted(kept, pattern.window.events or 1)
+            if state := {key: value for key, value in {**kept.to_json(), **rows}.items() if value}:
+                states[pattern.name] = state
         return replace(self, patterns=states)
 
 
-def _forget(
-    kept: KeptMatches,
-    horizon_us: int | None,
-    earliest_us: int | None,
-    held: pa.Table | None,
-    reachable: Mapping[str, int] | None,
-) -> None:
-    """Forget what no later match can reach, nor any that is held, of which the first event is at `earliest_us`."""
-    if horizon_us is not None:
-        kept.forget(horizon_us if earliest_us is None else min(horizon_us, earliest_us))
-    if reachable is not None:
-        waiting = set(held["partition"].to_pylist()) if held is not None else set()
-        first: dict[str | None, int] = {} if None in waiting else {None: _NOTHING}
-        first.update((key, seq) for key, seq in reachable.items() if key not in waiting)
-        kept.forget_partitions(first)
+def _forget_counted(kept: KeptMatches, events: int) -> None:
+    """Forget consumed events behind which so many others of their partition are consumed as its window counts."""
+    positions: dict[str, list[int]] = {}
+    for position, _, partition in kept.to_json().get("consumed", ()):
+        positions.setdefault(partition, []).append(position)
+    kept.forget_partitions({name: own[-events] for name, own in positions.items() if len(own) > events})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,7 +308,7 @@ class DayOfSet:
         goes on from is the same, in case there is one.
     limits, then
         Pattern -> its limits on the day, and what follows when it reaches one.
-    horizons_us, reachable
+    horizons_us
         For patterns with OUTPUT or CONSUME, as `CarryState.after` takes them.
     """
 
@@ -380,7 +323,6 @@ class DayOfSet:
     limits: Mapping[str, Limits] = field(default_factory=dict)
     then: Mapping[str, Then] = field(default_factory=dict)
     horizons_us: Mapping[str, int | None] = field(default_factory=dict)
-    reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def state(self) -> CarryState:
@@ -468,117 +410,67 @@ class KeepingResult:
     summaries: Mapping[str, list[dict[str, Any]]]
 
 
-@dataclass(frozen=True)
-class KeepingPass:
-    """One pass over a day.
+MOST_CANDIDATES = 500_000
+"""Number of candidates of a pattern that are decided about at once, about."""
 
-    Attributes
+
+def keep_candidates(
+    job: DayOfSet, points_us: Sequence[int], pending: str | None, candidates: Sequence[str | None], attempt: int = 0
+) -> KeepingResult:
+    """Decide about the candidates of a day.
+
+    Parameters
     ----------
     job
         The detection; of its patterns those with OUTPUT or CONSUME are decided about.
     points_us
-        Ends of the slices: matches that wait are brought into order between two of them at a time.
+        The ends of the slices: what ends between two of them is decided about at once, or in several parts where there
+        are many candidates, so that few are held.
     pending
         The file of candidates that are not final when the day ends, if there are any.
+    candidates
+        Those of all slices, a file for each (None: it has none).
     """
+    deciders = {one.name: CandidateDecider(one, job) for one in job.patterns if has_output_policy(one)}
+    matches = dict.fromkeys(deciders, 0)
+    profiler = OutputProfiler(decider.pattern for decider in deciders.values())
+    summaries = {one.name: PartialSummary(one) for one in job.patterns if one.name in deciders and one.summary}
+    # Numbers behind those of the slices' files, so that the order of files is always the same.
+    found, numbers = list[str](), count(len(candidates) + 2)
 
-    job: DayOfSet
-    points_us: Sequence[int] = ()
-    pending: str | None = None
-
-    def run(self, candidates: Sequence[str | None], attempt: int = 0) -> KeepingResult:
-        """Decide about the candidates of all slices, a file for each in the order of the slices (None: it has none)."""
-        job = self.job
-        kept = job.state.kept(job.patterns)
-        deciding = [pattern for pattern in job.patterns if pattern.name in kept]
-        # Numbers behind those of the slices' files, so that the order of files is always the same.
-        found = _KeptFiles(job, attempt, len(candidates) + 2, deciding)
-        waiting = [pattern for pattern in deciding if waits_for_later_events(pattern)]
-        in_order = kept.keys() - {pattern.name for pattern in waiting}
-        for source in candidates:
-            with found.next_file() as write:
-                for name, batch in _batches(source, in_order):
-                    write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
-        undecided = {}
-        for pattern in waiting:
-            decider = CandidateDecider(pattern, kept[pattern.name])
-            for part in self._by_time(pattern, candidates):
-                with found.next_file() as write:
-                    for batch in decider.decide(part).to_batches():
-                        write(pattern.name, batch)
-            if (held := decider.held()) is not None:
-                undecided[pattern.name] = held
-        carry_out = job.state.after(kept, job.horizons_us, undecided, job.reachable)
-        if job.end_of_stream:
-            with found.next_file() as write:
-                for name, held in undecided.items():
-                    for batch in held.combine_chunks().to_batches():
-                        write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
-            undecided = {}
-        return KeepingResult(
-            tuple(found.files),
-            found.matches,
-            {name: final_rows(held) for name, held in undecided.items()},
-            carry_out,
-            found.profiler.profiles(),
-            {name: summary.to_json() for name, summary in found.summaries.items()},
-        )
-
-    def _by_time(self, pattern: Pattern, candidates: Sequence[str | None]) -> Iterator[pa.Table]:
-        """The candidates of a pattern whose matches wait, those of the day before among them (`candidates_by_time`)."""
-        rows = self.job.state.patterns.get(pattern.name, {}).get(UNDECIDED, [])
-        return candidates_by_time(
-            pattern.name,
-            [path for path in candidates if path is not None],
-            [self.pending] if self.pending is not None else [],
-            rows_from_json(rows, _UNDECIDED, CANDIDATES_SCHEMA, {**self.job.constants, "pattern": pattern.name}),
-            self.points_us,
-        )
-
-
-class _KeptFiles:
-    """The files of kept matches, numbered from `first` on."""
-
-    def __init__(self, job: DayOfSet, attempt: int, first: int, patterns: Sequence[Pattern]) -> None:
-        self._job, self._attempt, self._numbers = job, attempt, count(first)
-        self.files: list[str] = []
-        self.matches = {pattern.name: 0 for pattern in patterns}
-        self.profiler = OutputProfiler(patterns)
-        self.summaries = {one.name: PartialSummary(one) for one in patterns if one.summary is not None}
-
-    @contextmanager
-    def next_file(self) -> Iterator[Callable[[str, pa.RecordBatch], None]]:
-        """The next file in order: a function that takes matches of a pattern."""
-        columns = without_composed(self._job.columns)
-        with MatchFile(self._job.directory, next(self._numbers), self._attempt, columns) as file:
-
-            def write(name: str, batch: pa.RecordBatch) -> None:
-                if not batch.num_rows:
-                    return
-                self.matches[name] += batch.num_rows
-                self.profiler.add_rows(name, batch)
-                if name in self.summaries:
-                    self.summaries[name].add_rows(batch)
+    def publish(kept: Iterable[tuple[str, pa.Table]]) -> None:
+        columns = without_composed(job.columns)
+        with MatchFile(job.directory, next(numbers), attempt, columns) as file:
+            for name, batch in ((name, batch) for name, rows in kept for batch in rows.to_batches() if len(batch)):
+                matches[name] += len(batch)
+                profiler.add_rows(name, batch)
+                if name in summaries:
+                    summaries[name].add_rows(batch)
                 else:
                     file.write(batch)
+        found.extend(file.files)
 
-            yield write
-        self.files += file.files
-
-
-def _batches(path: str | None, names: Collection[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The candidates of a slice of patterns of these names, a batch of one pattern after another."""
-    if path is None or not names:
-        return
-    with open_parquet(path) as file:
-        column = file.schema_arrow.names.index("pattern")
-        for group in range(file.num_row_groups):
-            known = file.metadata.row_group(group).column(column).statistics
-            if known is not None and known.has_min_max and known.min == known.max and known.min not in names:
-                continue  # the candidates of one pattern stand together
-            read = file.read_row_group(group)
-            for pattern in pc.unique(read["pattern"]).to_pylist():
-                if pattern in names:
-                    own = read.filter(pc.equal(read["pattern"], pattern))
-                    for batch in own.select(CANDIDATES_SCHEMA.names).cast(CANDIDATES_SCHEMA).to_batches():
-                        yield pattern, batch
+    files = [CandidatesFile.of(path, pending=False) for path in candidates if path is not None]
+    files += [CandidatesFile.of(pending, pending=True)] if pending is not None else []
+    points = {-(2**63), *points_us, _NEVER_US}
+    for name in deciders:
+        so_far = 0
+        for first, rows in sorted((first, rows) for file in files for _, rows, first, _ in file.groups.get(name, ())):
+            if (so_far := so_far + rows) > MOST_CANDIDATES:
+                points.add(first)
+                so_far = rows
+    for low_us, high_us in pairwise(sorted(points)):
+        publish((name, decider.decide(files, low_us, high_us)) for name, decider in deciders.items())
+    undecided = {name: decider.held() for name, decider in deciders.items()}
+    carry_out = job.state.after(deciders.values(), undecided, job.horizons_us)
+    if job.end_of_stream:
+        publish((name, deciders[name].kept_of(held)) for name, held in undecided.items())
+        undecided = {}
+    return KeepingResult(
+        tuple(found),
+        matches,
+        {name: len(held) - (pc.sum(held[_PENDING]).as_py() or 0) for name, held in undecided.items()},
+        carry_out,
+        profiler.profiles(),
+        {name: summary.to_json() for name, summary in summaries.items()},
+    )

@@ -4,8 +4,7 @@ It works in four steps.
 
 1. Each pattern gets a way to be distributed: by the attributes that all events of a match share (`common_keys`), by
    slices of time, or in one task, which is warned of.
-2. Events without a `seq` are numbered in the order of time and of `order_by`, as `cep.detect` numbers a sorted table:
-   by a window in each bucket of time, and by the exact counts of the buckets before.
+2. Events without a `seq` are numbered in the order of time and of `order_by`, as `cep.detect` numbers a sorted table.
 3. A column says which part an event goes to: the hash of its key; or its slice of time, with a copy for each later
    slice whose look-back covers it. `groupBy(part).applyInArrow` detects in each part. A slice gives only the matches
    that become final in it (`slices.ownership`), and so each match comes from one slice.
@@ -19,12 +18,11 @@ matches that are not partitioned as they are.
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +33,7 @@ from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.matches import FIXED_FIELDS, matches_schema
 from cep_pipeline.detection.mechanisms import Owned, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
-from cep_pipeline.errors import CepError, InputError, NoRoom
+from cep_pipeline.errors import InputError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.foreign_text import listed
@@ -46,7 +44,7 @@ from cep_pipeline.patterns.normal_form import split_condition
 from cep_pipeline.patterns.pattern import Output, Pattern, with_composed
 from cep_pipeline.slices.events_input import columns_needed, events_for
 from cep_pipeline.slices.ownership import hands_on, look_back
-from cep_pipeline.spark.session import explain_failures, is_local
+from cep_pipeline.spark.session import explain_failures, is_local, refusals
 from cep_pipeline.spark.workers import Installation, check_worker, installation
 from cep_pipeline.storage import id_texts, with_id_texts
 
@@ -64,8 +62,8 @@ _ACCURACY = 20_000
 _BEFORE_ALL = -(2**63)
 _LONGEST_US = 2**62
 """Look-backs are cut to this, so that a timestamp and a look-back together are an int64."""
-_PART, _TWICE, _REFUSAL = "cep part", "cep twice", "cep refusal"
-"""Columns of our own; no attribute and no RETURN column has a name with a space between two words."""
+_PART = "cep part"
+"""A column of our own; no attribute and no RETURN column has a name with a space between two words."""
 
 
 def match(
@@ -115,21 +113,18 @@ def match(
     if events.isStreaming:
         raise InputError("the events are a stream without an end; match takes batches of them, as foreachBatch gives")
     chosen = _patterns_of(patterns, schema)
-    columns = columns_of_matches(chosen).append(pa.field(_REFUSAL, pa.binary()))
+    columns = columns_of_matches(chosen)
     if schema is not None and schema.type_of_all and schema.type_attribute not in events.columns:
         from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
         events = events.withColumn(schema.type_attribute, F.lit(schema.type_of_all))
     with explain_failures("matching the events"):
-        read = _Events.of(events, chosen, [order_by] if isinstance(order_by, str) else list(order_by), slice_rows)
-        frames = [_detected(read, way, columns) for way in distributions_of(chosen)]
+        frame, points_us, rows = _numbered(events, chosen, [order_by] if isinstance(order_by, str) else list(order_by))
+        cuts = partial(cuts_of, points_us, rows, slice_rows)
+        frames = [_detected(frame, cuts, way, columns) for way in distributions_of(chosen)]
         if not frames:
-            return events.sparkSession.createDataFrame([], _spark_schema(columns)).drop(_REFUSAL)
-        found = reduce(lambda one, other: one.union(other), frames).localCheckpoint(eager=True)
-        refused = found.where(f"`{_REFUSAL}` IS NOT NULL").select(_REFUSAL).limit(1).collect()
-    if refused:
-        raise pickle.loads(refused[0][0])
-    return found.drop(_REFUSAL)
+            return events.sparkSession.createDataFrame([], _spark_schema(columns))
+        return reduce(lambda one, other: one.union(other), frames).localCheckpoint(eager=True)
 
 
 def common_keys(pattern: Pattern) -> frozenset[str]:
@@ -233,77 +228,58 @@ def _spark_schema(columns: pa.Schema) -> Any:
     return from_arrow_schema(columns)
 
 
-@dataclass(frozen=True, eq=False)
-class _Events:
-    """The events with a `seq`, their time in microseconds and the columns that patterns need.
+def _numbered(events: DataFrame, patterns: Sequence[Pattern], order_by: Sequence[str]) -> tuple[DataFrame, Array, int]:
+    """Check the columns of the events, look at their times where that is needed, and number them.
 
-    Attributes
-    ----------
-    frame
-        `timestamp`, `seq`, the attributes; and, where they were numbered here, whether an event has the same place in
-        the order as the one before it.
-    points_us
+    Returns
+    -------
+    frame : DataFrame
+        `timestamp` in microseconds, `seq`, and the attributes that patterns need.
+    points_us : Array
         Times between which lie about equally many events, ascending: int64.
-    rows
+    rows : int
         The number of events.
     """
+    from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
-    frame: DataFrame
-    points_us: Array
-    rows: int
-    slice_rows: int
-
-    @classmethod
-    def of(cls, events: DataFrame, patterns: Sequence[Pattern], order_by: Sequence[str], slice_rows: int) -> _Events:
-        """Check the columns of the events, look at their times where that is needed, and number them."""
-        from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
-        from pyspark.sql.window import Window
-
-        whole = with_composed(patterns)
-        numbered = "seq" in events.columns
-        unknown = [name for name in order_by if name not in events.columns]
-        if unknown:
-            raise InputError(f"order_by names {listed(unknown)}, and the events have {listed(events.columns)}")
-        if numbered and order_by:
-            raise InputError("the events have a column 'seq', which orders them: drop it, or leave out order_by")
-        _check_columns(events.schema, whole)
-        wanted = [name for name in columns_needed(whole) if name not in ("timestamp", "seq")]
-        time = F.col("timestamp")
-        if dict(events.dtypes)["timestamp"] == "timestamp":
-            time = F.unix_micros(time)
-        order = [F.col(_quoted(name)).alias(f"cep order {place}") for place, name in enumerate(order_by)]
-        frame = events.select(
-            time.alias("timestamp"),
-            *([F.col("seq")] if numbered else order),
-            *(F.col(_quoted(name)) for name in wanted),
-        )
-        if numbered and not any(not way.keys and not way.alone for way in distributions_of(patterns)):
-            return cls(frame, np.zeros(0, np.int64), 0, slice_rows)
-        shares = [place / _QUANTILES for place in range(_QUANTILES)]
-        rows, timed, points = frame.agg(
-            F.count(F.lit(1)), F.count("timestamp"), F.percentile_approx("timestamp", shares, _ACCURACY)
-        ).collect()[0]
-        if rows > timed:
-            raise InputError(f"column 'timestamp' of the events has {rows - timed} nulls; every event has a timestamp")
-        read = cls(frame, np.array(points or [], np.int64), rows, slice_rows)
-        if numbered:
-            return read
-        bucket = _place_among(read.cuts(0), F.col("timestamp"))
-        counts = dict(frame.groupBy(bucket.alias("bucket")).count().collect())
-        before = np.cumsum([0, *(counts.get(place, 0) for place in range(max(counts, default=0) + 1))])
-        place = [F.col("timestamp"), *(F.col(_quoted(f"cep order {number}")) for number in range(len(order)))]
-        ordered = Window.partitionBy(bucket).orderBy(*(one.asc_nulls_last() for one in place))
-        first = F.element_at(F.array(*map(F.lit, map(int, before))), bucket + 1)
-        same = F.struct(*place).eqNullSafe(F.lag(F.struct(*place)).over(ordered))
-        seq = (first + F.row_number().over(ordered) - 1).cast("bigint")
-        frame = frame.select(
-            "timestamp", seq.alias("seq"), *(F.col(_quoted(name)) for name in wanted), same.alias(_TWICE)
-        )
-        return cls(frame, read.points_us, rows, slice_rows)
-
-    def cuts(self, look_back_us: int) -> list[int]:
-        """The times at which slices begin that look back so far."""
-        return cuts_of(self.points_us, self.rows, self.slice_rows, look_back_us)
+    whole = with_composed(patterns)
+    numbered = "seq" in events.columns
+    unknown = [name for name in order_by if name not in events.columns]
+    if unknown:
+        raise InputError(f"order_by names {listed(unknown)}, and the events have {listed(events.columns)}")
+    if numbered and order_by:
+        raise InputError("the events have a column 'seq', which orders them: drop it, or leave out order_by")
+    _check_columns(events.schema, whole)
+    wanted = [name for name in columns_needed(whole) if name not in ("timestamp", "seq")]
+    time = F.col("timestamp")
+    if dict(events.dtypes)["timestamp"] == "timestamp":
+        time = F.unix_micros(time)
+    order = [F.col(_quoted(name)).alias(f"cep order {place}") for place, name in enumerate(order_by)]
+    frame = events.select(
+        time.alias("timestamp"),
+        *([F.col("seq")] if numbered else order),
+        *(F.col(_quoted(name)) for name in wanted),
+    )
+    if numbered and all(way.keys or way.alone for way in distributions_of(patterns)):
+        return frame, np.zeros(0, np.int64), 0
+    shares = [place / _QUANTILES for place in range(_QUANTILES)]
+    rows, timed, points = frame.agg(
+        F.count(F.lit(1)), F.count("timestamp"), F.percentile_approx("timestamp", shares, _ACCURACY)
+    ).collect()[0]
+    if rows > timed:
+        raise InputError(f"column 'timestamp' of the events has {rows - timed} nulls; every event has a timestamp")
+    if not numbered:
+        place = ["timestamp", *(_quoted(f"cep order {number}") for number in range(len(order)))]
+        twice = frame.groupBy(*place).count().where("count > 1").agg(F.min("timestamp")).collect()[0][0]
+        if twice is not None:
+            moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=twice)
+            raise InputError(
+                f"two events at {moment.isoformat(sep=' ')} have one place in the order of the stream, and the ids "
+                "of matches depend on it: name columns that order them in order_by, or give the events a column "
+                "'seq'"
+            )
+        frame = frame.orderBy(*(F.asc_nulls_last(one) for one in place)).zipWithIndex("seq")
+    return frame, np.array(points or [], np.int64), rows
 
 
 def cuts_of(points_us: Array, rows: int, slice_rows: int, look_back_us: int) -> list[int]:
@@ -361,14 +337,15 @@ def _place_among(cuts: Sequence[int], time: Column) -> Column:
     return F.size(F.filter(F.array(*map(F.lit, cuts)), lambda cut: cut <= time))
 
 
-def _detected(read: _Events, way: Distribution, columns: pa.Schema) -> DataFrame:
-    """The matches of the patterns that are distributed alike, and the errors of its tasks."""
+def _detected(
+    frame: DataFrame, cuts_for: Callable[[int], list[int]], way: Distribution, columns: pa.Schema
+) -> DataFrame:
+    """The matches of the patterns that are distributed alike."""
     from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
     time, owned, parts = F.col("timestamp"), None, 1
     needed = [name for name in columns_needed(with_composed(way.patterns)) if name not in ("timestamp", "seq")]
-    kept = [name for name in (_TWICE,) if name in read.frame.columns]
-    frame = read.frame.select("timestamp", "seq", *(F.col(_quoted(name)) for name in [*needed, *kept]))
+    frame = frame.select("timestamp", "seq", *(F.col(_quoted(name)) for name in needed))
     if way.keys:
         parts = max(KEY_PARTS, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 0))
         part = F.expr(_part_of_key(way, parts))
@@ -376,15 +353,14 @@ def _detected(read: _Events, way: Distribution, columns: pa.Schema) -> DataFrame
         part = F.lit(0)
     else:
         back_us = min(look_back(way.patterns).time_us, _LONGEST_US)
-        cuts = read.cuts(back_us)
+        cuts = cuts_for(back_us)
         points = [None, *((cut, _BEFORE_ALL) for cut in cuts), None]
         owned, parts = list(pairwise(points)), len(cuts) + 1
         # An event is read by its own slice, and by the later ones whose look-back covers it.
         slices = F.sequence(_place_among(cuts, time), _place_among(cuts, time + F.lit(back_us)))
         part = F.explode(slices) if cuts else F.lit(0)
     if (types := _types_read(way.patterns)) is not None:
-        asked = F.col(_quoted(way.patterns[0].type_attribute)).isin(types)
-        frame = frame.where(asked | F.col(_quoted(_TWICE)) if kept else asked)
+        frame = frame.where(F.col(_quoted(way.patterns[0].type_attribute)).isin(types))
     frame = frame.withColumn(_PART, part)
     if owned is not None:  # a task for each; small parts of keys may share one
         frame = frame.repartitionById(parts, _quoted(_PART))
@@ -417,19 +393,13 @@ Task = Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]
 def _part_detection(
     patterns: tuple[Pattern, ...], owned: Sequence[Owned] | None, columns: pa.Schema, driver: Installation | None
 ) -> Task:
-    """The function of `applyInArrow`: detects in one part, and gives its matches, or the explained error."""
+    """The function of `applyInArrow`: detects in one part, and gives its matches."""
 
     def detect_part(key: tuple[pa.Scalar, ...], events: pa.Table) -> pa.Table:
-        try:
+        with refusals("a part of the events has more matches, or more events, than there is memory for"):
             check_worker(driver)
             own = None if owned is None else owned[key[0].as_py()]
             return matches_of_part(patterns, own, events.drop_columns([_PART]), columns)
-        except CepError as error:  # for the driver, not for Spark to retry
-            refusal = error
-        except MemoryError:
-            refusal = NoRoom("a part of the events has more matches, or more events, than there is memory for")
-        row = {_REFUSAL: pickle.dumps(refusal)}
-        return pa.Table.from_pylist([{name: row.get(name) for name in columns.names}], columns)
 
     return detect_part
 
@@ -438,9 +408,6 @@ def matches_of_part(patterns: Sequence[Pattern], owned: Owned | None, events: pa
     """The matches in a part of the events, in any order; `owned` says which a slice of time has, None: all of them."""
     order = [("timestamp", "ascending"), ("seq", "ascending")]
     events = events.sort_by(order).combine_chunks()
-    if _TWICE in events.column_names:
-        _refuse_equal(events)
-        events = events.drop_columns([_TWICE])
     if owned is None:
         tables = list(detect(patterns, events).values())
     else:
@@ -450,16 +417,6 @@ def matches_of_part(patterns: Sequence[Pattern], owned: Owned | None, events: pa
         )
         tables = found
     return pa.concat_tables([columns.empty_table(), *(_in_columns(table, columns) for table in tables)])
-
-
-def _refuse_equal(events: pa.Table) -> None:
-    twice = events.filter(events[_TWICE])
-    if twice.num_rows:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=twice["timestamp"][0].as_py())
-        raise InputError(
-            f"two events at {moment.isoformat(sep=' ')} have one place in the order of the stream, and the ids of "
-            "matches depend on it: name columns that order them in order_by, or give the events a column 'seq'"
-        )
 
 
 def _in_columns(matches: pa.Table, columns: pa.Schema) -> pa.Table:

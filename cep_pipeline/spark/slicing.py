@@ -7,7 +7,7 @@ closing burst is cut finer than a quiet noon.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.slices.ownership import LookBack, rows_before
-from cep_pipeline.slices.prepared import Boundary
+from cep_pipeline.slices.ownership import LookBack
+from cep_pipeline.slices.prepared import Boundary, rows_before
 from cep_pipeline.storage import names_in_file, open_filesystem, read_footer, reading_data
 
 _AS_IN_THE_FILE = pa.schema([])
@@ -126,17 +126,12 @@ def _row_groups(path: str, metadata: pq.FileMetaData, columns: pa.Schema) -> lis
                 path=path,
                 index=index,
                 rows=group.num_rows,
-                first=(_microseconds(times.min), int(seqs.min)),
-                last=(_microseconds(times.max), int(seqs.max)),
+                first=(times.min_raw, seqs.min),
+                last=(times.max_raw, seqs.max),
                 renamed=renamed,
             )
         )
     return found
-
-
-def _microseconds(value: object) -> int:
-    scalar = pa.scalar(value, pa.timestamp("us", tz="UTC"))
-    return int(scalar.cast(pa.int64()).as_py())
 
 
 MOST_ROWS = 1_000_000
@@ -150,7 +145,7 @@ _ROWS_OF_A_PIECE = 4_096
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """The events of sorted row groups in short pieces, which no slice divides: how many there are, when, of what type.
+    """The events of sorted row groups in short pieces, which no slice divides: how many there are, and when.
 
     A row group of 65,536 events says nothing of a burst within it; a piece is some dozen events of a small day.
 
@@ -162,14 +157,11 @@ class Pieces:
         Number of events before each piece, and of all: int64, shape (n + 1,).
     times_us
         Timestamp of each piece's first event, and of the last event of all: int64, shape (n + 1,).
-    types
-        Type -> its events before each piece, and all of them: int64, shape (n + 1,).
     """
 
     row_groups: tuple[RowGroup, ...]
     rows: Array
     times_us: Array
-    types: Mapping[str, Array]
 
     @classmethod
     def even(cls, row_groups: Sequence[RowGroup]) -> Pieces:
@@ -179,34 +171,17 @@ class Pieces:
             group.first[0] + group.span_us * own // group.rows for group, own in zip(row_groups, offsets, strict=True)
         ]
         every = np.concatenate(times) if times else np.zeros(0, np.int64)
-        return cls(tuple(row_groups), _rows_of(row_groups, offsets), _with_last(every, row_groups), {})
+        return cls(tuple(row_groups), _rows_of(row_groups, offsets), _with_last(every, row_groups))
 
     @classmethod
-    def read(cls, row_groups: Sequence[RowGroup], type_attribute: str, types: Collection[str]) -> Pieces:
-        """The pieces by the timestamps and types of all events.
-
-        Parameters
-        ----------
-        type_attribute, types
-            The attribute that tells the type, and the types that are counted.
-        """
-        offsets, names = _offsets(row_groups), sorted(types)
-        times, counts = [np.zeros(0, np.int64)], [np.zeros((len(names), 1), np.int64)]
+    def read(cls, row_groups: Sequence[RowGroup]) -> Pieces:
+        """The pieces by the timestamps of all events."""
+        offsets, times = _offsets(row_groups), [np.zeros(0, np.int64)]
         for _, members in groupby(zip(row_groups, offsets, strict=True), key=lambda one: one[0].path):
             groups, own = zip(*members, strict=True)
-            begins = _rows_of(groups, own)[:-1]
-            events = read_events(groups, ["timestamp", type_attribute])
-            times.append(events["timestamp"].cast(pa.int64()).to_numpy()[begins])
-            if pa.types.is_null(events[type_attribute].type):
-                counts.append(np.zeros((len(names), len(begins)), np.int64))
-            else:
-                counts.append(_by_type(events[type_attribute], names, begins))
-        return cls(
-            tuple(row_groups),
-            _rows_of(row_groups, offsets),
-            _with_last(np.concatenate(times), row_groups),
-            dict(zip(names, np.cumsum(np.concatenate(counts, axis=1), axis=1), strict=True)),
-        )
+            events = read_events(groups, ["timestamp"])
+            times.append(events["timestamp"].cast(pa.int64()).to_numpy()[_rows_of(groups, own)[:-1]])
+        return cls(tuple(row_groups), _rows_of(row_groups, offsets), _with_last(np.concatenate(times), row_groups))
 
     def __len__(self) -> int:
         return len(self.rows) - 1
@@ -233,19 +208,6 @@ class Pieces:
         firsts = np.cumsum([0, *(group.rows for group in self.row_groups)])
         place = min(int(np.searchsorted(firsts, row, side="right")) - 1, len(self.row_groups) - 1)
         return _point(self.row_groups[place], row - int(firsts[place]))
-
-
-def _by_type(column: pa.ChunkedArray, types: Sequence[str], offsets: Array) -> Array:
-    """The events of each type in each piece of a file: shape (types, pieces)."""
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    codes = encoded.unify_dictionaries().combine_chunks()
-    places = {name: place for place, name in enumerate(types)}
-    other = len(places)
-    found = np.array([*(places.get(str(name), other) for name in codes.dictionary.to_pylist()), other], np.int64)
-    place = found[codes.indices.fill_null(len(found) - 1).to_numpy()]
-    piece = np.repeat(np.arange(len(offsets)), np.diff([*offsets, len(place)]))
-    counted = np.bincount(place * len(offsets) + piece, minlength=(other + 1) * len(offsets))
-    return np.asarray(counted.reshape(other + 1, len(offsets))[:-1])
 
 
 def _offsets(row_groups: Sequence[RowGroup]) -> list[Array]:

@@ -11,7 +11,6 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,45 +24,19 @@ COMPARED = ("numpy", "pandas", "pyarrow", "llvmlite")
 _SOURCES = Path(__file__).resolve().parents[1]
 
 
-@dataclass(frozen=True)
-class Installation:
-    """The versions that a process runs.
-
-    Attributes
-    ----------
-    python
-        Major and minor version.
-    project
-        Version and a digest of the sources, so that two checkouts of one version are told apart.
-    libraries
-        Versions of the compared libraries; None for one that is missing.
-    """
-
-    python: str
-    project: str
-    libraries: Mapping[str, str | None]
-
-    def differences(self, other: Installation) -> list[str]:
-        """Say what another installation, a worker's, has that this one, the driver's, has not."""
-        if other.python != self.python:
-            return [f"it has Python {other.python}, not {self.python}"]
-        found = [] if other.project == self.project else [f"it has {PROJECT} {other.project}, not {self.project}"]
-        for name, wanted in self.libraries.items():
-            seen = other.libraries.get(name)
-            if seen != wanted:
-                found.append(f"it has {name} {seen or 'not at all'}, not {wanted}")
-        return found
+Installation = Mapping[str, str | None]
+"""What a process runs -> its version, None where it is missing."""
 
 
 @cache
 def installation() -> Installation:
-    """Return what this process runs."""
+    """Return what this process runs: the project with a digest of its sources, so that two checkouts are told apart."""
     digest = hashlib.sha256()
     for folder in (_SOURCES, _SOURCES.parent / "spark_jobs"):
         for path in sorted(folder.rglob("*.py")):
             digest.update(f"{path.relative_to(_SOURCES.parent)}\0".encode() + path.read_bytes())
-    project = f"{VERSION} ({digest.hexdigest()[:8]})"
-    return Installation(".".join(map(str, sys.version_info[:2])), project, {name: _version(name) for name in COMPARED})
+    python, project = ".".join(map(str, sys.version_info[:2])), f"{VERSION} ({digest.hexdigest()[:8]})"
+    return {"Python": python, PROJECT: project, **{name: _version(name) for name in COMPARED}}
 
 
 def _version(name: str) -> str | None:
@@ -81,7 +54,13 @@ def check_worker(driver: Installation | None) -> None:
     CepError
         It runs another Python, another version of the project or of a library.
     """
-    if driver is not None and (different := driver.differences(installation())):
+    own = installation()
+    different = [
+        f"it has {name} {own.get(name) or 'not at all'}, not {wanted}"
+        for name, wanted in (driver or {}).items()
+        if own.get(name) != wanted
+    ]
+    if different:
         raise CepError(f"the Spark worker on {_here()} differs from the driver: {'; '.join(different)}. {ADVICE}")
 
 

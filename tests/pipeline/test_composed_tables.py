@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -160,55 +159,3 @@ def test_a_table_of_an_older_version_gets_the_column(spark: SparkSession, tmp_pa
     assert project.tables()._published("matches").columns.field("composed").type == layout.COMPOSED
     assert ids(project)["both"] < over_all_days(project)["both"]  # some wait for the next day
     assert project.tables().read_matches("all", pattern="both")["composed"].null_count == 0
-
-
-@pytest.mark.long
-def test_windows_that_count_the_events_of_a_partition_reach_back_over_days(spark: SparkSession, tmp_path: Path) -> None:
-    project = composing_project(tmp_path, spark)
-    counted = "NAME counted PATTERN SEQ(rising r, (A | B) e) WITHIN 3 EVENTS PARTITION BY x"
-    (tmp_path / "all.sase").write_text(f"{PATTERNS.splitlines()[0]}\n{counted}")
-    for day in DAYS:
-        project.run().run_days([day])
-    assert ids(project) == over_all_days(project)
-    found = project.tables().read_matches("all", pattern="counted").to_pylist()
-    assert any(row["end_ts"] - row["start_ts"] > timedelta(days=1) for row in found)
-    assert project.run()._stale(list(DAYS)) == {}
-
-
-@pytest.mark.long
-def test_matches_that_wait_in_partitions_are_published_day_by_day(spark: SparkSession, tmp_path: Path) -> None:
-    project = composing_project(tmp_path, spark)
-    counted = "WITHIN 3 EVENTS PARTITION BY x"
-    waits = f"NAME p PATTERN SEQ((A | B) a, ~C b) {counted} RETURN a.x AS x"
-    (tmp_path / "all.sase").write_text(f"{waits}; NAME q PATTERN SEQ(p p, (A | B) t, ~p n) {counted}")
-    for day in DAYS:
-        project.run(end_of_stream=day == DAYS[-1]).run_days([day])
-    assert ids(project) == over_all_days(project)
-    assert project.run()._stale(list(DAYS)) == {}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("returned", "composing"),
-    [
-        ("a.x AS x", "SEQ(p p, (A | B) t) WITHIN 30 hours"),
-        ("a.x + 1 AS x", "SEQ(p p, (A | B) t) WITHIN 3 EVENTS PARTITION BY x"),
-        ("a.x AS x, a.kind AS kind", "SEQ(p p, (A | B) t) WITHIN 3 EVENTS PARTITION BY kind"),
-        ("a.x AS x", "SEQ(p p, B b) WHERE strict_contiguity { p.x > 0 } WITHIN 3 EVENTS PARTITION BY x"),
-    ],
-    ids=["a window of time", "a partition that is not returned", "another partition", "strict contiguity"],
-)
-def test_matches_that_wait_in_partitions_may_be_bound_by_any_pattern(
-    spark: SparkSession, tmp_path: Path, returned: str, composing: str
-) -> None:
-    project = composing_project(tmp_path, spark)
-    waits = f"NAME p PATTERN SEQ((A | B) a, ~C b) WITHIN 3 EVENTS PARTITION BY x RETURN {returned}"
-    (tmp_path / "all.sase").write_text(f"{waits}; NAME q PATTERN {composing}")
-    before = set[str]()
-    for day in DAYS:
-        project.run(end_of_stream=day == DAYS[-1]).run_days([day])
-        assert before <= ids(project).get("p", set()), "a later day took a match back"
-        before = ids(project).get("p", set())
-    assert ids(project) == over_all_days(project)
-    assert set(ids(project)) == {"p", "q"}
-    assert project.run()._stale(list(DAYS)) == {}

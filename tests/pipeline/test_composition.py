@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.configuration import LimitSettings, PatternSetLimits
+from cep_pipeline.pipeline.configuration import LimitSettings, PatternSet, PatternSetLimits, check_runnable
 from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from tests.pipeline.local_days import LocalDays, events_by_day
@@ -68,36 +69,10 @@ NAME last PATTERN SEQ(timed t, A a) WITHIN 6 EVENTS
 """,
     "counted by key": """\
 NAME pair PATTERN SEQ(A a, B b) WITHIN 3 EVENTS PARTITION BY key RETURN a.x AS x, a.key AS key, b.y AS y;
-NAME next PATTERN SEQ(pair p, A a) WITHIN 4 EVENTS PARTITION BY key RETURN a.key AS key;
-NAME other PATTERN SEQ(A a, B b) WITHIN 5 hours RETURN b.key AS key;
-NAME mixed PATTERN SEQ(other o, ~C n, pair p) WITHIN 6 EVENTS PARTITION BY key;
-NAME apart PATTERN AND(next n, pair p) WITHIN 4 EVENTS PARTITION BY key OUTPUT NON_OVERLAP;
-NAME used PATTERN SEQ(pair+ p[], C c) WITHIN 5 EVENTS PARTITION BY key CONSUME MATCHED;
-NAME near PATTERN SEQ(B b, pair p) WHERE partition_contiguity(b, p) { [key] } WITHIN 5 EVENTS PARTITION BY key
-""",
-    "waiting by key": """\
-NAME quiet PATTERN SEQ(A a, ~B n) WITHIN 3 EVENTS PARTITION BY key RETURN a.key AS key, a.x AS x;
-NAME after PATTERN SEQ(quiet q, A a) WITHIN 4 EVENTS PARTITION BY key OUTPUT NON_OVERLAP RETURN a.key AS key;
-NAME calm PATTERN SEQ((A | B) a, ~quiet q) WITHIN 3 EVENTS PARTITION BY key CONSUME MATCHED;
-NAME deep PATTERN SEQ(after p, quiet q, ~C c) WITHIN 5 EVENTS PARTITION BY key;
-NAME slow PATTERN SEQ(B b, ~C n) WITHIN 6 hours RETURN b.key AS key;
-NAME other PATTERN SEQ(slow s, (A | B) b, ~slow n) WITHIN 3 EVENTS PARTITION BY key;
-NAME near PATTERN SEQ(~C c, slow s, A a) WHERE strict_contiguity { TRUE } WITHIN 9 EVENTS PARTITION BY key
-""",
-    "counted by a number": """\
-NAME slow PATTERN SEQ(A a, ~B n) WITHIN 6 hours RETURN a.y * 2 AS x;
-NAME same PATTERN SEQ(slow s, A a) WITHIN 3 EVENTS PARTITION BY x;
-NAME tied PATTERN SEQ(slow s, slow t) WITHIN 2 EVENTS PARTITION BY x TIES ANY OUTPUT NON_OVERLAP CONSUME MATCHED
-""",
-    "held up by a partition": """\
-NAME quiet PATTERN SEQ(A a, ~B n) WITHIN 3 EVENTS PARTITION BY key RETURN a.key AS key, a.x AS x;
-NAME timed PATTERN SEQ(quiet q, A a) WITHIN 20 hours RETURN a.x AS x, a.key AS key;
-NAME calm PATTERN SEQ(B b, ~quiet q, C c, ~timed t) WITHIN 9 hours OUTPUT NON_OVERLAP;
-NAME counted PATTERN SEQ(quiet q, A a, ~C c) WITHIN 6 EVENTS CONSUME MATCHED;
-NAME other PATTERN SEQ(quiet q, (A | B) a, ~C c) WITHIN 3 EVENTS PARTITION BY x RETURN a.x AS x;
-NAME near PATTERN SEQ(C c, quiet q) WHERE strict_contiguity { TRUE } WITHIN 9 hours;
-NAME own PATTERN SEQ(timed t, A a, ~B b) WHERE strict_contiguity { TRUE } WITHIN 3 EVENTS PARTITION BY key;
-NAME deep PATTERN SEQ(other o, ~timed t, (C | near) c) WITHIN 12 hours
+NAME next PATTERN SEQ(pair p, A a) WITHIN 4 EVENTS RETURN a.key AS key;
+NAME mixed PATTERN SEQ(pair p, ~C n, pair q) WITHIN 20 hours PARTITION BY key;
+NAME apart PATTERN AND(next n, pair p) WITHIN 9 hours PARTITION BY key OUTPUT NON_OVERLAP;
+NAME near PATTERN SEQ(B b, pair p) WHERE partition_contiguity(b, p) { [key] } WITHIN 20 hours PARTITION BY key
 """,
     "ties": """\
 NAME pair PATTERN AND(A a, B b) WITHIN 9 hours TIES ANY;
@@ -198,6 +173,39 @@ def test_what_a_day_composes_waits_until_it_is_known(tmp_path: Path) -> None:
     assert {name: {str(row["match_id"]) for row in rows} for name, rows in published(local).items()} == {
         name: set(rows) for name, rows in expected.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("NAME pair PATTERN SEQ(A a, B b) WITHIN 3 EVENTS PARTITION BY key RETURN a.key AS key;", "later"),
+        ("NAME pair PATTERN SEQ(A a, ~B b) WITHIN 3 EVENTS PARTITION BY key RETURN a.key AS key;", "both"),
+        ("NAME pair PATTERN SEQ(A a, ~B b) WITHIN 3 EVENTS RETURN a.key AS key;", "later"),
+        ("NAME pair PATTERN SEQ(A a, ~B b) WITHIN 3 hours PARTITION BY key RETURN a.key AS key;", "later"),
+    ],
+)
+def test_days_refuse_what_waits_for_events_of_a_partition(text: str, refused: str) -> None:
+    text += "NAME both PATTERN SEQ(pair p, pair q) WITHIN 9 hours;"
+    text += "NAME later PATTERN SEQ(pair p, C c) WITHIN 3 EVENTS PARTITION BY key"
+    patterns = cep.parse_patterns(text, SCHEMA)
+    composing = [pattern for pattern in patterns if pattern.composes]
+    pattern_set = PatternSet("s", Path("s.sase"), (patterns[0],), "v1", "trivial", None, composing=tuple(composing))
+    with pytest.raises(cep.InputError, match=rf"s\.sase: daily runs do not publish pattern '{refused}'"):
+        check_runnable([pattern_set])
+    check_runnable([replace(pattern_set, composing=())])
+    if refused == "later":
+        check_runnable([replace(pattern_set, composing=(composing[0],))])
+
+
+def test_days_refuse_neighbours_in_the_stream_that_are_counted_in_partitions() -> None:
+    text = "NAME near PATTERN SEQ(A a, B b) WHERE strict_contiguity {{ {} }} WITHIN 3 EVENTS {}"
+    counted, stream = (
+        cep.parse_patterns(text.format(*one), SCHEMA) for one in (("TRUE", "PARTITION BY key"), ("[key]", ""))
+    )
+    pattern_set = PatternSet("s", Path("s.sase"), tuple(counted), "v1", "trivial", None)
+    with pytest.raises(cep.InputError, match=r"do not publish pattern 'near', which .* as in \[symbol\]"):
+        check_runnable([pattern_set])
+    check_runnable([replace(pattern_set, patterns=tuple(stream))])
 
 
 def test_a_limited_pattern_limits_what_composes_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ PATTERNS = """\
 NAME near     PATTERN SEQ(Tick a, Tick b) WHERE a.x < b.x WITHIN 3 EVENTS;
 NAME in_kind  PATTERN SEQ(Tick a, Tick b) WHERE a.x <= b.x WITHIN 3 EVENTS PARTITION BY kind;
 NAME in_value PATTERN AND(Tick a, Tick b) WITHIN 2 EVENTS PARTITION BY x;
-NAME strict   PATTERN SEQ(Tick a, Tick b) WHERE strict_contiguity { 1 = 1 } WITHIN 4 EVENTS PARTITION BY kind;
+NAME strict   PATTERN SEQ(Tick a, Tick b) WHERE strict_contiguity { [kind] } WITHIN 4 EVENTS;
 NAME waits    PATTERN SEQ(A a, ~C n) WITHIN 4 EVENTS;
 NAME apart    PATTERN SEQ(Tick a, Tick b) WITHIN 4 EVENTS PARTITION BY kind OUTPUT NON_OVERLAP;
 NAME once     PATTERN SEQ(Tick a, Tick b) WITHIN 2 EVENTS CONSUME MATCHED;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections import Counter
 from contextlib import suppress
@@ -22,6 +21,7 @@ from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.ownership import not_by_day
 from tests.contracts.mechanisms import has_few_bindings, runnable
 from tests.pattern_strategies import SECOND_EDITION, WHOLE_LANGUAGE, File, files, statements
 from tests.pipeline.local_days import LocalDays, events_by_day
@@ -94,6 +94,7 @@ def random_patterns(draw: st.DrawFn) -> Pattern:
 @given(data=st.data(), stream_rows=rows(max_size=10), pattern=st.one_of(waiting_patterns(), random_patterns()))
 def test_random_patterns_over_random_days(data: st.DataObject, stream_rows: list[Row], pattern: Pattern) -> None:
     gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))
+    assume(not not_by_day(pattern))
     by_day = events_by_day(stream_schema(), stream_rows, gaps)
     empty = data.draw(st.booleans())
     with tempfile.TemporaryDirectory() as folder:
@@ -128,108 +129,13 @@ def check_composing_patterns(data: st.DataObject, stream_rows: list[Row], file: 
     check_days(data, stream_rows, tuple(cep.parse_patterns(file.text, stream_schema(), params=file.params)))
 
 
-WAITING = (
-    "SEQ(A a, ~B b)",
-    "SEQ(~C c, A a, ~(B | A) b)",
-    "SEQ(Ev a, ~C c, B b)",
-    "SEQ(A a, Ev b, ~C c)",
-    "AND(A a, ~B b)",
-    "SEQ(A a, ~SEQ(B b, C c))",
-    "SEQ(A a, B b, ~A c) WHERE skip_till_next_match { a.x >= b.x }",
-)
-BINDING = (
-    "SEQ(first a, Ev b)",
-    "SEQ(Ev a, ~first b)",
-    "SEQ(first a, ~B b)",
-    "SEQ(~first b, A a, ~C c)",
-    "AND(first a, first b)",
-    "SEQ(first+ l[], Ev a, ~first b)",
-    "SEQ(first a, ~(first | C) b, A c)",
-    "SEQ((first | A) a, B b) WHERE skip_till_next_match { a.id >= 0 }",
-    "SEQ((first | A) a, (first | B) b) WHERE partition_contiguity { a.id >= 0 }",
-    "SEQ((first | A) a, (first | B) b, ~A c) WHERE partition_contiguity { TRUE }",
-)
-NEIGHBOURS = (
-    "SEQ(first a, Ev b) WHERE strict_contiguity { TRUE }",
-    "SEQ(~C c, (first | Ev) a, (first | Ev) b) WHERE strict_contiguity { a.id >= 0 }",
-    "SEQ((first | Ev) a, first b, (first | Ev) c) WHERE strict_contiguity { TRUE }",
-)
-LAST = ("SEQ(second a, (first | C) b)", "AND(second a, second b)", "SEQ(first a, ~second b)", "SEQ(A a, ~second b)")
-
-OTHER_WINDOWS = st.tuples(WINDOWS, st.sampled_from(["", "", "PARTITION BY id", "PARTITION BY x"])).map(
-    lambda drawn: "WITHIN {} {}".format(*drawn)
-)
-"""Windows of patterns that other partitions than those of what they compose may hold up."""
-
-
-@st.composite
-def patterns_in_partitions(draw: st.DrawFn) -> tuple[Pattern, ...]:
-    """Patterns that compose others, of which some wait for events of a partition."""
-    alike, waits = draw(st.booleans()), draw(st.integers(0, 3)) > 0
-    inner = draw(st.sampled_from(["Ev a", "SEQ(A a, Ev b)"])) if not waits else draw(st.sampled_from(WAITING))
-    outer = draw(st.sampled_from(BINDING if waits and alike else BINDING + NEIGHBOURS * 3))
-    of_partitions = st.integers(1, 5).map(lambda events: f"WITHIN {events} EVENTS PARTITION BY id")
-    windows = [
-        draw(of_partitions if waits else st.one_of(of_partitions, st.just("WITHIN 60 hours"))),
-        *(draw(of_partitions if alike else st.one_of(of_partitions, OTHER_WINDOWS)) for _ in range(2)),
-    ]
-    bodies = [inner, outer, draw(st.sampled_from(LAST))][: draw(st.sampled_from([2, 2, 3]))]
-    returned = "a.id" if alike else draw(st.sampled_from(["a.id", "a.id", "a.x"]))
-    text = ""
-    for name, body, window in zip(("first", "second", "third"), bodies, windows, strict=False):
-        ties = draw(st.sampled_from(["ARRIVAL", "STRICT", "STRICT" if "WHERE" in body else "ANY"]))
-        text += f"NAME {name} PATTERN {body} {window} TIES {ties} {draw(POLICIES)} "
-        if body == bodies[-1] and draw(st.booleans()):
-            of_list = ", sum(sum(l[].id))" if "l[]" in body else ""
-            text += f"SUMMARIZE count(*), avg(a.x), min(a.id){of_list} GROUP BY a.x;"
-        else:
-            text += f"RETURN {returned} AS id, a.id AS x;"
-    return tuple(cep.parse_patterns(text, stream_schema()))
-
-
-@pytest.mark.long
-@settings(deadline=None, max_examples=examples(20))
-@given(data=st.data(), seed=st.integers(0, 999), patterns=patterns_in_partitions())
-def test_matches_that_wait_in_partitions_over_random_days(
-    data: st.DataObject, seed: int, patterns: tuple[Pattern, ...]
-) -> None:
-    drawn = random.Random(seed)
-    dense = [
-        {"kind": drawn.choice("AABBC"), "x": drawn.randrange(3), "id": drawn.choice([1, 1, 2, None])} for _ in range(24)
-    ]
-    check_days(data, dense, patterns, [drawn.choice([0, 1, 2, 4, 8, 20]) for _ in dense])
-
-
-def test_matches_of_a_partition_without_events_on_a_day_are_left_to_later_days(tmp_path: Path) -> None:
-    """They were taken to be new on such a day, and held up what composes them from a point that had been passed."""
-    text = (
-        "NAME first PATTERN SEQ(A a, Ev b, ~C c) WITHIN 2 EVENTS PARTITION BY id RETURN a.id AS id;"
-        "NAME second PATTERN AND(first a, first b) WITHIN 1 EVENTS PARTITION BY id RETURN a.id AS id;"
-        "NAME third PATTERN SEQ(second a, (first | C) b) WITHIN 2 EVENTS RETURN a.id AS id"
-    )
-    patterns = tuple(cep.parse_patterns(text, stream_schema()))
-    drawn = random.Random(8)
-    stream_rows = [
-        {"kind": drawn.choice("AABBC"), "x": drawn.randrange(3), "id": drawn.choice([1, 1, 2, None])} for _ in range(24)
-    ]
-    by_day = events_by_day(stream_schema(), stream_rows, [drawn.choice([0, 1, 2, 4, 8, 20]) for _ in stream_rows])
-    days = LocalDays(stream_schema(), patterns, tmp_path, row_group_size=1, slices=1)
-    tables = cep.detect(patterns, publish_and_detect(days, by_day, empty_days=False))
-    days.detect(max(days.detected), end_of_stream=True)
-    found = days.matches()
-    for pattern in patterns:
-        assert Counter(found[pattern.name]) == Counter(tables[pattern.name]["match_id"].to_pylist())
-
-
-def check_days(
-    data: st.DataObject, stream_rows: list[Row], patterns: tuple[Pattern, ...], gaps: list[int] | None = None
-) -> None:
+def check_days(data: st.DataObject, stream_rows: list[Row], patterns: tuple[Pattern, ...]) -> None:
     """Detect patterns that compose others day by day, one of the days again, and compare with one run."""
-    if gaps is None:
-        gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))
+    gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))
     by_day = events_by_day(stream_schema(), stream_rows, gaps)
     events = pa.concat_tables([stream_schema().table([]), *(by_day[day] for day in sorted(by_day))])
     assume(all(has_few_bindings(pattern, events) for pattern in patterns))
+    assume(not any(map(not_by_day, patterns)))
     with tempfile.TemporaryDirectory() as folder:
         days = LocalDays(
             stream_schema(),
@@ -325,52 +231,6 @@ def test_events_of_the_time_of_the_first_event_are_read_with_it(tmp_path: Path, 
     assert days.matches() == {"alone": []}
 
 
-def test_what_is_left_out_between_two_events_ends_their_contiguity(tmp_path: Path) -> None:
-    kinds = {"2024-03-04": "ACAB", "2024-03-05": "BZ", "2024-03-06": "A", "2024-03-07": "AZ", "2024-03-08": "Z"}
-    days = days_of(
-        "PATTERN SEQ(Ev a, Ev b) WHERE strict_contiguity { 1 = 1 } WITHIN 4 EVENTS PARTITION BY id", tmp_path, kinds
-    )
-    for day in days.days:
-        days.detect(day)
-    assert {day.day: found.matches["pattern_1"] for day, found in days.detected.items()} == {
-        4: 0,
-        5: 1,
-        6: 0,
-        7: 1,
-        8: 1,
-    }
-
-
-def test_neighbours_of_the_day_before_end_the_contiguity_of_matches(tmp_path: Path) -> None:
-    """An event of another partition stands between two of one, and so does a match that is in none."""
-    kinds = {"2024-03-04": "AB", "2024-03-05": "A", "2024-03-06": "ZA", "2024-03-07": "A", "2024-03-08": "A"}
-    text = (
-        "NAME lone PATTERN SEQ(Z z, A a) WITHIN 2 EVENTS RETURN z.x AS id;"
-        "NAME near PATTERN SEQ((A | lone) a, (A | lone) b) WHERE strict_contiguity { TRUE } "
-        "WITHIN 3 EVENTS PARTITION BY id"
-    )
-    days = days_of(text, tmp_path, kinds)
-    for day in days.days:
-        days.detect(day)
-    assert {day.day: found.matches["near"] for day, found in days.detected.items()} == {4: 0, 5: 0, 6: 0, 7: 0, 8: 1}
-
-
-def test_matches_that_wait_in_partitions_wait_there_alone(tmp_path: Path) -> None:
-    """A partition that gets no further event holds up no other one, and the end of the stream publishes its matches."""
-    kinds = {"2024-03-04": "AB", "2024-03-05": "BB", "2024-03-06": "BBB", "2024-03-07": "-"}
-    text = (
-        "NAME quiet PATTERN SEQ(Ev a, ~C n) WITHIN 2 EVENTS PARTITION BY id RETURN a.id AS id;"
-        "NAME bound PATTERN SEQ(quiet q, ~C n) WITHIN 2 EVENTS PARTITION BY id"
-    )
-    days = days_of(text, tmp_path, kinds)
-    for day in days.days:
-        days.detect(day)
-    assert [found.matches["bound"] for found in days.detected.values()] == [0, 0, 2, 0]
-    assert [found.pending.get("bound", 0) for found in days.detected.values()] == [0, 2, 3, 3]
-    days.detect(date(2024, 3, 7), end_of_stream=True)
-    assert days.detected[date(2024, 3, 7)].matches["bound"] == 5
-
-
 @pytest.mark.parametrize(("next_day", "kept"), [("Z", [["a"], ["c", "d"]]), ("B", [["c", "d"]])])
 def test_a_final_match_waits_for_an_earlier_one_that_is_not(
     tmp_path: Path, next_day: str, kept: list[list[str]]
@@ -391,7 +251,7 @@ def test_what_others_wait_for_is_remembered_however_far_another_partition_is(tmp
     found = days.detect(date(2024, 3, 4))
     assert found.matches == {"pattern_1": 3}, "the first two A, and both C"
     [undecided] = found.carry_out["patterns"]["pattern_1"]["undecided"]
-    assert [seq & 0xFF for _, seq in undecided[3]] == [16, 17], "those with the first A are ruled out"
+    assert [one["seq"] & 0xFF for one in undecided["bindings"]] == [16, 17], "those with the first A are ruled out"
 
 
 def test_a_match_is_closed_days_later_in_its_partition(tmp_path: Path) -> None:
@@ -416,7 +276,7 @@ def test_what_nothing_can_reach_any_more_is_forgotten(tmp_path: Path) -> None:
     kinds = {"2024-03-04": "AAAA", "2024-03-05": "AAA", "2024-03-06": ""}
     text = "NAME n PATTERN SEQ(A a, A b) WITHIN {} CONSUME MATCHED"
     reaches = {"2 EVENTS": 0, "3 EVENTS": 1, "1 hour": 0, "60 hours": 2}
-    reaches |= {f"{events} PARTITION BY id": number for events, number in reaches.items() if "EVENTS" in events}
+    reaches |= {"2 EVENTS PARTITION BY id": 2, "3 EVENTS PARTITION BY id": 3}  # as many as the window counts
     for window, consumed in reaches.items():
         folder = tmp_path / window
         folder.mkdir()

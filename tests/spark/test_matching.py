@@ -22,7 +22,6 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark import match, matching
 from cep_pipeline.spark.matching import Distribution, common_keys, distributions_of, only_in_one_task
-from cep_pipeline.spark.workers import Installation
 from cep_pipeline.storage import id_texts
 from tests.pattern_strategies import SECOND_EDITION, statements
 from tests.streams import SECOND, Row, events_table, rows, stream_schema
@@ -186,7 +185,7 @@ def test_an_error_of_a_task_comes_back_as_it_is(either: SparkSession, monkeypatc
     with pytest.raises(cep.InputError, match=r"the events have the seq \d+ twice|not sorted by \(timestamp, seq\)"):
         match(given.withColumn("seq", F.col("seq") % 2), by_key, SCHEMA)
     monkeypatch.setattr(matching, "is_local", lambda _: False)
-    monkeypatch.setattr(matching, "installation", lambda: Installation("3.9", "", {}))
+    monkeypatch.setattr(matching, "installation", lambda: {"Python": "3.9"})
     with pytest.raises(cep.CepError, match=r"differs from the driver: it has Python 3\.11, not 3\.9"):
         match(given, by_key, SCHEMA)
 

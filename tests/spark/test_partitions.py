@@ -58,22 +58,21 @@ def gathering_of(
     start = MONDAY + timedelta(days=len(files), minutes=begun_minutes)
     row_groups = tuple(read_row_groups([own]))
     return Gathering(
-        PartitionedEvents(by, positions, False, row_groups, microseconds(start)),
+        PartitionedEvents(by, positions, row_groups, microseconds(start)),
         ("timestamp", "seq", "kind", "x"),
         schema,
         files,
         day,
         DataDirectory(str(folder / "scratch"), "run"),
         pending,
-        forgets=True,
     )
 
 
-def answer(earlier: EarlierEvents) -> tuple[list[dict[str, object]], date | None, dict[str, int]]:
+def answer(earlier: EarlierEvents) -> tuple[list[dict[str, object]], date | None]:
     events: list[dict[str, object]] = []
     for group in earlier.row_groups:
         events += pq.ParquetFile(group.path).read_row_group(group.index).to_pylist()
-    return events, earlier.first_day, dict(earlier.reachable)
+    return events, earlier.first_day
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -111,12 +110,12 @@ def test_reading_back_stops_where_every_partition_has_its_events(tmp_path: Path)
     gathering = gathering_of(tmp_path, days, rows_of_a_group=2)
     for _, path in gathering.files[:17]:
         Path(path).unlink()  # whoever opened one of these would fail
-    found, first_day, _ = answer(gathering.run())
+    found, first_day = answer(gathering.run())
     assert [event["kind"] for event in found] == ["B", "B", "A", "A"]
     assert first_day == (MONDAY + timedelta(days=19)).date()
 
 
 def test_a_row_group_of_nulls_is_in_no_partition(tmp_path: Path) -> None:
     days: list[list[tuple[str, int | None]]] = [[("A", 1)] * 3, [("A", None)] * 4, [("A", 1), ("A", None)]]
-    found, first_day, _ = answer(gathering_of(tmp_path, days, by=("x",)).run())
+    found, first_day = answer(gathering_of(tmp_path, days, by=("x",)).run())
     assert ([event["x"] for event in found], first_day) == ([1, 1, 1], MONDAY.date()), "two are of one time"

@@ -22,10 +22,8 @@ def test_no_java_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     monkeypatch.setattr(session, "_packaged_java", lambda: None)
-    session._java_environment.cache_clear()
     with pytest.raises(InputError, match="Spark needs Java 17 or newer"):
         spark_session("local[1]")
-    session._java_environment.cache_clear()
 
 
 @pytest.mark.parametrize("master", ["locale[2]", "", "spark:/host", "local["])

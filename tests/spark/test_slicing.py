@@ -20,7 +20,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import LookBack, look_back
-from cep_pipeline.spark.detection import WorkEstimate
+from cep_pipeline.spark.detection import estimated_work
 from cep_pipeline.spark.slicing import (
     Pieces,
     RowGroup,
@@ -163,16 +163,13 @@ def test_what_a_slice_loads_depends_on_the_slice_and_not_on_the_day(
     assert len(slices) <= events / (max(400 - look_back_us, look_back_us) - 2) + 2, "and is worth its look-back"
 
 
-def test_pieces_tell_times_and_types(tmp_path: Path) -> None:
+def test_pieces_tell_times(tmp_path: Path) -> None:
     table = table_of([(number % 3, "ABC"[number % 7 % 3], number % 4) for number in range(1_000)])
     row_groups = read_row_groups(write(table, tmp_path, 130, files=3))
-    pieces = Pieces.read(row_groups, "kind", {"A", "C", "never"})
-    times, kinds = table["timestamp"].cast(pa.int64()).to_numpy(), np.array(table["kind"].to_pylist())
+    pieces = Pieces.read(row_groups)
+    times = table["timestamp"].cast(pa.int64()).to_numpy()
     assert pieces.rows[0] == 0 and pieces.rows[-1] == 1_000 and len(pieces) >= len(row_groups)
     assert pieces.times_us.tolist() == [*times[pieces.rows[:-1]], times[-1]]
-    for kind, counted in pieces.types.items():
-        assert counted.tolist() == [int(np.count_nonzero(kinds[:row] == kind)) for row in pieces.rows]
-    assert sorted(pieces.types) == ["A", "C", "never"]
     assert Pieces.even(row_groups).rows.tolist() == pieces.rows.tolist()
     assert [pieces.point(row) for row in (0, 500, 999)] == [points_of(table)[row] for row in (0, 500, 999)]
 
@@ -221,8 +218,8 @@ def test_the_largest_task_is_hardly_larger_than_the_mean_one(tmp_path: Path, ske
     row_groups = read_row_groups(write(table, tmp_path, 65_536))
     assert len(row_groups) == 1, "the burst is inside a row group"
     plan = cep.plan(SKEWED, cep.estimate_statistics(SKEWED, table))
-    pieces = Pieces.read(row_groups, "kind", {"A", "B", "C"})
-    work, again = WorkEstimate(SKEWED, plan)(pieces)
+    pieces = Pieces.read(row_groups)
+    work, again = estimated_work(SKEWED, plan, pieces, {})
     bounds: dict[str, Any] = {"start": (0, 0), "end": (10**9, 0), "look_back": look_back(SKEWED), "count": 12}
     done = work_of(cut(pieces, **bounds, work=work, again=again), plan)
     assert len(done) >= 10 and max(done) <= 1.5 * np.mean(done)
@@ -287,8 +284,8 @@ def test_a_burst_is_cut_finer_than_its_number_of_events_says(tmp_path: Path) -> 
     table = table_of([*quiet, *burst])
     patterns = cep.parse_patterns("PATTERN SEQ(A a, A b, A c) WITHIN 1 second", SCHEMA)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, table))
-    pieces = Pieces.read(read_row_groups(write(table, tmp_path, 100)), "kind", {"A"})
-    work, _ = WorkEstimate(patterns, plan)(pieces)
+    pieces = Pieces.read(read_row_groups(write(table, tmp_path, 100)))
+    work, _ = estimated_work(patterns, plan, pieces, {})
     assert work[50:].sum() > 10 * work[:50].sum()
 
 
@@ -296,7 +293,7 @@ def test_work_of_events_at_one_instant_is_finite() -> None:
     pieces = Pieces.even([RowGroup("f", 0, 10, (5, 0), (5, 9))])
     patterns = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 1 second", SCHEMA)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, SCHEMA.table([])))
-    work, again = WorkEstimate(patterns, plan)(pieces)
+    work, again = estimated_work(patterns, plan, pieces, {})
     assert (work > 0).all() and all(np.isfinite(found).all() for found in (work, again))
 
 
