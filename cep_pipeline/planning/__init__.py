@@ -4,7 +4,7 @@
 
 | module | content |
 | --- | --- |
-| `make_plan` | `plan` and `plan_by_strategy`: the way from patterns and statistics to a `Plan` |
+| `make_plan` | `plan`: the way from patterns and statistics to a `Plan` |
 | `planned_clauses` | the plan of a clause, made of the order or tree that a planner found, with expected numbers |
 | `plans`, `clause_plans` | the plan as data, with its JSON form |
 | `trees`, `orderings` | trees and orders, what they cost, and the comparisons that decided them |
@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # the names of the package, each imported when it is first us
     from cep_pipeline.planning.clause_plans import PatternPlan as PatternPlan
     from cep_pipeline.planning.costs import COSTS as COSTS
     from cep_pipeline.planning.make_plan import plan as plan
-    from cep_pipeline.planning.make_plan import plan_by_strategy as plan_by_strategy
     from cep_pipeline.planning.planners import PLANNERS as PLANNERS
     from cep_pipeline.planning.plans import Plan as Plan
     from cep_pipeline.planning.plans import validate as validate

@@ -1,4 +1,4 @@
-"""Exact search: the cheapest order and the cheapest tree of every set of a clause's variables.
+"""Exact search: the cheapest order or the cheapest tree of every set of a clause's variables.
 
 The costs of all sets are linear numbers, relative to the cost of a known plan. 22 variables take a fraction of a second
 for orders.
@@ -9,46 +9,39 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.costs.model import over_all_sets
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
-from cep_pipeline.planning.orderings import GRAIN, MOST_COMPARISONS, Way, grains, ln_before, ln_below, positions_of
-from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.planning.orderings import MOST_COMPARISONS, Side, Way, ln_measure, positions_of
 
 Array = np.ndarray[Any, Any]
 
-ABOVE = 1.0 + 1e-6
-"""The limit, where it is 1: a plan that costs as much as the best known one is not lost to rounding."""
 LARGEST_LN = 340.0
 """Products of two numbers and a third one up to here are floats."""
+ABOVE = 1.0 + 1e-6
+"""The limit, where it is 1: a plan that costs as much as the best known one is not lost to rounding."""
 LN_UNPRUNED = 300.0
 """Added to the limit, it keeps all but what is beyond comparison with a known plan."""
 SMALLEST = math.exp(-600.0)
 """Costs below are not told apart: beside a plan they are nothing."""
-LOW_VARIABLES = 5
-LOW_VARIABLES_OF_PAIRS = 4
-"""Variables of a block (see the kernel), so that its rows stay in the first cache: where candidates are tested there
-are twice as many."""
-COLUMNS = 64
-"""The kernel's."""
 THREADS = 4
 MIN_THREADED = 14
 """Smallest size at which threads bring more than they cost."""
+PARTS = 64
+"""Parts of the sets of one size: one thread looks for the best plans of a part."""
 
-KERNEL = "cep_pipeline.planning.search.set_search_kernel"
-_search_orders = NativeKernel(KERNEL, "search_orders", ("int64",) * 3 + ("float64*",) * 9)
-_search_blocks = NativeKernel(
-    KERNEL, "search_blocks", ("int64",) * 6 + ("float64*", "int64*", "uint8*") + ("float64*",) * 7
+_search_sets = NativeKernel(
+    "cep_pipeline.planning.search.set_search_kernel",
+    "search_sets",
+    ("int64",) * 6 + ("int64*",) + ("float64*",) * 9 + ("int64*",),
 )
-_cheapest_split = NativeKernel(KERNEL, "cheapest_split", ("int64",) * 4 + ("float64*",) * 5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +49,8 @@ class SetTables:
     """The terms of a cost model (`CostModel`) for all sets, divided by e^ln_limit: above 1 they exceed a known plan.
 
     The arrays are float64 of shape (2^n,), by the bits of the set. The node of all variables, which is in every plan,
-    is 0; that of a set that is in no better plan is infinite. `late` has the terms of `LateTests`, which orders alone
-    have, and the nanoseconds of all its conditions within a set.
+    is 0. `late` has the terms of `LateTests`, which orders alone have, and the nanoseconds of all its conditions within
+    a set.
     """
 
     statistics: ClauseStatistics
@@ -68,7 +61,6 @@ class SetTables:
     product: Array | None
     late: tuple[Array, ...] | None
     latency: Array | None
-    last: int
 
     @classmethod
     def of(cls, statistics: ClauseStatistics, cost: CostModel, ln_limit: float) -> SetTables:
@@ -80,138 +72,59 @@ class SetTables:
             return np.asarray(np.exp(logarithms, out=logarithms))
 
         def share(logarithms: Array) -> Array:
-            return np.asarray(
-                np.exp(np.clip(logarithms, -LARGEST_LN, LARGEST_LN / 2))
-            )  # two of the least are a float yet
+            # Two of the least are a float yet.
+            return np.asarray(np.exp(np.clip(logarithms, -LARGEST_LN, LARGEST_LN / 2)))
 
-        node, pair, product, delay = _terms_of_all(cost, statistics)
-        assert node is not None
-        if pair is not None:
-            pair = linear(pair, ln_limit)
-            product = np.ones(1 << statistics.size) if product is None else share(product)
-        tests, late = cost.late_of(statistics), None
+        pair = product = latency = late = None
+        if cost.pair is not None:
+            pair = linear(cost.pair.all(statistics), ln_limit)
+            product = np.ones(1 << statistics.size) if cost.product is None else share(cost.product.all(statistics))
+        tests = cost.late_of(statistics)
         if tests is not None:
-            within = np.zeros(1 << statistics.size)
-            for positions, ns in tests.costs(statistics):
-                mask = np.uint32(mask_of(positions))
-                within += ns * (np.arange(1 << statistics.size, dtype=np.uint32) & mask == mask)
+            within = over_all_sets(statistics.size, lambda members: tests.within(statistics, members))
             late = linear(tests.tuples.all(statistics), ln_limit), share(tests.passing.all(statistics)), within
-        node = linear(node, ln_limit)
+        if cost.delay is not None and cost.waits:
+            latency = linear(cost.delay.all(statistics) + math.log(cost.alpha), ln_limit)
+        node = linear(cost.node.all(statistics), ln_limit)
         node[-1] = 0.0
-        return cls(
-            statistics,
-            cost,
-            ln_limit,
-            node,
-            pair,
-            None if pair is None else product,
-            late,
-            None if delay is None else linear(delay, ln_limit),
-            statistics.last_variable if cost.waits else -1,
-        )
-
-    def exchanged(self, one: int, other: int) -> SetTables:
-        """The tables with two variables exchanged."""
-        if one == other:
-            return self
-
-        def changed(array: Array | None) -> Array | None:
-            return None if array is None else exchange(array, one, other)
-
-        return replace(
-            self,
-            node=exchange(self.node, one, other),
-            pair=changed(self.pair),
-            product=changed(self.product),
-            latency=changed(self.latency),
-            last={one: other, other: one}.get(self.last, self.last),
-        )
-
-    @property
-    def size(self) -> int:
-        """Number of variables."""
-        return self.statistics.size
+        return cls(statistics, cost, ln_limit, node, pair, product, late, latency)
 
     @property
     def tested(self) -> int:
         """The charges for joins beside those for nodes: 0 for none, 1 if candidates are tested, 2 if some late, too."""
         return 2 if self.late is not None else int(self.pair is not None)
 
-    def given(self, *arrays: Array | None) -> tuple[Array, ...]:
-        """Arrays for a kernel, another one in the place of those that the model has not."""
+    @property
+    def given(self) -> tuple[Array, ...]:
+        """The arrays for the kernel, another one in the place of those that the model has not."""
+        arrays = self.node, self.pair, self.product, *(self.late or (None,) * 3), self.latency
         return tuple(self.node if array is None else array for array in arrays)
 
-    def of_tests(self, whole: Array | int, left: Array | int, right: Array | int) -> Any:
-        """The tests where two sets are joined."""
-        if self.pair is None or self.product is None:
-            return 0.0
-        found = self.pair[whole] * (self.product[left] * self.product[right])
+    def of_joins(self, whole: int, left: Array, right: Array) -> Array:
+        """The charges where two sides of a set are joined, beside the set's node."""
+        found = np.zeros(len(left))
+        if self.pair is not None and self.product is not None:
+            found += self.pair[whole] * (self.product[left] * self.product[right])
         if self.late is not None:
             tuples, passing, within = self.late
-            found = found + tuples[whole] * (passing[left] * passing[right]) * (
-                within[whole] - within[left] - within[right]
-            )
+            found += tuples[whole] * (passing[left] * passing[right]) * (within[whole] - within[left] - within[right])
         return found
-
-
-def _terms_of_all(cost: CostModel, statistics: ClauseStatistics) -> list[Array | None]:
-    """The terms of a cost model for all sets, as `CostModel.terms` has them; the delay weighed."""
-    found = [None if term is None else term.all(statistics) for term in cost.terms]
-    if found[-1] is not None:
-        found[-1] = found[-1] + math.log(cost.alpha)
-    return found
-
-
-def exchange(array: Array, one: int, other: int) -> Array:
-    """A table of all sets in which two variables are in each other's place."""
-    if one == other:
-        return array
-    low, high = sorted((one, other))
-    parts = array.reshape(-1, 2, 1 << (high - low - 1), 2, 1 << low)
-    return np.ascontiguousarray(parts.swapaxes(1, 3)).reshape(-1)
-
-
-def cheapest_orders(tables: SetTables, limits: Array) -> Array:
-    """The cost of the cheapest order of each set.
-
-    Parameters
-    ----------
-    limits
-        float64 of shape (n + 1,): what a set of k variables may cost.
-
-    Returns
-    -------
-    Array
-        float64 of shape (2^n,), that of all variables without its last step's node; infinity above the limit.
-    """
-    best = np.empty(1 << tables.size)
-    node = marked(tables.node, limits[np.bitwise_count(np.arange(1 << tables.size, dtype=np.uint32))])
-    charges = tables.given(tables.pair, tables.product, *(tables.late or (None,) * 3), tables.latency)
-    _search_orders(tables.size, tables.last, tables.tested, limits, node, *charges, best)
-    return best
-
-
-def least_nodes(tables: SetTables) -> Array:
-    """The least cost of a node by the size of its set, float64 of shape (n + 1,)."""
-    sizes = np.bitwise_count(np.arange(1 << tables.size, dtype=np.uint32))
-    least = np.full(tables.size + 1, np.inf)
-    np.minimum.at(least, sizes, tables.node)
-    return least
 
 
 def least_above(tables: SetTables) -> Array:
     """The least cost of a tree above each of its sets, float64 of shape (2^n,); 0 for the set of all variables.
 
-    Above a set are the root's tests, which join some set that holds it to the rest, and the nodes of these two.
+    A side of the root stands beside the other side's node and what joining the two costs; any other set also below
+    one of the sides.
     """
     side = tables.node.copy()
-    side[1 << np.arange(tables.size)] = 0.0  # leaves, which all plans share
+    side[1 << np.arange(tables.statistics.size)] = 0.0  # leaves, which all plans share
     rest = side[::-1].copy()  # the set without the bits of m is the one m places before the last
     if tables.pair is not None and tables.product is not None:
         rest += tables.pair[-1] * (tables.product * tables.product[::-1])
     rest[[0, -1]] = np.inf  # no sides of the root
     above = rest + side
-    for position in range(tables.size):
+    for position in range(tables.statistics.size):
         without, having = above.reshape(-1, 2, 1 << position).swapaxes(0, 1)
         np.minimum(without, having, out=without)
     np.minimum(above, rest, out=above)
@@ -219,110 +132,37 @@ def least_above(tables: SetTables) -> Array:
     return above
 
 
-def marked(node: Array, limits: Array) -> Array:
-    """The nodes of all sets, infinity for those that alone are above their limit."""
-    return np.where(node > limits, np.inf, node)
-
-
-def positions_in(members: int) -> Iterator[int]:
-    """The positions of a set, ascending."""
-    return (position for position in range(members.bit_length()) if members >> position & 1)
-
-
-@dataclass(eq=False)
-class OrderSearch:
-    """The cheapest order of every set.
-
-    Attributes
-    ----------
-    tables
-        What plans cost.
-    best
-        The cost of each set's cheapest order, that of all variables without its last step's node; infinity where no
-        order of all variables within the limit begins with the set.
-    """
-
-    tables: SetTables
-    best: Array
-    _orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
-
-    @classmethod
-    def run(cls, tables: SetTables) -> OrderSearch:
-        """Search; 22 variables take a fraction of a second."""
-        least = least_nodes(tables)
-        # Below the last step an order has one more step of each size.
-        limits = [ABOVE - float(np.sum(least[size + 1 : -1])) for size in range(tables.size + 1)]
-        return cls(tables, cheapest_orders(tables, np.array(limits)))
-
-    def order(self, members: int) -> tuple[int, ...]:
-        """The cheapest order of a set; of equal ones the one that binds the pattern's last variables last."""
-        if members & (members - 1) == 0:
-            return tuple(positions_in(members))
-        if members not in self._orders:
-            cells = {
-                position: grains(math.log(below) + self.tables.ln_limit)
-                for position in positions_in(members)
-                if (below := self._below(members, position)) < math.inf
-            }
-            last = min(cells, key=lambda position: (cells[position], -position))
-            self._orders[members] = (*self.order(members & ~(1 << last)), last)
-        return self._orders[members]
-
-    def ways(self, beginning: Sequence[int]) -> Iterator[Way]:
-        """The ways to bind the variables of the beginning of an order.
-
-        Each of them is bound last, after the cheapest order of the others; ways beyond the limit are left out.
-        """
-        members = mask_of(beginning)
-        tables = self.tables
-        for position in positions_in(members):
-            below = self._below(members, position)
-            if below < math.inf:
-                order = (*self.order(members & ~(1 << position)), position)
-                ln_below = (
-                    ln_before(tables.cost, tables.statistics, order)
-                    if below < SMALLEST
-                    else math.log(below) + tables.ln_limit
-                )
-                yield Way(order, ln_below, (-position,))
-
-    def _below(self, members: int, last: int) -> float:
-        """The cost of the cheapest order of a set that binds this variable last, without the last step's node."""
-        tables = self.tables
-        bit = 1 << last
-        rest = members & ~bit
-        below = float(self.best[rest]) + float(tables.of_tests(members, rest, bit))
-        if tables.latency is not None and rest >> tables.last & 1:
-            below += float(tables.latency[bit])
-        return below
-
-
 class OutOfTime(Exception):
     """The search did not finish within its time."""
 
 
 @dataclass(eq=False)
-class TreeSearch:
-    """The cheapest tree of every set, without leaves.
+class SetSearch:
+    """The cheapest order of every set, or the cheapest tree without its leaves.
 
     Attributes
     ----------
     tables
         What plans cost.
-    best, late
-        Of each set the cost of its cheapest tree, infinity where none is within the limit; and the same as a side whose
-        other side has the variable after which latency counts, the same array where it does not count.
+    orders
+        Whether plans are orders, not trees.
+    best, split
+        Of each set the cost of its cheapest plan, that of all variables without its root's node; infinity where none is
+        within the limit. And the right side of that plan, of an order the variable that is bound last. Of equal plans
+        it is the one whose right side has the fewest variables, and of those the pattern's last ones.
     """
 
     tables: SetTables
+    orders: bool
     best: Array
-    late: Array
-    _trees: dict[int, PositionTree] = field(default_factory=dict)
-    _splits: dict[int, tuple[int, float]] = field(default_factory=dict)
+    split: Array
+    _plans: dict[int, Any] = field(default_factory=dict)
 
     @classmethod
-    def run(cls, tables: SetTables, *, max_seconds: float = math.inf, threads: int = THREADS) -> TreeSearch:
-        """Search.
+    def run(
+        cls, tables: SetTables, *, orders: bool, max_seconds: float = math.inf, threads: int = THREADS
+    ) -> SetSearch:
+        """Search the sets of one size after the other.
 
         Raises
         ------
@@ -330,125 +170,69 @@ class TreeSearch:
             It takes longer than `max_seconds`.
         """
         deadline = time.monotonic() + max_seconds
-        size = tables.size
-        # Beside those of a set of k variables and the root a tree has n - k - 1 joins more, of which two may be the
-        # root's sides.
-        least = least_nodes(tables)[2:-1].min(initial=math.inf)
-        others = np.array([0.0 if size < 3 else max(size - members - 3, 0) * least for members in range(size + 1)])
-        # The kernel wants the variable after which latency counts to be the highest.
-        top = size - 1
-        swapped = top if tables.last < 0 else tables.last
-        own = tables.exchanged(swapped, top)
-        own_limits = ABOVE - least_above(own) - others[np.bitwise_count(np.arange(1 << size, dtype=np.uint32))]
-        best = np.empty(1 << size)
-        late = best if tables.latency is None else np.empty(1 << size)
-        _run_blocks(own, own_limits, best, late, deadline, threads if size >= MIN_THREADED else 1)
-        best_of_all = exchange(best, swapped, top)
-        return cls(tables, best_of_all, best_of_all if late is best else exchange(late, swapped, top))
+        size = tables.statistics.size
+        last = tables.statistics.last_variable if tables.latency is not None else -1
+        counts = np.bitwise_count(np.arange(1 << size, dtype=np.uint32))
+        sets = np.argsort(counts, kind="stable").astype(np.int64)
+        limits = np.full(1 << size, ABOVE) if orders else ABOVE - least_above(tables)
+        best, split = np.full(1 << size, np.inf), np.zeros(1 << size, np.int64)
 
-    def tree(self, members: int) -> PositionTree:
-        """The cheapest tree of a set.
+        def search(first: int, end: int) -> None:
+            if time.monotonic() > deadline:
+                raise OutOfTime
+            _search_sets(first, end, size, last, int(orders), tables.tested, sets, limits, *tables.given, best, split)
 
-        Of equal splits the one with the smallest right side is taken, of several the one with the later variables.
-        """
-        if members & (members - 1) == 0:
-            return members.bit_length() - 1
-        if members not in self._trees:
-            right, _ = self._split(members)
-            self._trees[members] = (self.tree(members & ~right), self.tree(right))
-        return self._trees[members]
+        threads = threads if size >= MIN_THREADED else 1
+        with ThreadPoolExecutor(max(1, min(threads, len(os.sched_getaffinity(0))))) as pool:
+            start = 1
+            for end in np.cumsum(np.bincount(counts))[1:].tolist():
+                step = (end - start) // PARTS + 1 if size >= MIN_THREADED else end - start
+                parts = [(first, min(first + step, end)) for first in range(start, end, step)]
+                for _ in pool.map(search, *zip(*parts, strict=True)) if len(parts) > 1 else [search(*parts[0])]:
+                    pass
+                start = end
+        return cls(tables, orders, best, split)
 
-    def ways(self, tree: PositionTree) -> list[Way]:
-        """The cheapest ways to build a join; those that were given up as too dear were never looked at."""
-        members = mask_of(positions_of(tree))
-        return [self._way(members, right, below) for right, below in self._tightest(members)]
+    def plan(self, members: int) -> Any:
+        """The cheapest order or tree of a set."""
+        if members not in self._plans:
+            if members & (members - 1) == 0:
+                self._plans[members] = (members.bit_length() - 1,) if self.orders else members.bit_length() - 1
+            else:
+                self._plans[members] = self._joined(members, int(self.split[members]))
+        return self._plans[members]
 
-    def _way(self, members: int, right: int, below: float) -> Way:
-        tables = self.tables
-        tree = self.tree(members & ~right), self.tree(right)
-        if below < SMALLEST:
-            logarithm = ln_below(tables.cost, tables.statistics, tree)
-        else:
-            logarithm = math.log(below) + tables.ln_limit
-        return Way(tree, logarithm, _rank(right))
+    def _joined(self, members: int, right: int) -> Any:
+        left = self.plan(members ^ right)
+        return (*left, right.bit_length() - 1) if self.orders else (left, self.plan(right))
 
-    def _tightest(self, members: int) -> list[tuple[int, float]]:
-        """Right sides of the cheapest splits of a set, and the cost below each."""
-        rights = _sides_without_top(members)
+    def ways(self, side: Side) -> list[Way]:
+        """The cheapest ways to build a join, or a beginning of an order; those that were given up are left out."""
+        members, tables = mask_of(positions_of(side)), self.tables
+        rights = _right_sides(members, orders=self.orders)
         lefts = members ^ rights
-        tables = self.tables
-        below: Array = self.best[lefts] + self.best[rights]
-        if tables.latency is not None and members >> tables.last & 1:
-            with_last = lefts >> tables.last & 1 == 1
-            below = np.where(with_last, self.best[lefts] + self.late[rights], self.late[lefts] + self.best[rights])
-        below += tables.of_tests(members, lefts, rights)
+        below = self.best[lefts] + (0.0 if self.orders else self.best[rights]) + tables.of_joins(members, lefts, rights)
+        last = tables.statistics.last_variable
+        if tables.latency is not None and members >> last & 1:
+            left_waits = 0.0 if self.orders else tables.latency[lefts]
+            below += np.where(lefts >> last & 1 == 1, tables.latency[rights], left_waits)
         few = np.flatnonzero(below < np.inf)
         if len(few) > 2 * MOST_COMPARISONS:
             few = few[np.argpartition(below[few], 2 * MOST_COMPARISONS)[: 2 * MOST_COMPARISONS]]
             # Of more splits that are equal to the chosen one than are taken it may be left out.
-            chosen, _ = self._split(members)
-            few = np.union1d(few, np.searchsorted(rights, min(chosen, members ^ chosen)))
-        sides = zip(lefts[few].tolist(), rights[few].tolist(), below[few].tolist(), strict=True)
-        return [(min(left, right, key=_rank), cost) for left, right, cost in sides]
+            chosen = int(self.split[members])
+            few = np.union1d(few, np.flatnonzero((rights == chosen) | (lefts == chosen)))
+        return [self._way(members, int(rights[place]), float(below[place])) for place in few]
 
-    def _split(self, members: int) -> tuple[int, float]:
-        if members not in self._splits:
-            tables, ceiling, arrays = self.tables, self._room, self._addresses
-            arguments = (tables.size, members, tables.last, tables.tested)
-            ceiling[0] = -1.0
-            _cheapest_split.function(*arguments, *arrays)
-            value = float(ceiling[0])
-            ceiling[0] = self._ceiling(value)
-            self._splits[members] = _cheapest_split.function(*arguments, *arrays), value
-        return self._splits[members]
-
-    @cached_property
-    def _room(self) -> Array:
-        return np.zeros(1)
-
-    @cached_property
-    def _addresses(self) -> tuple[int, ...]:
-        """The addresses of the arrays in which splits are looked up: reading them takes longer than a look-up."""
-        arrays = (self._room, *self.tables.given(self.tables.pair, self.tables.product), self.best, self.late)
-        return tuple(int(array.ctypes.data) for array in arrays)
-
-    def _ceiling(self, value: float) -> float:
-        """The largest cost that is equal to this one, by its grain."""
-        if value in (0.0, math.inf):
-            return value
-        logarithm = math.log(value) + self.tables.ln_limit
-        # The logarithm of a cost with millions of events in a list is coarser than a grain.
-        return max(value, value * (1.0 + ((grains(logarithm) + 0.5) * GRAIN - logarithm)))
-
-
-def _run_blocks(tables: SetTables, limits: Array, best: Array, late: Array, deadline: float, threads: int) -> None:
-    size = tables.size
-    low = min(LOW_VARIABLES if tables.pair is None else LOW_VARIABLES_OF_PAIRS, size - 1)
-    counts = np.bitwise_count(np.arange(1 << (size - low), dtype=np.uint32))
-    highs = np.argsort(counts, kind="stable").astype(np.int64)
-    ends = np.cumsum(np.bincount(counts))
-    alive = np.zeros(1 << (size - low), np.uint8)
-    node = marked(tables.node, limits)
-    charges = tables.given(tables.pair, tables.product, tables.latency)
-    pairs, waits = int(tables.pair is not None), int(tables.latency is not None)
-
-    def search(first: int, end: int) -> None:
-        if time.monotonic() > deadline:
-            raise OutOfTime
-        scratch = np.empty((5, 1 << low, COLUMNS))
-        _search_blocks(first, end, low, size, pairs, waits, limits, highs, alive, node, *charges, best, late, scratch)
-
-    with ThreadPoolExecutor(max(1, min(threads, len(os.sched_getaffinity(0))))) as pool:
-        start = 0
-        for end in map(int, ends):
-            step = max(8, (end - start) // 64)
-            parts = [(first, min(first + step, end)) for first in range(start, end, step)]
-            if threads == 1 or len(parts) == 1:
-                for part in parts:
-                    search(*part)
-            else:
-                list(pool.map(lambda part: search(*part), parts))
-            start = end
+    def _way(self, members: int, right: int, below: float) -> Way:
+        tables = self.tables
+        if not self.orders:
+            right = min(right, members ^ right, key=_rank)
+        plan = self._joined(members, right)
+        if below < SMALLEST:
+            measure = "cost" if self.orders else "tree"
+            return Way(plan, ln_measure(measure, plan, tables.statistics, tables.cost), _rank(right))
+        return Way(plan, math.log(below) + tables.ln_limit, _rank(right))
 
 
 def _rank(side: int) -> tuple[int, int]:
@@ -456,9 +240,12 @@ def _rank(side: int) -> tuple[int, int]:
     return side.bit_count(), -side
 
 
-def _sides_without_top(members: int) -> Array:
-    """The right sides of all splits, int64: the sets of members without the highest one."""
+def _right_sides(members: int, *, orders: bool) -> Array:
+    """The right sides of all splits of a set, int64: single variables, or the sets without its first variable."""
+    bits = [1 << place for place in range(members.bit_length()) if members >> place & 1]
+    if orders:
+        return np.array(bits)
     sides = np.zeros(1, np.int64)
-    for position in list(positions_in(members))[:-1]:
-        sides = np.concatenate((sides, sides | (1 << position)))
+    for bit in bits[1:]:
+        sides = np.concatenate((sides, sides | bit))
     return sides[1:]
