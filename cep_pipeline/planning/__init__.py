@@ -10,8 +10,7 @@
 | `trees`, `orderings` | trees and orders, what they cost, and the comparisons that decided them |
 | `planners` | one record a planner; a new planner is added there |
 | `replanning` | `Replanner`: plans one pattern again and again, as the adaptive loop does |
-| `algorithms/` | the planners, and what is taken beyond an exact planner's budget |
-| `search/` | the search behind the exact planners |
+| `algorithms/` | the planners, the search behind the exact ones, and what is taken beyond its budget |
 | `costs/` | cost models |
 | `numbers/` | the numbers of a clause, and the questions to a snapshot that they answer |
 | `explain/` | plans as text, and planners side by side |

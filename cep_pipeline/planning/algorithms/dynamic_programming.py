@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order
 from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
+from cep_pipeline.planning.algorithms.set_search import LN_UNPRUNED, OutOfTime, SetSearch, SetTables
 from cep_pipeline.planning.algorithms.zstream import RangeSearch
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.costs.model import Array
@@ -29,7 +30,6 @@ from cep_pipeline.planning.orderings import (
     positions_of,
     tree_comparisons,
 )
-from cep_pipeline.planning.search.set_search import LN_UNPRUNED, OutOfTime, SetSearch, SetTables
 from cep_pipeline.planning.trees import PositionTree, left_deep
 
 MAX_VARIABLES = 22

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
+from cep_pipeline.planning.algorithms.set_search import SetSearch, SetTables
 from cep_pipeline.planning.algorithms.zstream import zstream_ordered_tree, zstream_tree
 from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT, CostModel
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
@@ -26,7 +27,6 @@ from cep_pipeline.planning.orderings import (
     ln_order_cost,
     ln_tree_cost,
 )
-from cep_pipeline.planning.search.set_search import SetSearch, SetTables
 from cep_pipeline.planning.trees import left_deep
 from tests.planning.all_plans import ALL_TERMS, MODELS, all_trees, holds_on, trees_over, with_any_last
 from tests.planning.clauses import random_statistics

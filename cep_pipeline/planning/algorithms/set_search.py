@@ -38,7 +38,7 @@ PARTS = 64
 """Parts of the sets of one size: one thread looks for the best plans of a part."""
 
 _search_sets = NativeKernel(
-    "cep_pipeline.planning.search.set_search_kernel",
+    "cep_pipeline.planning.algorithms.set_search_kernel",
     "search_sets",
     ("int64",) * 6 + ("int64*",) + ("float64*",) * 9 + ("int64*",),
 )
