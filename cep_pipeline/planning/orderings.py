@@ -8,9 +8,9 @@ comparisons do not drown in them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -199,32 +199,6 @@ def _margin(comparison: DecidingComparison) -> tuple[float, bool]:
     return comparison.ln_rejected - comparison.ln_chosen, comparison.wins_ties
 
 
-def comparison_to_json(comparison: DecidingComparison) -> dict[str, Any]:
-    """A comparison as JSON values; orders and trees as nested lists."""
-    return {
-        "step": comparison.step,
-        "measure": comparison.measure,
-        "chosen": _lists(comparison.chosen),
-        "rejected": _lists(comparison.rejected),
-        "ln_chosen": comparison.ln_chosen,
-        "ln_rejected": comparison.ln_rejected,
-        "wins_ties": comparison.wins_ties,
-    }
-
-
-def comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:
-    """Read what `comparison_to_json` wrote; ValueError where it is no comparison that decided anything."""
-    return DecidingComparison(
-        content["step"],
-        content["measure"],
-        _tuples(content["chosen"]),
-        _tuples(content["rejected"]),
-        content["ln_chosen"],
-        content["ln_rejected"],
-        content["wins_ties"],
-    )
-
-
 def side_text(side: Side) -> str:
     """One side of a comparison as JSON.
 
@@ -234,14 +208,6 @@ def side_text(side: Side) -> str:
     '[2, [0, 1]]'
     """
     return str(side) if isinstance(side, int) else f"[{', '.join(map(side_text, side))}]"
-
-
-def _lists(side: Side) -> Any:
-    return side if isinstance(side, int) else [_lists(part) for part in side]
-
-
-def _tuples(content: Any) -> Any:
-    return content if isinstance(content, int) else tuple(_tuples(part) for part in content)
 
 
 NOTHING = SetTerm(lambda statistics, positions: -math.inf, lambda statistics, members: np.full(len(members), -np.inf))

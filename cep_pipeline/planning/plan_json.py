@@ -11,8 +11,6 @@ from typing import Any, NotRequired, TypeVar, Union, get_args, get_origin, get_t
 from cep_pipeline.planning.clause_plans import ClausePlan, NodeUse, TestedCondition
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
-    comparison_from_json,
-    comparison_to_json,
     positions_of,
 )
 from cep_pipeline.planning.trees import Join, tree_from_json, tree_to_json
@@ -51,7 +49,6 @@ def _condition_to_json(condition: TestedCondition) -> dict[str, Any]:
 
 _WRITERS: dict[type, Callable[[Any], Any]] = {
     ClausePlan: lambda plan: {"order": list(plan.order), **_fields_of(plan)},
-    DecidingComparison: comparison_to_json,
     Join: tree_to_json,
     NodeUse: lambda use: [use.pattern, use.clause, list(use.variables)],
     Source: lambda source: source.value,
@@ -98,6 +95,15 @@ def _condition_from_json(content: Mapping[str, Any]) -> TestedCondition:
     return TestedCondition(selectivity=Selectivity(**{**numbers, "source": Source(content["source"])}), **own)
 
 
+def _comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:
+    chosen, rejected = (_tuples(content[side]) for side in ("chosen", "rejected"))
+    return DecidingComparison(**{**content, "chosen": chosen, "rejected": rejected})
+
+
+def _tuples(side: Any) -> Any:
+    return side if isinstance(side, int) else tuple(map(_tuples, side))
+
+
 def _join_from_json(content: Any) -> Join:
     tree = tree_from_json(content)
     if isinstance(tree, str):
@@ -107,7 +113,7 @@ def _join_from_json(content: Any) -> Join:
 
 _READERS: dict[Any, Callable[[Any], Any]] = {
     ClausePlan: _clause_from_json,
-    DecidingComparison: comparison_from_json,
+    DecidingComparison: _comparison_from_json,
     Join: _join_from_json,
     NodeUse: lambda use: NodeUse(use[0], use[1], tuple(use[2])),
     TestedCondition: _condition_from_json,

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import repeat
 
-from cep_pipeline.errors import InputError, PlanError
-from cep_pipeline.foreign_text import listed
+from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.clause_plans import (
@@ -21,7 +20,7 @@ from cep_pipeline.planning.clause_plans import (
 )
 from cep_pipeline.planning.costs.kernel import KERNEL
 from cep_pipeline.planning.multi_pattern.costs import cost_model_of, member_statistics, shared_cost, workload_plan
-from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
+from cep_pipeline.planning.multi_pattern.members import Member, members_of
 from cep_pipeline.planning.multi_pattern.order_tests import give_up_order_tests, serve_by_and_nodes, with_trees
 from cep_pipeline.planning.multi_pattern.pattern_graph import components
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
@@ -52,7 +51,6 @@ def plan_workload(
     steps: int | None = None,
     seed: int = 0,
     start: Plan | None = None,
-    only: Collection[str] | None = None,
     in_pattern_order: Collection[str] = (),
     recompute: bool = False,
     idle_steps: int | None = None,
@@ -82,8 +80,6 @@ def plan_workload(
     start
         A plan to start from, in place of the cheapest ones of each pattern. It need not have all the patterns, nor no
         others; where it has trees and orders are asked for, it is not used.
-    only
-        Names of patterns: only their components are searched, all others keep what `start` says.
     in_pattern_order
         Names of patterns that keep their order, as their mechanisms know no other.
     recompute
@@ -97,7 +93,7 @@ def plan_workload(
     InputError
         A name or a limit is wrong.
     PlanError
-        The snapshot does not know a leaf; or `only` names none of the patterns, or is given without a start.
+        The snapshot does not know a leaf.
 
     Notes
     -----
@@ -124,12 +120,12 @@ def plan_workload(
     rule: Sharing = sharing if found.shares else "none"
     statistics = {name: of_member.statistics for name, of_member in expected.items()}
     given = {} if start is None else _given(members, start, rule)
-    workload = Workload(members, statistics, rule, given, _again(members, start, only), in_pattern_order, model)
+    workload = Workload(members, statistics, rule, given, in_pattern_order, model)
     plans, taken = found(workload, options)
     shared = workload.shared(plans)
     searched = planner in LOCAL_SEARCHES
     if planner in SERVED_BY_AND:
-        again = [one.id for one in members if not workload.keeps_order(one) and workload.is_planned_again(one)]
+        again = [one.id for one in members if not workload.keeps_order(one)]
         serve_by_and_nodes(shared, workload.statistics, model, again)
     plans = dict(shared.plans)
     planned = {member.pattern.name for member in members if not workload.keeps_order(member)}
@@ -182,17 +178,6 @@ def _given(members: Sequence[Member], start: Plan, rule: Sharing) -> Plans:
         if sorted(planned.order) == sorted(member.names) and (trees or planned.tree is None):
             found[member.id] = without_order_tests(as_tree(planned.order_or_tree)) if trees else planned.order
     return found
-
-
-def _again(members: Sequence[Member], start: Plan | None, only: Collection[str] | None) -> set[MemberId] | None:
-    if only is None:
-        return None
-    unknown = set(only) - {member.pattern.name for member in members}
-    if unknown:
-        raise PlanError(f"there is no pattern {listed([*map(repr, sorted(unknown))])} to plan again")
-    if start is None:
-        raise PlanError("to plan some patterns again the plan of the others is needed: give it as the start")
-    return {member.id for member in members if member.pattern.name in only}
 
 
 def with_kernel_orders(plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> Plan:

@@ -135,9 +135,7 @@ class Workload:
     sharing
         What is shared.
     given
-        Orders or trees that are kept, or from which a search begins.
-    again
-        The members whose components are searched; None: all. The others keep what is given.
+        Orders or trees from which a search begins.
     in_pattern_order
         Names of patterns that keep their order.
     model
@@ -148,7 +146,6 @@ class Workload:
     statistics: Mapping[MemberId, ClauseStatistics]
     sharing: Sharing
     given: Mapping[MemberId, OrderOrTree | str] = field(default_factory=dict)
-    again: Collection[MemberId] | None = None
     in_pattern_order: Collection[str] = ()
     model: CostModel = THROUGHPUT
 
@@ -183,7 +180,7 @@ class Workload:
     def start(self) -> Plans:
         """The plans to start from: the given ones, and the cheapest plan of each other member (MCEP [0115]).
 
-        Members that have nothing in common with others have the cheapest plan where they are planned again.
+        Members that have nothing in common with others have the cheapest plan.
         """
         return {member.id: self._start_of(member) for member in self.members}
 
@@ -191,13 +188,9 @@ class Workload:
         if self.keeps_order(member):
             return member.names
         given = self.given.get(member.id)
-        if given is None or (member.id in self._alone and (self.again is None or member.id in self.again)):
+        if given is None or member.id in self._alone:
             return self.cheapest(member)
         return given
-
-    def is_planned_again(self, member: Member) -> bool:
-        """True if a search may change the plan of a member."""
-        return self.again is None or member.id in self.again
 
     def cheapest(self, member: Member) -> OrderOrTree | str:
         """The cheapest plan of a member by itself."""
@@ -219,11 +212,7 @@ class Workload:
     @cached_property
     def components(self) -> list[tuple[Member, ...]]:
         """The members that are searched together: those of each component with two members or more."""
-        return [
-            tuple(self.by_id[name] for name in component)
-            for component in self._components
-            if len(component) > 1 and (self.again is None or any(name in self.again for name in component))
-        ]
+        return [tuple(self.by_id[name] for name in component) for component in self._components if len(component) > 1]
 
     def shared(self, plans: Plans) -> SharedPlan:
         """The shared plan of all members."""
