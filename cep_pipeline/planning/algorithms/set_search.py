@@ -182,14 +182,15 @@ class SetSearch:
                 raise OutOfTime
             _search_sets(first, end, size, last, int(orders), tables.tested, sets, limits, *tables.given, best, split)
 
-        threads = threads if size >= MIN_THREADED else 1
-        with ThreadPoolExecutor(max(1, min(threads, len(os.sched_getaffinity(0))))) as pool:
+        with ThreadPoolExecutor(min(threads, len(os.sched_getaffinity(0)))) as pool:
             start = 1
             for end in np.cumsum(np.bincount(counts))[1:].tolist():
                 step = (end - start) // PARTS + 1 if size >= MIN_THREADED else end - start
                 parts = [(first, min(first + step, end)) for first in range(start, end, step)]
-                for _ in pool.map(search, *zip(*parts, strict=True)) if len(parts) > 1 else [search(*parts[0])]:
-                    pass
+                if len(parts) > 1:
+                    list(pool.map(lambda part: search(*part), parts))
+                else:
+                    search(*parts[0])
                 start = end
         return cls(tables, orders, best, split)
 

@@ -178,22 +178,22 @@ class Workload:
 
     @cached_property
     def start(self) -> Plans:
-        """The plans to start from: the given ones, and the cheapest plan of each other member (MCEP [0115]).
+        """The plans to start from: the cheapest plan of each member (MCEP [0115]), or the given ones of a component.
 
-        Members that have nothing in common with others have the cheapest plan.
+        Those are taken where they cost no more, by what their members share.
         """
-        return {member.id: self._start_of(member) for member in self.members}
-
-    def _start_of(self, member: Member) -> OrderOrTree | str:
-        if self.keeps_order(member):
-            return member.names
-        given = self.given.get(member.id)
-        if given is None or member.id in self._alone:
-            return self.cheapest(member)
-        return given
+        found = {member.id: self.cheapest(member) for member in self.members}
+        for component in self.components:
+            own = {member.id: found[member.id] for member in component}
+            given = own | {name: self.given[name] for name in own if name in self.given}
+            if self.ln_cost(given) <= self.ln_cost(own):
+                found |= given
+        return found
 
     def cheapest(self, member: Member) -> OrderOrTree | str:
-        """The cheapest plan of a member by itself."""
+        """The cheapest plan of a member by itself; the pattern's order where it is kept."""
+        if self.keeps_order(member):
+            return member.names
         local = self.local.get(member.id)
         if local is not None:
             return named_plan(local.cheapest(), member.names, trees=self.trees)
@@ -201,23 +201,17 @@ class Workload:
         return named_over(found, member.names)
 
     @cached_property
-    def _components(self) -> list[tuple[MemberId, ...]]:
-        together = [(member.id, member) for member in self.members if member.id in self.local]
-        return components(self.local, together, 2 if self.trees else 1)
-
-    @cached_property
-    def _alone(self) -> set[MemberId]:
-        return {name for component in self._components if len(component) == 1 for name in component}
-
-    @cached_property
     def components(self) -> list[tuple[Member, ...]]:
         """The members that are searched together: those of each component with two members or more."""
-        return [tuple(self.by_id[name] for name in component) for component in self._components if len(component) > 1]
+        together = [(member.id, member) for member in self.members if member.id in self.local]
+        connected = components(self.local, together, 2 if self.trees else 1)
+        return [tuple(self.by_id[name] for name in names) for names in connected if len(names) > 1]
 
     def shared(self, plans: Plans) -> SharedPlan:
-        """The shared plan of all members."""
-        return share(self.members, (plans[member.id] for member in self.members), self.sharing)
+        """The shared plan of all members, or of some."""
+        some = [member for member in self.members if member.id in plans]
+        return share(some, (plans[member.id] for member in some), self.sharing)
 
     def ln_cost(self, plans: Plans) -> float:
-        """ln of what the plan of all members costs."""
+        """ln of what the plan of all members, or of some, costs."""
         return ln_cost(self.shared(plans), self.statistics, self.model)
