@@ -78,8 +78,8 @@ def plan_workload(
     seed
         Of a local search's random numbers.
     start
-        A plan to start from, in place of the cheapest ones of each pattern. It need not have all the patterns, nor no
-        others; where it has trees and orders are asked for, it is not used.
+        A plan to start from, in place of the cheapest ones of each pattern where it costs no more. It need not have all
+        the patterns, nor no others; where it has trees and orders are asked for, it is not used.
     in_pattern_order
         Names of patterns that keep their order, as their mechanisms know no other.
     recompute
