@@ -21,6 +21,7 @@ from cep_pipeline.pipeline.replanning import PlanRequest, Replanning, replan
 from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans, plan_again
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import PlanRecord
+from tests.adaptation.verified import verify
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, drifting_rows
 from tests.pipeline.project import PIPELINE, SCHEMA, Project
 
@@ -114,6 +115,7 @@ def test_patterns_are_planned_together_and_the_plan_says_what_they_share(project
 
 def test_a_process_makes_the_check_of_a_plan_once(project: DriftingStream) -> None:
     """A plan, or patterns, that are others have a check of their own; what has been recorded since is not forgotten."""
+    write_project(project.folder, (RISING, OTHER, FAR, FARTHER), "planner: dp_left_deep")
     project.publish(DRIFT_DAYS[:2])
     fresh = project.publish_statistics(DRIFT_DAYS[0])
 
@@ -123,11 +125,13 @@ def test_a_process_makes_the_check_of_a_plan_once(project: DriftingStream) -> No
         return found
 
     first = checked().state(fresh)
-    assert not first.invariants and checked().state(fresh).check is first.check
+    assert first.invariants and checked().state(fresh).check is first.check
     later = replace(checked(), distances=Distances(0.3), since={"far": fresh}).state(fresh)
     assert later.check is first.check and (later.minimal, dict(later.since)) == (0.3, {"far": fresh})
     assert first.minimal == 0.05 and not first.since
-    write_project(project.folder, (RISING, OTHER, FAR, FARTHER, MORE))
+    every = first.check.checked(fresh, to_the_end=True)
+    assert every == verify(first.invariants, project.pattern_set.patterns, fresh)
+    write_project(project.folder, (RISING, OTHER, FAR, FARTHER, MORE), "planner: dp_left_deep")
     plan_changed(project)
     assert checked().state(fresh).check is not first.check
 
@@ -192,6 +196,7 @@ def test_another_planner_or_sharing_plans_everything(project: DriftingStream, se
 
 
 def test_a_drift_replans_one_component_and_leaves_the_other_untouched(project: DriftingStream) -> None:
+    write_project(project.folder, (RISING, OTHER, FAR, FARTHER), adaptation="{threshold: 2.0}")
     project.publish(DRIFT_DAYS[:2])
     assert check(project, "one").decision.outcome == "keep"
     before = current(project)
