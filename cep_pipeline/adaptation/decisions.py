@@ -133,8 +133,7 @@ class DecisionState:
     def unguarded(self) -> tuple[list[str], list[str]]:
         """The patterns checked by thresholds: those that can be planned otherwise, and those that keep their order."""
         without = without_invariants(self.plan)
-        numbers_decide = self.plan.workload is not None and not self.plan.workload.search.compares_sharing
-        names = [pattern.name for pattern in self.patterns if pattern.name in without or numbers_decide]
+        names = [pattern.name for pattern in self.patterns if pattern.name in without or self.together]
         kept = [name for name in names if keeps_order(self.plan.for_pattern(name).planner)]
         return [name for name in names if name not in kept], kept
 

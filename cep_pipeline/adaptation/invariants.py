@@ -28,7 +28,6 @@ from cep_pipeline.planning.orderings import (
     Side,
     named,
     positions_of,
-    shared_text,
     side_text,
     tightest_of_blocks,
 )
@@ -63,8 +62,7 @@ class Invariant:
     def key(self) -> str:
         """Names the question that it decides: the same for the comparison of the same sides that came out otherwise."""
         sides = sorted(map(side_text, (self.comparison.chosen, self.comparison.rejected)))
-        shared = "/shared" if self.comparison.given else ""
-        return f"{self.pattern}/{self.clause}/{self.comparison.measure}{shared}/{' or '.join(sides)}"
+        return f"{self.pattern}/{self.clause}/{self.comparison.measure}/{' or '.join(sides)}"
 
     @property
     def cost(self) -> CostModel:
@@ -84,9 +82,6 @@ def describe(invariant: Invariant, patterns: Sequence[Pattern]) -> str:
     names = [variable.name for variable in pattern.clauses[invariant.clause].positive]
     of_clause = f", clause {invariant.clause + 1}" if len(pattern.clauses) > 1 else ""
     one = invariant.comparison
-    if one.given:
-        chosen, rejected = (shared_text(*side, names) for side in one.sides)
-        return f"pattern {invariant.pattern}{of_clause}, sharing: {chosen} rather than {rejected}"
     if one.measure == "tree":
         block, chosen, rejected = "join", named(one.chosen, names), named(one.rejected, names)
     else:

@@ -30,7 +30,7 @@ from cep_pipeline.detection.mechanisms import Counters, check_options, choose_me
 from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.errors import InputError, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
-from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
+from cep_pipeline.planning.multi_pattern.plan_workload import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 

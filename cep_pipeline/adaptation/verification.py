@@ -113,9 +113,7 @@ class InvariantCheck:
         found = []
         for invariant, (questions, cost) in self._invariants:
             one, statistics = invariant.comparison, questions.statistics(snapshot)
-            left, right = (
-                ln_measure(one.measure, side, statistics, cost, given, share) for side, given, share in one.sides
-            )
+            left, right = (ln_measure(one.measure, side, statistics, cost) for side in (one.chosen, one.rejected))
             minimal = distance if isinstance(distance, int | float) else distance.get(invariant.key, 0.0)
             found.append(Verification(invariant, left, right, minimal, is_violated(one, left, right, minimal)))
             if found[-1].violated and not to_the_end:

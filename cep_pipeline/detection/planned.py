@@ -71,10 +71,10 @@ def plan_for(
     Patterns of mechanisms that bind events in the pattern's order only are planned so, whatever the planner; where a
     planner makes trees, those of mechanisms that run orders only are planned by the default one.
     """
-    from cep_pipeline.planning.make_plan import plan_by_strategy
+    from cep_pipeline.planning.make_plan import plan
     from cep_pipeline.planning.planners import DEFAULT_PLANNER
 
-    return plan_by_strategy(
+    return plan(
         patterns,
         snapshot,
         DEFAULT_PLANNER if planner is None else planner,

@@ -156,8 +156,8 @@ def plan(works: Sequence[DayWork]) -> None:
             record = current_plan(work, pattern_set)
             if snapshot is not None and snapshot.events:
                 if record is None:
-                    with work.observer.step(f"{work.day}: plan {pattern_set.name}") as progress:
-                        record = plan_day(work, pattern_set, snapshot, progress)
+                    with work.observer.step(f"{work.day}: plan {pattern_set.name}"):
+                        record = plan_day(work, pattern_set, snapshot)
                 else:
                     record = plan_day(work, pattern_set, snapshot)
             if record is not None:

@@ -47,7 +47,7 @@ from cep_pipeline.pipeline.violations import (
     violation_of,
 )
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns, within
+from cep_pipeline.planning.multi_pattern.plan_workload import components_of_patterns, within
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.storage import digest_of
 from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord

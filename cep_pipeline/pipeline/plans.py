@@ -20,7 +20,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.questions.explained_mechanisms import explained_choice
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -28,7 +28,7 @@ from cep_pipeline.statistics import StatisticsSnapshot
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet
-    from cep_pipeline.pipeline.day_work import DayWork, Progress
+    from cep_pipeline.pipeline.day_work import DayWork
     from cep_pipeline.warehouse.records import PlanRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -103,7 +103,7 @@ def replan_components(
     The names are those of whole components (`connected`). The plan has the others; of the patterns to be planned it may
     have some. The other parameters are as of `plan_pattern_set`.
     """
-    from cep_pipeline.planning.multi_pattern.component_plans import plan_to_start_from, with_part
+    from cep_pipeline.planning.multi_pattern.plan_workload import plan_to_start_from, with_part
 
     made = None
     if names:
@@ -168,7 +168,7 @@ def change_since(record: PlanRecord, pattern_set: PatternSet) -> Change | None:
     That is where its patterns are not planned together, or were not, or by another planner or for another sharing; or
     the plan cannot be read, or does not say what it was made for.
     """
-    from cep_pipeline.planning.multi_pattern.component_plans import connected
+    from cep_pipeline.planning.multi_pattern.plan_workload import connected
 
     plan = _shared_plan(record, pattern_set)
     if plan is None:
@@ -227,7 +227,7 @@ def _parse(statements: Mapping[str, Any], like: Pattern) -> list[Pattern]:
 
 
 def plan_of_changed(
-    pattern_set: PatternSet, snapshot: StatisticsSnapshot, before: PlanRecord | None, **search: Any
+    pattern_set: PatternSet, snapshot: StatisticsSnapshot, before: PlanRecord | None
 ) -> tuple[Plan, str]:
     """Plan a pattern set that has no current plan for its patterns; the one that was current is `before`, if any was.
 
@@ -235,18 +235,13 @@ def plan_of_changed(
     """
     change = None if before is None else change_since(before, pattern_set)
     if before is None or change is None:
-        return plan_pattern_set(pattern_set, snapshot, **search), ""
+        return plan_pattern_set(pattern_set, snapshot), ""
     plan = plan_of(before)
-    return replan_components(pattern_set, snapshot, plan, change.again, **search), change.describe()
+    return replan_components(pattern_set, snapshot, plan, change.again), change.describe()
 
 
-def plan_day(
-    work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot, progress: Progress | None = None
-) -> PlanRecord:
-    """Return the current plan of a pattern set; make one where there is none, or where it is for other patterns.
-
-    `progress` is told of hundredths of a search for a plan of many patterns together.
-    """
+def plan_day(work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot) -> PlanRecord:
+    """Return the current plan of a pattern set; make one where there is none, or where it is for other patterns."""
     with work.timed("plan"):
         before = work.tables.current_plan(pattern_set.name)
         why = "first plan of the pattern set" if before is None else outdated(before, pattern_set)
@@ -261,7 +256,6 @@ def plan_day(
                 in_place_of=before,
                 run_id=work.run_id,
                 reason=reason,
-                progress=progress,
             )
         except BusyError:
             made_meanwhile = current_plan(work, pattern_set)
@@ -301,18 +295,14 @@ def record_plan(
     in_place_of: PlanRecord | None,
     run_id: str,
     reason: str,
-    progress: Progress | None = None,
 ) -> PlanRecord:
     """Make a plan as the pattern set is configured, and make it the current one in place of the one that was.
 
     Where that is one of all patterns together, only those are planned anew that a change of the pattern set reaches
-    (`plan_of_changed`); the reason says so. `progress` is as in `plan_day`. Where another plan has become current in
+    (`plan_of_changed`); the reason says so. Where another plan has become current in
     the meantime, or is just being recorded, that is a BusyError, and nothing has changed.
     """
-    search: dict[str, Any] = {}
-    if progress is not None and pattern_set.planner in LOCAL_SEARCHES:
-        search = {"progress": lambda reached: progress(round(100 * reached.share), 100)}
-    made, anew = plan_of_changed(pattern_set, snapshot, in_place_of, **search)
+    made, anew = plan_of_changed(pattern_set, snapshot, in_place_of)
     logger.info("run %s: %s, %s: %r: %s", run_id, tables.name, pattern_set.name, made, reason)
     with tables.plan_lease(pattern_set.name, run_id=run_id, wait_s=PLAN_WAIT_S) as lease:
         why, before = "; ".join(filter(None, (reason, anew))), None if in_place_of is None else in_place_of.version

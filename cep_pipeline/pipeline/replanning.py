@@ -34,7 +34,7 @@ from cep_pipeline.pipeline.plans import (
 )
 from cep_pipeline.pipeline.violations import REPLANNING, Violation
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.multi_pattern.component_plans import connected
+from cep_pipeline.planning.multi_pattern.plan_workload import connected
 from cep_pipeline.warehouse.records import Decision, PlanRecord
 
 if TYPE_CHECKING:

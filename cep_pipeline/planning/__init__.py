@@ -4,14 +4,13 @@
 
 | module | content |
 | --- | --- |
-| `make_plan` | `plan` and `plan_by_strategy`: the way from patterns and statistics to a `Plan` |
+| `make_plan` | `plan`: the way from patterns and statistics to a `Plan` |
 | `planned_clauses` | the plan of a clause, made of the order or tree that a planner found, with expected numbers |
 | `plans`, `clause_plans` | the plan as data, with its JSON form |
 | `trees`, `orderings` | trees and orders, what they cost, and the comparisons that decided them |
 | `planners` | one record a planner; a new planner is added there |
 | `replanning` | `Replanner`: plans one pattern again and again, as the adaptive loop does |
-| `algorithms/` | the planners, and what is taken beyond an exact planner's budget |
-| `search/` | the search behind the exact planners |
+| `algorithms/` | the planners, the search behind the exact ones, and what is taken beyond its budget |
 | `costs/` | cost models |
 | `numbers/` | the numbers of a clause, and the questions to a snapshot that they answer |
 | `explain/` | plans as text, and planners side by side |
@@ -27,7 +26,6 @@ if TYPE_CHECKING:  # the names of the package, each imported when it is first us
     from cep_pipeline.planning.clause_plans import PatternPlan as PatternPlan
     from cep_pipeline.planning.costs import COSTS as COSTS
     from cep_pipeline.planning.make_plan import plan as plan
-    from cep_pipeline.planning.make_plan import plan_by_strategy as plan_by_strategy
     from cep_pipeline.planning.planners import PLANNERS as PLANNERS
     from cep_pipeline.planning.plans import Plan as Plan
     from cep_pipeline.planning.plans import validate as validate

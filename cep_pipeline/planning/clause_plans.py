@@ -351,15 +351,12 @@ class WorkloadSearch:
         A name in `MULTI_PATTERN_PLANNERS`.
     neighbourhood, seed, steps
         Of a local search: its neighbourhood, the seed of its choices, and the steps it has made.
-    compares_sharing
-        The plan has comparisons of what its patterns share; those of earlier versions and of other planners have none.
     """
 
     planner: str
     neighbourhood: str | None = None
     seed: int | None = None
     steps: int | None = None
-    compares_sharing: bool = False
 
     def __post_init__(self) -> None:
         if not self.planner or (self.steps is not None and self.steps < 0):

@@ -8,9 +8,9 @@ comparisons do not drown in them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -76,11 +76,6 @@ class DecidingComparison:
         Natural logarithms of both sides when the plan was made.
     wins_ties
         Whether the chosen side is also taken where both sides are equal.
-    given
-        Of the chosen and of the rejected side the parts that cost nothing, since other patterns pay for them: subtrees
-        of a tree, the beginning of an order. () where nothing is given.
-    share
-        The share of their cost that the given parts of the chosen side cost all the same.
     """
 
     step: int
@@ -90,18 +85,8 @@ class DecidingComparison:
     ln_chosen: float
     ln_rejected: float
     wins_ties: bool = True
-    given: tuple[tuple[Side, ...], ...] = ()
-    share: float = 0.0
-
-    @property
-    def sides(self) -> tuple[tuple[Side, tuple[Side, ...], float], ...]:
-        """The chosen and the rejected side, each with what is given of it, and the share of that which it pays."""
-        chosen, rejected = self.given or ((), ())
-        return (self.chosen, chosen, self.share), (self.rejected, rejected, 0.0)
 
     def __post_init__(self) -> None:
-        if len(self.given) not in (0, 2):
-            raise ValueError("what is given of a comparison is given of both sides")
         if self.measure not in MEASURES:
             raise ValueError(f"{self.measure!r} is no measure; they are {', '.join(MEASURES)}")
         if not (math.isfinite(self.ln_chosen) and math.isfinite(self.ln_rejected)):
@@ -163,10 +148,6 @@ def named_over(found: Ordering | TreeOrdering, names: Sequence[str]) -> OrderOrT
     return tuple(names[position] for position in found.order)
 
 
-PlannerFunction: TypeAlias = Callable[[ClauseStatistics, CostModel], Ordering | TreeOrdering]
-"""The algorithm of a planner of one pattern."""
-
-
 def positions_of(side: Side) -> tuple[int, ...]:
     """The leaves of a tree of positions from left to right; an order as it is."""
     if isinstance(side, int):
@@ -186,14 +167,6 @@ def named(tree: Side, names: Sequence[str]) -> str:
     '((c, a), b)'
     """
     return names[tree] if isinstance(tree, int) else f"({', '.join(named(part, names) for part in tree)})"
-
-
-def shared_text(side: Side, given: Sequence[Side], share: float, names: Sequence[str]) -> str:
-    """An order or a tree, and what of it other patterns make."""
-    shared = " and ".join(named(part, names) for part in given)
-    if not shared:
-        return f"{named(side, names)} alone"
-    return f"{named(side, names)} with {f'{share:.0%} of ' if share else ''}{shared} of others"
 
 
 def joins_of(tree: PositionTree) -> Iterator[tuple[PositionTree, PositionTree]]:
@@ -216,44 +189,14 @@ def tightest_of_blocks(comparisons: Iterable[DecidingComparison], k: int | None 
 
     The blocks are in the order in which they were decided. All comparisons of a block have their chosen side in common.
     """
-    blocks: dict[tuple[str, int, bool], list[DecidingComparison]] = {}
+    blocks: dict[tuple[str, int], list[DecidingComparison]] = {}
     for comparison in comparisons:
-        blocks.setdefault((comparison.measure, comparison.step, bool(comparison.given)), []).append(comparison)
+        blocks.setdefault((comparison.measure, comparison.step), []).append(comparison)
     return [one for block in blocks.values() for one in sorted(block, key=_margin)[:k]]
 
 
 def _margin(comparison: DecidingComparison) -> tuple[float, bool]:
     return comparison.ln_rejected - comparison.ln_chosen, comparison.wins_ties
-
-
-def comparison_to_json(comparison: DecidingComparison) -> dict[str, Any]:
-    """A comparison as JSON values; orders and trees as nested lists."""
-    return {
-        "step": comparison.step,
-        "measure": comparison.measure,
-        "chosen": _lists(comparison.chosen),
-        "rejected": _lists(comparison.rejected),
-        "ln_chosen": comparison.ln_chosen,
-        "ln_rejected": comparison.ln_rejected,
-        "wins_ties": comparison.wins_ties,
-        **({"given": [list(map(_lists, parts)) for parts in comparison.given]} if comparison.given else {}),
-        **({"share": comparison.share} if comparison.share else {}),
-    }
-
-
-def comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:
-    """Read what `comparison_to_json` wrote; ValueError where it is no comparison that decided anything."""
-    return DecidingComparison(
-        content["step"],
-        content["measure"],
-        _side_from_json(content["chosen"]),
-        _side_from_json(content["rejected"]),
-        content["ln_chosen"],
-        content["ln_rejected"],
-        content["wins_ties"],
-        tuple(tuple(map(_side_from_json, parts)) for parts in content.get("given", ())),
-        content.get("share", 0.0),
-    )
 
 
 def side_text(side: Side) -> str:
@@ -267,31 +210,7 @@ def side_text(side: Side) -> str:
     return str(side) if isinstance(side, int) else f"[{', '.join(map(side_text, side))}]"
 
 
-def _lists(side: Side) -> Any:
-    return side if isinstance(side, int) else [_lists(part) for part in side]
-
-
-def _side_from_json(content: Any) -> Side:
-    """Read nested lists; equal ones become one object, since the comparisons of a plan have most sides in common."""
-    text = repr(content)
-    found = _sides.get(text)
-    if found is None:
-        if len(_sides) >= MOST_SIDES:
-            _sides.clear()
-        found = _sides[text] = _tuples(content)
-    return found
-
-
-MOST_SIDES = 1 << 16
-"""Sides of comparisons that are remembered by their text; then they are forgotten, all together."""
-_sides: dict[str, Side] = {}
-
-
-def _tuples(content: Any) -> Any:
-    return content if isinstance(content, int) else tuple(_tuples(part) for part in content)
-
-
-NOTHING = SetTerm(lambda statistics, positions: -math.inf, lambda statistics: np.full(1 << statistics.size, -np.inf))
+NOTHING = SetTerm(lambda statistics, positions: -math.inf, lambda statistics, members: np.full(len(members), -np.inf))
 """A term that costs nothing."""
 CLOSE = 100 * GRAIN
 """Two sides that are closer than this are measured anew: equal parts may have added up to some grains."""
@@ -299,52 +218,14 @@ MOST_COMPARISONS = 24
 """Comparisons that are kept of each join of a tree, the tightest ones: all of them up to 24 splits."""
 
 
-def ln_measure(
-    measure: str,
-    side: Side,
-    statistics: ClauseStatistics,
-    cost: CostModel,
-    given: Sequence[Side] = (),
-    share: float = 0.0,
-) -> float:
-    """Natural logarithm of one side of a comparison, by a key of `MEASURES`; of parts that are given a share counts."""
-    if given:
-        beside = _ln_beside(measure, side, statistics, cost, given)
-        if not share:
-            return beside
-        return ln_sum((beside, *(math.log(share) + _ln_part(measure, part, statistics, cost) for part in given)))
+def ln_measure(measure: str, side: Side, statistics: ClauseStatistics, cost: CostModel) -> float:
+    """Natural logarithm of one side of a comparison, by a key of `MEASURES`."""
     if measure == "tree":
         return ln_below(cost, statistics, cast(PositionTree, side))
     order = cast(tuple[int, ...], side)
     if measure == "instances":
         return statistics.ln_instances[order[-1]]
     return cost.ln_step(statistics, order) if measure == "step" else ln_before(cost, statistics, order)
-
-
-def _ln_beside(measure: str, side: Side, statistics: ClauseStatistics, cost: CostModel, given: Sequence[Side]) -> float:
-    """ln of one side of a comparison without its given parts, which cost nothing."""
-    if measure == "tree":
-        top, *joins = reversed([*_joins_beside(cast(PositionTree, side), given)])
-        bare = replace(cost, node=NOTHING)
-        return ln_sum((bare.ln_join(statistics, *top), *(cost.ln_join(statistics, *join) for join in joins)))
-    order, begin = cast(tuple[int, ...], side), len(positions_of(given[0]))
-    steps = (cost.ln_step(statistics, order[:length]) for length in range(begin + 1, len(order)))
-    return ln_sum((replace(cost, node=NOTHING).ln_step(statistics, order), *steps))
-
-
-def _ln_part(measure: str, part: Side, statistics: ClauseStatistics, cost: CostModel) -> float:
-    """ln of what a subtree, or the beginning of an order, costs."""
-    if measure == "cost":
-        return ln_order_cost(cost, statistics, cast(tuple[int, ...], part))
-    return ln_sum(cost.ln_join(statistics, *join) for join in joins_of(cast(PositionTree, part)))
-
-
-def _joins_beside(tree: PositionTree, given: Sequence[Side]) -> Iterator[tuple[PositionTree, PositionTree]]:
-    if isinstance(tree, int) or tree in given:
-        return
-    yield from _joins_beside(tree[0], given)
-    yield from _joins_beside(tree[1], given)
-    yield tree
 
 
 def ln_before(cost: CostModel, statistics: ClauseStatistics, beginning: Sequence[int]) -> float:

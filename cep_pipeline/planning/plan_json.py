@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
-from functools import cache, lru_cache
+from functools import cache
 from types import UnionType
 from typing import Any, NotRequired, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from cep_pipeline.planning.clause_plans import ClausePlan, NodeUse, TestedCondition, WorkloadSearch
+from cep_pipeline.planning.clause_plans import ClausePlan, NodeUse, TestedCondition
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
-    Side,
-    comparison_from_json,
-    comparison_to_json,
+    positions_of,
 )
-from cep_pipeline.planning.trees import Join, nodes_of, tree_from_json, tree_to_json
+from cep_pipeline.planning.trees import Join, tree_from_json, tree_to_json
 from cep_pipeline.statistics.snapshot import Selectivity, Source
 
 Part = TypeVar("Part")
@@ -51,7 +49,6 @@ def _condition_to_json(condition: TestedCondition) -> dict[str, Any]:
 
 _WRITERS: dict[type, Callable[[Any], Any]] = {
     ClausePlan: lambda plan: {"order": list(plan.order), **_fields_of(plan)},
-    DecidingComparison: comparison_to_json,
     Join: tree_to_json,
     NodeUse: lambda use: [use.pattern, use.clause, list(use.variables)],
     Source: lambda source: source.value,
@@ -83,9 +80,12 @@ def _clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
     plan: ClausePlan = _object_reader(ClausePlan)({name: one for name, one in content.items() if name != "order"})
     if list(plan.order) != list(content["order"]):
         raise ValueError(f"the steps bind {', '.join(plan.order)}, the order is {', '.join(content['order'])}")
-    joins = [] if plan.tree is None else [len(node.leaves) for node in nodes_of(plan.tree) if isinstance(node, Join)]
-    for comparison in plan.comparisons:
-        _check_comparison(comparison, len(plan.steps), joins)
+    places = range(len(plan.steps))
+    for one in plan.comparisons:
+        sides = [positions_of(side) for side in (one.chosen, one.rejected)]
+        fit = all(len(side) == len({*side}.intersection(places)) == len(sides[0]) for side in sides)
+        if one.step not in places or not fit:
+            raise ValueError(f"a comparison of step {one.step} binds {sides} of {len(places)} variables")
     return plan
 
 
@@ -93,6 +93,15 @@ def _condition_from_json(content: Mapping[str, Any]) -> TestedCondition:
     own = {name: content[name] for name in ("text", "agreement", "correction", "kind") if name in content}
     numbers = {name: value for name, value in content.items() if name not in own}
     return TestedCondition(selectivity=Selectivity(**{**numbers, "source": Source(content["source"])}), **own)
+
+
+def _comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:
+    chosen, rejected = (_tuples(content[side]) for side in ("chosen", "rejected"))
+    return DecidingComparison(**{**content, "chosen": chosen, "rejected": rejected})
+
+
+def _tuples(side: Any) -> Any:
+    return side if isinstance(side, int) else tuple(map(_tuples, side))
 
 
 def _join_from_json(content: Any) -> Join:
@@ -104,41 +113,11 @@ def _join_from_json(content: Any) -> Join:
 
 _READERS: dict[Any, Callable[[Any], Any]] = {
     ClausePlan: _clause_from_json,
-    DecidingComparison: comparison_from_json,
+    DecidingComparison: _comparison_from_json,
     Join: _join_from_json,
     NodeUse: lambda use: NodeUse(use[0], use[1], tuple(use[2])),
     TestedCondition: _condition_from_json,
 }
-
-
-def _check_comparison(comparison: DecidingComparison, variables: int, joins: Sequence[int]) -> None:
-    """Refuse a comparison that is of no step of an order, or no join of so many variables."""
-    step, is_tree = comparison.step, comparison.measure == "tree"
-    if not 0 <= step < (len(joins) if is_tree else variables):
-        raise ValueError(f"a comparison is of step {step}, which the plan does not have")
-    size = joins[step] if is_tree else 1 if comparison.measure == "instances" else step + 1
-    for side in (comparison.chosen, comparison.rejected):
-        bound, distinct, largest, binary = _bound_by(side)
-        if len(bound) != size or distinct != size or largest >= variables:
-            raise ValueError(f"a comparison of step {step} binds {size} of {variables} variables, not {bound}")
-        if isinstance(side, int) or (not is_tree and side != bound):
-            raise ValueError(f"a side of a comparison of step {step} is {side}")
-        if is_tree and not binary:
-            raise ValueError(f"a join has two sides, unlike one in {side}")
-
-
-@lru_cache(maxsize=1 << 16)
-def _bound_by(side: Side) -> tuple[tuple[int, ...], int, int, bool]:
-    """The positions in a side of a comparison, how many different ones, the largest, and if all joins are of two."""
-    bound, binary, waiting = [], True, [side]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, int):
-            bound.append(node)
-        else:
-            binary = binary and len(node) == 2
-            waiting.extend(reversed(node))
-    return tuple(bound), len(set(bound)), max(bound, default=0), binary
 
 
 def forms_of_parts() -> dict[Any, Any]:
@@ -155,9 +134,7 @@ def forms_of_parts() -> dict[Any, Any]:
         ),
     }
     side = nested(int, MOST_DEPTH)
-    optional = {"given": NotRequired[list[list[side]]], "share": NotRequired[float]}  # type: ignore[valid-type]
-    forms[DecidingComparison] = form_of(DecidingComparison, {"chosen": side, "rejected": side, **optional})
-    forms[WorkloadSearch] = form_of(WorkloadSearch, {"compares_sharing": NotRequired[bool]})
+    forms[DecidingComparison] = form_of(DecidingComparison, {"chosen": side, "rejected": side})
     forms[ClausePlan] = form_of(ClausePlan, {"order": tuple[str, ...]}, forms)
     return forms
 

@@ -9,14 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from cep_pipeline.errors import InputError
-
-if TYPE_CHECKING:
-    from cep_pipeline.planning.costs import CostModel
-    from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-    from cep_pipeline.planning.orderings import Ordering, PlannerFunction, TreeOrdering
 
 BY_PLANNER = "planner"
 """The word in place of a number of invariants of each block that stands for the planner's own."""
@@ -31,15 +26,14 @@ _TOGETHER = "the plans of all patterns together decided, not a comparison of blo
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """A planner of one pattern. It is called with the numbers of a clause and a cost model.
+    """A planner of one pattern, or of many together.
 
     Attributes
     ----------
     name, summary
         The name in configurations and commands, and a line for people.
     function
-        Module and name of the algorithm, which is imported when it is first called: from `ClauseStatistics` and
-        `CostModel` to an `Ordering` or a `TreeOrdering`.
+        Module and name of the algorithm, which is imported when it is first called.
     makes_trees
         It makes trees, which some mechanisms do not run.
     measures
@@ -56,6 +50,10 @@ class Planner:
         The reason why its plans have no invariants; empty where they have.
     keeps_order
         Its plan is the same on any statistics.
+    searches
+        It is a local search over the plans of many patterns, which goes on for as long as it may.
+    shares
+        Its plans of many patterns share nodes.
     """
 
     name: str
@@ -67,43 +65,20 @@ class Planner:
     compared_up_to: int | None = None
     without_invariants_because: str = ""
     keeps_order: bool = False
+    searches: bool = False
+    shares: bool = True
 
-    def __call__(self, statistics: ClauseStatistics, cost: CostModel) -> Ordering | TreeOrdering:
-        """The order or tree of a clause, and the comparisons that decided it."""
-        return cast("PlannerFunction", _algorithm(self.function))(statistics, cost)
+    def __call__(self, numbers: Any, by: Any) -> Any:
+        """The `Ordering` or `TreeOrdering` of a clause by its `ClauseStatistics` and a `CostModel`.
+
+        Of many patterns: the order or tree of each clause by a `Workload` and `SearchOptions`, and the number of steps
+        of the search.
+        """
+        return _algorithm(self.function)(numbers, by)
 
     def is_compared_on(self, size: int) -> bool:
         """True if it is run for comparison on a clause of this many variables."""
         return self.compared_up_to is None or size <= self.compared_up_to
-
-
-@dataclass(frozen=True, slots=True)
-class MultiPatternPlanner:
-    """A planner of many patterns together. It is called with a `Workload` and `SearchOptions`.
-
-    Attributes
-    ----------
-    name, summary, without_invariants_because, keeps_order
-        As in `Planner`.
-    function
-        Module and name of the algorithm, which is imported when it is first called.
-    searches
-        It is a local search, which goes on for as long as it may; the others end by themselves.
-    shares
-        Its plans share nodes.
-    """
-
-    name: str
-    summary: str
-    function: str
-    searches: bool = False
-    shares: bool = True
-    without_invariants_because: str = ""
-    keeps_order: bool = False
-
-    def __call__(self, workload: Any, options: Any) -> Any:
-        """The order or tree of each clause of the workload, and the number of steps of the search."""
-        return _algorithm(self.function)(workload, options)
 
 
 _ALGORITHMS = "cep_pipeline.planning.algorithms"
@@ -183,17 +158,24 @@ PLANNERS: dict[str, Planner] = {
 
 _SEARCH = "cep_pipeline.planning.multi_pattern.search_planners"
 _BASELINES = "cep_pipeline.planning.multi_pattern.baselines"
-MULTI_PATTERN_PLANNERS: dict[str, MultiPatternPlanner] = {
+MULTI_PATTERN_PLANNERS: dict[str, Planner] = {
     planner.name: planner
     for planner in (
-        MultiPatternPlanner(
+        Planner(
             "simulated_annealing",
             "search for the cheapest shared plan by simulated annealing",
             f"{_SEARCH}:simulated_annealing",
             searches=True,
+            without_invariants_because=_TOGETHER,
         ),
-        MultiPatternPlanner("tabu", "search for it by tabu search", f"{_SEARCH}:tabu", searches=True),
-        MultiPatternPlanner(
+        Planner(
+            "tabu",
+            "search for it by tabu search",
+            f"{_SEARCH}:tabu",
+            searches=True,
+            without_invariants_because=_TOGETHER,
+        ),
+        Planner(
             "none",
             "each pattern in its own order, nothing shared",
             f"{_BASELINES}:none",
@@ -201,27 +183,27 @@ MULTI_PATTERN_PLANNERS: dict[str, MultiPatternPlanner] = {
             without_invariants_because=_KEPT,
             keeps_order=True,
         ),
-        MultiPatternPlanner(
+        Planner(
             "sharing",
             "each pattern in its own order, equal parts shared",
             f"{_BASELINES}:sharing",
             without_invariants_because=_KEPT,
             keeps_order=True,
         ),
-        MultiPatternPlanner(
+        Planner(
             "reordering",
             "the greedy order of each pattern, nothing shared",
             f"{_BASELINES}:reordering",
             shares=False,
             without_invariants_because=_TOGETHER,
         ),
-        MultiPatternPlanner(
+        Planner(
             "redundancy_ratio",
             "shared blocks chosen by their redundancy",
             f"{_BASELINES}:redundancy_ratio",
             without_invariants_because=_TOGETHER,
         ),
-        MultiPatternPlanner(
+        Planner(
             "merge_decomposition",
             "shared blocks merged one after another",
             f"{_BASELINES}:merge_decomposition",
@@ -251,8 +233,7 @@ def invariants_a_block(name: str, k: int | str | None) -> int | None:
     """
     if not isinstance(k, str):
         return k
-    exact = "dp_bushy"  # by which the zones of shared plans are put together
-    return PLANNERS[name if name in PLANNERS else exact].invariants_a_block
+    return PLANNERS[name].invariants_a_block if name in PLANNERS else None
 
 
 def keeps_order(name: str) -> bool:
@@ -291,7 +272,7 @@ def planners_text() -> str:
       ii_greedy            local search from the greedy order
       dp_left_deep         the cheapest order, exactly
     """
-    groups: dict[str, list[Planner | MultiPatternPlanner]] = {
+    groups: dict[str, list[Planner]] = {
         "Planners of orders": [planner for planner in PLANNERS.values() if not planner.makes_trees],
         "Planners of trees": [planner for planner in PLANNERS.values() if planner.makes_trees],
         "Planners of all patterns together, so that they share work": [*MULTI_PATTERN_PLANNERS.values()],

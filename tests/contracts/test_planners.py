@@ -19,13 +19,12 @@ from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Ordering,
     TreeOrdering,
-    comparison_from_json,
-    comparison_to_json,
     grains,
     joins_of,
     ln_measure,
     positions_of,
 )
+from cep_pipeline.planning.plan_json import part_from_json, part_to_json
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot, estimate_statistics
 from cep_pipeline.statistics.terms import terms_of
 from tests import streams
@@ -52,7 +51,7 @@ def test_a_plan_of_all_variables_on_any_statistics(planner: str, statistics: Cla
     for comparison in found.comparisons:
         assert comparison.holds(comparison.ln_chosen, comparison.ln_rejected)
         assert holds_on(comparison, statistics, cost)
-        assert comparison_from_json(json.loads(json.dumps(comparison_to_json(comparison)))) == comparison
+        assert part_from_json(DecidingComparison, json.loads(json.dumps(part_to_json(comparison)))) == comparison
         assert comparison.rejected != comparison.chosen
         if comparison.measure == "tree":
             assert isinstance(found, TreeOrdering)

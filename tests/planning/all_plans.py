@@ -27,7 +27,7 @@ MODELS: dict[str, CostModel] = {
 def holds_on(comparison: DecidingComparison, statistics: ClauseStatistics, cost: CostModel) -> bool:
     """True if the planner would still choose the same side, on these statistics."""
     sides = (
-        ln_measure(comparison.measure, side, statistics, cost, given, share) for side, given, share in comparison.sides
+        ln_measure(comparison.measure, side, statistics, cost) for side in (comparison.chosen, comparison.rejected)
     )
     return comparison.holds(*sides)
 

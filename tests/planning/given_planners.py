@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from itertools import count
 
 import pytest
 
 from cep_pipeline.planning import make_plan, planned_clauses, planners
 from cep_pipeline.planning.explain import compare
-from cep_pipeline.planning.orderings import PlannerFunction
 
 QUICK = ("trivial", "event_frequency", "greedy", "dp_left_deep")
 """The planners beside the one that is given."""
@@ -18,7 +18,7 @@ QUICK = ("trivial", "event_frequency", "greedy", "dp_left_deep")
 _NUMBERS = count()
 
 
-def give(monkeypatch: pytest.MonkeyPatch, function: PlannerFunction, *, makes_trees: bool = False) -> str:
+def give(monkeypatch: pytest.MonkeyPatch, function: Callable[..., object], *, makes_trees: bool = False) -> str:
     """Let there be this planner, beside the quick ones only; its name."""
     known = {name: planners.PLANNERS[name] for name in QUICK}
     name = f"planner_{next(_NUMBERS)}"  # a planner is remembered by its name

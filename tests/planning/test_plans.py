@@ -13,7 +13,7 @@ import pytest
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.planning import PLANNERS, Plan, plan, plan_by_strategy, validate
+from cep_pipeline.planning import PLANNERS, Plan, plan, validate
 from cep_pipeline.planning.numbers.logarithms import from_ln, ln_sum
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.output_profile import OrderProfile
@@ -64,14 +64,14 @@ def test_json_of_something_else_is_an_input_error_that_names_the_file(change: An
         Plan.from_json(change(made().to_json()), "my-plan.json")
 
 
-@pytest.mark.parametrize("side", [[1, True], [1, "2"], [1, 2.0], [[1, 2]], [1], [1, 1], [], [1, -2], None, [1, 3]])
-def test_a_side_of_a_comparison_is_refused_also_after_the_right_one_was_read(side: Any) -> None:
+@pytest.mark.parametrize("side", [[1, True], [1, "2"], [1, 2.0], [1], [1, 1], [], [1, -2], None, [1, 3]])
+def test_a_side_of_a_comparison_that_cannot_be_is_refused(side: Any) -> None:
     content = made().to_json()
     Plan.from_json(content)
     comparisons = content["patterns"][0]["clauses"][0]["comparisons"]
     assert comparisons[0]["rejected"] == [1, 2]
     comparisons[0]["rejected"] = side
-    said = r"comparisons\[0\]\.rejected: a (leaf|node) of a tree|a comparison of step 1 binds|a side of a comparison"
+    said = r"comparisons\[0\]\.rejected: a (leaf|node) of a tree|a comparison of step 1 binds"
     with pytest.raises(InputError, match=said):
         Plan.from_json(content)
 
@@ -235,9 +235,9 @@ def test_patterns_of_other_strategies_are_planned_in_their_own_order() -> None:
     )
     rows = [{"timestamp": t, "k": "AAAAB"[t % 5], "x": t} for t in range(100)]
     snapshot = estimate_statistics(patterns, schema.table(rows))
-    mixed = plan_by_strategy(patterns, snapshot)
+    mixed = plan(patterns, snapshot)
     assert [plan.pattern for plan in mixed.patterns] == ["run", "any"]
     assert mixed.for_pattern("run").clauses[0].order == ("a", "b")
     assert mixed.for_pattern("any").clauses[0].order == ("b", "a")
-    assert plan_by_strategy(patterns[:1], snapshot).planner == "trivial"
+    assert plan(patterns[:1], snapshot).planner == "trivial"
     assert Plan.from_json(mixed.to_json()) == mixed

@@ -13,7 +13,6 @@ import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import Owned, choose_mechanisms, in_pattern_order
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning import plan_by_strategy
 from cep_pipeline.slices.ownership import Finality, closing_rows, earliest_row, owned_matches
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.contracts.mechanisms import runnable
@@ -27,7 +26,7 @@ FINAL = replace(WHOLE_LANGUAGE, max_operands=3, output=False, consume=False, ret
 def found_by_slices(pattern: Pattern, events: pa.Table, points: list[tuple[int, int] | None]) -> list[str]:
     """The ids of the matches of the slices between these points; each reads everything up to its end."""
     snapshot = cep.estimate_statistics([pattern], events)
-    plan = plan_by_strategy([pattern], snapshot, in_pattern_order=in_pattern_order(choose_mechanisms([pattern])))
+    plan = cep.plan([pattern], snapshot, in_pattern_order=in_pattern_order(choose_mechanisms([pattern])))
     found: list[str] = []
     for start, end in pairwise(points):
         seen = events if end is None else events.slice(0, prepared(pattern, events).rows_before(end))

@@ -17,7 +17,6 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning import plan_by_strategy
 from cep_pipeline.slices.ownership import counts_in_partitions, look_back, not_by_day, waits_for_later_events
 from cep_pipeline.spark.detection import DetectionJob
 from cep_pipeline.spark.partitions import PartitionedEvents
@@ -42,7 +41,7 @@ def matches_in_slices(
     """Bindings by pattern, in the order of the slices; each slice reads from a file of row groups of one event."""
     path = folder / "events.parquet"
     pq.write_table(events, path, row_group_size=1)
-    plan = plan_by_strategy(patterns, cep.estimate_statistics(patterns, events))
+    plan = cep.plan(patterns, cep.estimate_statistics(patterns, events))
     groups = read_row_groups([str(path)])
     start, end = (FIRST, 0), (FAR, 0)
     counting = [pattern for pattern in patterns if counts_in_partitions(pattern)]

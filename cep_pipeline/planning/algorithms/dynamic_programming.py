@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order
 from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
+from cep_pipeline.planning.algorithms.set_search import LN_UNPRUNED, OutOfTime, SetSearch, SetTables
 from cep_pipeline.planning.algorithms.zstream import RangeSearch
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.costs.model import Array
@@ -29,7 +30,6 @@ from cep_pipeline.planning.orderings import (
     positions_of,
     tree_comparisons,
 )
-from cep_pipeline.planning.search.set_search import LN_UNPRUNED, OrderSearch, OutOfTime, SetTables, TreeSearch
 from cep_pipeline.planning.trees import PositionTree, left_deep
 
 MAX_VARIABLES = 22
@@ -75,7 +75,7 @@ def dp_left_deep_order(
         exact = name == "ikkbz" and has_asi(statistics, cost)
         best = ", the cheapest one without cross products" if exact else ""
         return Ordering(known, (), f"{why}: the order is {name}'s{best}; it has no deciding comparisons")
-    order = search.order((1 << size) - 1)
+    order = search.plan((1 << size) - 1)
     beginnings = [order[: step + 1] for step in range(1, size)]
     comparisons = (
         comparison
@@ -102,8 +102,8 @@ def dp_bushy_tree(
     Notes
     -----
     best(S) = node(S) + min over L + R = S of best(L) + best(R) + what joining them costs; O(3^n), each split tried
-    once. A set is given up when its node, or its cheapest tree, with the least that the joins above it
-    can cost (`least_above`), is dearer than the best tree over greedy's or IKKBZ's order. Where trees run as the order
+    once. A set is given up when its node, or its cheapest tree, with the least that the joins above it can cost
+    (`least_above`), is dearer than the best tree over greedy's or IKKBZ's order. Where trees run as the order
     of their leaves the cheapest one is the left-deep tree of the cheapest order.
     """
     size = statistics.size
@@ -123,7 +123,7 @@ def dp_bushy_tree(
         name, known = cheapest_known_tree(statistics, cost)
         said = f"the tree is the cheapest one over the order of {name}; it has no deciding comparisons"
         return TreeOrdering(known, (), f"{why}: {said}")
-    tree = search.tree((1 << size) - 1)
+    tree = search.plan((1 << size) - 1)
     return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))
 
 
@@ -145,18 +145,19 @@ def _beyond_numbers(size: int, best: Array) -> str:
     return f"the costs of {size} variables differ by more than the exact search's numbers can"
 
 
-def search_orders(statistics: ClauseStatistics, cost: CostModel, known: tuple[int, ...]) -> OrderSearch:
+def search_orders(statistics: ClauseStatistics, cost: CostModel, known: tuple[int, ...]) -> SetSearch:
     """The cheapest order of every set, in numbers beside the cost of a known order."""
-    return OrderSearch.run(SetTables.of(statistics, cost, ln_before(cost, statistics, known) + LN_UNPRUNED))
+    tables = SetTables.of(statistics, cost, ln_before(cost, statistics, known) + LN_UNPRUNED)
+    return SetSearch.run(tables, orders=True)
 
 
 def search_trees(
     statistics: ClauseStatistics, cost: CostModel, known: PositionTree, *, max_seconds: float = MAX_SECONDS
-) -> TreeSearch:
+) -> SetSearch:
     """The cheapest tree of every set, in numbers beside the cost of a known tree; OutOfTime where it takes too long."""
     unpruned = LN_UNPRUNED if statistics.size <= UNPRUNED_VARIABLES else 0.0
     tables = SetTables.of(statistics, cost, ln_below(cost, statistics, known) + unpruned)
-    return TreeSearch.run(tables, max_seconds=max_seconds)
+    return SetSearch.run(tables, orders=False, max_seconds=max_seconds)
 
 
 def cheapest_known_order(statistics: ClauseStatistics, cost: CostModel) -> tuple[str, tuple[int, ...]]:

@@ -43,7 +43,7 @@ import numpy as np
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import brief, read_json
 from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, LateTests, term_of
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, JointCondition, mask_of
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, JointCondition
 
 CONSTANTS_FILE = "kernel_costs.json"
 
@@ -229,20 +229,6 @@ class _Made:
         events = self.ln_event + float(np.logaddexp.reduce(self.ln_events[edges(self.statistics, positions)]))
         return float(np.logaddexp(made, events))
 
-    def all(self) -> Array:
-        made = self.grown.all() + self.ln_partial
-        made[-1] += self.ln_match - self.ln_partial
-        sets = np.arange(len(made), dtype=np.uint32)
-        most = float(self.ln_events.max())
-        ends = np.zeros(len(made))  # as shares of the events of the most frequent variable
-        for others in self._ordered():
-            for place, share in enumerate(np.exp(self.ln_events - most).tolist()):
-                own = np.uint32(1 << place)
-                beyond = np.uint32(mask_of(np.flatnonzero(others[place]).tolist()))
-                ends += share * (sets & (own | beyond) == own)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.logaddexp(made, np.log(ends) + (most + self.ln_event)))
-
     def some(self, members: Array) -> Array:
         whole = members.sum(axis=1) == self.size
         made = self.grown.some(members) + np.where(whole, self.ln_match, self.ln_partial)
@@ -268,13 +254,6 @@ class _Made:
                 for place in group:
                     passed |= having[place]
         return covered
-
-    def _ordered(self) -> tuple[Array, Array]:
-        """bool, shape (n, n): which variables are ordered after each, and which before it."""
-        after = np.zeros((self.size, self.size), bool)
-        for one, other in self.statistics.precedence:
-            after[one, other] = True
-        return after, after.T
 
 
 KERNEL = kernel_model(kernel_costs)

@@ -41,9 +41,7 @@ import numpy as np
 from cep_pipeline.planning.numbers.clause_statistics import (
     ClauseStatistics,
     ln_partial_matches,
-    ln_partial_matches_of_all,
     ln_partial_matches_of_some,
-    mask_of,
 )
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.trees import PositionTree, positions_below
@@ -59,21 +57,30 @@ class SetTerm:
     ----------
     one
         (statistics, positions) -> that of one set.
-    all
-        statistics -> that of every set: float64, shape (2^n,), by the bits of the set; the empty set's is not used.
-    some
-        (statistics, members) -> those of m sets: float64, shape (m,), for bools of shape (m, n); None: one by one.
+    of
+        (statistics, members) -> those of m sets: float64, shape (m,), for bools of shape (m, n); an empty set's is not
+        used.
     """
 
     one: Callable[[ClauseStatistics, Sequence[int]], float]
-    all: Callable[[ClauseStatistics], Array]
-    some: Callable[[ClauseStatistics, Array], Array] | None = None
+    of: Callable[[ClauseStatistics, Array], Array]
 
-    def of(self, statistics: ClauseStatistics, members: Array) -> Array:
-        """The numbers of some sets, float64 of shape (m,), for bools of shape (m, n): the variables of each set."""
-        if self.some is not None:
-            return self.some(statistics, members)
-        return np.array([self.one(statistics, np.flatnonzero(row).tolist()) for row in members], dtype=np.float64)
+    def all(self, statistics: ClauseStatistics) -> Array:
+        """The numbers of all sets, float64 of shape (2^n,), by the bits of the set."""
+        return over_all_sets(statistics.size, lambda members: self.of(statistics, members))
+
+
+def over_all_sets(size: int, of: Callable[[Array], Array]) -> Array:
+    """The numbers of all sets of n variables by their bits, float64 of shape (2^n,), as `of` tells those of some."""
+    found = np.empty(1 << size)
+    for first in range(0, 1 << size, AT_ONCE):
+        sets = np.arange(first, min(first + AT_ONCE, 1 << size))
+        found[sets] = of((sets >> np.arange(size)[:, None] & 1).astype(bool).T)
+    return found
+
+
+AT_ONCE = 1 << 15
+"""Sets whose numbers are told together, so that they stay in a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +193,6 @@ class CostModel:
             return -math.inf
         return self._ln_delay(statistics, sides[1] if statistics.last_variable in sides[0] else sides[0])
 
-    @property
-    def terms(self) -> tuple[SetTerm | None, ...]:
-        """Node, pair, product and delay; None for those that nothing is charged by."""
-        return self.node, self.pair, self.product, self.delay if self.waits else None
-
     def late_of(self, statistics: ClauseStatistics) -> LateTests | None:
         """The tests that come last; None where a clause has none."""
         if self.late is None or not any(map(self.late.ns, statistics.kinds)):
@@ -225,7 +227,7 @@ class CostModel:
         return math.log(self.alpha) + self.delay.one(statistics, members)
 
 
-PARTIAL_MATCHES = SetTerm(ln_partial_matches, ln_partial_matches_of_all, ln_partial_matches_of_some)
+PARTIAL_MATCHES = SetTerm(ln_partial_matches, ln_partial_matches_of_some)
 """PM(S)."""
 
 THROUGHPUT = CostModel(name="throughput", unit="partial matches alive in a window", node=PARTIAL_MATCHES)
@@ -239,19 +241,6 @@ def ln_matches_alive(statistics: ClauseStatistics, positions: Sequence[int]) -> 
     return ln_partial_matches(statistics, positions) - sum(instances) + min(instances, default=0.0)
 
 
-def ln_matches_alive_of_all(statistics: ClauseStatistics) -> Array:
-    """ln of the partial matches alive of every set: float64, shape (2^n,), by the bits of the set."""
-    table = ln_partial_matches_of_all(statistics)
-    total, rarest = np.zeros(1), np.full(1, np.inf)
-    for instances in statistics.ln_instances:
-        total = np.concatenate((total, total + instances))
-        rarest = np.concatenate((rarest, np.minimum(rarest, instances)))
-    rarest[0] = 0.0
-    table -= total
-    table += rarest
-    return table
-
-
 def ln_matches_alive_of_some(statistics: ClauseStatistics, members: Array) -> Array:
     """ln of the partial matches alive of some sets: float64, shape (m,), for bools of shape (m, n)."""
     instances = np.array(statistics.ln_instances)
@@ -263,7 +252,7 @@ def ln_matches_alive_of_some(statistics: ClauseStatistics, members: Array) -> Ar
 CONSUME_MATCHED = CostModel(
     name="consume_matched",
     unit="partial matches alive in a window, each event in one match",
-    node=SetTerm(ln_matches_alive, ln_matches_alive_of_all, ln_matches_alive_of_some),
+    node=SetTerm(ln_matches_alive, ln_matches_alive_of_some),
 )
 """Cost(O) = sum over k of m[k], Cost(T) = the same over the nodes; the paper's further factor W decides nothing."""
 
@@ -278,7 +267,6 @@ class SetNumber(Protocol):
     """A number that every set of a clause's variables has, by its natural logarithm, as `SetTerm` gives it."""
 
     def one(self, positions: Sequence[int]) -> float: ...
-    def all(self) -> Array: ...
     def some(self, members: Array) -> Array: ...
 
 
@@ -308,15 +296,6 @@ class GrownMatches:
         number = sum(place in self.counted for place in positions)
         return found + math.log(number) if number else -math.inf
 
-    def all(self) -> Array:
-        """ln of that of every set: float64, shape (2^n,)."""
-        found = ln_partial_matches_of_all(self.statistics) + self.ln_factor
-        if self.counted is not None:
-            sets = np.arange(1 << self.statistics.size, dtype=np.uint32) & np.uint32(mask_of(self.counted))
-            with np.errstate(divide="ignore"):
-                found += np.log(np.bitwise_count(sets).astype(np.float64))
-        return np.asarray(found)
-
     def some(self, members: Array) -> Array:
         """ln of that of some sets: float64, shape (m,), for bools of shape (m, n)."""
         found = ln_partial_matches_of_some(self.statistics, members) + self.ln_factor
@@ -330,7 +309,6 @@ def term_of(of: Callable[[ClauseStatistics], SetNumber]) -> SetTerm:
     """The term of a cost model whose numbers are made from a clause's statistics."""
     return SetTerm(
         lambda statistics, positions: of(statistics).one(positions),
-        lambda statistics: of(statistics).all(),
         lambda statistics, members: of(statistics).some(members),
     )
 
@@ -356,7 +334,6 @@ LATENCY = CostModel(
     unit="partial matches looked through after the last event, and one a step",
     node=SetTerm(
         lambda statistics, positions: 0.0,
-        lambda statistics: np.zeros(1 << statistics.size),
         lambda statistics, members: np.zeros(len(members)),
     ),
     delay=PARTIAL_MATCHES,

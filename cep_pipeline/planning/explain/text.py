@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.patterns.normal_form import connected_parts
 from cep_pipeline.planning.clause_plans import (
     ON_KERNEL,
     Alternative,
@@ -26,16 +25,14 @@ from cep_pipeline.planning.clause_plans import (
     WorkloadPlan,
 )
 from cep_pipeline.planning.costs.kernel import NUMBER, kernel_costs
-from cep_pipeline.planning.numbers.logarithms import format_ln, format_number, from_ln, ln_sum
+from cep_pipeline.planning.numbers.logarithms import format_ln, format_number, from_ln
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
-    Side,
     named,
     positions_of,
-    shared_text,
     tightest_of_blocks,
 )
-from cep_pipeline.planning.planners import LOCAL_SEARCHES, without_invariants_because
+from cep_pipeline.planning.planners import without_invariants_because
 from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of, shape_of, written
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.snapshot import Selectivity, Source
@@ -186,7 +183,7 @@ def _headed(plan: ExplainedPlan, only: Collection[str] | None) -> Iterator[str]:
     yield f"  planner {plan.planner}, cost {plan.cost_model}{alpha}{total}"
     yield f"  statistics {plan.statistics.digest}: {_statistics(plan)}"
     if plan.workload is not None:
-        yield from workload_lines(plan.sharing, plan.workload, len(names), only)
+        yield from workload_lines(plan.sharing, plan.workload, only)
         tested = sum(len(list(_order_tested(clause))) for pattern in plan.patterns for clause in pattern.clauses)
         if tested:
             joins = "1 join takes" if tested == 1 else f"{tested:,} joins take"
@@ -284,10 +281,6 @@ def _wrapped(head: str, text: str) -> list[str]:
 
 
 def _invariants_of(pattern: PatternPlan, clause: ClausePlan) -> str:
-    if pattern.planner in LOCAL_SEARCHES:
-        if clause.comparisons:
-            return "as soon as one of these comes out otherwise, what is connected with it is planned again"
-        return "none recorded here; what it shares has those of another pattern"
     if clause.comparisons:
         return f"as soon as one of these comes out otherwise, {pattern.planner} makes another plan"
     return f"none; {without_invariants_because(pattern.planner) or clause.note or 'there is no other way'}"
@@ -310,11 +303,8 @@ def _names_by_position(clause: ClausePlan) -> tuple[str, ...]:
 
 def _comparison(comparison: DecidingComparison, names: Sequence[str]) -> str:
     sides = f"{format_ln(comparison.ln_chosen)} against {format_ln(comparison.ln_rejected)}"
-    if comparison.given:
-        chosen, rejected = (shared_text(*side, names) for side in comparison.sides)
-        return f"sharing: {chosen} rather than {rejected}: cost of the rest {sides}"
     if comparison.measure == "tree":
-        chosen, rejected = (_named(side, names) for side in (comparison.chosen, comparison.rejected))
+        chosen, rejected = (named(side, names) for side in (comparison.chosen, comparison.rejected))
         return f"join {comparison.step + 1}: {chosen} rather than {rejected}: the joins below it cost {sides}"
     of_chosen, of_rejected = positions_of(comparison.chosen), positions_of(comparison.rejected)
     if comparison.measure == "cost":
@@ -329,48 +319,29 @@ def _comparison(comparison: DecidingComparison, names: Sequence[str]) -> str:
     return f"step {comparison.step + 1}: {text}{tie}"
 
 
-def _named(side: Side, names: Sequence[str]) -> str:
-    """A tree of positions as people read it; of a large one how its root joins the variables."""
-    if isinstance(side, int) or len(positions_of(side)) <= LONGEST_LIST:
-        return named(side, names)
-    parts = (positions_of(part) for part in side)
-    return f"({' with '.join(listed([names[position] for position in part]) for part in parts)})"
-
-
 def _against(pattern: PatternPlan, clause: ClausePlan) -> Iterator[str]:
-    own = shape_of(clause.order_or_tree)
-    alternatives = [other for other in clause.alternatives if other.planner != ON_KERNEL]
-    for other in clause.kernel_orders:
-        yield (
-            f"columnar mechanisms run the order {written(other.order)} instead, which stores nothing to be shared: it "
-            f"takes {format_ln(other.ln_cost)} ns a window there"
-        )
-    same = [other.planner for other in alternatives if shape_of(other.order_or_tree) == own]
-    if same:
-        yield f"the same {_kind(clause.tree)} by {', '.join(same)}"
-    others: dict[Hashable, list[Alternative]] = {}
-    for other in alternatives:
-        if shape_of(other.order_or_tree) != own:
-            others.setdefault(shape_of(other.order_or_tree), []).append(other)
-    rivals = 0
-    for found in others.values():
-        by, cost = ", ".join(other.planner for other in found), format_ln(found[0].ln_cost)
-        text = f"{written(found[0].order_or_tree)} (by {by}), cost {cost}"
-        if (found[0].tree is None) != (clause.tree is None):  # what mechanisms of one kind do says nothing of the other
-            yield f"also tried, as a {_kind(found[0].tree)}: {text}"
-            continue
-        ratio = format_ln(found[0].ln_cost - clause.ln_cost)
-        compared = "as much as this one's" if ratio == "1" else f"{ratio} times this one's"
-        yield f"{'also tried' if rivals else 'runner-up'}: {text}, {compared}"
-        rivals += 1
+    own, kind = shape_of(clause.order_or_tree), "order" if clause.tree is None else "tree"
+    found: dict[Hashable, list[Alternative]] = {}
+    for other in clause.alternatives:
+        found.setdefault((other.planner == ON_KERNEL, shape_of(other.order_or_tree)), []).append(other)
+    for of, alike in found.items():
+        one, by, cost = alike[0], ", ".join(other.planner for other in alike), format_ln(alike[0].ln_cost)
+        if one.planner == ON_KERNEL:
+            yield (
+                f"columnar mechanisms run the order {written(one.order)} instead, which stores nothing to be shared: "
+                f"it takes {cost} ns a window there"
+            )
+        elif of == (False, own):
+            yield f"the same {kind} by {by}"
+        else:
+            head = "runner-up" if one is clause.runner_up else "also tried"
+            # What mechanisms of one kind do says nothing of the other.
+            times = f", {format_ln(one.ln_cost - clause.ln_cost)} times this one's"
+            same_kind = (one.tree is None) == (clause.tree is None)
+            yield f"{head}: {written(one.order_or_tree)} (by {by}), cost {cost}{times if same_kind else ''}"
     cheapest = clause.runner_up
     if cheapest is not None and cheapest.ln_cost < clause.ln_cost - 1e-9:
-        kind = _kind(clause.tree)
         yield f"kept because the planner is {pattern.planner}, though {cheapest.planner}'s {kind} is cheaper"
-
-
-def _kind(tree: Join | None) -> str:
-    return "order" if tree is None else "tree"
 
 
 @dataclass(frozen=True)
@@ -621,51 +592,17 @@ def summary_lines(sharing: Sharing, workload: WorkloadPlan) -> Iterator[str]:
     )
 
 
-def workload_lines(
-    sharing: Sharing, workload: WorkloadPlan, patterns: int, only: Collection[str] | None = None
-) -> Iterator[str]:
-    """The summary of a plan, and the nodes that its patterns share.
-
-    Parameters
-    ----------
-    patterns
-        How many it has.
-    only
-        Only nodes that one of these uses; None: those of all.
-    """
+def workload_lines(sharing: Sharing, workload: WorkloadPlan, only: Collection[str] | None = None) -> Iterator[str]:
+    """The summary of a plan, and the nodes that its patterns share; of these, those that one of some patterns uses."""
     yield from summary_lines(sharing, workload)
     if not workload.shared:
         return
-    yield from _groups(workload, patterns)
     shared = [work for work in workload.shared if only is None or any(use.pattern in only for use in work.uses)]
     if len(shared) > MOST_NODES:  # of many those say most that are more than events of one type
-        for kind, several in (("a single variable", False), ("several variables", True)):
-            of_kind = [work for work in shared if (len(work.uses[0].variables) > 1) is several]
-            if of_kind:
-                yield f"  {_uses(kind, of_kind)}"
         shared = [work for work in shared if len(work.uses[0].variables) > 1]
     if shared:
         yield ""
         yield from _table(shared)
-
-
-def _groups(workload: WorkloadPlan, patterns: int) -> Iterator[str]:
-    """The number of patterns that share nodes of several variables, and their groups."""
-    joined = [work.uses for work in workload.shared if len(work.uses[0].variables) > 1]
-    names = {use.pattern for uses in joined for use in uses}
-    edges = ((uses[0].pattern, use.pattern) for uses in joined for use in uses)
-    sizes = [len(part) for part in connected_parts(names, edges) if len(part) > 1]
-    if sizes:
-        groups = "1 group" if len(sizes) == 1 else f"{len(sizes):,} groups, the largest of {max(sizes):,}"
-        yield f"  {sum(sizes):,} of {patterns:,} patterns have nodes of several variables in common, in {groups}"
-
-
-def _uses(kind: str, shared: Sequence[SharedPlanNode]) -> str:
-    """The cost that nodes of a kind save together."""
-    nodes = "1 node" if len(shared) == 1 else f"{len(shared):,} nodes"
-    saved = ln_sum(_ln_difference(work.ln_apart, work.ln_cost) for work in shared)
-    verb = "stands" if len(shared) == 1 else "stand"
-    return f"{nodes} of {kind} {verb} for {sum(len(work.uses) for work in shared):,}, which saves {format_ln(saved)}"
 
 
 def _table(shared: Sequence[SharedPlanNode]) -> Iterator[str]:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # the names of the package, each imported when it is first us
     from cep_pipeline.planning.multi_pattern.shared_plan import share as share
     from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of as shared_plan_of
     from cep_pipeline.planning.multi_pattern.shared_plan import slot_name as slot_name
-    from cep_pipeline.planning.multi_pattern.workload import SearchProgress as SearchProgress
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNERS as MULTI_PATTERN_PLANNERS
 
 __getattr__, __dir__ = lazy_names(__name__)

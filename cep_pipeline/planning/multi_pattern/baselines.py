@@ -22,11 +22,11 @@ import numpy as np
 
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.multi_pattern.costs import exchange, take_cheaper
-from cep_pipeline.planning.multi_pattern.local_plans import named_plan
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.pattern_graph import common_subpatterns
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
+from cep_pipeline.planning.orderings import named_over
 from cep_pipeline.planning.trees import OrderOrTree, left_deep, named_tree
 
 
@@ -82,7 +82,7 @@ def plan_around(workload: Workload, member: Member, blocks: Iterable[Block]) -> 
     covered = {place for places in chosen for place in places}
     others = [place for place in range(len(member.names)) if place not in covered]
     if not workload.trees:
-        return named_plan((*(place for places in chosen for place in places), *others), member.names, trees=False)
+        return tuple(member.names[place] for place in (*(one for places in chosen for one in places), *others))
     items = sorted([*chosen, *((place,) for place in others)], key=min)
     return named_tree(left_deep([left_deep(item) for item in items]), member.names)
 
@@ -164,9 +164,7 @@ def reordering(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
     step"; as its cost is of what is done, the best type is the one with the least cost: planner `greedy`.
     """
     return {
-        member.id: named_plan(
-            greedy_order(workload.statistics[member.id], workload.model).order, member.names, trees=False
-        )
+        member.id: named_over(greedy_order(workload.statistics[member.id], workload.model), member.names)
         if not workload.keeps_order(member)
         else member.names
         for member in workload.members

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import combinations, groupby, islice, product
+from itertools import chain, combinations, groupby, islice, permutations, product
 from typing import Any
 
 from cep_pipeline.patterns.conditions import Conjunct
@@ -298,7 +298,8 @@ def digest(*parts: object) -> str:
 
 
 MAX_TRIED = 1000
-"""Most places that are tried; where more variables are alike, a sub-pattern may be missed, and is not shared."""
+"""Most orders of variables, or sets of them, that are tried; where more are alike, a sub-pattern may be missed, and is
+not shared."""
 
 
 class SubsetKeys:
@@ -372,58 +373,20 @@ class SubsetKeys:
         return known
 
     def _canonical(self, mask: int) -> tuple[str, Places]:
-        places = bits_of(mask)
-        leaf_keys = self.forms.leaf_keys
-        cells = _cells({place: leaf_keys[place] for place in places})
-        if any(len(cell) > 1 for cell in cells):
-            content, slots = min(self._labelled(cells), key=lambda found: found[0])
-        else:
-            slots = tuple(cell[0] for cell in cells)
-            content = self.forms.within(slots)
-        return digest("set", [leaf_keys[place] for place in slots], *content), slots
+        """The key, and the slots: variables are told apart by their leaves, and by what they have to do with others.
 
-    # -- which variable goes into which slot -----------------------------------------------------------------------
-
-    def _labelled(self, cells: list[list[int]]) -> Iterator[tuple[tuple[object, ...], Places]]:
-        """Ways to order variables that are alike, the least of whose contents is the canonical one.
-
-        Variables are told apart by what they have to do with others, again and again. Of those that are still alike one
-        is put first, each in turn; but of those that may change places with one another without a difference only one.
+        Of those that are alike yet all orders are tried, `MAX_TRIED` at most: the least content is the canonical one.
         """
-        cells = self._refined(cells)
-        place = next((number for number, cell in enumerate(cells) if len(cell) > 1), None)
-        if place is None:
-            slots = tuple(cell[0] for cell in cells)
-            yield self.forms.within(slots), slots
-            return
-        tried: list[int] = []
-        members = [v for cell in cells for v in cell]
-        for chosen in cells[place]:
-            if any(self._exchangeable(chosen, other, members) for other in tried):
-                continue
-            tried.append(chosen)
-            others = [v for v in cells[place] if v != chosen]
-            yield from self._labelled([*cells[:place], [chosen], others, *cells[place + 1 :]])
-
-    def _refined(self, cells: list[list[int]]) -> list[list[int]]:
-        while True:
-            number = {place: index for index, cell in enumerate(cells) for place in cell}
-            told = {
-                place: (
-                    number[place],
-                    sorted((number[other], self.relation(place, other)) for other in number if other != place),
-                )
-                for place in number
-            }
-            finer = _cells(told)
-            if len(finer) == len(cells):
-                return finer
-            cells = finer
-
-    def _exchangeable(self, one: int, other: int, members: Sequence[int]) -> bool:
-        """True if exchanging two variables changes nothing."""
-        swapped = tuple({one: other, other: one}.get(place, place) for place in members)
-        return self.forms.within(tuple(members)) == self.forms.within(swapped)
+        places, leaf_keys = bits_of(mask), self.forms.leaf_keys
+        told: dict[int, Any] = {place: (leaf_keys[place],) for place in places}
+        if len({leaf_keys[place] for place in places}) < len(places):
+            for place in places:
+                others = sorted((leaf_keys[one], self.relation(place, one)) for one in places if one != place)
+                told[place] = leaf_keys[place], others
+        orders = product(*map(permutations, _cells(told)))
+        tried = (tuple(chain.from_iterable(order)) for order in islice(orders, MAX_TRIED))
+        content, slots = min(((self.forms.within(slots), slots) for slots in tried), key=lambda found: found[0])
+        return digest("set", [leaf_keys[place] for place in slots], *content), slots
 
 
 def bits_of(mask: int) -> list[int]:

@@ -8,11 +8,11 @@ that, and a tree that contains given subtrees is one over these and the other va
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import combinations
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -22,15 +22,14 @@ from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.multi_pattern.costs import check_model
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
-from cep_pipeline.planning.orderings import TreeOrdering, positions_of
 from cep_pipeline.planning.trees import (
     Join,
     OrderOrTree,
     PositionTree,
     as_tree,
-    leaves_of,
+    left_deep,
     named_tree,
-    placed,
+    positions_below,
     tree_of_positions,
 )
 
@@ -44,33 +43,21 @@ MOST_PLANS = 1 << 13
 LARGEST_COST = math.exp(340.0)
 """Costs are numbers beside the dearest node that no plan avoids; above this they are not told apart."""
 
-PositionPlan: TypeAlias = "tuple[int, ...] | PositionTree"
-"""The plan of a member over the places of its variables: an order, or a tree."""
-
 
 @lru_cache(1 << 16)
-def variables_of(plan: PositionPlan) -> int:
-    """The variables of an order or a tree as a set."""
-    return mask_of(positions_of(plan))
+def variables_of(tree: PositionTree) -> int:
+    """The variables of a tree as a set."""
+    return mask_of(positions_below(tree))
 
 
-def plan_of_places(plan: OrderOrTree | str, names: Sequence[str], *, trees: bool) -> PositionPlan:
-    """The order or tree of a member over the places of its variables."""
-    if trees:
-        return tree_of_positions(plan if isinstance(plan, str | Join) else as_tree(plan), names)
-    return tuple(map(names.index, leaves_of(plan) if isinstance(plan, str | Join) else plan))
+def plan_of_places(plan: OrderOrTree | str, names: Sequence[str]) -> PositionTree:
+    """The tree of a member over the places of its variables; of an order the left-deep one."""
+    return tree_of_positions(plan if isinstance(plan, str | Join) else as_tree(plan), names)
 
 
-def named_plan(plan: PositionPlan, names: Sequence[str], *, trees: bool) -> OrderOrTree | str:
-    """A plan over places as one over variables."""
-    return named_tree(cast(PositionTree, plan), names) if trees else tuple(names[place] for place in positions_of(plan))
-
-
-def mapped(plan: PositionPlan, places: Mapping[int, int], *, trees: bool) -> PositionPlan:
-    """An order or a tree over other variables."""
-    if trees:
-        return placed(cast(PositionTree, plan), places)
-    return tuple(places[place] for place in positions_of(plan))
+def named_plan(plan: PositionTree, names: Sequence[str], *, trees: bool) -> OrderOrTree | str:
+    """The tree, or the order of its leaves, over variables."""
+    return named_tree(plan, names) if trees else tuple(names[place] for place in positions_below(plan))
 
 
 class JoinCosts(NamedTuple):
@@ -106,7 +93,7 @@ class JoinCosts(NamedTuple):
 
 @dataclass(eq=False)
 class LocalPlans:
-    """The cheapest orders and trees of one member; each is found once.
+    """The cheapest trees of one member, or its cheapest orders as left-deep trees; each is found once.
 
     Attributes
     ----------
@@ -114,6 +101,8 @@ class LocalPlans:
         The numbers of its clause: at most `MAX_VARIABLES` variables.
     model
         One of `SHARED_COSTS`.
+    trees
+        Whether all trees are looked at, not the left-deep ones that are orders.
 
     Raises
     ------
@@ -122,14 +111,15 @@ class LocalPlans:
 
     Examples
     --------
-    >>> plans = LocalPlans(ClauseStatistics(("a", "b", "c"), (3.0, 2.0, 1.0)))
-    >>> plans.cheapest_order(), plans.cheapest_order(prefix=(0,)), plans.cheapest_tree(subtrees=[(0, 2)])
-    ((2, 1, 0), (0, 2, 1), ((0, 2), 1))
+    >>> statistics = ClauseStatistics(("a", "b", "c"), (3.0, 2.0, 1.0))
+    >>> LocalPlans(statistics).cheapest([(0, 2)]), LocalPlans(statistics, trees=False).cheapest([0])
+    (((0, 2), 1), ((0, 2), 1))
     """
 
     statistics: ClauseStatistics
     model: CostModel = THROUGHPUT
-    _plans: dict[tuple[object, ...], PositionPlan] = field(default_factory=dict, init=False, repr=False)
+    trees: bool = True
+    _plans: dict[tuple[object, ...], PositionTree] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_model(self.model)
@@ -163,21 +153,13 @@ class LocalPlans:
         products[0] = 0.0
         return JoinCosts(nodes.tolist(), pairs.tolist(), products.tolist())
 
-    def cheapest_order(self, prefix: Sequence[int] = ()) -> tuple[int, ...]:
-        """The cheapest order that begins with some variables in this sequence, all by their places in pattern order."""
-        return cast("tuple[int, ...]", self.cheapest((tuple(prefix),) if prefix else (), trees=False))
-
-    def cheapest_tree(self, subtrees: Sequence[PositionTree] = ()) -> PositionTree:
-        """The cheapest tree that contains some trees without a variable in common."""
-        return cast(PositionTree, self.cheapest(subtrees, trees=True))
-
-    def cheapest(self, given: Sequence[PositionPlan], members: int | None = None, *, trees: bool) -> PositionPlan:
+    def cheapest(self, given: Sequence[PositionTree] = (), members: int | None = None) -> PositionTree:
         """The cheapest tree of a set (None: of all variables) that contains some trees, or order that begins so.
 
         Of more than `MAX_ITEMS` given trees and other variables the two that are cheapest together are joined first,
         and so on; an order goes on with the cheapest next variable.
         """
-        known = tuple(given), members, trees
+        known = tuple(given), members
         if known not in self._plans:
             if len(self._plans) >= MOST_PLANS:
                 self._plans.clear()
@@ -186,63 +168,51 @@ class LocalPlans:
             if sum(covered).bit_count() < sum(part.bit_count() for part in covered):
                 raise ValueError(f"the subtrees {tuple(given)} have a variable in common")
             free = [place for place in range(self.size) if (inside & ~sum(covered)) >> place & 1]
-            if len(free) > MAX_ITEMS and not given and members is None:
-                exact = (dp_bushy_tree if trees else dp_left_deep_order)(self.statistics, self.model)
-                self._plans[known] = exact.tree if isinstance(exact, TreeOrdering) else exact.order
-            elif trees:
-                self._plans[known] = self._tree_over([*cast(Sequence[PositionTree], given), *free])
+            if len(free) <= MAX_ITEMS or given or members is not None:
+                self._plans[known] = self._over([*given, *free], begun=bool(given))
+            elif self.trees:
+                self._plans[known] = dp_bushy_tree(self.statistics, self.model).tree
             else:
-                self._plans[known] = self._order_from(cast("tuple[int, ...]", given[0]) if given else (), free)
+                self._plans[known] = left_deep(dp_left_deep_order(self.statistics, self.model).order)
         return self._plans[known]
 
-    def _tree_over(self, items: list[PositionTree]) -> PositionTree:
-        """The cheapest tree over some trees, by dynamic programming over the sets of them: O(3^n)."""
-        costs = self._costs
+    def _over(self, items: list[PositionTree], *, begun: bool) -> PositionTree:
+        """The cheapest tree over some trees, by dynamic programming over the sets of them: O(3^n).
+
+        Of an order the last one that is joined is one variable, O(n 2^n); where it has `begun`, the first one of the
+        items is its beginning, which costs nothing more.
+        """
+        costs, trees = self._costs, self.trees
         while len(items) > MAX_ITEMS:
-            pairs = combinations(items, 2)
+            pairs = combinations(items, 2) if trees else ((items[0], item) for item in items[1:])
             joined = min(pairs, key=lambda pair: costs.joined(variables_of(pair), variables_of(pair[0])))
-            items = [joined, *(item for item in items if item not in joined)]
+            items, begun = [joined, *(item for item in items if item not in joined)], True
         sets = 1 << len(items)
-        unions, best, trees = [0] * sets, [0.0] * sets, [cast(PositionTree, 0)] * sets
-        for some in range(1, 1 << len(items)):
+        unions, best, plans = [0] * sets, [0.0] * sets, [cast(PositionTree, 0)] * sets
+        for some in range(1, sets):
             low = some & -some
-            side = rest = some ^ low
+            rest = some ^ low
             if not rest:
-                trees[some] = items[low.bit_length() - 1]
-                unions[some] = variables_of(trees[some])
+                plans[some] = items[low.bit_length() - 1]
+                unions[some] = variables_of(plans[some])
+                if not trees:
+                    best[some] = (0.0 if some == 1 else math.inf) if begun else costs.nodes[unions[some]]
                 continue
             unions[some] = inside = unions[low] | unions[rest]
-            least, pair = math.inf, costs.pairs[inside]
-            while side:
+            least, chosen, pair = math.inf, low, costs.pairs[inside]
+            remaining = rest if trees else some
+            while remaining:
+                side = remaining if trees else remaining & -remaining
+                remaining = (side - 1) & rest if trees else remaining ^ side
                 other = some ^ side
-                below = best[side] + best[other]
-                below += pair * costs.products[unions[side]] * costs.products[unions[other]]
+                below = best[other] + pair * costs.products[unions[side]] * costs.products[unions[other]]
+                if trees:
+                    below += best[side]
                 if below < least:
                     least, chosen = below, side
-                side = (side - 1) & rest
             best[some] = least + costs.nodes[inside]
-            trees[some] = trees[some ^ chosen], trees[chosen]
-        return trees[-1]
-
-    def _order_from(self, beginning: tuple[int, ...], free: list[int]) -> tuple[int, ...]:
-        """The cheapest way on from the beginning of an order, by dynamic programming over what is bound: O(n 2^n)."""
-        costs, bound = self._costs, variables_of(beginning)
-        while len(free) > MAX_ITEMS:
-            following = min(free, key=lambda place: costs.joined(bound | 1 << place, 1 << place))
-            beginning, bound = (*beginning, following), bound | 1 << following
-            free = [place for place in free if place != following]
-        ways = {bound: (0.0, beginning)}
-        for _ in free:
-            longer: dict[int, tuple[float, tuple[int, ...]]] = {}
-            for reached, (cost, order) in ways.items():
-                for place in free:
-                    if not reached >> place & 1:
-                        inside = reached | 1 << place
-                        way = cost + costs.joined(inside, 1 << place), (*order, place)
-                        longer[inside] = min(longer.get(inside, way), way)
-            ways = longer
-        [(_, order)] = ways.values()
-        return order
+            plans[some] = plans[some ^ chosen], plans[chosen]
+        return plans[-1]
 
     @cached_property
     def _costs(self) -> JoinCosts:

@@ -16,21 +16,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from random import Random
-from typing import cast
 
-from cep_pipeline.planning.multi_pattern.local_plans import MOST_PLANS, LocalPlans, PositionPlan, mapped, variables_of
+from cep_pipeline.planning.multi_pattern.local_plans import MOST_PLANS, LocalPlans, variables_of
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.pattern_graph import Use, common_subpatterns
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
+from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.orderings import joins_of
-from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.planning.trees import PositionTree, placed, positions_below
 
 EMPTY_SHARE = 16
 """One of so many neighbours shares nothing new: existing shares are kept or dropped by chance."""
 MAX_REDRAWS = 8
 """Most times that a neighbour is drawn again because its members share that subpattern already."""
 
-Moves = Mapping[int, PositionPlan]
+Moves = Mapping[int, PositionTree]
 """A neighbour: the plans that some members get, by their places."""
 
 
@@ -71,21 +71,20 @@ class LocalSearch:
         local: Mapping[MemberId, LocalPlans],
         neighbourhood: Neighbourhood,
         seed: int,
-        start: Sequence[PositionPlan],
+        start: Sequence[PositionTree],
         *,
-        trees: bool,
         recompute: bool = False,
     ) -> None:
-        self.members, self.trees = members, trees
         self._windows_of = [member.window for member in members]
-        self._local = [local[member.id] for member in members]
+        self.members, self._local = members, [local[member.id] for member in members]
+        self.trees = self._local[0].trees
         self._ln_scale = max(plans.ln_least for plans in self._local)
         self._costs = [plans.costs(self._ln_scale) for plans in self._local]
         self._together, self._recompute = neighbourhood.together, recompute
-        self._groups = common_subpatterns(members, 2 if trees else 1)
+        self._groups = common_subpatterns(members, 2 if self.trees else 1)
         self._weights = [*accumulate(neighbourhood.weight(len(uses)) for uses in self._groups)]
         self._random = Random(seed)
-        self._nodes: list[dict[PositionPlan, dict[int, str]]] = [{} for _ in members]
+        self._nodes: list[dict[PositionTree, dict[int, str]]] = [{} for _ in members]
         self._cost_in: dict[tuple[str, int], float] = {}
         self.plans, self.best = list(start), list(start)
         self.steps, self.accepted, self.threshold = 0, 0, 0.0
@@ -121,7 +120,7 @@ class LocalSearch:
 
     def tabu(self, neighbours: int, remembered: int) -> None:
         """A move of tabu search ([0166]): the cheapest of some neighbours that were not visited yet, dearer or not."""
-        least, chosen = math.inf, dict[int, PositionPlan]()
+        least, chosen = math.inf, dict[int, PositionTree]()
         for _ in range(neighbours):
             moves = self._neighbour()
             change = self._difference(moves)
@@ -141,7 +140,7 @@ class LocalSearch:
 
     # -- neighbours ------------------------------------------------------------------------------------------------
 
-    def _neighbour(self) -> dict[int, PositionPlan]:
+    def _neighbour(self) -> dict[int, PositionTree]:
         """Draw a neighbour."""
         uses, empty = self._draw(), False
         for _ in range(MAX_REDRAWS):
@@ -154,13 +153,13 @@ class LocalSearch:
         draft = None if empty else self._draft(giver)
         found = {}
         for use in uses:
-            own: tuple[PositionPlan, ...] = ()
+            own: tuple[PositionTree, ...] = ()
             if draft is not None:
-                own = (mapped(draft, dict(zip(giver.slots, use.slots, strict=True)), trees=self.trees),)
+                own = (placed(draft, dict(zip(giver.slots, use.slots, strict=True))),)
             if self.trees and self._random.random() < 0.5:
-                plan = cast(PositionTree, self.plans[use.member])
-                own += tuple(self._shared_below(use.member, plan, apart=0 if empty else use.inside))
-            found[use.member] = self._local[use.member].cheapest(own, trees=self.trees)
+                apart = 0 if empty else use.inside
+                own += tuple(self._shared_below(use.member, self.plans[use.member], apart))
+            found[use.member] = self._local[use.member].cheapest(own)
         return found
 
     def _draw(self) -> list[Use]:
@@ -179,26 +178,16 @@ class LocalSearch:
         keys = {self._nodes_of(use.member, self.plans[use.member]).get(use.inside) for use in uses}
         return len(keys) == 1 and None not in keys
 
-    def _draft(self, giver: Use) -> PositionPlan:
+    def _draft(self, giver: Use) -> PositionTree:
         """The giver's plan of the sub-pattern: the cheapest one, or the cheapest with what it shares of it already."""
-        plan, kept = self.plans[giver.member], list[PositionPlan]()
+        kept: list[PositionTree] = []
         if self._random.random() < 0.5:
-            if self.trees:
-                kept = self._shared_below(giver.member, cast(PositionTree, plan), ~giver.inside, proper=giver.inside)
-            else:
-                nodes = self._nodes_of(giver.member, plan)
-                order = cast("tuple[int, ...]", plan)
-                lengths = [
-                    length
-                    for length, (members, key) in enumerate(nodes.items(), 1)
-                    if not members & ~giver.inside and self._uses(key) > 1
-                ]
-                kept = [order[: max(lengths)]] if lengths else []
-        return self._local[giver.member].cheapest(kept, giver.inside, trees=self.trees)
+            kept = self._shared_below(giver.member, self.plans[giver.member], ~giver.inside, proper=giver.inside)
+        return self._local[giver.member].cheapest(kept, giver.inside)
 
     def _shared_below(
         self, member: int, tree: PositionTree, apart: int, proper: int | None = None
-    ) -> list[PositionPlan]:
+    ) -> list[PositionTree]:
         """The largest subtrees of a member's tree that others have, too, without some variables."""
         if isinstance(tree, int):
             return []
@@ -211,7 +200,7 @@ class LocalSearch:
 
     # -- costs -----------------------------------------------------------------------------------------------------
 
-    def _nodes_of(self, member: int, plan: PositionPlan) -> dict[int, str]:
+    def _nodes_of(self, member: int, plan: PositionTree) -> dict[int, str]:
         """The nodes of a member's plan: the key of each by its variables."""
         found = self._nodes[member].get(plan)
         if found is None:
@@ -220,12 +209,12 @@ class LocalSearch:
             forms, costs = self.members[member].forms, self._costs[member]
             found = self._nodes[member][plan] = {}
             if self.trees:
-                joins = [*joins_of(cast(PositionTree, plan))]
+                joins = [*joins_of(plan)]
                 keys = [(variables_of(one), variables_of(one[0]), forms.position_key(one)) for one in joins]
             else:
-                order = cast("tuple[int, ...]", plan)
+                order = positions_below(plan)
                 beginnings = [order[:length] for length in range(1, len(order) + 1)]
-                keys = [(variables_of(one), 1 << one[-1], forms.order_key(one)) for one in beginnings]
+                keys = [(mask_of(one), 1 << one[-1], forms.order_key(one)) for one in beginnings]
             for inside, side, key in keys:
                 found[inside] = key
                 self._cost_in.setdefault((key, self._windows_of[member]), costs.joined(inside, side))

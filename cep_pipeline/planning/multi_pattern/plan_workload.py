@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import repeat
 
-from cep_pipeline.errors import InputError, PlanError
-from cep_pipeline.foreign_text import listed
+from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.clause_plans import (
@@ -20,17 +19,16 @@ from cep_pipeline.planning.clause_plans import (
     WorkloadSearch,
 )
 from cep_pipeline.planning.costs.kernel import KERNEL
-from cep_pipeline.planning.multi_pattern.costs import member_statistics, shared_cost, workload_plan
-from cep_pipeline.planning.multi_pattern.local_zones import local_comparisons, zones_anew
-from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
-from cep_pipeline.planning.multi_pattern.order_tests import serve_by_and_nodes, with_trees
-from cep_pipeline.planning.multi_pattern.shared_plan import share, shared_plan_of
-from cep_pipeline.planning.multi_pattern.sharing_choices import exchanges_anew, sharing_comparisons
-from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, SearchProgress, Workload
+from cep_pipeline.planning.multi_pattern.costs import cost_model_of, member_statistics, shared_cost, workload_plan
+from cep_pipeline.planning.multi_pattern.members import Member, members_of
+from cep_pipeline.planning.multi_pattern.order_tests import give_up_order_tests, serve_by_and_nodes, with_trees
+from cep_pipeline.planning.multi_pattern.pattern_graph import components
+from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
+from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, Workload
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.orderings import Side, ln_order_cost, ordering_over
+from cep_pipeline.planning.orderings import ln_order_cost, ordering_over
 from cep_pipeline.planning.planned_clauses import Expectations, clause_plan, pattern_plan, summary_of
-from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNERS, MultiPatternPlanner
+from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNERS, Planner
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import as_tree, without_order_tests
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -53,9 +51,7 @@ def plan_workload(
     steps: int | None = None,
     seed: int = 0,
     start: Plan | None = None,
-    only: Collection[str] | None = None,
     in_pattern_order: Collection[str] = (),
-    progress: Callable[[SearchProgress], None] | None = None,
     recompute: bool = False,
     idle_steps: int | None = None,
 ) -> Plan:
@@ -82,15 +78,10 @@ def plan_workload(
     seed
         Of a local search's random numbers.
     start
-        A plan to start from, in place of the cheapest ones of each pattern. It need not have all the patterns, nor no
-        others; where it has trees and orders are asked for, it is not used. What its patterns share stays; how the rest
-        is put together is decided anew by the snapshot (`restart`), but where `only` says who keeps what.
-    only
-        Names of patterns: only their components are searched, all others keep what `start` says.
+        A plan to start from, in place of the cheapest ones of each pattern where it costs no more. It need not have all
+        the patterns, nor no others; where it has trees and orders are asked for, it is not used.
     in_pattern_order
         Names of patterns that keep their order, as their mechanisms know no other.
-    progress
-        Is told what a local search has come to, some twenty times a second.
     recompute
         Let each step of a local search compute the cost of the whole plan anew: slow, for comparison.
     idle_steps
@@ -102,7 +93,7 @@ def plan_workload(
     InputError
         A name or a limit is wrong.
     PlanError
-        The snapshot does not know a leaf; or `only` names none of the patterns, or is given without a start.
+        The snapshot does not know a leaf.
 
     Notes
     -----
@@ -121,7 +112,6 @@ def plan_workload(
         TIME_LIMIT_S if time_limit_s is None and steps is None else time_limit_s,
         steps,
         seed,
-        progress,
         recompute,
         idle_steps=idle_steps,
     )
@@ -129,44 +119,27 @@ def plan_workload(
     expected = {member.id: Expectations(member.pattern, member.clause, snapshot) for member in members}
     rule: Sharing = sharing if found.shares else "none"
     statistics = {name: of_member.statistics for name, of_member in expected.items()}
-    workload = Workload(members, statistics, rule, {}, _again(members, start, only), in_pattern_order, model)
     given = {} if start is None else _given(members, start, rule)
-    if only is None:
-        known = [member for member in members if member.id in given]
-        given = zones_anew(share(known, [given[member.id] for member in known], rule), workload.local)
-        if planner in LOCAL_SEARCHES:
-            begun = share(known, [given[member.id] for member in known], rule)
-            exchanges_anew(begun, workload.local, {} if start is None else _compared(start))
-            given = begun.plans
-    workload.given = given
+    workload = Workload(members, statistics, rule, given, in_pattern_order, model)
     plans, taken = found(workload, options)
     shared = workload.shared(plans)
     searched = planner in LOCAL_SEARCHES
     if planner in SERVED_BY_AND:
-        again = [one.id for one in members if not workload.keeps_order(one) and workload.is_planned_again(one)]
+        again = [one.id for one in members if not workload.keeps_order(one)]
         serve_by_and_nodes(shared, workload.statistics, model, again)
-    plans, plain = dict(shared.plans), shared.without_order_tests()
-    decided = {
-        member.id: (
-            *local_comparisons(plain, member.id, workload.local[member.id]),
-            *sharing_comparisons(plain, member.id, workload.local[member.id]),
-        )
-        for member in members
-        if searched and member.id in workload.local
-    }
+    plans = dict(shared.plans)
     planned = {member.pattern.name for member in members if not workload.keeps_order(member)}
     search = WorkloadSearch(
         planner,
         neighbourhood if searched else None,
         seed if searched else None,
         taken if searched else None,
-        compares_sharing=searched,
     )
 
     def written(pattern: Pattern, planned_by: str) -> PatternPlan:
         of_clauses = [expected[pattern.name, clause.index] for clause in pattern.clauses]
         found = (
-            ordering_over(plans[member], expected[member].statistics.names, decided.get(member, ()))
+            ordering_over(plans[member], expected[member].statistics.names)
             for member in ((pattern.name, clause.index) for clause in pattern.clauses)
         )
         made = pattern_plan(of_clauses, map(clause_plan, of_clauses, found, repeat(model)), planned_by, model)
@@ -181,7 +154,7 @@ def plan_workload(
     )
 
 
-def _named(planner: str, sharing: str) -> MultiPatternPlanner:
+def _named(planner: str, sharing: str) -> Planner:
     if planner not in MULTI_PATTERN_PLANNERS:
         known = ", ".join(MULTI_PATTERN_PLANNERS)
         raise InputError(f"there is no planner {planner!r} of many patterns; there are: {known}")
@@ -205,26 +178,6 @@ def _given(members: Sequence[Member], start: Plan, rule: Sharing) -> Plans:
         if sorted(planned.order) == sorted(member.names) and (trees or planned.tree is None):
             found[member.id] = without_order_tests(as_tree(planned.order_or_tree)) if trees else planned.order
     return found
-
-
-def _compared(start: Plan) -> dict[MemberId, list[Side]]:
-    """The orders or trees of members that were rejected for what they would share."""
-    return {
-        (of.pattern, clause.clause): [one.rejected for one in clause.comparisons if one.given]
-        for of in start.patterns
-        for clause in of.clauses
-    }
-
-
-def _again(members: Sequence[Member], start: Plan | None, only: Collection[str] | None) -> set[MemberId] | None:
-    if only is None:
-        return None
-    unknown = set(only) - {member.pattern.name for member in members}
-    if unknown:
-        raise PlanError(f"there is no pattern {listed([*map(repr, sorted(unknown))])} to plan again")
-    if start is None:
-        raise PlanError("to plan some patterns again the plan of the others is needed: give it as the start")
-    return {member.id for member in members if member.pattern.name in only}
 
 
 def with_kernel_orders(plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> Plan:
@@ -260,3 +213,84 @@ def _own_order(statistics: ClauseStatistics | None, pattern: Pattern, clause: Cl
     order = greedy_order(statistics, KERNEL).order if statistics.size > 1 else (0,)
     names = tuple(statistics.names[position] for position in order)
     return Alternative(ON_KERNEL, names, ln_order_cost(KERNEL, statistics, order))
+
+
+def components_of_patterns(patterns: Sequence[Pattern], sharing: Sharing) -> list[tuple[str, ...]]:
+    """The names of patterns that are connected by what they may share, in the order of the patterns.
+
+    Parameters
+    ----------
+    sharing
+        Beginnings of orders connect from one variable on, subtrees from two: single variables are shared by all trees
+        alike. Where nothing is shared, each pattern is by itself.
+
+    Examples
+    --------
+    >>> from cep_pipeline.events.schema import StreamSchema
+    >>> from cep_pipeline.language.parser import parse_patterns
+    >>> schema = StreamSchema.from_dict({"type_attribute": "type", "attributes": {"type": "string"}})
+    >>> text = '''NAME p PATTERN SEQ(A a, B b) WITHIN 1 second; NAME q PATTERN SEQ(C c, D d) WITHIN 1 second;
+    ...           NAME r PATTERN SEQ(X x, A a, B b) WITHIN 1 second'''
+    >>> components_of_patterns(parse_patterns(text, schema), "subexpression")
+    [('p', 'r'), ('q',)]
+    """
+    if sharing == "none":
+        return [(pattern.name,) for pattern in patterns]
+    of_patterns = [(member.id[0], member) for member in members_of(patterns)]
+    return components([pattern.name for pattern in patterns], of_patterns, 1 if sharing == "prefix" else 2)
+
+
+def connected(patterns: Sequence[Pattern], sharing: Sharing, names: Iterable[str]) -> frozenset[str]:
+    """The patterns of all components that some are in, by their names; those that are not there have none."""
+    return within(components_of_patterns(patterns, sharing), names)
+
+
+def within(components: Iterable[Sequence[str]], names: Iterable[str]) -> frozenset[str]:
+    """All names of the components that some are in."""
+    asked = set(names)
+    return frozenset(name for component in components if not asked.isdisjoint(component) for name in component)
+
+
+def plan_to_start_from(plan: Plan, patterns: Sequence[Pattern]) -> Plan:
+    """The part of a plan that a search may start from: the patterns that have something in common with others.
+
+    A pattern that has nothing in common is not searched, but planned by itself.
+    """
+    known = {one.pattern for one in plan.patterns}
+    components = components_of_patterns(patterns, plan.sharing)
+    return plan.part(name for names in components if len(names) > 1 for name in names if name in known)
+
+
+def with_part(kept: Plan, made: Plan | None, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> Plan:
+    """The plan of all patterns: what was made for some of them, and what another plan says of the others.
+
+    Parameters
+    ----------
+    kept, made
+        A shared plan that has the others, and what was made for some, None where there are none; where both have a
+        pattern, what was made counts. They share by one rule.
+    patterns, snapshot
+        All patterns; the statistics that costs and shared nodes are said by.
+
+    Raises
+    ------
+    PlanError
+        Neither plan has a pattern.
+
+    Notes
+    -----
+    The others keep all that their plan says: the numbers that they were planned by, and what decided for them. Only
+    those that were served by an AND of a pattern that has changed may make their joins themselves again.
+    """
+    of = kept if made is None else made
+    if of.sharing != kept.sharing or kept.workload is None:
+        raise ValueError(f"patterns that share {kept.sharing} and {of.sharing} have no plan together")
+    new = {one.pattern for one in of.patterns}
+    of_each = tuple((of if one.name in new else kept).for_pattern(one.name) for one in patterns)
+    whole = replace(of, statistics=summary_of(snapshot), patterns=of_each, workload=None)
+    shared = shared_plan_of(whole, patterns)
+    search = kept.workload.search if of.workload is None else of.workload.search
+    statistics, model = member_statistics(shared.members, snapshot), cost_model_of(of)
+    give_up_order_tests(shared, statistics, model)
+    patterns_then = tuple(with_trees(one, shared.plans) for one in whole.patterns)
+    return replace(whole, patterns=patterns_then, workload=workload_plan(shared, statistics, search, model))

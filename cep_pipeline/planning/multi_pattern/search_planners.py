@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -15,13 +15,10 @@ import numpy as np
 
 from cep_pipeline.planning.multi_pattern.local_plans import named_plan, plan_of_places
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
-from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload
-from cep_pipeline.planning.numbers.logarithms import ln_sum
+from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
 
 CHUNK = 50
 """Steps between two looks at the clock, by which the threshold of simulated annealing falls."""
-TOLD_EVERY_S = 0.05
-"""Progress is told no more often."""
 
 
 @dataclass
@@ -38,8 +35,6 @@ class Budget:
         Those that it has from now on; None: no limit.
     chunk
         Most steps at once.
-    tell
-        Is called between them.
     idle
         The budget is used up when so many steps have found nothing cheaper; None: it is not.
     """
@@ -48,7 +43,6 @@ class Budget:
     steps: int | None
     seconds: float | None
     chunk: int
-    tell: Callable[[], None]
     begun: float = field(default_factory=time.monotonic)
     idle: int | None = None
     _cheapest: tuple[float, int] = field(default=(math.inf, 0), init=False)
@@ -66,7 +60,6 @@ class Budget:
 
     def take(self) -> int:
         """The steps to take next; 0: the search ends."""
-        self.tell()
         if self.seconds is not None and time.monotonic() - self.begun >= self.seconds:
             return 0
         if self.idle is not None:
@@ -98,7 +91,6 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
     components = workload.components
     searches = [search_of(workload, options, number) for number in range(len(components))]
     begun = options.begun
-    progress = _Progress(workload, options, searches)
     left = sum(map(len, components))
     steps = options.steps
     for component, search in zip(components, searches, strict=True):
@@ -107,10 +99,9 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
         if options.time_limit_s is not None:
             seconds = max(options.time_limit_s - (time.monotonic() - begun), 0.0) * share
         own = None if steps is None else max(math.ceil(steps * share), 0)
-        search_by(search, Budget(search, own, seconds, CHUNK, progress.tell, idle=options.idle_steps))
+        search_by(search, Budget(search, own, seconds, CHUNK, idle=options.idle_steps))
         steps = None if steps is None else steps - search.steps
         left -= len(component)
-    progress.tell(last=True)
     plans = dict(workload.start)
     for component, search in zip(components, searches, strict=True):
         for member, plan in zip(component, search.best, strict=True):
@@ -130,36 +121,9 @@ def search_of(workload: Workload, options: SearchOptions, number: int) -> LocalS
         workload.local,
         options.neighbourhood,
         seed,
-        [plan_of_places(workload.start[member.id], member.names, trees=workload.trees) for member in component],
-        trees=workload.trees,
+        [plan_of_places(workload.start[member.id], member.names) for member in component],
         recompute=options.recompute,
     )
-
-
-class _Progress:
-    """Tells what all components together have come to."""
-
-    def __init__(self, workload: Workload, options: SearchOptions, searches: Sequence[LocalSearch]) -> None:
-        self._options, self._searches, self._begun = options, searches, options.begun
-        self._told = -math.inf
-        if options.progress is not None:
-            searched = {member.id for component in workload.components for member in component}
-            self._ln_rest = workload.ln_cost_apart_from(searched)
-
-    def tell(self, *, last: bool = False) -> None:
-        now = time.monotonic()
-        options = self._options
-        if options.progress is None or (now - self._told < TOLD_EVERY_S and not last):
-            return
-        self._told = now
-        steps = sum(search.steps for search in self._searches)
-        shares = [float(last)]
-        if options.time_limit_s is not None:
-            shares.append((now - self._begun) / options.time_limit_s)
-        if options.steps is not None:
-            shares.append(steps / options.steps)
-        ln_cost = ln_sum([self._ln_rest, *(search.ln_best for search in self._searches)])
-        options.progress(SearchProgress(now - self._begun, steps, ln_cost, min(max(shares), 1.0)))
 
 
 ALPHA = 0.99

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -16,13 +16,13 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
-from cep_pipeline.planning.multi_pattern.costs import ln_cost, ln_node_cost
-from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans, PositionPlan, named_plan
+from cep_pipeline.planning.multi_pattern.costs import ln_cost
+from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans, named_plan
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.pattern_graph import components
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.numbers.logarithms import ln_sum
+from cep_pipeline.planning.orderings import named_over
 from cep_pipeline.planning.trees import OrderOrTree
 
 MAX_TOGETHER = 64
@@ -82,26 +82,6 @@ Plans: TypeAlias = dict[MemberId, "OrderOrTree | str"]
 
 
 @dataclass(frozen=True, slots=True)
-class SearchProgress:
-    """The progress of a search: a point of its cost over time.
-
-    Attributes
-    ----------
-    seconds, steps
-        Since it began.
-    ln_cost
-        Natural logarithm of what the best plan of the whole workload costs that was found.
-    share
-        How much of the search is done, from 0 to 1.
-    """
-
-    seconds: float
-    steps: int
-    ln_cost: float
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
 class SearchOptions:
     """The limits and settings of a local search.
 
@@ -114,8 +94,6 @@ class SearchOptions:
         both.
     seed
         Of its random numbers: with a limit of steps alone it finds the same plan each time.
-    progress
-        Is told what it has come to.
     recompute
         Whether each step computes the cost of the whole plan anew: a reference that is slow and finds the same.
     begun
@@ -129,7 +107,6 @@ class SearchOptions:
     time_limit_s: float | None
     steps: int | None = None
     seed: int = 0
-    progress: Callable[[SearchProgress], None] | None = None
     recompute: bool = False
     begun: float = field(default_factory=time.monotonic)
     idle_steps: int | None = None
@@ -158,9 +135,7 @@ class Workload:
     sharing
         What is shared.
     given
-        Orders or trees that are kept, or from which a search begins.
-    again
-        The members whose components are searched; None: all. The others keep what is given.
+        Orders or trees from which a search begins.
     in_pattern_order
         Names of patterns that keep their order.
     model
@@ -171,7 +146,6 @@ class Workload:
     statistics: Mapping[MemberId, ClauseStatistics]
     sharing: Sharing
     given: Mapping[MemberId, OrderOrTree | str] = field(default_factory=dict)
-    again: Collection[MemberId] | None = None
     in_pattern_order: Collection[str] = ()
     model: CostModel = THROUGHPUT
 
@@ -197,74 +171,47 @@ class Workload:
         Others keep the pattern's order, or are planned alone as they have more than `MAX_VARIABLES` variables.
         """
         return {
-            member.id: LocalPlans(self.statistics[member.id], self.model)
+            member.id: LocalPlans(self.statistics[member.id], self.model, self.trees)
             for member in self.members
             if not self.keeps_order(member) and len(member.names) <= MAX_VARIABLES
         }
 
     @cached_property
     def start(self) -> Plans:
-        """The plans to start from: the given ones, and the cheapest plan of each other member (MCEP [0115]).
+        """The plans to start from: the cheapest plan of each member (MCEP [0115]), or the given ones of a component.
 
-        Members that have nothing in common with others have the cheapest plan where they are planned again.
+        Those are taken where they cost no more, by what their members share.
         """
-        return {member.id: self._start_of(member) for member in self.members}
-
-    def _start_of(self, member: Member) -> OrderOrTree | str:
-        if self.keeps_order(member):
-            return member.names
-        given = self.given.get(member.id)
-        if given is None or (member.id in self._alone and (self.again is None or member.id in self.again)):
-            return self.cheapest(member)
-        return given
-
-    def is_planned_again(self, member: Member) -> bool:
-        """True if a search may change the plan of a member."""
-        return self.again is None or member.id in self.again
+        found = {member.id: self.cheapest(member) for member in self.members}
+        for component in self.components:
+            own = {member.id: found[member.id] for member in component}
+            given = own | {name: self.given[name] for name in own if name in self.given}
+            if self.ln_cost(given) <= self.ln_cost(own):
+                found |= given
+        return found
 
     def cheapest(self, member: Member) -> OrderOrTree | str:
-        """The cheapest plan of a member by itself."""
-        statistics, local = self.statistics[member.id], self.local.get(member.id)
-        found: PositionPlan
+        """The cheapest plan of a member by itself; the pattern's order where it is kept."""
+        if self.keeps_order(member):
+            return member.names
+        local = self.local.get(member.id)
         if local is not None:
-            found = local.cheapest((), trees=self.trees)
-        elif self.trees:
-            found = dp_bushy_tree(statistics, self.model).tree
-        else:
-            found = dp_left_deep_order(statistics, self.model).order
-        return named_plan(found, member.names, trees=self.trees)
-
-    @cached_property
-    def _components(self) -> list[tuple[MemberId, ...]]:
-        together = [(member.id, member) for member in self.members if member.id in self.local]
-        return components(self.local, together, 2 if self.trees else 1)
-
-    @cached_property
-    def _alone(self) -> set[MemberId]:
-        return {name for component in self._components if len(component) == 1 for name in component}
+            return named_plan(local.cheapest(), member.names, trees=self.trees)
+        found = (dp_bushy_tree if self.trees else dp_left_deep_order)(self.statistics[member.id], self.model)
+        return named_over(found, member.names)
 
     @cached_property
     def components(self) -> list[tuple[Member, ...]]:
         """The members that are searched together: those of each component with two members or more."""
-        return [
-            tuple(self.by_id[name] for name in component)
-            for component in self._components
-            if len(component) > 1 and (self.again is None or any(name in self.again for name in component))
-        ]
+        together = [(member.id, member) for member in self.members if member.id in self.local]
+        connected = components(self.local, together, 2 if self.trees else 1)
+        return [tuple(self.by_id[name] for name in names) for names in connected if len(names) > 1]
 
     def shared(self, plans: Plans) -> SharedPlan:
-        """The shared plan of all members."""
-        return share(self.members, (plans[member.id] for member in self.members), self.sharing)
+        """The shared plan of all members, or of some."""
+        some = [member for member in self.members if member.id in plans]
+        return share(some, (plans[member.id] for member in some), self.sharing)
 
     def ln_cost(self, plans: Plans) -> float:
-        """ln of what the plan of all members costs."""
+        """ln of what the plan of all members, or of some, costs."""
         return ln_cost(self.shared(plans), self.statistics, self.model)
-
-    def ln_cost_apart_from(self, searched: Collection[MemberId]) -> float:
-        """ln of what nodes cost that a search does not change: leaves of trees, and those of other members."""
-        plan = self.shared(self.start)
-        return ln_sum(
-            ln_node_cost(plan, node, self.statistics, self.model)
-            for node in plan
-            if (self.trees and node.left is None) or not any(name in searched for name in node.sharers)
-        )

@@ -62,15 +62,21 @@ class ClauseQuestions:
         self._implied = implications_of(clause, pattern.window.time_us, pattern.ties) if spans else Implications({})
         self._position = {variable.name: index for index, variable in enumerate(clause.positive)}
         self._leaves = {name: leaf_of(pattern, clause, name).key for name in self._position}
+        asked = [
+            (one, format_conjunct(one), _UNKNOWN.selectivity(pattern, clause, one), kind_of(one, across=True))
+            for one in positive_conjuncts(clause)
+        ]
+        # The conditions over positive variables in the order of the clause: variables, text, key with prior, kind.
+        self.tested = [(frozenset(one.variables), text, prior, kind) for one, text, prior, kind in asked]
         self._conditions = [
             (
-                tuple(sorted(self._position[name] for name in conjunct.variables)),
-                _UNKNOWN.selectivity(pattern, clause, conjunct),
-                is_equality(conjunct),
-                spans and conjunct in self._implied.spans,
-                kind_of(conjunct, across=True),
+                tuple(sorted(self._position[name] for name in one.variables)),
+                prior,
+                is_equality(one),
+                spans and one in self._implied.spans,
+                kind,
             )
-            for conjunct in sorted(positive_conjuncts(clause), key=format_conjunct)
+            for one, _, prior, kind in sorted(asked, key=lambda written: written[1])
         ]
         self._agreements = [
             self._pairs(attribute, [*self._position]) for attribute in agreeing_attributes(pattern, clause)
@@ -94,19 +100,6 @@ class ClauseQuestions:
             )
             for one, other in pairs
         }
-
-    @cached_property
-    def tested(self) -> tuple[tuple[frozenset[str], str, Selectivity, str], ...]:
-        """The conditions over positive variables in the order of the clause: variables, text, key with prior, kind."""
-        return tuple(
-            (
-                frozenset(one.variables),
-                format_conjunct(one),
-                _UNKNOWN.selectivity(self._pattern, self._clause, one),
-                kind_of(one, across=True),
-            )
-            for one in positive_conjuncts(self._clause)
-        )
 
     def statistics(self, snapshot: StatisticsSnapshot) -> ClauseStatistics:
         """The numbers of `clause_statistics`; those of the latest snapshot are kept."""

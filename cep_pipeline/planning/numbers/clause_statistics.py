@@ -284,53 +284,6 @@ def ln_order_share(statistics: ClauseStatistics, positions: Iterable[int]) -> fl
     return total
 
 
-def ln_partial_matches_of_all(statistics: ClauseStatistics) -> Array:
-    """ln PM of every set of variables.
-
-    Returns
-    -------
-    Array
-        float64, shape (2^n,): element m is the set of the positions of m's bits. 8 bytes times 2^n, and three times
-        as much while it is made.
-    """
-    size = statistics.size
-    pairs = np.zeros((size, size))
-    larger = []
-    single = np.array(statistics.ln_instances)
-    for positions, factor in statistics.factors:
-        if len(positions) == 1:
-            single[positions[0]] += factor
-        elif len(positions) == 2:
-            pairs[positions] += factor
-        else:
-            larger.append((np.uint32(mask_of(positions)), factor))
-    table = np.zeros(1)
-    for top in range(size):
-        # The sets whose highest position is `top`: each lower set, with what `top` adds to it.
-        added = np.full(1, single[top])
-        for lower in range(top):
-            added = np.concatenate((added, added + pairs[lower, top]))
-        for agreement in statistics.agreements:
-            strictest = np.zeros(1)
-            for lower in range(top):
-                strictest = np.concatenate((strictest, np.minimum(strictest, agreement.ln_selectivities[lower][top])))
-            added += strictest
-        added += table
-        table = np.concatenate((table, added))
-    if larger or statistics.sequences:
-        sets = np.arange(1 << size, dtype=np.uint32)
-        for mask, factor in larger:
-            table[(sets & mask) == mask] += factor
-        factorial = np.array([math.lgamma(count + 1) for count in range(size + 1)])
-        for groups in statistics.sequences:
-            for group in groups:
-                if len(group) > 1:
-                    table += factorial[np.bitwise_count(sets & np.uint32(mask_of(group)))]
-            members = mask_of(position for group in groups for position in group)
-            table -= factorial[np.bitwise_count(sets & np.uint32(members))]
-    return table
-
-
 def ln_partial_matches_of_some(statistics: ClauseStatistics, members: Array) -> Array:
     """ln PM of some sets of variables of a clause of any size.
 

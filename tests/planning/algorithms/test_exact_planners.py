@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
+from cep_pipeline.planning.algorithms.set_search import SetSearch, SetTables
 from cep_pipeline.planning.algorithms.zstream import zstream_ordered_tree, zstream_tree
 from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT, CostModel
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
@@ -26,7 +27,6 @@ from cep_pipeline.planning.orderings import (
     ln_order_cost,
     ln_tree_cost,
 )
-from cep_pipeline.planning.search.set_search import SetTables, TreeSearch
 from cep_pipeline.planning.trees import left_deep
 from tests.planning.all_plans import ALL_TERMS, MODELS, all_trees, holds_on, trees_over, with_any_last
 from tests.planning.clauses import random_statistics
@@ -126,17 +126,17 @@ def test_seven_variables(cost: CostModel, seed: int) -> None:
     )
 
 
-def test_blocks_and_threads_find_what_one_block_finds() -> None:
-    """Above 5 variables sets are searched by blocks, above 13 by threads; and pruning gives up no best tree."""
+def test_threads_find_what_one_thread_finds() -> None:
+    """Above 13 variables sets are searched by threads; and pruning gives up no best tree."""
     statistics = random_statistics(14, 3)
     for cost in (THROUGHPUT, INSTANCES, MODELS["all terms, weighted"]):
         ln_limit = ln_below(cost, statistics, left_deep(greedy_order(statistics, cost).order))
         whole = (1 << 14) - 1
         searches = [
-            TreeSearch.run(SetTables.of(statistics, cost, ln_limit + unpruned), threads=threads)
+            SetSearch.run(SetTables.of(statistics, cost, ln_limit + unpruned), orders=False, threads=threads)
             for unpruned, threads in ((0.0, 1), (0.0, 3), (50.0, 1))
         ]
-        trees = [search.tree(whole) for search in searches]
+        trees = [search.plan(whole) for search in searches]
         assert trees[0] == trees[1] == trees[2]
         below = math.log(searches[0].best[whole]) + ln_limit
         assert below == pytest.approx(ln_below(cost, statistics, trees[0]), abs=CLOSE)

@@ -134,7 +134,7 @@ def test_most_sets_are_in_no_tree_as_cheap_as_a_known_one(cost: CostModel) -> No
     _, known = cheapest_known_tree(statistics, cost)
     search = search_trees(statistics, cost, known)
     assert np.isfinite(search.best[1:]).mean() < 0.2
-    found = ln_tree_cost(cost, statistics, search.tree((1 << 15) - 1))
+    found = ln_tree_cost(cost, statistics, search.plan((1 << 15) - 1))
     assert found <= ln_tree_cost(cost, statistics, known) + 1e-9
 
 

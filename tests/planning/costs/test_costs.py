@@ -93,8 +93,9 @@ class SetNumbers:
 
     @classmethod
     def of(cls, model: CostModel, statistics: ClauseStatistics) -> SetNumbers:
-        names = ("node", "pair", "product", "latency")
-        logs = {n: t.all(statistics) for n, t in zip(names, model.terms, strict=True) if t is not None}
+        delay = model.delay if model.waits else None
+        terms = {"node": model.node, "pair": model.pair, "product": model.product, "latency": delay}
+        logs = {name: term.all(statistics) for name, term in terms.items() if term is not None}
         if model.waits:
             logs["latency"] += math.log(model.alpha)
         ln_scale = float(max(array[1:].max() for name, array in logs.items() if name != "product")) - 600.0

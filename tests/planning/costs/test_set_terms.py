@@ -1,4 +1,4 @@
-"""Each term of a cost model says the same of one set, of all sets and of some."""
+"""Each term of a cost model says the same of one set and of many."""
 
 from __future__ import annotations
 

@@ -360,15 +360,3 @@ def test_a_single_event_agrees_with_none() -> None:
     plan = share(members, [("a", "b"), ("a",)], "prefix")
     assert plan[0].uses == 2 and plan[0].clause.agree_on == ()
     assert plan[1].clause.agree_on == ("id",)
-
-
-def test_variables_that_only_the_whole_tells_apart() -> None:
-    """Rings of three and of six: each variable is compared with two others, which all look the same."""
-    edges = [(0, 1), (1, 2), (2, 0), *((3 + k, 3 + (k + 1) % 6) for k in range(6))]
-    keys = set()
-    for seed in range(4):
-        names = Random(seed).sample([f"v{number}" for number in range(9)], 9)
-        structure = f"AND({', '.join(f'A v{number}' for number in range(9))})"
-        conditions = " AND ".join(f"{names[a]}.x != {names[b]}.x" for a, b in edges)
-        keys.add(only(f"PATTERN {structure} WHERE {conditions} WITHIN 1 second").subsets.key(0b111111111))
-    assert len(keys) == 1

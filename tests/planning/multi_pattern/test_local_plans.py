@@ -15,7 +15,7 @@ from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS
 from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
-from cep_pipeline.planning.trees import PositionTree, positions_below, tree_of_positions
+from cep_pipeline.planning.trees import PositionTree, left_deep, positions_below, tree_of_positions
 from tests.planning.clauses import clause_statistics
 from tests.planning.multi_pattern.literal import all_trees, any_tree
 from tests.planning.multi_pattern.planned import MODELS
@@ -42,14 +42,17 @@ def _shape(tree: PositionTree) -> object:
 def test_orders_are_the_cheapest_that_begin_as_they_shall(
     model: CostModel, statistics: ClauseStatistics, random: Random
 ) -> None:
-    plans = LocalPlans(statistics, model)
+    plans = LocalPlans(statistics, model, trees=False)
     prefix = tuple(random.sample(range(statistics.size), random.randint(0, statistics.size)))
-    found = plans.cheapest_order(prefix)
+    given_trees = [left_deep(prefix)] if prefix else []
+    tree = plans.cheapest(given_trees)
+    found = positions_below(tree)
+    assert tree == left_deep(found)
     assert found[: len(prefix)] == prefix and sorted(found) == list(range(statistics.size))
     all_ways = (order for order in permutations(range(statistics.size)) if order[: len(prefix)] == prefix)
     least = min(ln_order_cost(model, statistics, order) for order in all_ways)
     assert ln_order_cost(model, statistics, found) == pytest.approx(least, abs=1e-9)
-    assert plans.cheapest_order(prefix) is found
+    assert plans.cheapest(given_trees) is tree
 
 
 @MODELS
@@ -66,7 +69,7 @@ def test_trees_are_the_cheapest_that_contain_what_they_shall(
         part, shuffled = shuffled[:size], shuffled[size:]
         names = [str(place) for place in range(statistics.size)]
         given_trees.append(tree_of_positions(any_tree([str(place) for place in part], random), names))
-    found = plans.cheapest_tree(given_trees)
+    found = plans.cheapest(given_trees)
     assert sorted(positions_below(found)) == list(range(statistics.size))
     assert all(_shape(tree) in subtrees(found) for tree in given_trees)
     allowed = [
@@ -79,7 +82,7 @@ def test_trees_are_the_cheapest_that_contain_what_they_shall(
 def test_more_parts_than_are_searched_are_joined_greedily() -> None:
     size = 14
     plans = LocalPlans(ClauseStatistics(tuple(map(str, range(size))), tuple(float(place) for place in range(size))))
-    tree = plans.cheapest_tree([(12, 13)])
+    tree = plans.cheapest([(12, 13)])
     assert sorted(positions_below(tree)) == list(range(size))
     assert frozenset({12, 13}) in subtrees(tree)
 
@@ -93,4 +96,4 @@ def test_what_is_beyond_the_budget_or_no_cost_of_sets_is_refused() -> None:
         with pytest.raises(InputError, match="planned together by the cost 'throughput' or 'instances' with alpha 0"):
             LocalPlans(statistics, model)
     with pytest.raises(ValueError, match="a variable in common"):
-        LocalPlans(ClauseStatistics(tuple("abc"), (0.0,) * 3)).cheapest_tree([(0, 1), (1, 2)])
+        LocalPlans(ClauseStatistics(tuple("abc"), (0.0,) * 3)).cheapest([(0, 1), (1, 2)])

@@ -63,7 +63,7 @@ def test_a_search_of_some_steps_is_frozen_when_they_end(steps: int, members: lis
     options = SearchOptions(Neighbourhood.of("edge"), None, steps, seed=1)
     for number in range(len(workload.components)):
         search = search_of(workload, options, number)
-        anneal(search, Budget(search, steps, None, 100, lambda: None))
+        anneal(search, Budget(search, steps, None, 100))
         assert search.steps == steps
         assert search.threshold == 0.0
         assert search.ln_cost == pytest.approx(search.ln_best, abs=1e-9)  # nothing dearer was taken since
@@ -99,9 +99,9 @@ def test_a_search_ends_when_it_finds_nothing_cheaper(search: Callable[..., tuple
 def test_a_budget_knows_how_much_of_it_is_used() -> None:
     workload = workload_of(members_of(parse_patterns(TEXT, SCHEMA)), "prefix", INSTANCES)
     search = search_of(workload, SearchOptions(Neighbourhood.of("edge"), None, 1), 0)
-    budget = Budget(search, 250, None, 100, lambda: None)
+    budget = Budget(search, 250, None, 100)
     seen = []
     while taken := budget.take():
         seen.append((taken, budget.used))
     assert seen == [(100, 0.4), (100, 0.8), (50, 1.0)]
-    assert Budget(search, None, 1e-9, 100, lambda: None, begun=time.monotonic() - 1.0).used == 1.0
+    assert Budget(search, None, 1e-9, 100, begun=time.monotonic() - 1.0).used == 1.0

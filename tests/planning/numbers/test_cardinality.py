@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep_pipeline.planning.costs.model import PARTIAL_MATCHES
 from cep_pipeline.planning.numbers.clause_statistics import (
     ClauseStatistics,
     PlanCondition,
     ln_order_share,
     ln_partial_matches,
-    ln_partial_matches_of_all,
     mask_of,
 )
 from tests.planning import clauses
@@ -30,7 +30,7 @@ def sets_of(size: int) -> list[tuple[int, ...]]:
 @settings(deadline=None)
 @given(clauses.clause_statistics(max_size=5))
 def test_equal_to_the_literal_formula_for_every_set(statistics: ClauseStatistics) -> None:
-    table = ln_partial_matches_of_all(statistics)
+    table = PARTIAL_MATCHES.all(statistics)
     assert table.shape == (2**statistics.size,)
     assert table[0] == 0
     for members in sets_of(statistics.size):
@@ -45,7 +45,7 @@ def test_a_further_condition_never_raises_an_estimate(statistics: ClauseStatisti
     selectivity = data.draw(clauses.SELECTIVITIES)
     condition = PlanCondition(tuple(sorted(positions)), math.log(selectivity))
     stricter = replace(statistics, conditions=(*statistics.conditions, condition))
-    difference = ln_partial_matches_of_all(statistics) - ln_partial_matches_of_all(stricter)
+    difference = PARTIAL_MATCHES.all(statistics) - PARTIAL_MATCHES.all(stricter)
     assert (difference >= -1e-9).all()
 
 
@@ -59,4 +59,4 @@ def test_three_in_sequence_are_in_order_once_in_six() -> None:
 def test_numbers_beyond_a_float_are_kept_apart() -> None:
     huge = ClauseStatistics(("a", "b"), (800.0, 900.0))
     assert ln_partial_matches(huge, (0, 1)) == 1700
-    assert list(ln_partial_matches_of_all(huge)) == [0, 800, 900, 1700]
+    assert list(PARTIAL_MATCHES.all(huge)) == [0, 800, 900, 1700]
