@@ -2,8 +2,8 @@
 
     spark-submit spark_jobs/ingest.py --config pipeline.yaml --stream S --day D --result staged.json
 
-1. Tasks read the raw files, or parts of large ones, and write their rows, typed, with day, file and line, and with a
-   reason if they are rejected (`spark.reading`). No row goes through the JVM.
+1. Tasks read the raw files, or row groups of Parquet files, and write their rows, typed, with day, file and line, and
+   with a reason if they are rejected (`spark.reading`). No row goes through the JVM.
 2. Rows with a key that came before in the day are rejected, by a window over the key.
 3. The accepted rows are counted by second. The counts cut each day into ranges, and their sums are what validation
    judges. Times at which the names of files decide the order are looked for where a day has several files.
@@ -31,7 +31,7 @@ from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.order import FILE, TiedFiles
 from cep_pipeline.events.parse import REASON, EventRange, StagedDay, StagedFile
-from cep_pipeline.events.raw_rows import PART_BYTES, RejectedRow
+from cep_pipeline.events.raw_rows import RejectedRow
 from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.validate import (
@@ -69,7 +69,6 @@ def stage_days(
     earlier_row_counts: Sequence[int] = (),
     data_docs: Callable[[date], Path | None] = lambda _: None,
     task_rows: int = TASK_ROWS,
-    part_bytes: int = PART_BYTES,
     progress: Progress | None = None,
 ) -> list[StagedDay]:
     """Read, check, count and validate days; their rows stay in `scratch` until they are preprocessed.
@@ -90,8 +89,6 @@ def stage_days(
         The folder for Great Expectations' pages about a day; None: they are not written.
     task_rows
         Rows that one task reads, and events of a range.
-    part_bytes
-        Text of one part of a large CSV file, about; its parts are read side by side.
     progress
         Called with the number of tasks done and of all tasks, while raw files are read.
 
@@ -111,7 +108,7 @@ def stage_days(
         return []
     read = [ReadDay(StagedDay(day, (), schema.staged_digest)) for day in days]
     folder = DataDirectory(scratch, "scratch")
-    raw = RawFiles(session, schema, read, str(data_root), folder, task_rows, part_bytes, progress)
+    raw = RawFiles(session, schema, read, str(data_root), folder, task_rows, progress)
     raw.find()
     with _loading_great_expectations(raw):
         raw.read()

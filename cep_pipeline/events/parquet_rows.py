@@ -43,7 +43,7 @@ class ParquetReader(RowReader):
         return self.read(self.parts() if self._given is None else self._given)
 
     @classmethod
-    def parts_of(cls, file: SourceFile, source: SourceLayout, surveyed: object = None) -> list[FilePart]:
+    def parts_of(cls, file: SourceFile, source: SourceLayout) -> list[FilePart]:
         """Return the row groups of a file."""
         with cls(file, source) as reader:
             return reader.parts()
