@@ -6,7 +6,7 @@
    with a reason if they are rejected (`spark.reading`). No row goes through the JVM.
 2. Rows with a key that came before in the day are rejected, by a window over the key.
 3. The accepted rows are counted by second. The counts cut each day into ranges, and their sums are what validation
-   judges. Times at which the names of files decide the order are looked for where a day has several files.
+   judges.
 4. Great Expectations judges each day. Nothing is published yet, and nothing is sorted: `preprocess` does that.
 """
 
@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.order import FILE, TiedFiles
+from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import REASON, EventRange, StagedDay, StagedFile
 from cep_pipeline.events.raw_rows import RejectedRow
 from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, day_of
@@ -152,7 +152,6 @@ def _settle(raw: RawFiles, days: Sequence[ReadDay]) -> Mapping[date, Figures]:
         state.know(ranges=tuple(EventRange(row["begin_s"], row["events"]) for row in own))
         figures[state.day] = _summed(own, asked[state.day])
     _add_examples(raw, accepted, figures)
-    _note_ties(raw, accepted, [state for state in days if state.of_files > 1])
     return figures
 
 
@@ -287,35 +286,6 @@ def _add_examples(raw: RawFiles, accepted: DataFrame, figures: dict[date, Figure
             values = collect(raw.session(), first, f"{raw.schema.name}: looking for values that are not as expected")
             found = {bounds: Unexpected(unexpected.count, tuple(values["value"].to_pylist()))}
             figures[day] = replace(figures[day], outside={**figures[day].outside, **found})
-
-
-# -- times at which the names of files decide the order ----------------------------------------------------------------
-
-
-def tied_times(accepted: DataFrame, type_attribute: str) -> DataFrame:
-    """Return the times (day, timestamp and nanoseconds) at which several files have events, not all of one type."""
-    files, types = ((F.min(name) != F.max(name)) for name in (FILE, type_attribute))
-    times = accepted.groupBy(LOCAL_DAY, TIMESTAMP, FINER).agg((files & types).alias("tied"))
-    return times.where("tied").drop("tied")
-
-
-def _note_ties(raw: RawFiles, accepted: DataFrame, days: Sequence[ReadDay]) -> None:
-    if not days:
-        return
-    what = f"{raw.schema.name}: looking for equal times in several files"
-    accepted = accepted.where(F.col(LOCAL_DAY).isin([day_number(state.day) for state in days]))
-    tied = tied_times(accepted, raw.schema.type_attribute)
-    first = F.min(F.unix_micros(TIMESTAMP)).alias("first")
-    times = collect(raw.session(), tied.groupBy(LOCAL_DAY).agg(F.count("*").alias("times"), first), what)
-    if not times.num_rows:
-        return
-    at_them = accepted.join(tied, [LOCAL_DAY, TIMESTAMP, FINER], "left_semi").select(LOCAL_DAY, FILE).distinct()
-    files = collect(raw.session(), at_them, what).to_pylist()
-    for row in times.to_pylist():
-        (state,) = (state for state in days if day_number(state.day) == row[LOCAL_DAY])
-        names = frozenset(one[FILE] for one in files if one[LOCAL_DAY] == row[LOCAL_DAY])
-        state.know(tied=row["times"])
-        state.note(TiedFiles(row["times"], names, row["first"]).said(raw.schema.timezone))
 
 
 # -- validation --------------------------------------------------------------------------------------------------------

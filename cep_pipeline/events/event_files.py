@@ -6,9 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from itertools import pairwise
-from operator import add
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.clock import SecondPass, SeenHours, WatchedPart, second_pass
+from cep_pipeline.events.clock import SecondPass, rows_shown_twice, second_pass
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
 from cep_pipeline.events.derived import Carry, derive
-from cep_pipeline.events.order import FILE, first_of_each_key, in_order, tied_files
+from cep_pipeline.events.order import FILE, first_of_each_key, in_order
 from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, SourceFile, readable, refuse_other_formats
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows
@@ -89,8 +87,8 @@ class LoadedEvents:
     """Events of files in stream order with the columns of the schema, and what was left out of them.
 
     `rejected` counts the rows that break a rule of the schema, and `examples` has the first of each file, with its
-    path. `notes` are sentences for a person about these rows, clocks that go back, times that do not say the order, and
-    columns that the schema does not list. `places` are there where they were asked for.
+    path. `notes` are sentences for a person about these rows, hours that come twice, and columns that the schema does
+    not list. `places` are there where they were asked for.
     """
 
     events: pa.Table
@@ -187,11 +185,7 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path], columns: Collection
     events = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
     if in_step(*(events.column(name).cast(pa.int64()).to_numpy() for name in (TIMESTAMP, SEQ))):
         return LoadedEvents(events, 0, ())
-    notes = []
-    for path, part in zip(paths, parts, strict=True):
-        numbered = part.append_column(LINE, pa.array(np.arange(1, part.num_rows + 1)))
-        notes += [back.said(str(path)) for back in WatchedPart.of(numbered, schema.type_attribute).found]
-    return LoadedEvents(in_order(events, [TIMESTAMP, SEQ]), 0, tuple(notes))
+    return LoadedEvents(in_order(events, [TIMESTAMP, SEQ]), 0, ())
 
 
 @dataclass(frozen=True)
@@ -201,7 +195,6 @@ class _CheckedRows:
     events: list[pa.Table]
     rejected: int
     examples: list[RejectedRow]
-    clock: WatchedPart
     notes: list[str]
 
     def refused(self, word: str) -> str:
@@ -216,19 +209,18 @@ def _checked(
     """Check rows, and once more where they tell which of them are of the second pass of an hour."""
     events: list[pa.Table] = []
     examples: list[RejectedRow] = []
-    rejected, clock, hours = 0, WatchedPart(), SeenHours()
+    rejected, twice = 0, []
     for block in blocks():
         checked = check_rows(block, schema, UNBOUNDED, where, None if second is None else second.lines)
         events.append(checked.events)
-        clock += WatchedPart.of(checked.events, schema.type_attribute)
-        hours += SeenHours.of(checked.events, schema)
+        twice.append(rows_shown_twice(checked.events, schema))
         examples += checked.rejected[: EXAMPLES - len(examples)]
         rejected += len(checked.rejected)
-    if second is None:
-        second = second_pass(hours, schema, where)
+    if second is None and twice:
+        second = second_pass(pa.concat_tables(twice), schema, where)
         if len(second.lines):
             return _checked(schema, blocks, where, second)
-    return _CheckedRows(events, rejected, examples, clock, list(dict.fromkeys(note for _, note in second.notes)))
+    return _CheckedRows(events, rejected, examples, [] if second is None else [note for _, note in second.notes])
 
 
 def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> LoadedEvents:
@@ -246,8 +238,6 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
         if dropped:
             notes.append(f"{path}: columns that the schema does not list are left out: {listed([*dropped])}")
         notes += read.notes
-        if read.clock.found:
-            notes.append(reduce(add, read.clock.found).said(str(path)))
         if read.rejected:
             notes.append(f"{path}: {read.refused('line')}")
         rows += [(str(path), row) for row in read.examples]
@@ -256,9 +246,6 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
         nothing = schema.arrow_schema.empty_table()
         return LoadedEvents(nothing, rejected, (*notes, "there are no events in the files"), tuple(rows))
     events, repeated = _ordered(schema, pa.concat_tables(tables), notes)
-    tied = tied_files(events, schema.type_attribute, list(map(str, sorted(paths))))
-    if tied.times:
-        notes.append(tied.said(schema.timezone))
     derived = derive(events, schema, Carry())
     loaded = derived.select(schema.arrow_schema.names).cast(schema.arrow_schema)
     found = None
@@ -433,86 +420,3 @@ def _seqs(events: pa.Table) -> np.ndarray:
 
 
 _NO_FIT = "the file does not fit the stream schema"
-READ_AT_ONCE = 1 << 16
-"""Events of a batch, at most."""
-
-
-@dataclass(frozen=True)
-class EventBatches:
-    """Events in stream order with the columns of a schema, and what was left out of them (as in `LoadedEvents`).
-
-    `events` is their number, and `batches` reads them, from the first one on each time. `held` says that all of them
-    are in memory: raw files, and Parquet files that are not in stream order, have to be sorted.
-    """
-
-    events: int
-    batches: Callable[[], Iterator[pa.Table]]
-    rejected: int = 0
-    notes: tuple[str, ...] = ()
-    held: bool = False
-    places: EventPlaces | None = None
-
-
-def stream_events(schema: StreamSchema, paths: Sequence[Path], *, places: bool = False) -> EventBatches:
-    """The events of `load_events`, read as they are asked for where the files hold them in the order of the stream.
-
-    A value that does not fit the schema is an InputError when it is read. That Parquet files of events are in order is
-    seen in a pass over their columns `timestamp` and `seq`; so they may be given in any order.
-    """
-    if are_ready(paths):
-        check_columns(schema, paths)
-        ordered = _in_stream_order(paths)
-        if ordered is not None:
-            total = sum(pq.read_metadata(path).num_rows for path in paths)
-            found = EventPlaces.in_parquet(ordered) if places else None
-            return EventBatches(total, lambda: _read(schema, ordered), places=found)
-    loaded = load_events(schema, paths, places=places)
-    events = loaded.events
-
-    def parts() -> Iterator[pa.Table]:
-        for first in range(0, events.num_rows, READ_AT_ONCE):
-            yield events.slice(first, READ_AT_ONCE)
-
-    return EventBatches(events.num_rows, parts, loaded.rejected, loaded.notes, held=True, places=loaded.places)
-
-
-def _read(schema: StreamSchema, paths: Sequence[Path]) -> Iterator[pa.Table]:
-    wanted = schema.arrow_schema
-    for path in paths:
-        with readable(path, _NO_FIT), pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(READ_AT_ONCE, columns=wanted.names):
-                yield _fitting(pa.Table.from_batches([batch]), wanted, path)
-
-
-def _in_stream_order(paths: Sequence[Path]) -> list[Path] | None:
-    """The files one after the other; None where their events are not in order, within a file or among files."""
-    extents = []
-    for path in paths:
-        extent = _extent(path)
-        if extent is None:
-            return None
-        extents += [(*extent, path)] if extent else []
-    extents.sort(key=lambda one: one[0])
-    if any(later[0] <= earlier[1] for earlier, later in pairwise(extents)):
-        return None
-    return [path for _, _, path in extents]
-
-
-def _extent(path: Path) -> tuple[tuple[int, int], tuple[int, int]] | tuple[()] | None:
-    """The points of a file's first and last event; () of no event, None where they are not in order."""
-    first: tuple[int, int] | None = None
-    last: tuple[int, int] | None = None
-    with readable(path), pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(READ_AT_ONCE, columns=[TIMESTAMP, SEQ]):
-            stamps, seqs = (batch.column(name).cast(pa.int64()) for name in (TIMESTAMP, SEQ))
-            if stamps.null_count or seqs.null_count:
-                return None
-            if not len(stamps):
-                continue
-            at, of = stamps.to_numpy(), seqs.to_numpy()
-            steps = np.diff(at)
-            begin = int(at[0]), int(of[0])
-            if ((steps < 0) | ((steps == 0) & (np.diff(of) <= 0))).any() or (last is not None and begin <= last):
-                return None
-            first, last = begin if first is None else first, (int(at[-1]), int(of[-1]))
-    return () if first is None or last is None else (first, last)

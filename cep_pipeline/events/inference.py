@@ -50,8 +50,7 @@ _DATED = (
 class SampledFile:
     """The first rows of a raw file, as they stand in it, and how the file is written (the settings of `source`).
 
-    They are the `whole` file, or its beginning. `left_out` are columns that cannot be read. `type_column` tells which
-    columns a row has, where `columns` of the layout has them for each of its values.
+    They are the `whole` file, or its beginning. `left_out` are columns that cannot be read.
     """
 
     path: Path
@@ -60,7 +59,6 @@ class SampledFile:
     whole: bool
     layout: Mapping[str, object] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
-    type_column: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def infer_schema(
     if timezone is not None:
         check_timezone(timezone)
     refuse_other_formats(path)
-    sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path, type_column)
+    sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path)
     if len(sample.columns) > MOST_COLUMNS:
         raise InputError(
             f"{path}: the file has {len(sample.columns):,} columns, and a schema is proposed for {MOST_COLUMNS:,} at "
@@ -125,7 +123,7 @@ def infer_schema(
     others = {column: values for column, values in sample.columns.items() if column != times.column}
     signs = find_signs(others, point_first=sample.layout.get("delimiter", ",") == ",")
     kinds = {column: _kind_of(signs.chosen.with_point(values)) for column, values in others.items()}
-    typed = type_column or sample.type_column or _type_column(sample, kinds, times.column)
+    typed = type_column or _type_column(sample, kinds, times.column)
     names = _attribute_names(kinds, {TIMESTAMP, SEQ, "day", *([EVENT_TYPE] if typed is None else [])})
     stamps = read_timestamps(sample.columns[times.column], times.format, zone)
     stream = name or _stream_name(path)
@@ -167,7 +165,7 @@ def _read_parquet(path: Path) -> SampledFile:
     return SampledFile(path, columns, rows, rows == total, {"format": "parquet"}, nested)
 
 
-def _read_csv(path: Path, type_column: str | None) -> SampledFile:
+def _read_csv(path: Path) -> SampledFile:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     try:
@@ -186,19 +184,12 @@ def _read_csv(path: Path, type_column: str | None) -> SampledFile:
         rows = [row for row in csv.reader(lines, delimiter=delimiter, quotechar=quote) if row]
     except csv.Error as error:
         raise InputError(f"{path}: the file is no CSV text: {error}") from error
-    widths = Counter(len(row) for row in rows[1:])
-    several = sorted(width for width, number in widths.items() if number > max(1, most_stray(len(rows))))
-    told = None
-    if len(several) > 1:
-        header, names = _header_of(rows, several[-1])
-        told = _told_by(rows[1:], several, names, type_column)
-    if told is None:
-        header, names = _header_of(rows, Counter(len(row) for row in rows[:1000]).most_common(1)[0][0])
+    width = Counter(len(row) for row in rows[:1000]).most_common(1)[0][0]
+    header = _has_header(rows, width)
+    names = rows[0] if header else [f"column_{number}" for number in range(1, width + 1)]
     if len(set(names)) < len(names):
         raise InputError(f"{path}: the header names a column twice: {listed(names)}; name each once")
-    body = [row for row in rows[1 if header else 0 :] if len(row) in (several if told is not None else [len(names)])]
-    of_type = {} if told is None else {row[told]: names[: len(row)] for row in body}
-    body = [row + [""] * (len(names) - len(row)) for row in body]
+    body = [row for row in rows[1 if header else 0 :] if len(row) == width]
     if not body:
         raise InputError(f"{path}: the file has no rows below its header; give one with events")
     columns = {
@@ -208,31 +199,8 @@ def _read_csv(path: Path, type_column: str | None) -> SampledFile:
     layout: dict[str, object] = {"format": "csv"}
     if not header:
         layout |= {"header": False, "columns": names}
-    if of_type:
-        layout["columns"] = of_type
     layout |= ({"delimiter": delimiter} if delimiter != "," else {}) | ({"quote": quote} if quote != '"' else {})
-    typed = None if told is None else names[told]
-    return SampledFile(path, columns, len(body), whole, layout, type_column=typed)
-
-
-def _header_of(rows: Sequence[list[str]], width: int) -> tuple[bool, list[str]]:
-    """True if the first row is a header, and the names of so many columns."""
-    header = _has_header(rows, width)
-    return header, rows[0] if header else [f"column_{number}" for number in range(1, width + 1)]
-
-
-def _told_by(
-    rows: Sequence[Sequence[str]], widths: Sequence[int], names: Sequence[str], wanted: str | None
-) -> int | None:
-    """The place of the field whose value tells how many fields a row has; None where there is no such field."""
-    known = [row for row in rows if len(row) in widths]
-    for place in range(widths[0]):
-        pairs = {(row[place], len(row)) for row in known}
-        values = {value for value, _ in pairs}
-        comes_again = len(values) == len(pairs) and len(values) <= min(100, len(known) // 2) and "" not in values
-        if comes_again and (wanted == names[place] or not (wanted or any(map(_is_value, values)))):
-            return place
-    return None
+    return SampledFile(path, columns, len(body), whole, layout)
 
 
 def _delimiter_of(lines: Sequence[str]) -> str:
@@ -498,15 +466,8 @@ def _text_of(
         add(f"# key: [{shown}]", "no two rows of the sample agree in these: a row that is delivered twice is rejected")
     add("source:")
     for setting, given in {**sample.layout, **signs.chosen.given}.items():
-        if isinstance(given, dict):
-            add(f"  {setting}:", "of each type: columns that mean different things get different names")
-            for kind, of_type in given.items():
-                add(f"    {yaml_scalar(kind)}: {_flow(of_type)}")
-        else:
-            add(
-                f"  {setting}: {_flow(given)}",
-                _shown(signs.said, 200) if setting == next(iter(signs.chosen.given), "") else "",
-            )
+        first = setting == next(iter(signs.chosen.given), "")
+        add(f"  {setting}: {_flow(given)}", _shown(signs.said, 200) if first else "")
     if signs.other is not None and not signs.chosen.given:
         add(f"  # {signs.other.settings}", _shown(signs.said, 200))
     add(f"  path: {yaml_scalar(place[0])}", place[1])

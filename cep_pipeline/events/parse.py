@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import DataError
-from cep_pipeline.events.clock import SeenHours, WatchedPart
+from cep_pipeline.events.clock import rows_shown_twice
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.order import FILE
 from cep_pipeline.events.raw_files import RawFile, SourceFile
@@ -71,8 +71,8 @@ class ParsedFile:
     `path` is the file of staged rows, "" if there is none; in it are so many `events` and `rejected` rows of each day
     (None: the first day of a file that covers all time). `finer` says that times have nanoseconds. `first_day` is the
     earliest local day of an accepted row (None without any), and `rows` the number of rows read, rejected ones too,
-    both of any day. A task that read a part of the file has no fingerprint of it. `clock` is what was seen of the clock
-    of the rows of the task's days, and `hours` what was seen of hours that come twice.
+    both of any day. A task that read a part of the file has no fingerprint of it. `twice` has the rows of
+    the task's days whose local times come twice.
     """
 
     file: SourceFile
@@ -84,8 +84,7 @@ class ParsedFile:
     rows: int
     dropped_columns: tuple[str, ...]
     raw_file: RawFile | None
-    clock: WatchedPart
-    hours: SeenHours
+    twice: tuple[pa.Table, ...]
 
 
 def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
@@ -112,8 +111,7 @@ def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
         sink.rows,
         dropped,
         raw_file,
-        sink.clock,
-        sink.hours,
+        tuple(sink.twice),
     )
 
 
@@ -125,8 +123,7 @@ class _Sink:
         self.first_day: int | None = None
         self.events, self.rejected = Counter[int](), Counter[int | None]()
         self.finer = False
-        self.clock = WatchedPart()
-        self.hours = SeenHours()
+        self.twice: list[pa.Table] = []
         self._task, self._staged = task, staged
         self._days = {day_number(day) for day in task.days}
 
@@ -134,7 +131,6 @@ class _Sink:
         task = self._task
         for block in blocks:
             checked = check_rows(block, task.schema, task.file.period, task.file.path, task.second)
-            self.hours += SeenHours.of(checked.events, task.schema, task.days)
             self.rows += block.rows + len(block.rejected)
             self._take_events(checked.events)
             self._take_rejected(checked.rejected)
@@ -150,7 +146,8 @@ class _Sink:
             events, days = events.filter(pa.array(wanted)), days[wanted]
         if not len(days):
             return
-        self.clock += WatchedPart.of(events, self._task.schema.type_attribute)
+        if len(twice := rows_shown_twice(events, self._task.schema)):
+            self.twice.append(twice)
         self.finer = self.finer or bool(pc.any(pc.not_equal(events.column(FINER), 0)).as_py())
         self.events.update(dict(zip(*(found.tolist() for found in np.unique(days, return_counts=True)), strict=True)))
         self._staged.write(events.append_column(FILE, pa.repeat(pa.scalar(self._task.file.name), len(days))))
@@ -247,9 +244,7 @@ class StagedDay:
     this one if they are of a file in `undated`. The accepted events are cut into `ranges` of time, and are in the
     order of the columns in `order`. The schema is there by its digest. `notes` and `warnings` are sentences for a
     person: what was left out, and what validation warns of. `validation` is its result document as JSON, empty for a
-    skipped day; `failure` says why the day may not be published. A day is `skipped` without files. `clock_back` are
-    rows that are earlier than the row of their event type before them in their file; `tied` are times at which the
-    names of the files decided the order.
+    skipped day; `failure` says why the day may not be published. A day is `skipped` without files.
     """
 
     day: date
@@ -266,8 +261,6 @@ class StagedDay:
     validation: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
     skipped: bool = False
-    clock_back: int = 0
-    tied: int = 0
 
     @property
     def events(self) -> int:

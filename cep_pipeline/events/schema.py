@@ -288,12 +288,10 @@ class StreamSchema:
         source: dict[str, Any] | None = None
         if self.source is not None:
             source = asdict(self.source)
-            if source["of_types"] is None:
-                del source["of_types"]  # digests of streams without it are as they were before it was known
             if not self.source.signs.settings:
                 del source["signs"]
             if source["longest_value"] == LONGEST_VALUE:
-                del source["longest_value"]  # as before, too
+                del source["longest_value"]
             source["columns"] = {
                 self.first_name(name): self.renamed[name].column or column if name in self.renamed else column
                 for name, column in source["columns"].items()

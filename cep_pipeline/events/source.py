@@ -38,59 +38,6 @@ class Renamed:
 
 
 @dataclass(frozen=True)
-class ColumnsOfTypes:
-    """The columns of a CSV file in which rows of different event types have different columns.
-
-    The column with the type has the same place in the rows of all types. The names of the columns of a type's rows
-    stand, in order, by the type as it stands in the file.
-    """
-
-    type_column: str
-    names: Mapping[str, tuple[str, ...]]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", {name: tuple(columns) for name, columns in self.names.items()})
-        first = next(iter(self.names), None)
-        for name, columns in self.names.items():
-            if len(set(columns)) < len(columns):
-                raise InputError(f"source.columns names a column of type {name!r} twice; write each once")
-            if self.type_column not in columns:
-                raise InputError(
-                    f"source.columns: type {name!r} lacks the column of the type, {self.type_column!r}; write for "
-                    f"example `{name}: [{', '.join((self.type_column, *columns))}]`, in the order of the file"
-                )
-            if columns.index(self.type_column) != self.place:
-                raise InputError(
-                    f"source.columns: column {self.type_column!r} stands at another place for type {name!r} than for "
-                    f"{first!r}; it tells the type of a row: write it at the same place for all, as the files have it"
-                )
-
-    @property
-    def place(self) -> int:
-        """The index of the column with the type."""
-        return next(iter(self.names.values())).index(self.type_column)
-
-    @property
-    def all_names(self) -> tuple[str, ...]:
-        """The columns of all types, each once."""
-        return tuple(dict.fromkeys(name for columns in self.names.values() for name in columns))
-
-    @property
-    def widths(self) -> list[int]:
-        """The numbers of columns that types have."""
-        return sorted({len(columns) for columns in self.names.values()})
-
-    def misfit(self, kind: str | None, fields: int) -> str:
-        """The reason for which a row with a text as its type and so many fields is rejected; empty where it fits."""
-        if kind is None:
-            return f"missing event type (column {self.type_column!r})"
-        if kind not in self.names:
-            return f"unparsable row: source.columns has no type {kind!r}"
-        columns = len(self.names[kind])
-        return "" if columns == fields else f"unparsable row: {fields} fields where type {kind!r} has {columns} columns"
-
-
-@dataclass(frozen=True)
 class SourceLayout:
     """Layout of the raw files of a stream.
 
@@ -105,7 +52,6 @@ class SourceLayout:
     - `header`: the first row of a CSV file names its columns; else `names` does.
     - `delimiter`, `quote`: one ASCII character each.
     - `signs`: those in the numbers of columns of text.
-    - `of_types`: the columns of each type, where they differ; `names` are those of all types then.
     """
 
     format: str
@@ -118,7 +64,6 @@ class SourceLayout:
     names: tuple[str, ...] = ()
     delimiter: str = ","
     quote: str = '"'
-    of_types: ColumnsOfTypes | None = None
     signs: NumberSigns = field(default_factory=NumberSigns)
 
     def __post_init__(self) -> None:

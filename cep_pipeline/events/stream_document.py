@@ -22,7 +22,6 @@ from cep_pipeline.events.source import (
     EVENT_TYPE,
     LONGEST_VALUE,
     TYPE_OF_FILE,
-    ColumnsOfTypes,
     DerivedAttribute,
     Renamed,
     SourceLayout,
@@ -47,13 +46,6 @@ def _or_text(short: str, shape: Any) -> Any:
     return BeforeValidator(
         lambda value: {short: value} if isinstance(value, str) else value, json_schema_input_type=shape
     )
-
-
-def _types_as_text(value: Any) -> Any:
-    """Let a type that is a number be written without quotes."""
-    if isinstance(value, dict):
-        return {str(name) if type(name) is int else name: columns for name, columns in value.items()}
-    return value
 
 
 _ONE_CHARACTER: dict[str, Any] = {"minLength": 1, "maxLength": 1}
@@ -155,12 +147,10 @@ class SourceSettings(Document):
         ge=1,
     )
     header: bool = setting("Whether the first row of a CSV file names its columns.", True, example=False)
-    columns: Annotated[list[str] | dict[str, list[str]], BeforeValidator(_types_as_text)] = setting(
-        "Names of all columns of a CSV file, in order. It is required with `header: false`, and refused "
-        "otherwise. Where the rows of the types have different columns, it is a mapping from each type to its columns; "
-        "then a header is skipped.",
+    columns: list[str] = setting(
+        "Names of all columns of a CSV file, in order. It is required with `header: false`, and refused otherwise.",
         default_factory=list,
-        examples=[["time", "room", "temperature"], {"DOOR": ["time", "kind", "open"], "WIND": ["time", "kind", "m_s"]}],
+        example=["time", "room", "temperature"],
     )
     delimiter: str = setting(
         "The character between the fields of a CSV file: one ASCII character.",
@@ -446,8 +436,6 @@ def _source_of(document: StreamDocument) -> SourceLayout:
         paths = tuple(PathTemplate(text) for text in document.source.path)
     with _at("timestamp", "format"):
         check_format(document.timestamp.format)
-    with _at("source", "columns"):
-        of_types = _columns_of_types(document)
     with _at("source"):
         source = SourceLayout(
             format=document.source.format,
@@ -460,39 +448,13 @@ def _source_of(document: StreamDocument) -> SourceLayout:
             },
             longest_value=document.source.longest_value,
             header=document.source.header,
-            names=tuple(document.source.columns) if of_types is None else of_types.all_names,
+            names=tuple(document.source.columns),
             delimiter=document.source.delimiter,
             quote=document.source.quote,
-            of_types=of_types,
             signs=NumberSigns(document.source.decimal, document.source.thousands),
         )
         READERS[source.format].check(source)
     return source
-
-
-def _columns_of_types(document: StreamDocument) -> ColumnsOfTypes | None:
-    """The columns of each type, where the schema names them so."""
-    columns = document.source.columns
-    if isinstance(columns, list):
-        return None
-    if document.type_attribute is None:
-        raise InputError(
-            "source.columns has the columns of each type: write the attribute of the type too, for example "
-            "`type_attribute: kind`"
-        )
-    if not columns:
-        raise InputError("source.columns names no type; write for example `columns: {DOOR: [time, kind, open]}`")
-    made = ColumnsOfTypes(
-        document.attributes[document.type_attribute].column or document.type_attribute,
-        {kind: tuple(names) for kind, names in columns.items()},
-    )
-    for kind, names in made.names.items():
-        if document.timestamp.column not in names:
-            raise InputError(
-                f"source.columns: type {kind!r} lacks the column of the time, {document.timestamp.column!r}; write "
-                f"for example `{kind}: [{', '.join((document.timestamp.column, *names))}]`, in the order of the file"
-            )
-    return made
 
 
 def _check_quality(document: StreamDocument, attributes: dict[str, ValueType]) -> None:
@@ -513,6 +475,9 @@ _NO_KWARGS |= {"rendered_content", "result_format", "severity", "windows"}
 
 def _check_great_expectation(expected: GreatExpectation, profile: list[str], place: tuple[int | str, ...]) -> None:
     """Hold an expectation to its JSON Schema, and its columns to those of the profile."""
+    from jsonschema import Draft7Validator
+    from jsonschema.exceptions import best_match
+
     forms = expectation_forms()
     with _at(*place, "type"):
         if expected.type not in forms:
@@ -520,32 +485,17 @@ def _check_great_expectation(expected: GreatExpectation, profile: list[str], pla
             raise InputError(f"Great Expectations has no expectation {expected.type!r} for a data frame{hint}")
     form = forms[expected.type]
     properties = {name: its for name, its in form["properties"].items() if name not in _NO_KWARGS}
-    for name in expected.kwargs:
-        with _at(*place, "kwargs", name):
-            if name not in properties:
-                hint = did_you_mean(name, properties) or f"; there are: {listed(list(properties))}"
-                raise InputError(f"{expected.type} has no argument {name!r}{hint}")
-    for name in form.get("required", ()):
-        with _at(*place, "kwargs"):
-            if name not in expected.kwargs:
-                raise InputError(f"{expected.type} needs the argument {name!r}")
+    if "mostly" in properties:  # for which 0.29 / 0.01 is no whole number
+        properties["mostly"] = {"type": "number", "minimum": 0, "maximum": 1}
+    whole = {**form, "properties": properties, "additionalProperties": False}
+    if (fault := best_match(Draft7Validator(whole).iter_errors(expected.kwargs))) is not None:
+        with _at(*place, "kwargs", *fault.absolute_path):
+            named = "".join(f"argument {name!r}: " for name in fault.absolute_path)
+            raise InputError(f"{named}{fault.message}; of {expected.type} there are: {listed(list(properties))}")
     for name, value in expected.kwargs.items():
         with _at(*place, "kwargs", name):
-            _check_argument(name, value, {**properties[name], "definitions": form.get("definitions", {})})
-            if name.startswith("column"):
-                for column in value if isinstance(value, list) else [value]:
-                    _check_profile_column(column, profile)
-
-
-def _check_argument(name: str, value: Any, form: dict[str, Any]) -> None:
-    from jsonschema import Draft7Validator
-    from jsonschema.exceptions import best_match
-
-    if isinstance(value, dict) and "$PARAMETER" in value:
-        raise InputError(f"argument {name!r}: a suite of a stream has no parameters; write the value itself")
-    form.pop("multipleOf", None)  # of `mostly`, for which 0.29 / 0.01 is no whole number
-    if (fault := best_match(Draft7Validator(form).iter_errors(value))) is not None:
-        raise InputError(f"argument {name!r}: {fault.message}")
+            for column in (value if isinstance(value, list) else [value]) if name.startswith("column") else []:
+                _check_profile_column(column, profile)
 
 
 def _check_profile_column(column: object, profile: list[str]) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.clock import SeenHours, WatchedPart, second_pass
+from cep_pipeline.events.clock import second_pass
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import ParsedFile, ParseTask, StagedDay, parse_file
@@ -138,13 +137,13 @@ class RawFiles:
         """Decide which rows are of the second pass of an hour that comes twice, and read what has such rows again."""
         of_file: dict[SourceFile, list[int]] = {}
         for at, outcome in enumerate(outcomes):
-            if isinstance(outcome, ParsedFile) and outcome.hours.days:
+            if isinstance(outcome, ParsedFile) and outcome.twice:
                 of_file.setdefault(outcome.file, []).append(at)
         again: dict[int, ParseTask] = {}
         for file, places in of_file.items():
             found = {at: one for at in places if isinstance(one := outcomes[at], ParsedFile)}
             decided = second_pass(
-                reduce(add, (one.hours for one in found.values()), SeenHours()), self.schema, file.name
+                pa.concat_tables(part for one in found.values() for part in one.twice), self.schema, file.name
             )
             for state in self.days:
                 for day, note in decided.notes:
@@ -152,7 +151,7 @@ class RawFiles:
                         state.note(note)
             for at, one in found.items():
                 task = tasks[at]
-                if isinstance(task, ParseTask) and np.isin(one.hours.lines, decided.lines).any():
+                if isinstance(task, ParseTask) and any(np.isin(part[LINE], decided.lines).any() for part in one.twice):
                     again[at] = replace(task, second=decided.lines)
         read = self._run(list(again.values()), "reading the second of two hours")
         for at, outcome in zip(again, read, strict=True):
@@ -167,15 +166,10 @@ class RawFiles:
             first_day = min(states)
         dropped = parsed[0].dropped_columns
         empty = not any(p.rows for p in parsed) and all(p.raw_file is not None for p in parsed)
-        clock = reduce(add, (p.clock for p in parsed), WatchedPart())
-        clock_back = {back.day: back for back in clock.found}
         for day, state in states.items():
             self._take_rows(state, file, parsed, is_first=day == first_day)
             if dropped:
                 state.note(f"{file.name}: columns that the schema does not list are left out: {listed(dropped)}")
-            if (back := clock_back.get(day)) is not None:
-                state.know(clock_back=state.staged.clock_back + back.rows)
-                state.note(back.said(file.name))
             if empty:
                 state.note(f"{file.name}: the file has no rows")
 

@@ -180,25 +180,6 @@ def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(on_either: Inges
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("task_rows", [6, 12, 1000])
-def test_a_clock_that_goes_back_between_two_pieces_of_a_parquet_file_is_told(ingest: Ingester, task_rows: int) -> None:
-    schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")
-    month = traffic_month(range(1, 3))
-    turned = pa.concat_tables([month.slice(6, 6), month.slice(0, 6), month.slice(12)])
-    pq.write_table(turned, ingest.data / "2014-08.parquet", row_group_size=6)
-    first, second = ingest.days(schema, [date(2014, 8, 1), date(2014, 8, 2)], task_rows=task_rows)
-    said = "2014-08.parquet: the clock goes back 3 times within an event type, by up to 18:00:00 (first: 0 on line 7)"
-    assert [note for note in first.staged.notes if note.startswith(said)] == list(first.staged.notes)
-    assert (first.staged.clock_back, second.staged.clock_back, len(first.staged.notes), second.staged.notes) == (
-        3,
-        0,
-        1,
-        (),
-    )
-    assert first.staged.events == second.staged.events == 12
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet"])
 def test_the_order_of_files_decides_the_same_however_a_day_is_cut(ingest: Ingester, form: str) -> None:
     """Times to the nanosecond, the end of summer time, and two files with events of different types at one time."""
@@ -232,8 +213,7 @@ def test_the_order_of_files_decides_the_same_however_a_day_is_cut(ingest: Ingest
     assert own["price"].to_pylist() == order
     assert own["timestamp"].to_pylist() == [stamps[row] for row in order]
     first = 81 + (form != "parquet")
-    tied, quotes, traded = sorted(result.staged.notes)
-    assert result.staged.tied == 300 and tied.startswith(f"quotes.{form}, trades.{form}: 300 times have events")
+    quotes, traded = sorted(result.staged.notes)
     assert quotes.endswith(f"so that 40 of them, the first on line {first}, are taken as the second")
     assert f"trades.{form}: on 2024-11-03, at the end of summer time" in traded and "1,200 of them" in traded
     assert sorted(note.replace(f"{ingest.data}/", "") for note in loaded.notes) == sorted(result.staged.notes)
