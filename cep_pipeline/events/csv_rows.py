@@ -41,27 +41,27 @@ class CsvReader(TextReader):
     @classmethod
     def check(cls, source: SourceLayout) -> None:
         """Refuse settings with both a header and names of columns, or with neither."""
-        if source.header:
-            if source.names:
+        if source.settings.header:
+            if source.settings.columns:
                 raise InputError(
                     "source.columns is only for CSV files without header; leave it out, or write `header: false`"
                 )
             return
-        if not source.names:
+        if not source.settings.columns:
             raise InputError("source.columns: a CSV file without header needs the names of its columns, in order")
-        unknown = [column for column in source.listed if column not in source.names]
+        unknown = [column for column in source.listed if column not in source.settings.columns]
         if unknown:
-            raise InputError(f"source.columns lacks {unknown[0]!r}; it has: {listed(source.names)}")
+            raise InputError(f"source.columns lacks {unknown[0]!r}; it has: {listed(source.settings.columns)}")
 
     def take(self, text: bytes, line: int, *, final: bool) -> tuple[RawBlock | None, int]:
         """Return the rows of some lines, behind the header if it is among them."""
         header = 0
         if self._names is None:
-            if self._source.header:
+            if self._source.settings.header:
                 header = self._read_header(text, line)
                 line += text.count(b"\n", 0, header)
             else:
-                self._name(self._source.names)
+                self._name(tuple(self._source.settings.columns))
         if self._names is None or header == len(text):
             return None, len(text)
         block = self._plain_rows(text[header:], line)
@@ -76,7 +76,7 @@ class CsvReader(TextReader):
 
     @property
     def _dialect(self) -> dict[str, Any]:
-        return {"delimiter": self._source.delimiter, "quotechar": self._source.quote, "strict": True}
+        return {"delimiter": self._source.settings.delimiter, "quotechar": self._source.settings.quote, "strict": True}
 
     def _read_header(self, text: bytes, line: int) -> int:
         """Read the header off the first line that is not blank, and return the number of bytes up to its end."""
@@ -100,7 +100,7 @@ class CsvReader(TextReader):
     def _other_delimiter(self, header: str) -> str:
         """A hint where a header looks as if another character stood between its columns."""
         near = max(",;\t|", key=header.count)
-        if near == self._source.delimiter or near not in header:
+        if near == self._source.settings.delimiter or near not in header:
             return ""
         return f"; it looks separated by {near!r}: write `delimiter: {json.dumps(near)}` in `source` of the schema"
 
@@ -141,12 +141,12 @@ class CsvReader(TextReader):
             text.decode()
         except UnicodeDecodeError:
             return False
-        quotes = np.flatnonzero(buffer == ord(self._source.quote))
+        quotes = np.flatnonzero(buffer == ord(self._source.settings.quote))
         if len(quotes) % 2:
             return False
         opening, closing = quotes[::2], quotes[1::2]
         before = np.where(opening > 0, buffer[opening - 1], _NEWLINE)
-        delimiter = ord(self._source.delimiter)
+        delimiter = ord(self._source.settings.delimiter)
         return bool(
             np.isin(before, (delimiter, _NEWLINE)).all()
             and np.isin(buffer[closing + 1], (delimiter, _NEWLINE, _RETURN)).all()
@@ -166,8 +166,8 @@ class CsvReader(TextReader):
                 use_threads=False, column_names=list(self._names or ()), block_size=len(content) + 1
             ),
             parse_options=pacsv.ParseOptions(
-                delimiter=self._source.delimiter,
-                quote_char=self._source.quote,
+                delimiter=self._source.settings.delimiter,
+                quote_char=self._source.settings.quote,
                 ignore_empty_lines=True,
                 invalid_row_handler=refuse,
             ),

@@ -16,15 +16,22 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.clock import SecondPass, rows_shown_twice, second_pass
-from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
+from cep_pipeline.events.columns import EVENT_TYPE, SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.order import FILE, first_of_each_key, in_order
-from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, SourceFile, readable, refuse_other_formats
+from cep_pipeline.events.raw_files import UNBOUNDED, SourceFile, readable, refuse_other_formats
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import DataWarning, StreamSchema
-from cep_pipeline.events.source import EVENT_TYPE, LONGEST_VALUE, TYPE_OF_FILE, SourceLayout, type_of_all
+from cep_pipeline.events.source import (
+    LONGEST_VALUE,
+    TYPE_OF_FILE,
+    SourceLayout,
+    SourceSettings,
+    TimestampSettings,
+    type_of_all,
+)
 from cep_pipeline.foreign_text import listed
 
 EXAMPLES = 20
@@ -338,9 +345,9 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
         elif layout is not None and layout.columns.get(EVENT_TYPE) == TYPE_OF_FILE:
             named[EVENT_TYPE] = TYPE_OF_FILE
         is_number = TIMESTAMP in table.column_names and pa.types.is_integer(table.schema.field(TIMESTAMP).type)
-        longest = LONGEST_VALUE if layout is None else layout.longest_value
-        written = "epoch_us" if is_number else "iso"
-        layout = SourceLayout("parquet", (PathTemplate("*"),), TIMESTAMP, named, written, longest)
+        longest = LONGEST_VALUE if layout is None else layout.settings.longest_value
+        times = TimestampSettings(column=TIMESTAMP, format="epoch_us" if is_number else "iso")
+        layout = SourceLayout(SourceSettings(format="parquet", path=["*"], longest_value=longest), times, named)
     if layout.columns.get(EVENT_TYPE, "")[:1] == "{":  # a column tells the types of a data frame, if there is one
         if EVENT_TYPE in table.column_names:
             layout = replace(layout, columns={**layout.columns, EVENT_TYPE: EVENT_TYPE})

@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import SignsFound, cast_checked_to, find_signs, most_stray
-from cep_pipeline.events.columns import SEQ, TIMESTAMP
+from cep_pipeline.events.columns import EVENT_TYPE, SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import readable, refuse_other_formats
-from cep_pipeline.events.source import EVENT_TYPE
 from cep_pipeline.events.timestamps import EPOCH_UNITS, check_timezone, read_timestamps
 from cep_pipeline.foreign_text import listed
 

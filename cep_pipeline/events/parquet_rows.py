@@ -54,7 +54,7 @@ class ParquetReader(RowReader):
         column = next(
             index
             for index in range(metadata.num_columns)
-            if metadata.schema.column(index).path == self._source.timestamp_column
+            if metadata.schema.column(index).path == self._source.timestamp.column
         )
         groups, row = [], 1
         for index in range(metadata.num_row_groups):

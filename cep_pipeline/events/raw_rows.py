@@ -143,7 +143,7 @@ class RowReader(ABC):
     @classmethod
     def check(cls, source: SourceLayout) -> None:
         """Refuse, with an InputError, a layout that files of this format cannot have."""
-        if source.names:
+        if source.settings.columns:
             raise InputError("source.columns is only for CSV files; leave it out, or write `format: csv`")
 
     def _note_dropped(self, names: Sequence[str]) -> None:

@@ -21,9 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import ARROW_TYPES, ORDER_COLUMNS, SEQ, TIMESTAMP
+from cep_pipeline.events.columns import ARROW_TYPES, EVENT_TYPE, ORDER_COLUMNS, SEQ, TIMESTAMP
 from cep_pipeline.events.derived import Carry, derive
-from cep_pipeline.events.source import EVENT_TYPE, LONGEST_VALUE
 from cep_pipeline.events.timestamps import check_timezone, read_timestamps
 from cep_pipeline.foreign_text import did_you_mean, html_table
 from cep_pipeline.patterns.expressions import ValueType
@@ -287,11 +286,7 @@ class StreamSchema:
         """
         source: dict[str, Any] | None = None
         if self.source is not None:
-            source = asdict(self.source)
-            if not self.source.signs.settings:
-                del source["signs"]
-            if source["longest_value"] == LONGEST_VALUE:
-                del source["longest_value"]
+            source = self.source.decisive
             source["columns"] = {
                 self.first_name(name): self.renamed[name].column or column if name in self.renamed else column
                 for name, column in source["columns"].items()

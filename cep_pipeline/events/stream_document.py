@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, field_validator, model_validator
 
-from cep_pipeline.documents import Document, example_at, line_at, load_document, setting
+from cep_pipeline.documents import Document, checked, example_at, line_at, load_document, setting
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.casting import NumberSigns
-from cep_pipeline.events.columns import SEQ, TIMESTAMP
+from cep_pipeline.events.columns import EVENT_TYPE, SEQ, TIMESTAMP
 from cep_pipeline.events.quality import TOLD, GreatExpectation, Quality, expectation_forms, profile_columns
-from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.source import (
-    EVENT_TYPE,
-    LONGEST_VALUE,
     TYPE_OF_FILE,
     DerivedAttribute,
     Renamed,
     SourceLayout,
+    SourceSettings,
+    TimestampSettings,
     type_of_all,
 )
-from cep_pipeline.events.timestamps import check_format, check_timezone
+from cep_pipeline.events.timestamps import check_timezone
 from cep_pipeline.foreign_text import did_you_mean, listed
 from cep_pipeline.patterns.expressions import ValueType
-
-if TYPE_CHECKING:
-    Format = str
-else:
-    Format = Literal[tuple(READERS)]
 
 Schema = TypeVar("Schema")
 
@@ -48,25 +41,9 @@ def _or_text(short: str, shape: Any) -> Any:
     )
 
 
-_ONE_CHARACTER: dict[str, Any] = {"minLength": 1, "maxLength": 1}
-"""A setting that is one character, for the JSON Schema."""
-
-
 def _either(*names: str) -> ConfigDict:
     """Exactly one of these settings is given, for the JSON Schema."""
     return ConfigDict(json_schema_extra={"oneOf": [{"required": [name]} for name in names]})
-
-
-class TimestampSettings(Document):
-    """The source column that holds the time of an event, and how the time is written."""
-
-    column: str = setting("Name of the source column.", example="time")
-    format: str = setting(
-        "How the time is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a format of fixed width "
-        "such as `%Y%m%d%H%M`. It is not used for a Parquet column of a timestamp or date type.",
-        "iso",
-        example="%Y-%m-%d %H:%M",
-    )
 
 
 class AttributeSettings(Document):
@@ -119,65 +96,6 @@ class DerivedSettings(Document):
         if (self.diff is None) == (self.history is None):
             raise ValueError("a derived attribute has either `diff: {of: …}` or `history: {of: …, length: …}`")
         return self
-
-
-class SourceSettings(Document):
-    """The layout of the raw files."""
-
-    format: Format = setting(
-        "Format of the files. A CSV file is UTF-8 text; an ending `.gz`, `.bz2`, `.zst` or `.lz4` says how it is "
-        "compressed.",
-        example="csv",
-    )
-    path: Annotated[
-        list[str],
-        BeforeValidator(
-            lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
-        ),
-    ] = setting(
-        "One path or several, relative to the data folder. A path may have date placeholders such as "
-        "`{day:%Y-%m-%d}`, the wildcards `*`, `?` and `[…]`, and `{type}` where the name of a file tells the type "
-        "of its events. All files that fit are read.",
-        example="{day:%Y-%m-%d}/trades.csv.gz",
-    )
-    longest_value: int = setting(
-        "Most bytes that a value of text has. A row with a longer one is rejected.",
-        LONGEST_VALUE,
-        example=1_000_000,
-        ge=1,
-    )
-    header: bool = setting("Whether the first row of a CSV file names its columns.", True, example=False)
-    columns: list[str] = setting(
-        "Names of all columns of a CSV file, in order. It is required with `header: false`, and refused otherwise.",
-        default_factory=list,
-        example=["time", "room", "temperature"],
-    )
-    delimiter: str = setting(
-        "The character between the fields of a CSV file: one ASCII character.",
-        ",",
-        example=";",
-        json_schema_extra=_ONE_CHARACTER,
-    )
-    quote: str = setting(
-        "The character around a field that holds delimiters or line ends. Written twice in such a field it "
-        "stands for itself.",
-        '"',
-        example="'",
-        json_schema_extra=_ONE_CHARACTER,
-    )
-    decimal: str = setting(
-        "The decimal sign of numbers that are text: one character, and no letter, digit, `+` or `-`.",
-        ".",
-        example=",",
-        json_schema_extra=_ONE_CHARACTER,
-    )
-    thousands: str | None = setting(
-        "The sign between groups of three digits of numbers that are text. A number may also be without it. A blank "
-        "means every kind of blank, and `'` also the curly apostrophe.",
-        None,
-        example=".",
-        json_schema_extra=_ONE_CHARACTER,
-    )
 
 
 class StreamDocument(Document):
@@ -245,6 +163,11 @@ class StreamDocument(Document):
     quality: Quality = setting(
         "What the data must fulfil.", Quality.model_construct(), example={"max_rejected_share": 0.05}
     )
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        return checked(check_timezone, value)
 
     @field_validator("types")
     @classmethod
@@ -360,8 +283,6 @@ def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
         type_attribute = EVENT_TYPE
     else:
         _check_type_attribute(document, type_attribute, attributes)
-    with _at("timezone"):
-        check_timezone(document.timezone)
     source = _source_of(document)
     _check_quality(document, attributes)
     with _at("name"):
@@ -391,14 +312,14 @@ def _check_type_attribute(document: StreamDocument, name: str, attributes: Mappi
         if attributes[name] not in (ValueType.STRING, ValueType.INT64):
             raise InputError(f"type_attribute {name!r} must be string or int64, not {attributes[name].value}")
     for index, path in enumerate(document.source.path):
-        if "{type}" in path:
+        if TYPE_OF_FILE in path:
             with _at("source", "path", index):
                 raise InputError(
                     f"path {path!r} tells the event type, and so does type_attribute; leave one of them out"
                 )
 
 
-def _column_of_type(document: StreamDocument, paths: Sequence[PathTemplate]) -> dict[str, str]:
+def _column_of_type(document: StreamDocument) -> dict[str, str]:
     """The attribute `event_type` with what stands for its column, where the files have no column of the type."""
     if document.type_attribute is not None:
         return {}
@@ -409,8 +330,8 @@ def _column_of_type(document: StreamDocument, paths: Sequence[PathTemplate]) -> 
                     f"attribute {name!r} has the name that is added where there is no type_attribute; write "
                     f"`type_attribute: {name}` if it holds the types; else {_renamed(document, name)}"
                 )
-    telling = [path for path in paths if path.names_type]
-    if telling and len(telling) < len(paths):
+    telling = [path for path in document.source.path if TYPE_OF_FILE in path]
+    if telling and len(telling) < len(document.source.path):
         with _at("source", "path"):
             raise InputError("the types are told by {type} in some of the paths; write it in all of them")
     if telling:
@@ -432,28 +353,10 @@ def _known(name: str, choices: list[str], what: str) -> None:
 
 
 def _source_of(document: StreamDocument) -> SourceLayout:
-    with _at("source", "path"):
-        paths = tuple(PathTemplate(text) for text in document.source.path)
-    with _at("timestamp", "format"):
-        check_format(document.timestamp.format)
     with _at("source"):
-        source = SourceLayout(
-            format=document.source.format,
-            paths=paths,
-            timestamp_column=document.timestamp.column,
-            timestamp_format=document.timestamp.format,
-            columns={
-                **_column_of_type(document, paths),
-                **{name: settings.column or name for name, settings in document.attributes.items()},
-            },
-            longest_value=document.source.longest_value,
-            header=document.source.header,
-            names=tuple(document.source.columns),
-            delimiter=document.source.delimiter,
-            quote=document.source.quote,
-            signs=NumberSigns(document.source.decimal, document.source.thousands),
-        )
-        READERS[source.format].check(source)
+        columns = {name: settings.column or name for name, settings in document.attributes.items()}
+        source = SourceLayout(document.source, document.timestamp, {**_column_of_type(document), **columns})
+        READERS[source.settings.format].check(source)
     return source
 
 

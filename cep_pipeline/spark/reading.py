@@ -118,7 +118,7 @@ class RawFiles:
     def _parse_tasks(self, file: SourceFile, days: frozenset[date]) -> list[_RawTask]:
         """Make one task for a file read as a whole; else some for `task_rows` rows each and one for its fingerprint."""
         source = _source(self.schema)
-        parts = READERS[source.format].parts_of(file, source)
+        parts = READERS[source.settings.format].parts_of(file, source)
         if parts is None:
             return [ParseTask(self.schema, file, days, self.scratch)]
         tasks: list[_RawTask] = [file]

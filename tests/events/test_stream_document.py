@@ -66,7 +66,7 @@ def of_profile(
         ({"type_attribute": "price"}, "type_attribute:", "must be string or int64"),
         ({"source": {**SOURCE, "thousands": "."}}, "thousands:", 'write for example `decimal: ","` beside it'),
         ({"source": {**SOURCE, "decimal": ",,"}}, "decimal:", "',,' cannot be this sign of a number"),
-        ({"source": {**SOURCE, "quote": "'", "thousands": "'"}}, "quote:", "is a sign of numbers too"),
+        ({"source": {**SOURCE, "quote": "'", "thousands": "'"}}, "thousands:", "is `quote` too"),
         ({"timezone": 1}, "timezone:", "this should be text, in quotes (found 1); write for example `timezone: "),
         ({"on_missing": "skp"}, "on_missing:", "'skip' (found 'skp'); write for example `on_missing: skip`"),
         (
