@@ -59,18 +59,8 @@ class ParquetReader(RowReader):
         groups, row = [], 1
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
-            statistics = group.column(column).statistics
-            bounds = _dates(statistics)
-            groups.append(
-                FilePart(
-                    index,
-                    row,
-                    group.num_rows,
-                    bounds[0] if bounds else None,
-                    bounds[1] if bounds else None,
-                    statistics is None or not statistics.has_null_count or statistics.null_count > 0,
-                )
-            )
+            bounds = _dates(group.column(column).statistics)
+            groups.append(FilePart(index, row, group.num_rows, bounds))
             row += group.num_rows
         return groups
 
@@ -102,7 +92,8 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _dates(statistics: pq.Statistics | None) -> tuple[date, date] | None:
-    if statistics is None or not statistics.has_min_max:
+    """The days of all values; None where the file does not say them, or has rows without a value."""
+    if statistics is None or not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
         return None
     try:
         low, high = statistics.min, statistics.max

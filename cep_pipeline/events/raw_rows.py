@@ -63,26 +63,22 @@ class RawBlock:
 class FilePart:
     """A part of a raw file that can be read on its own, and bounds of the timestamps in it; in Parquet a row group.
 
-    The bounds are dates, a day wider than the values for any time zone; None where the file does not say them. Its rows
-    are numbered from `first_row`, which counts from 1. `may_lack_timestamps` is True unless the file says that every
-    row has one.
+    The bounds are dates, a day wider than the values for any time zone; None where the file does not say them for all
+    rows. Its rows are numbered from `first_row`, which counts from 1.
     """
 
     index: int
     first_row: int
     rows: int
-    earliest: date | None
-    latest: date | None
-    may_lack_timestamps: bool
+    bounds: tuple[date, date] | None
 
     def may_hold(self, days: Sequence[date], period: Period) -> bool:
         """Return True if it may have rows of these days; rows without a usable timestamp count as of the first day."""
-        if self.earliest is None or self.latest is None or period.first is None or period.last is None:
+        if self.bounds is None or period.first is None:
             return True
-        if any(self.earliest <= day <= self.latest for day in days):
-            return True
-        stray = self.may_lack_timestamps or self.earliest < period.first or self.latest > period.last
-        return stray and period.first in days
+        first, last = self.bounds
+        stray = first not in period or last not in period
+        return any(first <= day <= last for day in days) or (stray and period.first in days)
 
 
 @dataclass(frozen=True)

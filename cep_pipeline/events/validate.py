@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.quality import Expectation, Quality, profile_columns
+from cep_pipeline.events.quality import Expectation, Quality
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.guarded import brief, without_collecting
@@ -119,7 +119,8 @@ def asked_figures(schema: StreamSchema, day: date) -> Figures:
     """Return the figures that the validation of a day needs, as they are of a day without events."""
     quality = schema.quality or Quality()
     columns = [TIMESTAMP, schema.type_attribute, *schema.key, *(e.column for e in quality.expectations)]
-    kinds = {name: schema.attributes[name] for name in (*columns, *_named(quality, schema)) if name != TIMESTAMP}
+    columns += schema.raw_attributes if quality.great_expectations else ()
+    kinds = {name: schema.attributes[name] for name in columns if name != TIMESTAMP}
     numbers = [name for name, kind in kinds.items() if kind.is_number]
     return Figures(
         rows=0,
@@ -130,23 +131,6 @@ def asked_figures(schema: StreamSchema, day: date) -> Figures:
         most=dict.fromkeys(numbers),
         totals=dict.fromkeys(numbers, 0.0),
     )
-
-
-def _named(quality: Quality, schema: StreamSchema) -> Iterator[str]:
-    """The attributes whose columns of the profile an expectation of the schema names, in an argument or in a text."""
-    texts = [text for expected in quality.great_expectations for text in _texts(expected.kwargs)]
-    for column, attribute in profile_columns(schema.raw_attributes).items():
-        if attribute and any(column in text for text in texts):
-            yield attribute
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (text for one in value.values() for text in _texts(one))
-    elif isinstance(value, list | tuple):
-        yield from (text for one in value for text in _texts(one))
 
 
 def _all_bounds(schema: StreamSchema, quality: Quality, day: date) -> list[Bounds]:
