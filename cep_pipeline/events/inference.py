@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cep_pipeline.documents import as_yaml
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import SignsFound, cast_checked_to, find_signs, most_stray
 from cep_pipeline.events.columns import EVENT_TYPE, SEQ, TIMESTAMP
@@ -49,7 +49,7 @@ _DATED = (
 class SampledFile:
     """The first rows of a raw file, as they stand in it, and how the file is written (the settings of `source`).
 
-    They are the `whole` file, or its beginning. `left_out` are columns that cannot be read.
+    They are the `whole` file, or its beginning. Lists and structures are left out.
     """
 
     path: Path
@@ -57,7 +57,6 @@ class SampledFile:
     rows: int
     whole: bool
     layout: Mapping[str, object] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,9 +158,8 @@ def _read_parquet(path: Path) -> SampledFile:
         name: values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
         for name, values in zip(batches[0].schema.names, batches[0].columns, strict=True)
     }
-    nested = tuple(one.name for one in schema if one.name not in flat)
     rows = batches[0].num_rows
-    return SampledFile(path, columns, rows, rows == total, {"format": "parquet"}, nested)
+    return SampledFile(path, columns, rows, rows == total, {"format": "parquet"})
 
 
 def _read_csv(path: Path) -> SampledFile:
@@ -453,12 +451,6 @@ def _text_of(
             said.append("it has no values here")
         value = kind if name == column else f"{{type: {kind}, column: {yaml_scalar(column)}}}"
         add(f"  {yaml_scalar(name)}: {value}", "; ".join(said))
-    for column in sample.left_out:
-        add(f"  # {_shown(column)}", "its values are lists or structures, which are not read")
-    numbers = [names[column] for column, (kind, _) in kinds.items() if kind in ("int64", "float64") and column != typed]
-    if numbers:
-        add("# derived:", "computed of the event before of the same type")
-        add(f"#   {yaml_scalar(numbers[0] + '_change')}: {{diff: {{of: {yaml_scalar(numbers[0])}}}}}")
     key = [times.column] if typed is None else [typed, times.column]
     if _is_key(sample, instants, typed):
         shown = ", ".join(names.get(one, TIMESTAMP) for one in key)
@@ -466,7 +458,7 @@ def _text_of(
     add("source:")
     for setting, given in {**sample.layout, **signs.chosen.given}.items():
         first = setting == next(iter(signs.chosen.given), "")
-        add(f"  {setting}: {_flow(given)}", _shown(signs.said, 200) if first else "")
+        add(f"  {setting}: {yaml_scalar(given)}", _shown(signs.said, 200) if first else "")
     if signs.other is not None and not signs.chosen.given:
         add(f"  # {signs.other.settings}", _shown(signs.said, 200))
     add(f"  path: {yaml_scalar(place[0])}", place[1])
@@ -530,23 +522,12 @@ def _stream_name(path: Path) -> str:
     return stem if re.match(r"[a-z]", stem) else f"stream_{stem}".rstrip("_")
 
 
-def yaml_scalar(text: str) -> str:
-    """A text as YAML has it, in quotes where it needs them."""
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_]+)*", text) and text.lower() not in _YAML_WORDS:
-        return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())
-
-
-_YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+def yaml_scalar(value: object) -> str:
+    """A text, or another value, as YAML has it within a line, in quotes where it needs them."""
+    return as_yaml([value])[1:-1]
 
 
 def _shown(text: str, most: int = 60) -> str:
     """A text for a comment, which it does not end."""
     plain = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
     return plain if len(plain) <= most else f"{plain[:most]}…"
-
-
-def _flow(value: object) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(yaml_scalar, value))}]"
-    return "false" if value is False else yaml_scalar(str(value))
