@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, field_validator, model_validat
 
 from cep_pipeline.documents import Document, checked, example_at, line_at, load_document, setting
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import EVENT_TYPE, SEQ, TIMESTAMP
+from cep_pipeline.events.columns import DAY, EVENT_TYPE, SEQ, TIMESTAMP
 from cep_pipeline.events.quality import TOLD, GreatExpectation, Quality, expectation_forms, profile_columns
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.source import (
@@ -216,19 +216,24 @@ def _at(*location: int | str) -> Iterator[None]:
 
 
 def _check_names(document: StreamDocument) -> None:
-    """Names must be columns of a table too, which knows no case and has a column `day`."""
-    folded: dict[str, str] = {}
-    for part, names in (("attributes", document.attributes), ("derived", document.derived)):
-        for name in names:
-            with _at(part, name):
-                if name.lower() in ("day", TIMESTAMP, SEQ) or name.startswith("_"):
-                    raise InputError(f"attribute {name!r}: this name belongs to the engine; {_renamed(document, name)}")
-                other = folded.setdefault(name.lower(), name)
-                if other != name:
-                    raise InputError(
-                        f"attributes {other!r} and {name!r} differ in case only; {_renamed(document, name)}"
-                    )
-    _check_former_names(document, folded)
+    """All names, former ones too, must be columns of one table, which knows no case and has a column `day`."""
+    owners: dict[str, str] = {}
+    now = [((part, name), name) for part in ("attributes", "derived") for name in getattr(document, part)]
+    former = [(("attributes", name, "was"), one) for name, its in document.attributes.items() for one in its.was]
+    for place, column in (*now, *former):
+        name, folded = place[1], column.lower()
+        said, remedy = f"attribute {name!r}", _renamed(document, name)
+        if len(place) > 2:
+            said += f" was {column!r}"
+            remedy = "leave `was` out, or choose another name for the other attribute"
+        with _at(*place):
+            if folded in (DAY, TIMESTAMP, SEQ) or column.startswith("_"):
+                raise InputError(f"{said}: this name belongs to the engine; {remedy}")
+            if folded in owners:
+                raise InputError(
+                    f"{said}: a name of {owners[folded]!r} too, and names differ in more than case; {remedy}"
+                )
+        owners[folded] = name
 
 
 def _renamed(document: StreamDocument, name: str) -> str:
@@ -240,27 +245,6 @@ def _renamed(document: StreamDocument, name: str) -> str:
         "give it another name and name its source column beside the type: write for example "
         f"`{other}: {{type: {settings.type}, column: {settings.column or name}}}`"
     )
-
-
-def _check_former_names(document: StreamDocument, attributes: Mapping[str, str]) -> None:
-    """A name that an attribute had is no other attribute's; `attributes` has all of them by their names in small."""
-    seen: dict[str, str] = {}
-    for name, settings in document.attributes.items():
-        for former in settings.was:
-            with _at("attributes", name, "was"):
-                folded = former.lower()
-                if folded in ("day", TIMESTAMP, SEQ) or former.startswith("_"):
-                    raise InputError(f"attribute {name!r} was {former!r}: this name belongs to the engine")
-                if folded == name.lower():
-                    raise InputError(f"attribute {name!r} was {former!r}: give a name that differs in more than case")
-                other = attributes.get(folded) or seen.get(folded)
-                if other is not None:
-                    raise InputError(
-                        f"attribute {name!r} was {former!r}, and {former!r} is a name of {other!r} too; a name stays "
-                        "with the days that were published under it: leave `was` out, or choose another name for "
-                        "the other attribute"
-                    )
-                seen[folded] = name
 
 
 def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
@@ -411,8 +395,6 @@ def _check_profile_column(column: object, profile: list[str]) -> None:
 
 
 def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> DerivedAttribute:
-    if name in attributes:
-        raise InputError(f"derived attribute {name!r} has the name of another attribute")
     function = settings.diff or settings.history
     assert function is not None
     kind = attributes.get(function.of)
