@@ -31,6 +31,7 @@ from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import REASON, EventRange, StagedDay, StagedFile
+from cep_pipeline.events.quality import Quality
 from cep_pipeline.events.raw_rows import RejectedRow
 from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
@@ -39,7 +40,6 @@ from cep_pipeline.events.validate import (
     Figures,
     Unexpected,
     asked_figures,
-    check_rejected_share,
     start_import,
     validate,
 )
@@ -319,23 +319,21 @@ def _validated(
 def _validate(
     raw: RawFiles, state: ReadDay, figures: Figures, earlier_row_counts: Sequence[int], data_docs: Path | None
 ) -> None:
-    staged, schema = state.staged, raw.schema
+    staged, schema, examples = state.staged, raw.schema, []
+    if staged.rejected_rows > (schema.quality or Quality()).max_rejected_share * (staged.events + staged.rejected_rows):
+        first = rejected_rows(raw.session(), [staged], schema).orderBy(FILE, LINE).limit(_REJECTED_SHOWN)
+        rows = collect(raw.session(), first.select(FILE, LINE, REASON), f"{schema.name}: looking for rejected rows")
+        examples = [tuple(row.values()) for row in rows.to_pylist()]
     validation = validate(
         figures,
         schema,
         state.day,
         rejected=staged.rejected_rows,
+        rejected_examples=examples,
         earlier_row_counts=earlier_row_counts,
         data_docs=data_docs,
     )
     state.know(validation=validation.document)
-    try:
-        check_rejected_share(schema, staged.day, staged.events, staged.rejected_rows, ())
-    except DataError:
-        first = rejected_rows(raw.session(), [staged], schema).orderBy(FILE, LINE).limit(_REJECTED_SHOWN)
-        rows = collect(raw.session(), first.select(FILE, LINE, REASON), f"{schema.name}: looking for rejected rows")
-        examples = [tuple(row.values()) for row in rows.to_pylist()]
-        check_rejected_share(schema, staged.day, staged.events, staged.rejected_rows, examples)
     validation.require(schema.name)
     state.know(warnings=validation.warnings)
 
