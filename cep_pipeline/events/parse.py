@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 from cep_pipeline.errors import DataError
 from cep_pipeline.events.clock import rows_shown_twice
@@ -253,21 +254,9 @@ class StagedDay:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`: what one task hands to the next."""
-        return {
-            **vars(self),
-            "day": self.day.isoformat(),
-            "files": [[file.name, file.size, file.sha256] for file in self.files],
-            "ranges": [[part.begin_s, part.rows] for part in self.ranges],
-        }
+        return dict(TypeAdapter(StagedDay).dump_python(self, mode="json"))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> StagedDay:
         """Read the JSON form."""
-        texts = ("rows", "repeated", "undated", "order", "notes", "warnings")
-        read = {
-            "day": date.fromisoformat(content["day"]),
-            "files": tuple(RawFile(*file) for file in content["files"]),
-            "ranges": tuple(EventRange(*part) for part in content["ranges"]),
-            **{name: tuple(content[name]) for name in texts},
-        }
-        return cls(**{**content, **read})
+        return TypeAdapter(StagedDay).validate_python(content)
