@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.clock import SecondPass, rows_shown_twice, second_pass
 from cep_pipeline.events.columns import EVENT_TYPE, SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
 from cep_pipeline.events.derived import Carry, derive
-from cep_pipeline.events.order import FILE, first_of_each_key, in_order
 from cep_pipeline.events.raw_files import UNBOUNDED, SourceFile, readable, refuse_other_formats
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows
-from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
+from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import DataWarning, StreamSchema
 from cep_pipeline.events.source import (
     LONGEST_VALUE,
@@ -394,6 +394,33 @@ def _ordered(schema: StreamSchema, events: pa.Table, notes: list[str]) -> tuple[
         events = events.filter(pa.array(own))
         notes.append(f"{_refused(repeated)}, whose key ({', '.join(schema.key)}) came before")
     return (events if numbered else events.append_column(SEQ, pa.array(_seqs(events)))), repeated
+
+
+def in_order(events: pa.Table, columns: list[str]) -> pa.Table:
+    """The events sorted by these columns, the first of them the timestamp; nothing to do where they already are."""
+    keys = [events.column(TIMESTAMP).cast(pa.int64()).to_numpy()]
+    keys += [events.column(column).to_numpy() for column in columns[1:]]
+    tied = np.ones(max(events.num_rows - 1, 0), dtype=bool)  # each row with the one behind it, by the columns before
+    for key in keys:
+        if (tied & (key[1:] < key[:-1])).any():
+            return events.take(pa.array(np.lexsort(keys[::-1])))
+        tied &= key[1:] == key[:-1]
+    return events
+
+
+def first_of_each_key(events: pa.Table, key: Sequence[str]) -> np.ndarray:
+    """Index of the first event, in order of arrival (`_file` and `_line`), with the same key as each event.
+
+    A timestamp is compared to the nanosecond.
+    """
+    codes = np.zeros(events.num_rows, dtype=np.int64)
+    for name in (*key, *([FINER] if TIMESTAMP in key else [])):
+        encoded = pc.dictionary_encode(events.column(name).combine_chunks(), null_encoding="encode")
+        column = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + column, return_inverse=True)
+    arrival = np.lexsort([events.column(LINE).to_numpy(), events.column(FILE).to_numpy()])
+    _, first = np.unique(codes[arrival], return_index=True)
+    return np.asarray(arrival[first][codes], dtype=np.int64)
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -21,6 +21,7 @@ from cep_pipeline.events.source import SourceLayout
 from cep_pipeline.events.timestamps import read_timestamps
 from cep_pipeline.patterns.expressions import ValueType
 
+FILE = "_file"
 LINE = "_line"
 LOCAL_DAY = "_day"
 FINER = "_finer"

@@ -17,12 +17,11 @@ import pyarrow as pa
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.clock import second_pass
 from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import ParsedFile, ParseTask, StagedDay, parse_file
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
 from cep_pipeline.events.raw_rows import FilePart
 from cep_pipeline.events.readers import READERS
-from cep_pipeline.events.row_checks import FINER, LINE
+from cep_pipeline.events.row_checks import FILE, FINER, LINE
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.source import SourceLayout
 from cep_pipeline.foreign_text import listed

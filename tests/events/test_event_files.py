@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events import columns as event_columns
-from cep_pipeline.events.event_files import load_events
-from cep_pipeline.events.order import in_order
+from cep_pipeline.events.event_files import in_order, load_events
 from cep_pipeline.events.schema import StreamSchema
 from tests.thoroughness import examples
 
