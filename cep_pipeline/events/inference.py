@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -61,27 +62,66 @@ class SampledFile:
 
 @dataclass(frozen=True)
 class InferredSchema:
-    """A proposed schema: its YAML text, with comments, and what it was made of.
+    """A proposed schema: its document, comments on settings of it by their names, and what was seen on the way.
 
-    `type_column` is the attribute with the type, None where all events have one, the `base_type`. `gap_us` is the usual
-    time between two events of one type. The days are the first and the last of the sample. The path is the template of
-    that of a file, relative to the data folder.
+    A setting whose name begins with `#` is a proposal that is not in force. `gap_us` is the usual time between two
+    events of one type. The days are the first and the last of the sample.
     """
 
-    name: str
-    text: str
-    base_type: str
-    type_column: str | None
-    numbers: tuple[str, ...]
-    zone: str
+    head: str
+    document: Mapping[str, Any]
+    comments: Mapping[str, str]
     gap_us: int
     days: tuple[date, date]
-    path: str
+
+    @property
+    def name(self) -> str:
+        """The name of the stream."""
+        return str(self.document["name"])
+
+    @property
+    def type_column(self) -> str | None:
+        """The attribute with the type, None where all events have one, the `base_type`."""
+        return self.document.get("type_attribute")
+
+    @property
+    def numbers(self) -> list[str]:
+        """The attributes that are numbers, the type not among them."""
+        kinds = {
+            name: its["type"] if isinstance(its, dict) else its for name, its in self.document["attributes"].items()
+        }
+        return [name for name, kind in kinds.items() if kind in ("int64", "float64") and name != self.type_column]
+
+    @property
+    def path(self) -> str:
+        """The template of the path of a file, relative to the data folder."""
+        return str(self.document["source"]["path"])
 
     @property
     def dated(self) -> bool:
         """True if the names of files tell their days."""
         return "{day:" in self.path
+
+    @property
+    def in_force(self) -> dict[str, Any]:
+        """The document without proposals that are not in force."""
+        return {name: value for name, value in self.document.items() if not name.startswith("#")}
+
+    @property
+    def text(self) -> str:
+        """The YAML text, with comments."""
+        lines = [(f"# {self.head}", "")]
+        for name, value in self.document.items():
+            inner = value if isinstance(value, dict) and name != "timestamp" else {}
+            lines.append((f"{name}:" if inner else f"{name}: {yaml_scalar(value)}", self.comments.get(name, "")))
+            for setting, its in inner.items():
+                comment = self.comments.get(f"{name}.{setting}", "")
+                lines.append((f"  {yaml_scalar(setting)}: {yaml_scalar(its)}", comment))
+        wide = max((len(setting) for setting, comment in lines if comment and len(setting) <= 44), default=0)
+        return "".join(
+            f"{setting.ljust(wide)}  # {comment}".rstrip() + "\n" if comment else f"{setting}\n"
+            for setting, comment in lines
+        )
 
 
 def infer_schema(
@@ -124,22 +164,59 @@ def infer_schema(
     typed = type_column or _type_column(sample, kinds, times.column)
     names = _attribute_names(kinds, {TIMESTAMP, SEQ, "day", *([EVENT_TYPE] if typed is None else [])})
     stamps = read_timestamps(sample.columns[times.column], times.format, zone)
-    stream = name or _stream_name(path)
     numbers = np.unique(stamps.local_day[np.asarray(pc.is_valid(stamps.utc))]).tolist()
     days = [date.fromordinal(number + date(1970, 1, 1).toordinal()) for number in numbers]
-    place = _path_template(sample.path, days)
-    text = _text_of(sample, times, signs, kinds, names, typed, stamps.utc, place, zone, stream)
-    return InferredSchema(
-        stream,
-        text,
-        BASE_TYPE,
-        None if typed is None else names[typed],
-        tuple(names[column] for column, (kind, _) in kinds.items() if kind in ("int64", "float64") and column != typed),
-        zone,
-        _usual_gap(stamps.utc, None if typed is None else sample.columns[typed]),
-        (days[0], days[-1]),
-        place[0],
-    )
+    place, of_place = _path_template(sample.path, days)
+    arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.column].type)
+    key = [times.column] if typed is None else [typed, times.column]
+    document = {
+        "name": name or _stream_name(path),
+        "timezone": zone,
+        "base_type": BASE_TYPE,
+        "# type_attribute" if typed is None else "type_attribute": "NAME" if typed is None else names[typed],
+        "timestamp": {"column": times.column} | ({} if arrow_times else {"format": times.format}),
+        "attributes": {
+            names[column]: kind if names[column] == column else {"type": kind, "column": column}
+            for column, (kind, _) in kinds.items()
+        },
+        **({"# key": [names.get(one, TIMESTAMP) for one in key]} if _is_key(sample, stamps.utc, typed) else {}),
+        "source": {**sample.layout, **signs.chosen.given, "path": place},
+        "quality": {"max_rejected_share": 0.01},
+    }
+    others_said = f"; other columns with times: {', '.join(map(_shown, times.others))}" if times.others else ""
+    comments = {
+        "timezone": "of times without an offset, and of the days of the stream",
+        "base_type": f"every row is an event of this type: a pattern asks for any by `{BASE_TYPE} e`",
+        "# type_attribute": "no column looks like the type of an event: all are of the base type, or {type} in the "
+        "path tells theirs",
+        "type_attribute": "" if typed is None else _said_of_types(sample.columns[typed]),
+        "timestamp": f"such as {_shown(times.example)}{f'; {times.note}' if times.note else ''}{others_said}",
+        "attributes": "int64, float64, bool or string; a column that is not listed is left out",
+        **{f"attributes.{names[column]}": _said_of(sample, column, *kinds[column], signs) for column in kinds},
+        "# key": "no two rows of the sample agree in these: a row that is delivered twice is rejected",
+        "source": _shown(signs.said, 200) if signs.chosen.given or signs.other is not None else "",
+        "source.path": of_place,
+        "quality.max_rejected_share": "a day with more bad rows is refused",
+    }
+    looked = f"{'all' if sample.whole else 'the first'} {sample.rows:,} rows of {_shown(sample.path.name)}"
+    head = f"A stream schema proposed from {looked}: read it, and correct what is wrong."
+    gap_us = _usual_gap(stamps.utc, None if typed is None else sample.columns[typed])
+    return InferredSchema(head, document, comments, gap_us, (days[0], days[-1]))
+
+
+def _said_of_types(column: pa.Array) -> str:
+    distinct = pc.unique(pc.drop_null(column))
+    few = ", ".join(_shown(str(value)) for value in distinct.slice(0, 4).to_pylist())
+    return f"an event has the type that stands here: {few}{', …' if len(distinct) > 4 else ''} ({len(distinct):,})"
+
+
+def _said_of(sample: SampledFile, column: str, kind: str, stray: int, signs: SignsFound) -> str:
+    said = [f"{stray:,} of the values are no {kind}; their rows are rejected"] if stray else []
+    if signs.of.get(column, signs.chosen) != signs.chosen:
+        said.append(f"its numbers need {signs.of[column].settings or 'a decimal point'}, unlike others in the file")
+    if sample.columns[column].null_count == sample.rows:
+        said.append("it has no values here")
+    return "; ".join(said)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -400,75 +477,6 @@ def _attribute_names(columns: Mapping[str, object], reserved: set[str]) -> dict[
 
 
 # -- the text ---------------------------------------------------------------------------------------------------------
-
-
-def _text_of(
-    sample: SampledFile,
-    times: _Times,
-    signs: SignsFound,
-    kinds: Mapping[str, tuple[str, int]],
-    names: Mapping[str, str],
-    typed: str | None,
-    instants: pa.Array,
-    place: tuple[str, str],
-    zone: str,
-    stream: str,
-) -> str:
-    lines: list[tuple[str, str]] = []
-
-    def add(setting: str, comment: str = "") -> None:
-        lines.append((setting, comment))
-
-    looked = f"{'all' if sample.whole else 'the first'} {sample.rows:,} rows"
-    add(f"# A stream schema proposed from {looked} of {_shown(sample.path.name)}: read it, and correct what is wrong.")
-    add(f"name: {yaml_scalar(stream)}")
-    add(f"timezone: {yaml_scalar(zone)}", "of times without an offset, and of the days of the stream")
-    add(f"base_type: {BASE_TYPE}", f"every row is an event of this type: a pattern asks for any by `{BASE_TYPE} e`")
-    if typed is not None:
-        distinct = pc.unique(pc.drop_null(sample.columns[typed]))
-        few = ", ".join(_shown(str(value)) for value in distinct.slice(0, 4).to_pylist())
-        add(
-            f"type_attribute: {names[typed]}",
-            f"an event has the type that stands here: {few}{', …' if len(distinct) > 4 else ''} ({len(distinct):,})",
-        )
-    else:
-        add(
-            "# type_attribute: NAME",
-            "no column looks like the type of an event: all are of the base type, or {type} in the path tells theirs",
-        )
-    note = f"; {times.note}" if times.note else ""
-    others = f"; other columns with times: {', '.join(map(_shown, times.others))}" if times.others else ""
-    arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.column].type)
-    how = "" if arrow_times else f", format: {yaml_scalar(times.format)}"
-    add(f"timestamp: {{column: {yaml_scalar(times.column)}{how}}}", f"such as {_shown(times.example)}{note}{others}")
-    add("attributes:", "int64, float64, bool or string; a column that is not listed is left out")
-    for column, (kind, stray) in kinds.items():
-        name = names[column]
-        said = [f"{stray:,} of the values are no {kind}; their rows are rejected"] if stray else []
-        if signs.of.get(column, signs.chosen) != signs.chosen:
-            said.append(f"its numbers need {signs.of[column].settings or 'a decimal point'}, unlike others in the file")
-        if sample.columns[column].null_count == sample.rows:
-            said.append("it has no values here")
-        value = kind if name == column else f"{{type: {kind}, column: {yaml_scalar(column)}}}"
-        add(f"  {yaml_scalar(name)}: {value}", "; ".join(said))
-    key = [times.column] if typed is None else [typed, times.column]
-    if _is_key(sample, instants, typed):
-        shown = ", ".join(names.get(one, TIMESTAMP) for one in key)
-        add(f"# key: [{shown}]", "no two rows of the sample agree in these: a row that is delivered twice is rejected")
-    add("source:")
-    for setting, given in {**sample.layout, **signs.chosen.given}.items():
-        first = setting == next(iter(signs.chosen.given), "")
-        add(f"  {setting}: {yaml_scalar(given)}", _shown(signs.said, 200) if first else "")
-    if signs.other is not None and not signs.chosen.given:
-        add(f"  # {signs.other.settings}", _shown(signs.said, 200))
-    add(f"  path: {yaml_scalar(place[0])}", place[1])
-    add("quality:")
-    add("  max_rejected_share: 0.01", "a day with more bad rows is refused")
-    wide = max((len(setting) for setting, comment in lines if comment and len(setting) <= 44), default=0)
-    return "".join(
-        f"{setting.ljust(wide)}  # {comment}".rstrip() + "\n" if comment else f"{setting}\n"
-        for setting, comment in lines
-    )
 
 
 def _is_key(sample: SampledFile, instants: pa.Array, typed: str | None) -> bool:

@@ -14,7 +14,6 @@ from datetime import datetime
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -186,12 +185,10 @@ class StreamSchema:
         the columns with the time and the type are found by their names and values, where they are not given.
         """
         from cep_pipeline.events.inference import infer_schema
+        from cep_pipeline.events.stream_document import StreamDocument, schema_of
 
         made = infer_schema(Path(path), timezone=timezone, name=name, time_column=time_column, type_column=type_column)
-        with TemporaryDirectory() as folder:
-            proposed = Path(folder) / f"{made.name}.yaml"
-            proposed.write_text(made.text, encoding="utf-8")
-            return cls.load(proposed)
+        return schema_of(StreamDocument.model_validate(made.in_force), cls)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], name: str = "stream") -> StreamSchema:

@@ -185,7 +185,7 @@ def load_stream(path: Path, make: Callable[..., Schema]) -> Schema:
     """
     document = load_document(path, StreamDocument, "stream schema")
     try:
-        return _schema_of(document, make)
+        return schema_of(document, make)
     except _Misstated as fault:
         example = "" if "write " in str(fault) else example_at(StreamDocument, fault.location)
         raise InputError(f"{path}:{line_at(path, fault.location)}: {fault}{example}") from fault
@@ -247,7 +247,8 @@ def _renamed(document: StreamDocument, name: str) -> str:
     )
 
 
-def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
+def schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
+    """Make the schema of a document; an InputError says what rule it breaks."""
     _check_names(document)
     attributes = {name: ValueType(settings.type) for name, settings in document.attributes.items()}
     derived: list[DerivedAttribute] = []
