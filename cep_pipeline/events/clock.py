@@ -4,7 +4,8 @@ At the end of summer time the clocks show an hour twice. Local times without an 
 are; the order of the file does. In rows that are in order the clock goes back once in that hour, and the rows behind
 are of the second pass. It is looked for in two ways, the first that fits:
 
-1. within each event type the clock goes back at most once, and goes on else;
+1. the file goes on in time that day, or is made of sections that do (sorted by sensor, then by time), or each event
+   type does, and within each the clock goes back at most once in the hour;
 2. the key, which has the timestamp, says that a row is another one: of two rows with the same key and time the later
    one is of the second pass, if the clock goes back, or stands still, once within the key.
 
@@ -16,7 +17,7 @@ they are where the hour reaches over midnight (in Newfoundland until 2011), sinc
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -27,18 +28,38 @@ import pyarrow.compute as pc
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, TWICE, day_of
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.timestamps import RepeatedHour, repeated_hours
+from cep_pipeline.events.timestamps import US_PER_DAY, RepeatedHour, day_bounds, repeated_hours
 
 Array = np.ndarray[Any, Any]
 
 _RISES = 4
-"""Steps forward for each step back within event types, at least; with fewer the rows are not in order."""
+"""Steps forward for each step back within event types, and rows for each section, at least; else there is no order."""
 
 
 def rows_shown_twice(events: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Return what decides about the checked rows whose local time the clocks show twice: time, line, day, type, key."""
-    names = dict.fromkeys((TIMESTAMP, LINE, LOCAL_DAY, schema.type_attribute, *schema.key))
-    return events.filter(events.column(TWICE)).select(list(names))
+    """Return what decides about the checked rows whose local time the clocks show twice: time, line, day, type, key.
+
+    With them come the rows of their days at which the file or an event type begins, ends, or goes back in time.
+    """
+    names = list(dict.fromkeys((TIMESTAMP, LINE, LOCAL_DAY, TWICE, schema.type_attribute, *schema.key)))
+    shown = pc.unique(events.filter(events.column(TWICE)).column(LOCAL_DAY)).to_pylist()
+    of_all = pc.unique(events.column(LOCAL_DAY)).to_pylist()
+    days = [day for day in of_all if day in shown or _is_long(day, schema.timezone)]
+    rows = events.select(names).filter(pc.is_in(events.column(LOCAL_DAY), pa.array(days, pa.int32())))
+    if not rows.num_rows:
+        return rows
+    kept = rows.column(TWICE).to_numpy()
+    for groups in ([LOCAL_DAY], [LOCAL_DAY, schema.type_attribute]):
+        steps = _Steps.within(rows, groups)
+        at_end = ~steps.of_group | steps.splits
+        kept[steps.order] |= np.concatenate([at_end, [True]]) | np.concatenate([[True], at_end])
+    return rows.filter(pa.array(kept))
+
+
+def _is_long(number: int, timezone: str) -> bool:
+    """True for a day on which the clocks are put back."""
+    begin, end = day_bounds(day_of(number), timezone)
+    return end - begin > US_PER_DAY
 
 
 @dataclass(frozen=True)
@@ -59,12 +80,14 @@ def second_pass(twice: pa.Table, schema: StreamSchema, file: str) -> SecondPass:
     for number in sorted(pc.unique(twice.column(LOCAL_DAY)).to_pylist()):
         day = day_of(number)
         hour = next((hour for hour in repeated_hours(schema.timezone, day.year) if hour.day == day), None)
-        if hour is None:
-            continue
         rows = twice.filter(pc.equal(twice.column(LOCAL_DAY), number)).combine_chunks()
-        second = _second(rows, schema, hour.shift_us // 2) & hour.is_of_one_day
-        lines.append(rows.column(LINE).to_numpy()[second])
-        notes.append((day, f"{file}: {_said(hour, schema.timezone, rows.num_rows, lines[-1])}"))
+        shown = int(pc.sum(rows.column(TWICE)).as_py())
+        if hour is None or not shown:
+            continue
+        lines.append(
+            np.sort(_second(rows, schema, hour.shift_us // 2)) if hour.is_of_one_day else np.zeros(0, np.int64)
+        )
+        notes.append((day, f"{file}: {_said(hour, schema.timezone, shown, lines[-1])}"))
     return SecondPass(np.sort(np.concatenate(lines)), tuple(notes))
 
 
@@ -82,22 +105,26 @@ def _said(hour: RepeatedHour, timezone: str, rows: int, second: Array) -> str:
 
 
 def _second(rows: pa.Table, schema: StreamSchema, half_us: int) -> Array:
-    """Mark the rows, all of one hour and in the order of the file, that are of its second pass."""
-    stamps = rows.column(TIMESTAMP).cast(pa.int64()).to_numpy()
-    steps = _Steps.within(_codes(rows, [schema.type_attribute]), stamps)
-    long = steps.of_group & (steps.step_us <= -half_us)
-    rises, falls = (int((steps.of_group & chosen).sum()) for chosen in (steps.step_us > 0, steps.step_us < 0))
-    if long.any() and (steps.count(long) <= 1).all() and rises >= _RISES * falls:
-        return steps.behind(long)
+    """Return the lines of those rows of a day, in the order of the file, that are of the second pass of its hour."""
+    for groups in ([], [schema.type_attribute]):
+        whole = _Steps.within(rows, groups)
+        steps = whole.by_section()
+        long = steps.of_group & (steps.step_us <= -half_us)
+        both = steps.of_group & steps.both_twice
+        rises, falls = (int((both & chosen).sum()) for chosen in (steps.step_us > 0, steps.step_us < 0))
+        in_order = steps.twice.sum() >= _RISES * whole.splits.sum() and (not groups or rises >= _RISES * falls)
+        if long.any() and (steps.count(long) <= 1).all() and in_order:
+            return steps.lines_behind(long)
     if TIMESTAMP not in schema.key:
-        return np.zeros(len(stamps), dtype=bool)
-    steps = _Steps.within(_codes(rows, [name for name in schema.key if name != TIMESTAMP]), stamps)
+        return np.zeros(0, np.int64)
+    rows = rows.filter(rows.column(TWICE)).combine_chunks()
+    steps = _Steps.within(rows, [name for name in schema.key if name != TIMESTAMP])
     only, none = np.zeros(len(steps.step_us), dtype=bool), np.ones(len(steps.step_us), dtype=bool)
     for chosen in (steps.step_us <= -half_us, steps.step_us < 0, steps.step_us == 0):
         marked = steps.of_group & chosen
         only |= none & marked & (steps.count(marked) == 1)
         none &= steps.count(marked) == 0
-    return steps.behind(only & steps.has_repeated(stamps))
+    return steps.lines_behind(only & steps.has_repeated)
 
 
 def _codes(rows: pa.Table, names: Collection[str]) -> Array:
@@ -113,35 +140,60 @@ def _codes(rows: pa.Table, names: Collection[str]) -> Array:
 class _Steps:
     """The steps in time from row to row within each group.
 
-    The groups of the rows are `codes`, in this `order` of the rows; `step_us` is the time to the next row, which is
-    `of_group` if both rows are of one group.
+    `order` are the rows, group after group; `codes` (the group), `stamps`, `lines` and `twice` are those of the rows in
+    this order.
     """
 
     order: Array
     codes: Array
-    step_us: Array
-    of_group: Array
+    stamps: Array
+    lines: Array
+    twice: Array
 
     @classmethod
-    def within(cls, codes: Array, stamps: Array) -> _Steps:
+    def within(cls, rows: pa.Table, names: Collection[str]) -> _Steps:
+        codes = _codes(rows, names)
         order = np.argsort(codes, kind="stable")
-        codes = codes[order]
-        return cls(order, codes, np.diff(stamps[order]), codes[1:] == codes[:-1])
+        columns = (rows.column(TIMESTAMP).cast(pa.int64()), rows.column(LINE), rows.column(TWICE))
+        return cls(order, codes[order], *(one.to_numpy()[order] for one in columns))
+
+    @property
+    def step_us(self) -> Array:
+        """The time from each row to the next."""
+        return np.diff(self.stamps)
+
+    @property
+    def of_group(self) -> Array:
+        """True for steps of which both rows are of one group."""
+        return self.codes[1:] == self.codes[:-1]
+
+    @property
+    def both_twice(self) -> Array:
+        """True for steps of which both rows are of the hour."""
+        return np.asarray(self.twice[1:] & self.twice[:-1])
+
+    @property
+    def splits(self) -> Array:
+        """True for steps back of a group that are not within the hour."""
+        return self.of_group & (self.step_us < 0) & ~self.both_twice
+
+    def by_section(self) -> _Steps:
+        """The steps of groups that end where the time goes back otherwise than within the hour."""
+        return replace(self, codes=np.concatenate([[0], np.cumsum(~self.of_group | self.splits)]))
 
     def count(self, marked: Array) -> Array:
         """Return for each step how many of its group are marked."""
         of = self.codes[1:]
         return np.bincount(of[marked], minlength=int(self.codes[-1]) + 1)[of]
 
-    def has_repeated(self, stamps: Array) -> Array:
-        """Mark the steps of groups in which a time comes more than once."""
-        by_time = np.lexsort((stamps[self.order], self.codes))
-        times = stamps[self.order][by_time]
+    @property
+    def has_repeated(self) -> Array:
+        """True for steps of groups in which a time comes more than once."""
+        times = self.stamps[np.lexsort((self.stamps, self.codes))]
         return self.count(self.of_group & (times[1:] == times[:-1])) > 0
 
-    def behind(self, back: Array) -> Array:
-        """Mark the rows behind the marked step of their group."""
+    def lines_behind(self, back: Array) -> Array:
+        """Return the lines of the rows of the hour that are behind the marked step of their group."""
         passed = np.concatenate([[0], np.cumsum(back)])
-        behind = np.empty(len(self.order), dtype=bool)
-        behind[self.order] = passed > passed[np.searchsorted(self.codes, self.codes)]
-        return behind
+        behind = passed > passed[np.searchsorted(self.codes, self.codes)]
+        return self.lines[behind & self.twice]

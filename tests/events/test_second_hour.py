@@ -118,7 +118,7 @@ def test_rows_of_several_series_stay_in_order(
     else:
         rows = [(place, kind) for place in range(len(times)) for kind in kinds]
     loaded = load(stream(key=key, by=by), tmp_path, [(times[place], kind) for place, kind in rows])
-    told = bool(key) or (gap == "10 minutes" and (by == "kind" or layout in ("one series", "interleaved")))
+    told = bool(key) or (gap == "10 minutes" and (layout != "in batches" or by == "kind"))
     assert loaded.rejected == 0, "no key comes twice"
     zone = ZoneInfo(CHICAGO)
     for row, at in offsets(loaded).items():
