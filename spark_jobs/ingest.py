@@ -318,11 +318,12 @@ def _validated(
 def _validate(
     raw: RawFiles, state: ReadDay, figures: Figures, earlier_row_counts: Sequence[int], data_docs: Path | None
 ) -> None:
-    staged, schema, examples = state.staged, raw.schema, []
+    staged, schema = state.staged, raw.schema
+    examples: list[tuple[str, int, str]] = []
     if staged.rejected_rows > (schema.quality or Quality()).max_rejected_share * (staged.events + staged.rejected_rows):
         first = rejected_rows(raw.session(), [staged], schema).orderBy(FILE, LINE).limit(_REJECTED_SHOWN)
         rows = collect(raw.session(), first.select(FILE, LINE, REASON), f"{schema.name}: looking for rejected rows")
-        examples = [tuple(row.values()) for row in rows.to_pylist()]
+        examples = [(row[FILE], row[LINE], row[REASON]) for row in rows.to_pylist()]
     validation = validate(
         figures,
         schema,

@@ -165,7 +165,7 @@ class _Steps:
     @property
     def of_group(self) -> Array:
         """True for steps of which both rows are of one group."""
-        return self.codes[1:] == self.codes[:-1]
+        return np.asarray(self.codes[1:] == self.codes[:-1])
 
     @property
     def both_twice(self) -> Array:
@@ -175,7 +175,7 @@ class _Steps:
     @property
     def splits(self) -> Array:
         """True for steps back of a group that are not within the hour."""
-        return self.of_group & (self.step_us < 0) & ~self.both_twice
+        return np.asarray(self.of_group & (self.step_us < 0) & ~self.both_twice)
 
     def by_section(self) -> _Steps:
         """The steps of groups that end where the time goes back otherwise than within the hour."""

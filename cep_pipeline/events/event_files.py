@@ -216,7 +216,8 @@ def _checked(
     """Check rows, and once more where they tell which of them are of the second pass of an hour."""
     events: list[pa.Table] = []
     examples: list[RejectedRow] = []
-    rejected, twice = 0, []
+    twice: list[pa.Table] = []
+    rejected = 0
     for block in blocks():
         checked = check_rows(block, schema, UNBOUNDED, where, None if second is None else second.lines)
         events.append(checked.events)

@@ -97,8 +97,10 @@ def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
     wanted = {day_number(day) for day in task.days}
     first = task.file.period.first
     undated = None if first is None else day_number(first)
-    events, rejected, twice = Counter[int](), Counter[int | None](), []
-    rows, finer, first_day = 0, False, None
+    events, rejected = Counter[int](), Counter[int | None]()
+    twice: list[pa.Table] = []
+    first_day: int | None = None
+    rows, finer = 0, False
     with (
         open_rows(task.file, source, task.parts) as reader,
         StagedFile(task.schema, task.scratch, number, attempt) as staged,
