@@ -118,7 +118,7 @@ class SourceSettings(Document):
         "The sign between groups of three digits of numbers that are text. A number may also be without it. A blank "
         "means every kind of blank, and `'` also the curly apostrophe.",
         None,
-        example=".",
+        example=",",
         json_schema_extra=_ONE_CHARACTER,
     )
 
