@@ -18,7 +18,7 @@ import math
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,16 +26,32 @@ import pyarrow as pa
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.lazy_names import late_module
+from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.events.source import DerivedAttribute
 
 pc = late_module("pyarrow.compute")
 
 Number = int | float
 _VERSION = 1
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+class DerivingSchema(Protocol):
+    """The part of a stream schema that says what is derived: the schema itself derives, and so imports this module."""
+
+    @property
+    def derived(self) -> tuple[DerivedAttribute, ...]: ...
+
+    @property
+    def attributes(self) -> Mapping[str, ValueType]: ...
+
+    @property
+    def type_attribute(self) -> str: ...
+
+    def first_name(self, attribute: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -114,7 +130,7 @@ def _plain(value: Number) -> Number | str:
     return value
 
 
-def carry_lengths(schema: StreamSchema) -> dict[str, int]:
+def carry_lengths(schema: DerivingSchema) -> dict[str, int]:
     """Number of last values per type that the next day needs, by the oldest name of each raw attribute.
 
     Examples
@@ -140,7 +156,7 @@ def carry_lengths(schema: StreamSchema) -> dict[str, int]:
     return dict(sorted((schema.first_name(name), length) for name, length in past_needed.items()))
 
 
-def derive(events: pa.Table, schema: StreamSchema, carry_in: Carry) -> pa.Table:
+def derive(events: pa.Table, schema: DerivingSchema, carry_in: Carry) -> pa.Table:
     """Add the derived attributes to events, which are in stream order; `carry_in` has the last values before them."""
     if not schema.derived:
         return events
@@ -160,7 +176,7 @@ def derive(events: pa.Table, schema: StreamSchema, carry_in: Carry) -> pa.Table:
     return events
 
 
-def last_values(events: pa.Table, schema: StreamSchema) -> Carry:
+def last_values(events: pa.Table, schema: DerivingSchema) -> Carry:
     """The last values per type of events in stream order, as many as `carry_lengths` says."""
     codes, types = _event_types(events, schema)
     values: dict[str, dict[str, tuple[Number, ...]]] = {}
@@ -171,7 +187,7 @@ def last_values(events: pa.Table, schema: StreamSchema) -> Carry:
     return Carry(values)
 
 
-def _event_types(events: pa.Table, schema: StreamSchema) -> tuple[np.ndarray, list[str]]:
+def _event_types(events: pa.Table, schema: DerivingSchema) -> tuple[np.ndarray, list[str]]:
     """Code of each event's type, and the text of each code."""
     column = events.column(schema.type_attribute)
     encoded = column.combine_chunks() if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)

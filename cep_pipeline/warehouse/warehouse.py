@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlalchemy.engine import URL
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import events_columns
+from cep_pipeline.events.columns import EventSchema, events_columns
 from cep_pipeline.storage import (
     former_names,
     make_directory,
@@ -33,7 +33,6 @@ from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.units import open_table, opened_tables
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.warehouse.rebuilding import RebuildReport
     from cep_pipeline.warehouse.verification import VerificationReport
 
@@ -92,7 +91,7 @@ class Warehouse(Store):
         place, catalog = _addresses(location, catalog_uri)
         return rebuilding.rebuild(place, catalog, replace=replace, told=told)
 
-    def stream(self, schema: StreamSchema) -> StreamTables:
+    def stream(self, schema: EventSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use.
 
         An attribute that is new in the schema becomes a column when events that have it are published. The column of
