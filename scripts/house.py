@@ -38,7 +38,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "warehouse": (("cep_pipeline/warehouse",), 4_386),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 7_141),
     "cli": (("cep_pipeline/cli",), 4_493),
-    "events": (("cep_pipeline/events",), 4_359),
+    "events": (("cep_pipeline/events",), 3_655),
     "adaptation": (("cep_pipeline/adaptation",), 1_995),
     "statistics": (("cep_pipeline/statistics",), 2_435),
     "language, patterns, expressions, slices": (

@@ -2,11 +2,11 @@
 
     spark-submit spark_jobs/ingest.py --config pipeline.yaml --stream S --day D --result staged.json
 
-1. Tasks read the raw files, or parts of large ones, and write their rows, typed, with day, file and line, and with a
-   reason if they are rejected (`spark.reading`). No row goes through the JVM.
+1. Tasks read the raw files, or row groups of Parquet files, and write their rows, typed, with day, file and line, and
+   with a reason if they are rejected (`spark.reading`). No row goes through the JVM.
 2. Rows with a key that came before in the day are rejected, by a window over the key.
 3. The accepted rows are counted by second. The counts cut each day into ranges, and their sums are what validation
-   judges. Times at which the names of files decide the order are looked for where a day has several files.
+   judges.
 4. Great Expectations judges each day. Nothing is published yet, and nothing is sorted: `preprocess` does that.
 """
 
@@ -29,17 +29,16 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.order import FILE, TiedFiles
 from cep_pipeline.events.parse import REASON, EventRange, StagedDay, StagedFile
-from cep_pipeline.events.raw_rows import PART_BYTES, RejectedRow
-from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, day_of
+from cep_pipeline.events.quality import Quality
+from cep_pipeline.events.raw_rows import RejectedRow
+from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.validate import (
     Bounds,
     Figures,
     Unexpected,
     asked_figures,
-    check_rejected_share,
     start_import,
     validate,
 )
@@ -69,7 +68,6 @@ def stage_days(
     earlier_row_counts: Sequence[int] = (),
     data_docs: Callable[[date], Path | None] = lambda _: None,
     task_rows: int = TASK_ROWS,
-    part_bytes: int = PART_BYTES,
     progress: Progress | None = None,
 ) -> list[StagedDay]:
     """Read, check, count and validate days; their rows stay in `scratch` until they are preprocessed.
@@ -90,8 +88,6 @@ def stage_days(
         The folder for Great Expectations' pages about a day; None: they are not written.
     task_rows
         Rows that one task reads, and events of a range.
-    part_bytes
-        Text of one part of a large CSV file, about; its parts are read side by side.
     progress
         Called with the number of tasks done and of all tasks, while raw files are read.
 
@@ -111,7 +107,7 @@ def stage_days(
         return []
     read = [ReadDay(StagedDay(day, (), schema.staged_digest)) for day in days]
     folder = DataDirectory(scratch, "scratch")
-    raw = RawFiles(session, schema, read, str(data_root), folder, task_rows, part_bytes, progress)
+    raw = RawFiles(session, schema, read, str(data_root), folder, task_rows, progress)
     raw.find()
     with _loading_great_expectations(raw):
         raw.read()
@@ -155,7 +151,6 @@ def _settle(raw: RawFiles, days: Sequence[ReadDay]) -> Mapping[date, Figures]:
         state.know(ranges=tuple(EventRange(row["begin_s"], row["events"]) for row in own))
         figures[state.day] = _summed(own, asked[state.day])
     _add_examples(raw, accepted, figures)
-    _note_ties(raw, accepted, [state for state in days if state.of_files > 1])
     return figures
 
 
@@ -292,35 +287,6 @@ def _add_examples(raw: RawFiles, accepted: DataFrame, figures: dict[date, Figure
             figures[day] = replace(figures[day], outside={**figures[day].outside, **found})
 
 
-# -- times at which the names of files decide the order ----------------------------------------------------------------
-
-
-def tied_times(accepted: DataFrame, type_attribute: str) -> DataFrame:
-    """Return the times (day, timestamp and nanoseconds) at which several files have events, not all of one type."""
-    files, types = ((F.min(name) != F.max(name)) for name in (FILE, type_attribute))
-    times = accepted.groupBy(LOCAL_DAY, TIMESTAMP, FINER).agg((files & types).alias("tied"))
-    return times.where("tied").drop("tied")
-
-
-def _note_ties(raw: RawFiles, accepted: DataFrame, days: Sequence[ReadDay]) -> None:
-    if not days:
-        return
-    what = f"{raw.schema.name}: looking for equal times in several files"
-    accepted = accepted.where(F.col(LOCAL_DAY).isin([day_number(state.day) for state in days]))
-    tied = tied_times(accepted, raw.schema.type_attribute)
-    first = F.min(F.unix_micros(TIMESTAMP)).alias("first")
-    times = collect(raw.session(), tied.groupBy(LOCAL_DAY).agg(F.count("*").alias("times"), first), what)
-    if not times.num_rows:
-        return
-    at_them = accepted.join(tied, [LOCAL_DAY, TIMESTAMP, FINER], "left_semi").select(LOCAL_DAY, FILE).distinct()
-    files = collect(raw.session(), at_them, what).to_pylist()
-    for row in times.to_pylist():
-        (state,) = (state for state in days if day_number(state.day) == row[LOCAL_DAY])
-        names = frozenset(one[FILE] for one in files if one[LOCAL_DAY] == row[LOCAL_DAY])
-        state.know(tied=row["times"])
-        state.note(TiedFiles(row["times"], names, row["first"]).said(raw.schema.timezone))
-
-
 # -- validation --------------------------------------------------------------------------------------------------------
 
 
@@ -353,22 +319,21 @@ def _validate(
     raw: RawFiles, state: ReadDay, figures: Figures, earlier_row_counts: Sequence[int], data_docs: Path | None
 ) -> None:
     staged, schema = state.staged, raw.schema
+    examples: list[tuple[str, int, str]] = []
+    if staged.rejected_rows > (schema.quality or Quality()).max_rejected_share * (staged.events + staged.rejected_rows):
+        first = rejected_rows(raw.session(), [staged], schema).orderBy(FILE, LINE).limit(_REJECTED_SHOWN)
+        rows = collect(raw.session(), first.select(FILE, LINE, REASON), f"{schema.name}: looking for rejected rows")
+        examples = [(row[FILE], row[LINE], row[REASON]) for row in rows.to_pylist()]
     validation = validate(
         figures,
         schema,
         state.day,
         rejected=staged.rejected_rows,
+        rejected_examples=examples,
         earlier_row_counts=earlier_row_counts,
         data_docs=data_docs,
     )
     state.know(validation=validation.document)
-    try:
-        check_rejected_share(schema, staged.day, staged.events, staged.rejected_rows, ())
-    except DataError:
-        first = rejected_rows(raw.session(), [staged], schema).orderBy(FILE, LINE).limit(_REJECTED_SHOWN)
-        rows = collect(raw.session(), first.select(FILE, LINE, REASON), f"{schema.name}: looking for rejected rows")
-        examples = [tuple(row.values()) for row in rows.to_pylist()]
-        check_rejected_share(schema, staged.day, staged.events, staged.rejected_rows, examples)
     validation.require(schema.name)
     state.know(warnings=validation.warnings)
 

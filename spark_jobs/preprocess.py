@@ -36,9 +36,8 @@ from cep_pipeline.events.columns import (
     events_columns,
 )
 from cep_pipeline.events.derived import Carry, carry_lengths, derive, last_values
-from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import RAW, REASON, StagedDay
-from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, day_number, day_of
+from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.spark.frames import accepted_rows, rejected_rows
 from cep_pipeline.spark.tasks import Batches, collect, of_partitions

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SWITCHES_SHOWN = 20
 ORDERS_SHOWN = 6
 """The most orders or trees of a plan that are shown."""
+_READ_AT_ONCE = 1 << 16
+"""Events that are handed to the loop at once."""
 
 
 adaptation_options = with_options(
@@ -150,38 +152,38 @@ def find_adaptively(
     With the lines of the events in their files where they are asked for.
     """
     from cep_pipeline.cli.matches_file import write_matches
-    from cep_pipeline.events.event_files import stream_events
+    from cep_pipeline.events.event_files import load_events
 
-    with console.status("opening the files of events"):
+    with console.status("reading the files of events"):
         begin = time.perf_counter()
-        events = stream_events(schema, paths, places=lines)
+        loaded = load_events(schema, paths, places=lines)
+        events = loaded.events
         opened_s = time.perf_counter() - begin
-    print_notes(console, events.notes)
-    refuse_nothing_left(events.events, events.rejected)
+    print_notes(console, loaded.notes)
+    refuse_nothing_left(events.num_rows, loaded.rejected)
     begin = time.perf_counter()
     with ConsoleObserver(console) as observer, observer.step("detecting") as progress:
 
         def parts() -> Iterator[pa.Table]:
-            read = 0
-            for part in events.batches():
-                progress(read, events.events)
-                read += part.num_rows
-                yield part
+            for read in range(0, events.num_rows, _READ_AT_ONCE):
+                progress(read, events.num_rows)
+                yield events.slice(read, _READ_AT_ONCE)
 
         run = loop.begin(patterns, parts(), plan, output=output, limit=limit)
-        counts = write_matches(out, output, run.schemas, run.batches(), events.places)
+        counts = write_matches(out, output, run.schemas, run.batches(), loaded.places)
     took_s = time.perf_counter() - begin
     report = run.report()
-    held = events.events if events.held else run.most_events_held
     if as_json:
-        found = {"events": report.events, "rejected": events.rejected, "matches": counts, "out": out}
-        say_json({**found, "most_events_held": held, "seconds": took_s, "adaptation": _document(report)})
+        found = {"events": report.events, "rejected": loaded.rejected, "matches": counts, "out": out}
+        say_json(
+            {**found, "most_events_held": run.most_events_held, "seconds": took_s, "adaptation": _document(report)}
+        )
         return
-    print_counts(console, report.events, events.rejected, counts, patterns if output == "verbose" else ())
+    print_counts(console, report.events, loaded.rejected, counts, patterns if output == "verbose" else ())
     print_report(console, report)
     console.print(
-        f"{'sorted' if events.held else 'opened'} {opened_s:.2f} s, detect with all decisions {took_s:.2f} s, at most "
-        f"{counted(held, 'event')} in memory{written_to(out)}"
+        f"read {opened_s:.2f} s, detect with all decisions {took_s:.2f} s, at most "
+        f"{counted(run.most_events_held, 'event')} held by the loop{written_to(out)}"
     )
 
 

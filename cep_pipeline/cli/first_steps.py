@@ -158,6 +158,7 @@ def _example_days(folder: Path) -> Path:
 
 def _first_pattern(made: InferredSchema) -> str:
     """The text of a first pattern over a stream: three events of one type, of which a number rises."""
+    from cep_pipeline.events.inference import BASE_TYPE
     from cep_pipeline.language.formatter import format_window
     from cep_pipeline.patterns.pattern import Window
 
@@ -175,7 +176,7 @@ def _first_pattern(made: InferredSchema) -> str:
         "-- SEQ is an order in time: the three events come one after the other, maybe with others between them.\n"
         f"{agree}WITHIN is the longest time from the first to the last.\n"
         "NAME rising\n"
-        f"PATTERN SEQ({made.base_type} first, {made.base_type} second, {made.base_type} third)\n"
+        f"PATTERN SEQ({BASE_TYPE} first, {BASE_TYPE} second, {BASE_TYPE} third)\n"
         f"{where}WITHIN {window}\n{returns}".rstrip()
         + "\n"
     )

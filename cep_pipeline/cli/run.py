@@ -26,7 +26,7 @@ from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import chosen_stream
 from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say_json, styled, table_of
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS, TIED
+from cep_pipeline.pipeline.day import OPTIONS
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
@@ -200,16 +200,6 @@ def _print_summary(
         for day in done:
             for name, what in day.limited.items():
                 console.print(styled(("limited", "bold red"), f": {day.day}: pattern {name} was {what}"))
-            if tied := _counted(day, TIED):
-                console.print(
-                    f"{day.day}: {counted(tied, 'time')} with events of different types in several files; the names of "
-                    "the files say which event is earlier"
-                )
-            if back := _counted(day, CLOCK_BACK):
-                console.print(
-                    f"{day.day}: the clock of the raw files goes back within an event type {counted(back, 'time')}; "
-                    "the events are in the order of time"
-                )
     for pattern_set in pattern_sets:
         plan = outcome.plans.get(pattern_set.name)
         if plan is not None:
@@ -272,19 +262,11 @@ def _summary(
         "stream": stream.name,
         "run": outcome.run_id,
         "warehouse": configuration.warehouse_location,
-        "days": [
-            {**plain_value(day), "clock_back": _counted(day, CLOCK_BACK), "tied": _counted(day, TIED)}
-            for day in outcome.days
-        ],
+        "days": [plain_value(day) for day in outcome.days],
         "pattern_sets": sets,
         "seconds": outcome.seconds,
         "spark": outcome.spark,
     }
-
-
-def _counted(day: DayOutcome, what: str) -> int:
-    """The number of times that something was seen in a day's raw files, of the names that `pipeline.day` gives it."""
-    return sum(step.counts.get(what, 0) for step in day.steps)
 
 
 def _totals(pattern_set: PatternSet, days: Iterable[DayOutcome]) -> dict[str, int]:

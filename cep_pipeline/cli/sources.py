@@ -98,7 +98,7 @@ def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
     found: dict[Path, None] = {}
     for path in given:
         if str(path) == "-":
-            found[_stdin_file(schema.source.format if schema.source else "parquet")] = None
+            found[_stdin_file(schema.source.settings.format if schema.source else "parquet")] = None
         elif path.is_dir():
             found.update(dict.fromkeys(_files_in(path, schema)))
         elif not path.exists() and any(sign in str(path) for sign in "*?["):

@@ -86,7 +86,7 @@ class NumberSigns:
 
     `thousands` stands between groups of three digits of a number, the first of which may be shorter and does not begin
     with 0. A number may also be without it; None: all are. A blank means every kind of blank, a no-break space too, and
-    an apostrophe also the curly one. Signs that no number can have are an InputError, which names the setting.
+    an apostrophe also the curly one. Signs that no number can have are an InputError.
 
     Examples
     --------
@@ -104,13 +104,12 @@ class NumberSigns:
                 continue
             if len(sign) != 1 or sign.isalnum() or sign in "+-\r\n\t" or (name == "decimal" and sign.isspace()):
                 raise InputError(
-                    f"source.{name}: {sign!r} cannot be this sign of a number; it is one character, and no letter, "
-                    f'digit, + or -: write for example `{name}: ","`'
+                    f"{sign!r} cannot be this sign of a number; it is one character, and no letter, digit, + or -"
                 )
         if self.thousands is not None and self.decimal in self._alike:
             other = "." if self.decimal == "," else ","
             raise InputError(
-                f"source.thousands: {self.thousands!r} is the decimal sign too, and the two differ; write for example "
+                f"{self.thousands!r} is the decimal sign too, and the two differ; write for example "
                 f"`decimal: {json.dumps(other)}` beside it"
             )
 

@@ -14,6 +14,8 @@ from cep_pipeline.patterns.expressions import ValueType
 Array = np.ndarray[Any, Any]
 
 TIMESTAMP, SEQ = "timestamp", "seq"
+EVENT_TYPE = "event_type"
+"""The attribute with the type of events whose files have no column of it."""
 DAY = "day"
 """Column of the stored date in `events`, `quarantine` and `statistics`."""
 ORDER_COLUMNS: Mapping[str, ValueType] = {TIMESTAMP: ValueType.INT64, SEQ: ValueType.INT64}

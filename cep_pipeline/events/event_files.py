@@ -6,27 +6,32 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from itertools import pairwise
-from operator import add
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.clock import SecondPass, SeenHours, WatchedPart, second_pass
-from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
+from cep_pipeline.events.clock import SecondPass, rows_shown_twice, second_pass
+from cep_pipeline.events.columns import EVENT_TYPE, SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
 from cep_pipeline.events.derived import Carry, derive
-from cep_pipeline.events.order import FILE, first_of_each_key, in_order, tied_files
-from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, SourceFile, readable, refuse_other_formats
+from cep_pipeline.events.raw_files import UNBOUNDED, SourceFile, readable, refuse_other_formats
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows
-from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
+from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import DataWarning, StreamSchema
-from cep_pipeline.events.source import EVENT_TYPE, LONGEST_VALUE, TYPE_OF_FILE, SourceLayout, type_of_all
+from cep_pipeline.events.source import (
+    LONGEST_VALUE,
+    TYPE_OF_FILE,
+    SourceLayout,
+    SourceSettings,
+    TimestampSettings,
+    type_of_all,
+)
 from cep_pipeline.foreign_text import listed
 
 EXAMPLES = 20
@@ -89,8 +94,8 @@ class LoadedEvents:
     """Events of files in stream order with the columns of the schema, and what was left out of them.
 
     `rejected` counts the rows that break a rule of the schema, and `examples` has the first of each file, with its
-    path. `notes` are sentences for a person about these rows, clocks that go back, times that do not say the order, and
-    columns that the schema does not list. `places` are there where they were asked for.
+    path. `notes` are sentences for a person about these rows, hours that come twice, and columns that the schema does
+    not list. `places` are there where they were asked for.
     """
 
     events: pa.Table
@@ -187,11 +192,7 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path], columns: Collection
     events = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
     if in_step(*(events.column(name).cast(pa.int64()).to_numpy() for name in (TIMESTAMP, SEQ))):
         return LoadedEvents(events, 0, ())
-    notes = []
-    for path, part in zip(paths, parts, strict=True):
-        numbered = part.append_column(LINE, pa.array(np.arange(1, part.num_rows + 1)))
-        notes += [back.said(str(path)) for back in WatchedPart.of(numbered, schema.type_attribute).found]
-    return LoadedEvents(in_order(events, [TIMESTAMP, SEQ]), 0, tuple(notes))
+    return LoadedEvents(in_order(events, [TIMESTAMP, SEQ]), 0, ())
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,6 @@ class _CheckedRows:
     events: list[pa.Table]
     rejected: int
     examples: list[RejectedRow]
-    clock: WatchedPart
     notes: list[str]
 
     def refused(self, word: str) -> str:
@@ -216,19 +216,19 @@ def _checked(
     """Check rows, and once more where they tell which of them are of the second pass of an hour."""
     events: list[pa.Table] = []
     examples: list[RejectedRow] = []
-    rejected, clock, hours = 0, WatchedPart(), SeenHours()
+    twice: list[pa.Table] = []
+    rejected = 0
     for block in blocks():
         checked = check_rows(block, schema, UNBOUNDED, where, None if second is None else second.lines)
         events.append(checked.events)
-        clock += WatchedPart.of(checked.events, schema.type_attribute)
-        hours += SeenHours.of(checked.events, schema)
+        twice.append(rows_shown_twice(checked.events, schema))
         examples += checked.rejected[: EXAMPLES - len(examples)]
         rejected += len(checked.rejected)
-    if second is None:
-        second = second_pass(hours, schema, where)
+    if second is None and twice:
+        second = second_pass(pa.concat_tables(twice), schema, where)
         if len(second.lines):
             return _checked(schema, blocks, where, second)
-    return _CheckedRows(events, rejected, examples, clock, list(dict.fromkeys(note for _, note in second.notes)))
+    return _CheckedRows(events, rejected, examples, [] if second is None else [note for _, note in second.notes])
 
 
 def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> LoadedEvents:
@@ -246,8 +246,6 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
         if dropped:
             notes.append(f"{path}: columns that the schema does not list are left out: {listed([*dropped])}")
         notes += read.notes
-        if read.clock.found:
-            notes.append(reduce(add, read.clock.found).said(str(path)))
         if read.rejected:
             notes.append(f"{path}: {read.refused('line')}")
         rows += [(str(path), row) for row in read.examples]
@@ -256,9 +254,6 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
         nothing = schema.arrow_schema.empty_table()
         return LoadedEvents(nothing, rejected, (*notes, "there are no events in the files"), tuple(rows))
     events, repeated = _ordered(schema, pa.concat_tables(tables), notes)
-    tied = tied_files(events, schema.type_attribute, list(map(str, sorted(paths))))
-    if tied.times:
-        notes.append(tied.said(schema.timezone))
     derived = derive(events, schema, Carry())
     loaded = derived.select(schema.arrow_schema.names).cast(schema.arrow_schema)
     found = None
@@ -351,9 +346,9 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
         elif layout is not None and layout.columns.get(EVENT_TYPE) == TYPE_OF_FILE:
             named[EVENT_TYPE] = TYPE_OF_FILE
         is_number = TIMESTAMP in table.column_names and pa.types.is_integer(table.schema.field(TIMESTAMP).type)
-        longest = LONGEST_VALUE if layout is None else layout.longest_value
-        written = "epoch_us" if is_number else "iso"
-        layout = SourceLayout("parquet", (PathTemplate("*"),), TIMESTAMP, named, written, longest)
+        longest = LONGEST_VALUE if layout is None else layout.settings.longest_value
+        times = TimestampSettings(column=TIMESTAMP, format="epoch_us" if is_number else "iso")
+        layout = SourceLayout(SourceSettings(format="parquet", path=["*"], longest_value=longest), times, named)
     if layout.columns.get(EVENT_TYPE, "")[:1] == "{":  # a column tells the types of a data frame, if there is one
         if EVENT_TYPE in table.column_names:
             layout = replace(layout, columns={**layout.columns, EVENT_TYPE: EVENT_TYPE})
@@ -402,6 +397,33 @@ def _ordered(schema: StreamSchema, events: pa.Table, notes: list[str]) -> tuple[
     return (events if numbered else events.append_column(SEQ, pa.array(_seqs(events)))), repeated
 
 
+def in_order(events: pa.Table, columns: list[str]) -> pa.Table:
+    """The events sorted by these columns, the first of them the timestamp; nothing to do where they already are."""
+    keys = [events.column(TIMESTAMP).cast(pa.int64()).to_numpy()]
+    keys += [events.column(column).to_numpy() for column in columns[1:]]
+    tied = np.ones(max(events.num_rows - 1, 0), dtype=bool)  # each row with the one behind it, by the columns before
+    for key in keys:
+        if (tied & (key[1:] < key[:-1])).any():
+            return events.take(pa.array(np.lexsort(keys[::-1])))
+        tied &= key[1:] == key[:-1]
+    return events
+
+
+def first_of_each_key(events: pa.Table, key: Sequence[str]) -> np.ndarray:
+    """Index of the first event, in order of arrival (`_file` and `_line`), with the same key as each event.
+
+    A timestamp is compared to the nanosecond.
+    """
+    codes = np.zeros(events.num_rows, dtype=np.int64)
+    for name in (*key, *([FINER] if TIMESTAMP in key else [])):
+        encoded = pc.dictionary_encode(events.column(name).combine_chunks(), null_encoding="encode")
+        column = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + column, return_inverse=True)
+    arrival = np.lexsort([events.column(LINE).to_numpy(), events.column(FILE).to_numpy()])
+    _, first = np.unique(codes[arrival], return_index=True)
+    return np.asarray(arrival[first][codes], dtype=np.int64)
+
+
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     """A column of a data frame in one array, of a type that files may have."""
     kind = column.type
@@ -433,86 +455,3 @@ def _seqs(events: pa.Table) -> np.ndarray:
 
 
 _NO_FIT = "the file does not fit the stream schema"
-READ_AT_ONCE = 1 << 16
-"""Events of a batch, at most."""
-
-
-@dataclass(frozen=True)
-class EventBatches:
-    """Events in stream order with the columns of a schema, and what was left out of them (as in `LoadedEvents`).
-
-    `events` is their number, and `batches` reads them, from the first one on each time. `held` says that all of them
-    are in memory: raw files, and Parquet files that are not in stream order, have to be sorted.
-    """
-
-    events: int
-    batches: Callable[[], Iterator[pa.Table]]
-    rejected: int = 0
-    notes: tuple[str, ...] = ()
-    held: bool = False
-    places: EventPlaces | None = None
-
-
-def stream_events(schema: StreamSchema, paths: Sequence[Path], *, places: bool = False) -> EventBatches:
-    """The events of `load_events`, read as they are asked for where the files hold them in the order of the stream.
-
-    A value that does not fit the schema is an InputError when it is read. That Parquet files of events are in order is
-    seen in a pass over their columns `timestamp` and `seq`; so they may be given in any order.
-    """
-    if are_ready(paths):
-        check_columns(schema, paths)
-        ordered = _in_stream_order(paths)
-        if ordered is not None:
-            total = sum(pq.read_metadata(path).num_rows for path in paths)
-            found = EventPlaces.in_parquet(ordered) if places else None
-            return EventBatches(total, lambda: _read(schema, ordered), places=found)
-    loaded = load_events(schema, paths, places=places)
-    events = loaded.events
-
-    def parts() -> Iterator[pa.Table]:
-        for first in range(0, events.num_rows, READ_AT_ONCE):
-            yield events.slice(first, READ_AT_ONCE)
-
-    return EventBatches(events.num_rows, parts, loaded.rejected, loaded.notes, held=True, places=loaded.places)
-
-
-def _read(schema: StreamSchema, paths: Sequence[Path]) -> Iterator[pa.Table]:
-    wanted = schema.arrow_schema
-    for path in paths:
-        with readable(path, _NO_FIT), pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(READ_AT_ONCE, columns=wanted.names):
-                yield _fitting(pa.Table.from_batches([batch]), wanted, path)
-
-
-def _in_stream_order(paths: Sequence[Path]) -> list[Path] | None:
-    """The files one after the other; None where their events are not in order, within a file or among files."""
-    extents = []
-    for path in paths:
-        extent = _extent(path)
-        if extent is None:
-            return None
-        extents += [(*extent, path)] if extent else []
-    extents.sort(key=lambda one: one[0])
-    if any(later[0] <= earlier[1] for earlier, later in pairwise(extents)):
-        return None
-    return [path for _, _, path in extents]
-
-
-def _extent(path: Path) -> tuple[tuple[int, int], tuple[int, int]] | tuple[()] | None:
-    """The points of a file's first and last event; () of no event, None where they are not in order."""
-    first: tuple[int, int] | None = None
-    last: tuple[int, int] | None = None
-    with readable(path), pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(READ_AT_ONCE, columns=[TIMESTAMP, SEQ]):
-            stamps, seqs = (batch.column(name).cast(pa.int64()) for name in (TIMESTAMP, SEQ))
-            if stamps.null_count or seqs.null_count:
-                return None
-            if not len(stamps):
-                continue
-            at, of = stamps.to_numpy(), seqs.to_numpy()
-            steps = np.diff(at)
-            begin = int(at[0]), int(of[0])
-            if ((steps < 0) | ((steps == 0) & (np.diff(of) <= 0))).any() or (last is not None and begin <= last):
-                return None
-            first, last = begin if first is None else first, (int(at[-1]), int(of[-1]))
-    return () if first is None or last is None else (first, last)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,17 +10,18 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cep_pipeline.documents import as_yaml
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import SignsFound, cast_checked_to, find_signs, most_stray
-from cep_pipeline.events.columns import SEQ, TIMESTAMP
+from cep_pipeline.events.columns import EVENT_TYPE, SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import readable, refuse_other_formats
-from cep_pipeline.events.source import EVENT_TYPE
 from cep_pipeline.events.timestamps import EPOCH_UNITS, check_timezone, read_timestamps
 from cep_pipeline.foreign_text import listed
 
@@ -50,8 +50,7 @@ _DATED = (
 class SampledFile:
     """The first rows of a raw file, as they stand in it, and how the file is written (the settings of `source`).
 
-    They are the `whole` file, or its beginning. `left_out` are columns that cannot be read. `type_column` tells which
-    columns a row has, where `columns` of the layout has them for each of its values.
+    They are the `whole` file, or its beginning. Lists and structures are left out.
     """
 
     path: Path
@@ -59,33 +58,70 @@ class SampledFile:
     rows: int
     whole: bool
     layout: Mapping[str, object] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
-    type_column: str | None = None
 
 
 @dataclass(frozen=True)
 class InferredSchema:
-    """A proposed schema: its YAML text, with comments, and what it was made of.
+    """A proposed schema: its document, comments on settings of it by their names, and what was seen on the way.
 
-    `type_column` is the attribute with the type, None where all events have one, the `base_type`. `gap_us` is the usual
-    time between two events of one type. The days are the first and the last of the sample. The path is the template of
-    that of a file, relative to the data folder.
+    A setting whose name begins with `#` is a proposal that is not in force. `gap_us` is the usual time between two
+    events of one type. The days are the first and the last of the sample.
     """
 
-    name: str
-    text: str
-    base_type: str
-    type_column: str | None
-    numbers: tuple[str, ...]
-    zone: str
+    head: str
+    document: Mapping[str, Any]
+    comments: Mapping[str, str]
     gap_us: int
     days: tuple[date, date]
-    path: str
+
+    @property
+    def name(self) -> str:
+        """The name of the stream."""
+        return str(self.document["name"])
+
+    @property
+    def type_column(self) -> str | None:
+        """The attribute with the type, None where all events have one, the `base_type`."""
+        return self.document.get("type_attribute")
+
+    @property
+    def numbers(self) -> list[str]:
+        """The attributes that are numbers, the type not among them."""
+        kinds = {
+            name: its["type"] if isinstance(its, dict) else its for name, its in self.document["attributes"].items()
+        }
+        return [name for name, kind in kinds.items() if kind in ("int64", "float64") and name != self.type_column]
+
+    @property
+    def path(self) -> str:
+        """The template of the path of a file, relative to the data folder."""
+        return str(self.document["source"]["path"])
 
     @property
     def dated(self) -> bool:
         """True if the names of files tell their days."""
         return "{day:" in self.path
+
+    @property
+    def in_force(self) -> dict[str, Any]:
+        """The document without proposals that are not in force."""
+        return {name: value for name, value in self.document.items() if not name.startswith("#")}
+
+    @property
+    def text(self) -> str:
+        """The YAML text, with comments."""
+        lines = [(f"# {self.head}", "")]
+        for name, value in self.document.items():
+            inner = value if isinstance(value, dict) and name != "timestamp" else {}
+            lines.append((f"{name}:" if inner else f"{name}: {yaml_scalar(value)}", self.comments.get(name, "")))
+            for setting, its in inner.items():
+                comment = self.comments.get(f"{name}.{setting}", "")
+                lines.append((f"  {yaml_scalar(setting)}: {yaml_scalar(its)}", comment))
+        wide = max((len(setting) for setting, comment in lines if comment and len(setting) <= 44), default=0)
+        return "".join(
+            f"{setting.ljust(wide)}  # {comment}".rstrip() + "\n" if comment else f"{setting}\n"
+            for setting, comment in lines
+        )
 
 
 def infer_schema(
@@ -106,7 +142,7 @@ def infer_schema(
     if timezone is not None:
         check_timezone(timezone)
     refuse_other_formats(path)
-    sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path, type_column)
+    sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path)
     if len(sample.columns) > MOST_COLUMNS:
         raise InputError(
             f"{path}: the file has {len(sample.columns):,} columns, and a schema is proposed for {MOST_COLUMNS:,} at "
@@ -125,25 +161,62 @@ def infer_schema(
     others = {column: values for column, values in sample.columns.items() if column != times.column}
     signs = find_signs(others, point_first=sample.layout.get("delimiter", ",") == ",")
     kinds = {column: _kind_of(signs.chosen.with_point(values)) for column, values in others.items()}
-    typed = type_column or sample.type_column or _type_column(sample, kinds, times.column)
+    typed = type_column or _type_column(sample, kinds, times.column)
     names = _attribute_names(kinds, {TIMESTAMP, SEQ, "day", *([EVENT_TYPE] if typed is None else [])})
     stamps = read_timestamps(sample.columns[times.column], times.format, zone)
-    stream = name or _stream_name(path)
     numbers = np.unique(stamps.local_day[np.asarray(pc.is_valid(stamps.utc))]).tolist()
     days = [date.fromordinal(number + date(1970, 1, 1).toordinal()) for number in numbers]
-    place = _path_template(sample.path, days)
-    text = _text_of(sample, times, signs, kinds, names, typed, stamps.utc, place, zone, stream)
-    return InferredSchema(
-        stream,
-        text,
-        BASE_TYPE,
-        None if typed is None else names[typed],
-        tuple(names[column] for column, (kind, _) in kinds.items() if kind in ("int64", "float64") and column != typed),
-        zone,
-        _usual_gap(stamps.utc, None if typed is None else sample.columns[typed]),
-        (days[0], days[-1]),
-        place[0],
-    )
+    place, of_place = _path_template(sample.path, days)
+    arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.column].type)
+    key = [times.column] if typed is None else [typed, times.column]
+    document = {
+        "name": name or _stream_name(path),
+        "timezone": zone,
+        "base_type": BASE_TYPE,
+        "# type_attribute" if typed is None else "type_attribute": "NAME" if typed is None else names[typed],
+        "timestamp": {"column": times.column} | ({} if arrow_times else {"format": times.format}),
+        "attributes": {
+            names[column]: kind if names[column] == column else {"type": kind, "column": column}
+            for column, (kind, _) in kinds.items()
+        },
+        **({"# key": [names.get(one, TIMESTAMP) for one in key]} if _is_key(sample, stamps.utc, typed) else {}),
+        "source": {**sample.layout, **signs.chosen.given, "path": place},
+        "quality": {"max_rejected_share": 0.01},
+    }
+    others_said = f"; other columns with times: {', '.join(map(_shown, times.others))}" if times.others else ""
+    comments = {
+        "timezone": "of times without an offset, and of the days of the stream",
+        "base_type": f"every row is an event of this type: a pattern asks for any by `{BASE_TYPE} e`",
+        "# type_attribute": "no column looks like the type of an event: all are of the base type, or {type} in the "
+        "path tells theirs",
+        "type_attribute": "" if typed is None else _said_of_types(sample.columns[typed]),
+        "timestamp": f"such as {_shown(times.example)}{f'; {times.note}' if times.note else ''}{others_said}",
+        "attributes": "int64, float64, bool or string; a column that is not listed is left out",
+        **{f"attributes.{names[column]}": _said_of(sample, column, *kinds[column], signs) for column in kinds},
+        "# key": "no two rows of the sample agree in these: a row that is delivered twice is rejected",
+        "source": _shown(signs.said, 200) if signs.chosen.given or signs.other is not None else "",
+        "source.path": of_place,
+        "quality.max_rejected_share": "a day with more bad rows is refused",
+    }
+    looked = f"{'all' if sample.whole else 'the first'} {sample.rows:,} rows of {_shown(sample.path.name)}"
+    head = f"A stream schema proposed from {looked}: read it, and correct what is wrong."
+    gap_us = _usual_gap(stamps.utc, None if typed is None else sample.columns[typed])
+    return InferredSchema(head, document, comments, gap_us, (days[0], days[-1]))
+
+
+def _said_of_types(column: pa.Array) -> str:
+    distinct = pc.unique(pc.drop_null(column))
+    few = ", ".join(_shown(str(value)) for value in distinct.slice(0, 4).to_pylist())
+    return f"an event has the type that stands here: {few}{', …' if len(distinct) > 4 else ''} ({len(distinct):,})"
+
+
+def _said_of(sample: SampledFile, column: str, kind: str, stray: int, signs: SignsFound) -> str:
+    said = [f"{stray:,} of the values are no {kind}; their rows are rejected"] if stray else []
+    if signs.of.get(column, signs.chosen) != signs.chosen:
+        said.append(f"its numbers need {signs.of[column].settings or 'a decimal point'}, unlike others in the file")
+    if sample.columns[column].null_count == sample.rows:
+        said.append("it has no values here")
+    return "; ".join(said)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -162,12 +235,11 @@ def _read_parquet(path: Path) -> SampledFile:
         name: values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
         for name, values in zip(batches[0].schema.names, batches[0].columns, strict=True)
     }
-    nested = tuple(one.name for one in schema if one.name not in flat)
     rows = batches[0].num_rows
-    return SampledFile(path, columns, rows, rows == total, {"format": "parquet"}, nested)
+    return SampledFile(path, columns, rows, rows == total, {"format": "parquet"})
 
 
-def _read_csv(path: Path, type_column: str | None) -> SampledFile:
+def _read_csv(path: Path) -> SampledFile:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     try:
@@ -186,19 +258,12 @@ def _read_csv(path: Path, type_column: str | None) -> SampledFile:
         rows = [row for row in csv.reader(lines, delimiter=delimiter, quotechar=quote) if row]
     except csv.Error as error:
         raise InputError(f"{path}: the file is no CSV text: {error}") from error
-    widths = Counter(len(row) for row in rows[1:])
-    several = sorted(width for width, number in widths.items() if number > max(1, most_stray(len(rows))))
-    told = None
-    if len(several) > 1:
-        header, names = _header_of(rows, several[-1])
-        told = _told_by(rows[1:], several, names, type_column)
-    if told is None:
-        header, names = _header_of(rows, Counter(len(row) for row in rows[:1000]).most_common(1)[0][0])
+    width = Counter(len(row) for row in rows[:1000]).most_common(1)[0][0]
+    header = _has_header(rows, width)
+    names = rows[0] if header else [f"column_{number}" for number in range(1, width + 1)]
     if len(set(names)) < len(names):
         raise InputError(f"{path}: the header names a column twice: {listed(names)}; name each once")
-    body = [row for row in rows[1 if header else 0 :] if len(row) in (several if told is not None else [len(names)])]
-    of_type = {} if told is None else {row[told]: names[: len(row)] for row in body}
-    body = [row + [""] * (len(names) - len(row)) for row in body]
+    body = [row for row in rows[1 if header else 0 :] if len(row) == width]
     if not body:
         raise InputError(f"{path}: the file has no rows below its header; give one with events")
     columns = {
@@ -208,31 +273,8 @@ def _read_csv(path: Path, type_column: str | None) -> SampledFile:
     layout: dict[str, object] = {"format": "csv"}
     if not header:
         layout |= {"header": False, "columns": names}
-    if of_type:
-        layout["columns"] = of_type
     layout |= ({"delimiter": delimiter} if delimiter != "," else {}) | ({"quote": quote} if quote != '"' else {})
-    typed = None if told is None else names[told]
-    return SampledFile(path, columns, len(body), whole, layout, type_column=typed)
-
-
-def _header_of(rows: Sequence[list[str]], width: int) -> tuple[bool, list[str]]:
-    """True if the first row is a header, and the names of so many columns."""
-    header = _has_header(rows, width)
-    return header, rows[0] if header else [f"column_{number}" for number in range(1, width + 1)]
-
-
-def _told_by(
-    rows: Sequence[Sequence[str]], widths: Sequence[int], names: Sequence[str], wanted: str | None
-) -> int | None:
-    """The place of the field whose value tells how many fields a row has; None where there is no such field."""
-    known = [row for row in rows if len(row) in widths]
-    for place in range(widths[0]):
-        pairs = {(row[place], len(row)) for row in known}
-        values = {value for value, _ in pairs}
-        comes_again = len(values) == len(pairs) and len(values) <= min(100, len(known) // 2) and "" not in values
-        if comes_again and (wanted == names[place] or not (wanted or any(map(_is_value, values)))):
-            return place
-    return None
+    return SampledFile(path, columns, len(body), whole, layout)
 
 
 def _delimiter_of(lines: Sequence[str]) -> str:
@@ -437,88 +479,6 @@ def _attribute_names(columns: Mapping[str, object], reserved: set[str]) -> dict[
 # -- the text ---------------------------------------------------------------------------------------------------------
 
 
-def _text_of(
-    sample: SampledFile,
-    times: _Times,
-    signs: SignsFound,
-    kinds: Mapping[str, tuple[str, int]],
-    names: Mapping[str, str],
-    typed: str | None,
-    instants: pa.Array,
-    place: tuple[str, str],
-    zone: str,
-    stream: str,
-) -> str:
-    lines: list[tuple[str, str]] = []
-
-    def add(setting: str, comment: str = "") -> None:
-        lines.append((setting, comment))
-
-    looked = f"{'all' if sample.whole else 'the first'} {sample.rows:,} rows"
-    add(f"# A stream schema proposed from {looked} of {_shown(sample.path.name)}: read it, and correct what is wrong.")
-    add(f"name: {yaml_scalar(stream)}")
-    add(f"timezone: {yaml_scalar(zone)}", "of times without an offset, and of the days of the stream")
-    add(f"base_type: {BASE_TYPE}", f"every row is an event of this type: a pattern asks for any by `{BASE_TYPE} e`")
-    if typed is not None:
-        distinct = pc.unique(pc.drop_null(sample.columns[typed]))
-        few = ", ".join(_shown(str(value)) for value in distinct.slice(0, 4).to_pylist())
-        add(
-            f"type_attribute: {names[typed]}",
-            f"an event has the type that stands here: {few}{', …' if len(distinct) > 4 else ''} ({len(distinct):,})",
-        )
-    else:
-        add(
-            "# type_attribute: NAME",
-            "no column looks like the type of an event: all are of the base type, or {type} in the path tells theirs",
-        )
-    note = f"; {times.note}" if times.note else ""
-    others = f"; other columns with times: {', '.join(map(_shown, times.others))}" if times.others else ""
-    arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.column].type)
-    how = "" if arrow_times else f", format: {yaml_scalar(times.format)}"
-    add(f"timestamp: {{column: {yaml_scalar(times.column)}{how}}}", f"such as {_shown(times.example)}{note}{others}")
-    add("attributes:", "int64, float64, bool or string; a column that is not listed is left out")
-    for column, (kind, stray) in kinds.items():
-        name = names[column]
-        said = [f"{stray:,} of the values are no {kind}; their rows are rejected"] if stray else []
-        if signs.of.get(column, signs.chosen) != signs.chosen:
-            said.append(f"its numbers need {signs.of[column].settings or 'a decimal point'}, unlike others in the file")
-        if sample.columns[column].null_count == sample.rows:
-            said.append("it has no values here")
-        value = kind if name == column else f"{{type: {kind}, column: {yaml_scalar(column)}}}"
-        add(f"  {yaml_scalar(name)}: {value}", "; ".join(said))
-    for column in sample.left_out:
-        add(f"  # {_shown(column)}", "its values are lists or structures, which are not read")
-    numbers = [names[column] for column, (kind, _) in kinds.items() if kind in ("int64", "float64") and column != typed]
-    if numbers:
-        add("# derived:", "computed of the event before of the same type")
-        add(f"#   {yaml_scalar(numbers[0] + '_change')}: {{diff: {{of: {yaml_scalar(numbers[0])}}}}}")
-    key = [times.column] if typed is None else [typed, times.column]
-    if _is_key(sample, instants, typed):
-        shown = ", ".join(names.get(one, TIMESTAMP) for one in key)
-        add(f"# key: [{shown}]", "no two rows of the sample agree in these: a row that is delivered twice is rejected")
-    add("source:")
-    for setting, given in {**sample.layout, **signs.chosen.given}.items():
-        if isinstance(given, dict):
-            add(f"  {setting}:", "of each type: columns that mean different things get different names")
-            for kind, of_type in given.items():
-                add(f"    {yaml_scalar(kind)}: {_flow(of_type)}")
-        else:
-            add(
-                f"  {setting}: {_flow(given)}",
-                _shown(signs.said, 200) if setting == next(iter(signs.chosen.given), "") else "",
-            )
-    if signs.other is not None and not signs.chosen.given:
-        add(f"  # {signs.other.settings}", _shown(signs.said, 200))
-    add(f"  path: {yaml_scalar(place[0])}", place[1])
-    add("quality:")
-    add("  max_rejected_share: 0.01", "a day with more bad rows is refused")
-    wide = max((len(setting) for setting, comment in lines if comment and len(setting) <= 44), default=0)
-    return "".join(
-        f"{setting.ljust(wide)}  # {comment}".rstrip() + "\n" if comment else f"{setting}\n"
-        for setting, comment in lines
-    )
-
-
 def _is_key(sample: SampledFile, instants: pa.Array, typed: str | None) -> bool:
     columns = {"at": instants} | ({} if typed is None else {"kind": sample.columns[typed]})
     table = pa.table(columns)
@@ -570,23 +530,12 @@ def _stream_name(path: Path) -> str:
     return stem if re.match(r"[a-z]", stem) else f"stream_{stem}".rstrip("_")
 
 
-def yaml_scalar(text: str) -> str:
-    """A text as YAML has it, in quotes where it needs them."""
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_]+)*", text) and text.lower() not in _YAML_WORDS:
-        return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())
-
-
-_YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+def yaml_scalar(value: object) -> str:
+    """A text, or another value, as YAML has it within a line, in quotes where it needs them."""
+    return as_yaml([value])[1:-1]
 
 
 def _shown(text: str, most: int = 60) -> str:
     """A text for a comment, which it does not end."""
     plain = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
     return plain if len(plain) <= most else f"{plain[:most]}…"
-
-
-def _flow(value: object) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(yaml_scalar, value))}]"
-    return "false" if value is False else yaml_scalar(str(value))

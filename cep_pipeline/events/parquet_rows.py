@@ -43,7 +43,7 @@ class ParquetReader(RowReader):
         return self.read(self.parts() if self._given is None else self._given)
 
     @classmethod
-    def parts_of(cls, file: SourceFile, source: SourceLayout, surveyed: object = None) -> list[FilePart]:
+    def parts_of(cls, file: SourceFile, source: SourceLayout) -> list[FilePart]:
         """Return the row groups of a file."""
         with cls(file, source) as reader:
             return reader.parts()
@@ -54,23 +54,13 @@ class ParquetReader(RowReader):
         column = next(
             index
             for index in range(metadata.num_columns)
-            if metadata.schema.column(index).path == self._source.timestamp_column
+            if metadata.schema.column(index).path == self._source.timestamp.column
         )
         groups, row = [], 1
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
-            statistics = group.column(column).statistics
-            bounds = _dates(statistics)
-            groups.append(
-                FilePart(
-                    index,
-                    row,
-                    group.num_rows,
-                    bounds[0] if bounds else None,
-                    bounds[1] if bounds else None,
-                    statistics is None or not statistics.has_null_count or statistics.null_count > 0,
-                )
-            )
+            bounds = _dates(group.column(column).statistics)
+            groups.append(FilePart(index, row, group.num_rows, bounds))
             row += group.num_rows
         return groups
 
@@ -102,7 +92,8 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _dates(statistics: pq.Statistics | None) -> tuple[date, date] | None:
-    if statistics is None or not statistics.has_min_max:
+    """The days of all values; None where the file does not say them, or has rows without a value."""
+    if statistics is None or not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
         return None
     try:
         low, high = statistics.min, statistics.max

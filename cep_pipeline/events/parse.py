@@ -9,7 +9,7 @@ distributes. Rows are written as they are read, in their order: the memory of a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import date
@@ -19,15 +19,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 from cep_pipeline.errors import DataError
-from cep_pipeline.events.clock import SeenHours, WatchedPart
+from cep_pipeline.events.clock import rows_shown_twice
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
-from cep_pipeline.events.order import FILE
 from cep_pipeline.events.raw_files import RawFile, SourceFile
-from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow
+from cep_pipeline.events.raw_rows import FilePart, RejectedRow
 from cep_pipeline.events.readers import open_rows
-from cep_pipeline.events.row_checks import FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
+from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import INSTANT
 from cep_pipeline.events.validate import FailedValidation
@@ -71,8 +71,8 @@ class ParsedFile:
     `path` is the file of staged rows, "" if there is none; in it are so many `events` and `rejected` rows of each day
     (None: the first day of a file that covers all time). `finer` says that times have nanoseconds. `first_day` is the
     earliest local day of an accepted row (None without any), and `rows` the number of rows read, rejected ones too,
-    both of any day. A task that read a part of the file has no fingerprint of it. `clock` is what was seen of the clock
-    of the rows of the task's days, and `hours` what was seen of hours that come twice.
+    both of any day. A task that read a part of the file has no fingerprint of it. `twice` has the rows of
+    the task's days whose local times come twice.
     """
 
     file: SourceFile
@@ -84,8 +84,7 @@ class ParsedFile:
     rows: int
     dropped_columns: tuple[str, ...]
     raw_file: RawFile | None
-    clock: WatchedPart
-    hours: SeenHours
+    twice: tuple[pa.Table, ...]
 
 
 def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
@@ -95,74 +94,48 @@ def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
     """
     source = task.schema.source
     assert source is not None
+    wanted = {day_number(day) for day in task.days}
+    first = task.file.period.first
+    undated = None if first is None else day_number(first)
+    events, rejected = Counter[int](), Counter[int | None]()
+    twice: list[pa.Table] = []
+    first_day: int | None = None
+    rows, finer = 0, False
     with (
-        open_rows(task.file, source, task.parts) as rows,
+        open_rows(task.file, source, task.parts) as reader,
         StagedFile(task.schema, task.scratch, number, attempt) as staged,
     ):
-        sink = _Sink(task, staged)
-        sink.take(rows)
-        raw_file, dropped = rows.raw_file(), rows.dropped_columns
+        for block in reader:
+            checked = check_rows(block, task.schema, task.file.period, task.file.path, task.second)
+            rows += block.rows + len(block.rejected)
+            days = checked.events.column(LOCAL_DAY).to_numpy()
+            if len(days):
+                first_day = min(day for day in (int(days.min()), first_day) if day is not None)
+            kept = checked.events.filter(pa.array(np.isin(days, list(wanted))))
+            if kept.num_rows:
+                for each in pc.value_counts(kept.column(LOCAL_DAY)).to_pylist():
+                    events[each["values"]] += each["counts"]
+                finer = finer or bool(pc.any(pc.not_equal(kept.column(FINER), 0)).as_py())
+                twice.append(rows_shown_twice(kept, task.schema))
+                staged.write(kept.append_column(FILE, pa.repeat(pa.scalar(task.file.name), kept.num_rows)))
+            bad = [(row, undated if row.day is None else row.day) for row in checked.rejected]
+            bad = [(row, day) for row, day in bad if day is None or day in wanted]
+            if bad:
+                rejected.update(day for _, day in bad)
+                staged.write_rejected([row for row, _ in bad], [day for _, day in bad], task.file.name)
+        raw_file, dropped = reader.raw_file(), reader.dropped_columns
     return ParsedFile(
         task.file,
         staged.path,
-        {day_of(day): count for day, count in sink.events.items()},
-        {None if day is None else day_of(day): count for day, count in sink.rejected.items()},
-        sink.finer,
-        None if sink.first_day is None else day_of(sink.first_day),
-        sink.rows,
+        {day_of(day): count for day, count in events.items()},
+        {None if day is None else day_of(day): count for day, count in rejected.items()},
+        finer,
+        None if first_day is None else day_of(first_day),
+        rows,
         dropped,
         raw_file,
-        sink.clock,
-        sink.hours,
+        tuple(part for part in twice if part.num_rows),
     )
-
-
-class _Sink:
-    """Takes blocks of rows to a staged file, and counts."""
-
-    def __init__(self, task: ParseTask, staged: StagedFile) -> None:
-        self.rows = 0
-        self.first_day: int | None = None
-        self.events, self.rejected = Counter[int](), Counter[int | None]()
-        self.finer = False
-        self.clock = WatchedPart()
-        self.hours = SeenHours()
-        self._task, self._staged = task, staged
-        self._days = {day_number(day) for day in task.days}
-
-    def take(self, blocks: Iterable[RawBlock]) -> None:
-        task = self._task
-        for block in blocks:
-            checked = check_rows(block, task.schema, task.file.period, task.file.path, task.second)
-            self.hours += SeenHours.of(checked.events, task.schema, task.days)
-            self.rows += block.rows + len(block.rejected)
-            self._take_events(checked.events)
-            self._take_rejected(checked.rejected)
-
-    def _take_events(self, events: pa.Table) -> None:
-        days = events.column(LOCAL_DAY).to_numpy()
-        if not len(days):
-            return
-        earliest = int(days.min())
-        self.first_day = earliest if self.first_day is None else min(self.first_day, earliest)
-        wanted = np.isin(days, list(self._days))
-        if not wanted.all():
-            events, days = events.filter(pa.array(wanted)), days[wanted]
-        if not len(days):
-            return
-        self.clock += WatchedPart.of(events, self._task.schema.type_attribute)
-        self.finer = self.finer or bool(pc.any(pc.not_equal(events.column(FINER), 0)).as_py())
-        self.events.update(dict(zip(*(found.tolist() for found in np.unique(days, return_counts=True)), strict=True)))
-        self._staged.write(events.append_column(FILE, pa.repeat(pa.scalar(self._task.file.name), len(days))))
-
-    def _take_rejected(self, rejected: Sequence[RejectedRow]) -> None:
-        first = self._task.file.period.first
-        undated = None if first is None else day_number(first)
-        days = [undated if row.day is None else row.day for row in rejected]
-        kept = [(row, day) for row, day in zip(rejected, days, strict=True) if day is None or day in self._days]
-        if kept:
-            self.rejected.update(day for _, day in kept)
-            self._staged.write_rejected([row for row, _ in kept], [day for _, day in kept], self._task.file.name)
 
 
 class StagedFile:
@@ -247,9 +220,7 @@ class StagedDay:
     this one if they are of a file in `undated`. The accepted events are cut into `ranges` of time, and are in the
     order of the columns in `order`. The schema is there by its digest. `notes` and `warnings` are sentences for a
     person: what was left out, and what validation warns of. `validation` is its result document as JSON, empty for a
-    skipped day; `failure` says why the day may not be published. A day is `skipped` without files. `clock_back` are
-    rows that are earlier than the row of their event type before them in their file; `tied` are times at which the
-    names of the files decided the order.
+    skipped day; `failure` says why the day may not be published. A day is `skipped` without files.
     """
 
     day: date
@@ -266,8 +237,6 @@ class StagedDay:
     validation: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
     skipped: bool = False
-    clock_back: int = 0
-    tied: int = 0
 
     @property
     def events(self) -> int:
@@ -286,21 +255,9 @@ class StagedDay:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`: what one task hands to the next."""
-        return {
-            **vars(self),
-            "day": self.day.isoformat(),
-            "files": [[file.name, file.size, file.sha256] for file in self.files],
-            "ranges": [[part.begin_s, part.rows] for part in self.ranges],
-        }
+        return dict(TypeAdapter(StagedDay).dump_python(self, mode="json"))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> StagedDay:
         """Read the JSON form."""
-        texts = ("rows", "repeated", "undated", "order", "notes", "warnings")
-        read = {
-            "day": date.fromisoformat(content["day"]),
-            "files": tuple(RawFile(*file) for file in content["files"]),
-            "ranges": tuple(EventRange(*part) for part in content["ranges"]),
-            **{name: tuple(content[name]) for name in texts},
-        }
-        return cls(**{**content, **read})
+        return TypeAdapter(StagedDay).validate_python(content)

@@ -8,10 +8,10 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -161,20 +161,20 @@ class PathTemplate:
 
     def periods_in(self, paths: Sequence[str]) -> list[Period]:
         """Return the periods of those of these paths that fit the template, in order of time, each once."""
+        directives: list[str] = []
         expression, position = "", 0
         for match in _DATE.finditer(self.wild):
+            parts = re.findall(r"%.|[^%]+", match[1][4:])
+            directives += [part for part in parts if part in _DIRECTIVES]
             expression += fnmatch_expression(self.wild[position : match.start()])
             expression += "".join(
-                f"(?P<d{match.start()}_{index}_{part[1]}>{_DIRECTIVES[part]})"
-                if part in _DIRECTIVES
-                else re.escape(part)
-                for index, part in enumerate(re.findall(r"%.|[^%]+", match[1][4:]))
+                f"({_DIRECTIVES[part]})" if part in _DIRECTIVES else re.escape(part) for part in parts
             )
             position = match.end()
         compiled = re.compile(expression + fnmatch_expression(self.wild[position:]))
         fits = (compiled.fullmatch(path) for path in paths)
-        found = {day for fit in fits if fit is not None and (day := _date_of(fit.groupdict()))}
-        return sorted({self.period(day) for day in found}, key=lambda period: period.first or date.min)
+        found = (_date_of(dict(zip(directives, fit.groups(), strict=True))) for fit in fits if fit is not None)
+        return sorted({self.period(day) for day in found if day}, key=lambda period: period.first or date.min)
 
 
 def fnmatch_expression(text: str) -> str:
@@ -187,16 +187,10 @@ def _known_directives(text: str) -> bool:
     return bool(text) and "*" not in text and all(part in _DIRECTIVES for part in re.findall(r"%.?", text))
 
 
-def _date_of(groups: dict[str, str]) -> date | None:
-    parts = {name[-1]: value for name, value in groups.items()}
-    year = int(parts["Y"]) if "Y" in parts else 2000 + int(parts["y"]) if "y" in parts else None
-    if year is None:
-        return None
+def _date_of(parts: Mapping[str, str]) -> date | None:
+    """The first day of what directives say; None where there is no such day."""
     try:
-        if "j" in parts:
-            day = date(year, 1, 1) + timedelta(days=int(parts["j"]) - 1)
-            return day if day.year == year else None
-        return date(year, int(parts.get("m", "1")), int(parts.get("d", "1")))
+        return datetime.strptime(" ".join(parts.values()), " ".join(parts)).date() if parts else None
     except ValueError:
         return None
 

@@ -21,4 +21,4 @@ READERS: Mapping[str, type[RowReader]] = {"csv": CsvReader, "parquet": ParquetRe
 
 def open_rows(file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> RowReader:
     """Open a raw file with the reader of its stream's format."""
-    return READERS[source.format](file, source, parts)
+    return READERS[source.settings.format](file, source, parts)

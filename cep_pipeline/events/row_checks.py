@@ -21,6 +21,7 @@ from cep_pipeline.events.source import SourceLayout
 from cep_pipeline.events.timestamps import read_timestamps
 from cep_pipeline.patterns.expressions import ValueType
 
+FILE = "_file"
 LINE = "_line"
 LOCAL_DAY = "_day"
 FINER = "_finer"
@@ -66,9 +67,9 @@ def check_rows(
     source = schema.source
     assert source is not None
     reasons: dict[int, list[str]] = defaultdict(list)
-    stamps = block.columns[source.timestamp_column]
+    stamps = block.columns[source.timestamp.column]
     later = None if second is None else np.isin(block.lines, second)
-    instants = read_timestamps(stamps, source.timestamp_format, schema.timezone, later=later)
+    instants = read_timestamps(stamps, source.timestamp.format, schema.timezone, later=later)
     missing = as_mask(pc.is_null(stamps))
     outside = _outside(instants.local_day, period) & ~missing & ~instants.unreadable & ~instants.nonexistent
 
@@ -76,11 +77,11 @@ def check_rows(
         for index in np.flatnonzero(wrong).tolist():
             reasons[index].append(why if isinstance(why, str) else why(index))
 
-    stamp = f"column {source.timestamp_column!r}"
+    stamp = f"column {source.timestamp.column!r}"
     reject(missing, f"missing timestamp ({stamp})")
     reject(
         instants.unreadable,
-        lambda at: f"{stamp}: {_quoted(stamps[at])} is no timestamp of the format {source.timestamp_format}",
+        lambda at: f"{stamp}: {_quoted(stamps[at])} is no timestamp of the format {source.timestamp.format}",
     )
     skipped = f"does not exist in {schema.timezone} (the clock skips it)"
     reject(instants.nonexistent, lambda at: f"{stamp}: the local time {_quoted(stamps[at])} {skipped}")
@@ -144,7 +145,7 @@ def _typed(
 
 
 def _refuse_long(values: pa.Array, source: SourceLayout, column: str, reasons: Mapping[int, list[str]]) -> None:
-    most = source.longest_value
+    most = source.settings.longest_value
     lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
     for index in np.flatnonzero(lengths > most).tolist():
         said = f"{_quoted(values[index])} has {lengths[index]:,} bytes, more than source.longest_value, {most:,}"

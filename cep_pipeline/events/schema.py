@@ -14,16 +14,14 @@ from datetime import datetime
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import ARROW_TYPES, ORDER_COLUMNS, SEQ, TIMESTAMP
+from cep_pipeline.events.columns import ARROW_TYPES, EVENT_TYPE, ORDER_COLUMNS, SEQ, TIMESTAMP
 from cep_pipeline.events.derived import Carry, derive
-from cep_pipeline.events.source import EVENT_TYPE, LONGEST_VALUE
 from cep_pipeline.events.timestamps import check_timezone, read_timestamps
 from cep_pipeline.foreign_text import did_you_mean, html_table
 from cep_pipeline.patterns.expressions import ValueType
@@ -187,12 +185,10 @@ class StreamSchema:
         the columns with the time and the type are found by their names and values, where they are not given.
         """
         from cep_pipeline.events.inference import infer_schema
+        from cep_pipeline.events.stream_document import StreamDocument, schema_of
 
         made = infer_schema(Path(path), timezone=timezone, name=name, time_column=time_column, type_column=type_column)
-        with TemporaryDirectory() as folder:
-            proposed = Path(folder) / f"{made.name}.yaml"
-            proposed.write_text(made.text, encoding="utf-8")
-            return cls.load(proposed)
+        return schema_of(StreamDocument.model_validate(made.in_force), cls)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], name: str = "stream") -> StreamSchema:
@@ -287,13 +283,7 @@ class StreamSchema:
         """
         source: dict[str, Any] | None = None
         if self.source is not None:
-            source = asdict(self.source)
-            if source["of_types"] is None:
-                del source["of_types"]  # digests of streams without it are as they were before it was known
-            if not self.source.signs.settings:
-                del source["signs"]
-            if source["longest_value"] == LONGEST_VALUE:
-                del source["longest_value"]  # as before, too
+            source = self.source.decisive
             source["columns"] = {
                 self.first_name(name): self.renamed[name].column or column if name in self.renamed else column
                 for name, column in source["columns"].items()

@@ -1,13 +1,19 @@
-"""Parts of a stream schema: the layout of the raw files, and the derived attributes."""
+"""Parts of a stream schema: the settings and the layout of the raw files, and the derived attributes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pkgutil import resolve_name
+from typing import Annotated, Any, Literal
 
+from pydantic import BeforeValidator, ValidationInfo, field_validator
+
+from cep_pipeline.documents import Document, checked, one_of, setting
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import NumberSigns
+from cep_pipeline.events.columns import EVENT_TYPE
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.timestamps import check_format
 from cep_pipeline.foreign_text import did_you_mean, listed
@@ -15,8 +21,7 @@ from cep_pipeline.foreign_text import did_you_mean, listed
 LONGEST_VALUE = 64 << 10
 """Bytes of a value of text, at most, where the schema does not say another number."""
 
-EVENT_TYPE = "event_type"
-"""The attribute with the type of events whose files have no column of it."""
+_FORMATS = "cep_pipeline.events.readers:READERS"
 TYPE_OF_FILE = "{type}"
 """Stands for the source column of a type that the names of the files tell."""
 
@@ -37,107 +42,167 @@ class Renamed:
     column: str | None = None
 
 
-@dataclass(frozen=True)
-class ColumnsOfTypes:
-    """The columns of a CSV file in which rows of different event types have different columns.
+_ONE_CHARACTER: dict[str, Any] = {"minLength": 1, "maxLength": 1}
+"""A setting that is one character, for the JSON Schema."""
 
-    The column with the type has the same place in the rows of all types. The names of the columns of a type's rows
-    stand, in order, by the type as it stands in the file.
-    """
 
-    type_column: str
-    names: Mapping[str, tuple[str, ...]]
+class TimestampSettings(Document):
+    """The source column that holds the time of an event, and how the time is written."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", {name: tuple(columns) for name, columns in self.names.items()})
-        first = next(iter(self.names), None)
-        for name, columns in self.names.items():
-            if len(set(columns)) < len(columns):
-                raise InputError(f"source.columns names a column of type {name!r} twice; write each once")
-            if self.type_column not in columns:
-                raise InputError(
-                    f"source.columns: type {name!r} lacks the column of the type, {self.type_column!r}; write for "
-                    f"example `{name}: [{', '.join((self.type_column, *columns))}]`, in the order of the file"
-                )
-            if columns.index(self.type_column) != self.place:
-                raise InputError(
-                    f"source.columns: column {self.type_column!r} stands at another place for type {name!r} than for "
-                    f"{first!r}; it tells the type of a row: write it at the same place for all, as the files have it"
-                )
+    column: str = setting("Name of the source column.", example="time")
+    format: str = setting(
+        "How the time is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a format of fixed width "
+        "such as `%Y%m%d%H%M`. It is not used for a Parquet column of a timestamp or date type.",
+        "iso",
+        example="%Y-%m-%d %H:%M",
+    )
 
-    @property
-    def place(self) -> int:
-        """The index of the column with the type."""
-        return next(iter(self.names.values())).index(self.type_column)
+    @field_validator("format")
+    @classmethod
+    def _known_format(cls, value: str) -> str:
+        return checked(check_format, value)
 
-    @property
-    def all_names(self) -> tuple[str, ...]:
-        """The columns of all types, each once."""
-        return tuple(dict.fromkeys(name for columns in self.names.values() for name in columns))
 
-    @property
-    def widths(self) -> list[int]:
-        """The numbers of columns that types have."""
-        return sorted({len(columns) for columns in self.names.values()})
+class SourceSettings(Document):
+    """The layout of the raw files."""
 
-    def misfit(self, kind: str | None, fields: int) -> str:
-        """The reason for which a row with a text as its type and so many fields is rejected; empty where it fits."""
-        if kind is None:
-            return f"missing event type (column {self.type_column!r})"
-        if kind not in self.names:
-            return f"unparsable row: source.columns has no type {kind!r}"
-        columns = len(self.names[kind])
-        return "" if columns == fields else f"unparsable row: {fields} fields where type {kind!r} has {columns} columns"
+    format: str = setting(
+        "Format of the files. A CSV file is UTF-8 text; an ending `.gz`, `.bz2`, `.zst` or `.lz4` says how it is "
+        "compressed.",
+        example="csv",
+        json_schema_extra=one_of(_FORMATS),
+    )
+    path: Annotated[
+        list[str],
+        BeforeValidator(
+            lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
+        ),
+    ] = setting(
+        "One path or several, relative to the data folder. A path may have date placeholders such as "
+        "`{day:%Y-%m-%d}`, the wildcards `*`, `?` and `[…]`, and `{type}` where the name of a file tells the type "
+        "of its events. All files that fit are read.",
+        example="{day:%Y-%m-%d}/trades.csv.gz",
+    )
+    longest_value: int = setting(
+        "Most bytes that a value of text has. A row with a longer one is rejected.",
+        LONGEST_VALUE,
+        example=1_000_000,
+        ge=1,
+    )
+    header: bool = setting("Whether the first row of a CSV file names its columns.", True, example=False)
+    columns: list[str] = setting(
+        "Names of all columns of a CSV file, in order. It is required with `header: false`, and refused otherwise.",
+        default_factory=list,
+        example=["time", "room", "temperature"],
+    )
+    delimiter: str = setting(
+        "The character between the fields of a CSV file: one ASCII character.",
+        ",",
+        example=";",
+        json_schema_extra=_ONE_CHARACTER,
+    )
+    quote: str = setting(
+        "The character around a field that holds delimiters or line ends. Written twice in such a field it "
+        "stands for itself.",
+        '"',
+        example="'",
+        json_schema_extra=_ONE_CHARACTER,
+    )
+    decimal: str = setting(
+        "The decimal sign of numbers that are text: one character, and no letter, digit, `+` or `-`.",
+        ".",
+        example=",",
+        json_schema_extra=_ONE_CHARACTER,
+    )
+    thousands: str | None = setting(
+        "The sign between groups of three digits of numbers that are text. A number may also be without it. A blank "
+        "means every kind of blank, and `'` also the curly apostrophe.",
+        None,
+        example=",",
+        json_schema_extra=_ONE_CHARACTER,
+    )
+
+    @field_validator("format")
+    @classmethod
+    def _has_a_reader(cls, value: str) -> str:
+        if value not in (formats := resolve_name(_FORMATS)):
+            raise ValueError(f"the formats are {listed(list(formats))}")
+        return value
+
+    @field_validator("path")
+    @classmethod
+    def _is_template(cls, value: list[str]) -> list[str]:
+        if not value:
+            raise ValueError("at least one path is needed")
+        for path in value:
+            checked(PathTemplate, path)
+        return value
+
+    @field_validator("columns")
+    @classmethod
+    def _each_once(cls, value: list[str]) -> list[str]:
+        if len(set(value)) < len(value):
+            raise ValueError("a column is named twice")
+        return value
+
+    @field_validator("delimiter", "quote")
+    @classmethod
+    def _is_character(cls, value: str, info: ValidationInfo) -> str:
+        if len(value) != 1 or not value.isascii() or value in "\r\n":
+            raise ValueError(f"{value!r} is not one ASCII character")
+        if info.field_name == "quote" and value == info.data.get("delimiter"):
+            raise ValueError("delimiter and quote must differ")
+        return value
+
+    @field_validator("decimal", "thousands")
+    @classmethod
+    def _is_sign(cls, value: str | None, info: ValidationInfo) -> str | None:
+        given = {"decimal": info.data.get("decimal", "."), str(info.field_name): value}
+        checked(lambda signs: NumberSigns(**signs), given)
+        if value is not None and value == info.data.get("quote"):
+            raise ValueError(f"{value!r} is `quote` too, which is the character around fields, mostly a double one")
+        return value
 
 
 @dataclass(frozen=True)
 class SourceLayout:
     """Layout of the raw files of a stream.
 
-    - `format`: a key of `readers.READERS`. `csv` files may be compressed: gzip, bzip2, zstd and lz4 are known by the
-      ending of the file's name.
-    - `paths`: templates relative to the data folder; all files that fit are read.
-    - `timestamp_format`: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a format of fixed width such as
-      `%Y%m%d%H%M`. It says nothing for a Parquet column of a timestamp type.
-    - `columns`: source column of every attribute that is read. The attribute of a type that no column has is here as
-      `type_of_all` or `TYPE_OF_FILE`.
-    - `longest_value`: a row with a value of text of more bytes is rejected.
-    - `header`: the first row of a CSV file names its columns; else `names` does.
-    - `delimiter`, `quote`: one ASCII character each.
-    - `signs`: those in the numbers of columns of text.
-    - `of_types`: the columns of each type, where they differ; `names` are those of all types then.
+    `columns` is the source column of every attribute that is read. The attribute of a type that no column has is there
+    as `type_of_all` or `TYPE_OF_FILE`.
     """
 
-    format: str
-    paths: tuple[PathTemplate, ...]
-    timestamp_column: str
+    settings: SourceSettings
+    timestamp: TimestampSettings
     columns: Mapping[str, str]
-    timestamp_format: str = "iso"
-    longest_value: int = LONGEST_VALUE
-    header: bool = True
-    names: tuple[str, ...] = ()
-    delimiter: str = ","
-    quote: str = '"'
-    of_types: ColumnsOfTypes | None = None
-    signs: NumberSigns = field(default_factory=NumberSigns)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", dict(self.columns))
-        if not self.paths:
-            raise InputError("source.path: at least one path is needed")
-        check_format(self.timestamp_format)
-        for name, character in (("delimiter", self.delimiter), ("quote", self.quote)):
-            if len(character) != 1 or not character.isascii() or character in "\r\n":
-                raise InputError(f"source.{name}: {character!r} is not one ASCII character")
-        if self.delimiter == self.quote:
-            raise InputError("source.delimiter and source.quote must differ")
-        if self.quote in (self.signs.decimal, self.signs.thousands):
-            raise InputError(
-                f"source.quote: {self.quote!r} is a sign of numbers too, and the two differ; `quote` is the character "
-                "around fields, mostly a double one"
-            )
-        if len(set(self.names)) < len(self.names):
-            raise InputError("source.columns names a column twice")
+    @cached_property
+    def paths(self) -> tuple[PathTemplate, ...]:
+        """Templates relative to the data folder; all files that fit are read."""
+        return tuple(map(PathTemplate, self.settings.path))
+
+    @cached_property
+    def signs(self) -> NumberSigns:
+        """The signs in the numbers of columns of text."""
+        return NumberSigns(self.settings.decimal, self.settings.thousands)
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """What published events follow from, for a digest."""
+        settings = self.settings
+        found: dict[str, Any] = {
+            **{name: getattr(settings, name) for name in ("format", "header", "delimiter", "quote")},
+            "paths": [{"text": path} for path in settings.path],
+            "names": settings.columns,
+            "timestamp_column": self.timestamp.column,
+            "timestamp_format": self.timestamp.format,
+            "columns": self.columns,
+        }
+        if self.signs.settings:
+            found["signs"] = asdict(self.signs)
+        if settings.longest_value != LONGEST_VALUE:
+            found["longest_value"] = settings.longest_value
+        return found
 
     @property
     def type_of_all(self) -> str | None:
@@ -149,7 +214,7 @@ class SourceLayout:
     def listed(self) -> tuple[str, ...]:
         """The source columns that are read, each once, the timestamp's first."""
         named = (column for name, column in self.columns.items() if name != EVENT_TYPE or column[:1] != "{")
-        return tuple(dict.fromkeys((self.timestamp_column, *named)))
+        return tuple(dict.fromkeys((self.timestamp.column, *named)))
 
     def given_type(self, attribute: str, path: str) -> str | None:
         """Return the text that an attribute has in all rows of a file, None where a column of the file has it.

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, field_validator, model_validator
 
-from cep_pipeline.documents import Document, example_at, line_at, load_document, setting
+from cep_pipeline.documents import Document, checked, example_at, line_at, load_document, setting
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.casting import NumberSigns
-from cep_pipeline.events.columns import SEQ, TIMESTAMP
+from cep_pipeline.events.columns import DAY, EVENT_TYPE, SEQ, TIMESTAMP
 from cep_pipeline.events.quality import TOLD, GreatExpectation, Quality, expectation_forms, profile_columns
-from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.source import (
-    EVENT_TYPE,
-    LONGEST_VALUE,
     TYPE_OF_FILE,
-    ColumnsOfTypes,
     DerivedAttribute,
     Renamed,
     SourceLayout,
+    SourceSettings,
+    TimestampSettings,
     type_of_all,
 )
-from cep_pipeline.events.timestamps import check_format, check_timezone
+from cep_pipeline.events.timestamps import check_timezone
 from cep_pipeline.foreign_text import did_you_mean, listed
 from cep_pipeline.patterns.expressions import ValueType
-
-if TYPE_CHECKING:
-    Format = str
-else:
-    Format = Literal[tuple(READERS)]
 
 Schema = TypeVar("Schema")
 
@@ -49,32 +41,9 @@ def _or_text(short: str, shape: Any) -> Any:
     )
 
 
-def _types_as_text(value: Any) -> Any:
-    """Let a type that is a number be written without quotes."""
-    if isinstance(value, dict):
-        return {str(name) if type(name) is int else name: columns for name, columns in value.items()}
-    return value
-
-
-_ONE_CHARACTER: dict[str, Any] = {"minLength": 1, "maxLength": 1}
-"""A setting that is one character, for the JSON Schema."""
-
-
 def _either(*names: str) -> ConfigDict:
     """Exactly one of these settings is given, for the JSON Schema."""
     return ConfigDict(json_schema_extra={"oneOf": [{"required": [name]} for name in names]})
-
-
-class TimestampSettings(Document):
-    """The source column that holds the time of an event, and how the time is written."""
-
-    column: str = setting("Name of the source column.", example="time")
-    format: str = setting(
-        "How the time is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a format of fixed width "
-        "such as `%Y%m%d%H%M`. It is not used for a Parquet column of a timestamp or date type.",
-        "iso",
-        example="%Y-%m-%d %H:%M",
-    )
 
 
 class AttributeSettings(Document):
@@ -127,67 +96,6 @@ class DerivedSettings(Document):
         if (self.diff is None) == (self.history is None):
             raise ValueError("a derived attribute has either `diff: {of: …}` or `history: {of: …, length: …}`")
         return self
-
-
-class SourceSettings(Document):
-    """The layout of the raw files."""
-
-    format: Format = setting(
-        "Format of the files. A CSV file is UTF-8 text; an ending `.gz`, `.bz2`, `.zst` or `.lz4` says how it is "
-        "compressed.",
-        example="csv",
-    )
-    path: Annotated[
-        list[str],
-        BeforeValidator(
-            lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
-        ),
-    ] = setting(
-        "One path or several, relative to the data folder. A path may have date placeholders such as "
-        "`{day:%Y-%m-%d}`, the wildcards `*`, `?` and `[…]`, and `{type}` where the name of a file tells the type "
-        "of its events. All files that fit are read.",
-        example="{day:%Y-%m-%d}/trades.csv.gz",
-    )
-    longest_value: int = setting(
-        "Most bytes that a value of text has. A row with a longer one is rejected.",
-        LONGEST_VALUE,
-        example=1_000_000,
-        ge=1,
-    )
-    header: bool = setting("Whether the first row of a CSV file names its columns.", True, example=False)
-    columns: Annotated[list[str] | dict[str, list[str]], BeforeValidator(_types_as_text)] = setting(
-        "Names of all columns of a CSV file, in order. It is required with `header: false`, and refused "
-        "otherwise. Where the rows of the types have different columns, it is a mapping from each type to its columns; "
-        "then a header is skipped.",
-        default_factory=list,
-        examples=[["time", "room", "temperature"], {"DOOR": ["time", "kind", "open"], "WIND": ["time", "kind", "m_s"]}],
-    )
-    delimiter: str = setting(
-        "The character between the fields of a CSV file: one ASCII character.",
-        ",",
-        example=";",
-        json_schema_extra=_ONE_CHARACTER,
-    )
-    quote: str = setting(
-        "The character around a field that holds delimiters or line ends. Written twice in such a field it "
-        "stands for itself.",
-        '"',
-        example="'",
-        json_schema_extra=_ONE_CHARACTER,
-    )
-    decimal: str = setting(
-        "The decimal sign of numbers that are text: one character, and no letter, digit, `+` or `-`.",
-        ".",
-        example=",",
-        json_schema_extra=_ONE_CHARACTER,
-    )
-    thousands: str | None = setting(
-        "The sign between groups of three digits of numbers that are text. A number may also be without it. A blank "
-        "means every kind of blank, and `'` also the curly apostrophe.",
-        None,
-        example=".",
-        json_schema_extra=_ONE_CHARACTER,
-    )
 
 
 class StreamDocument(Document):
@@ -256,6 +164,11 @@ class StreamDocument(Document):
         "What the data must fulfil.", Quality.model_construct(), example={"max_rejected_share": 0.05}
     )
 
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        return checked(check_timezone, value)
+
     @field_validator("types")
     @classmethod
     def _each_once(cls, types: list[str] | None) -> list[str] | None:
@@ -272,7 +185,7 @@ def load_stream(path: Path, make: Callable[..., Schema]) -> Schema:
     """
     document = load_document(path, StreamDocument, "stream schema")
     try:
-        return _schema_of(document, make)
+        return schema_of(document, make)
     except _Misstated as fault:
         example = "" if "write " in str(fault) else example_at(StreamDocument, fault.location)
         raise InputError(f"{path}:{line_at(path, fault.location)}: {fault}{example}") from fault
@@ -303,19 +216,24 @@ def _at(*location: int | str) -> Iterator[None]:
 
 
 def _check_names(document: StreamDocument) -> None:
-    """Names must be columns of a table too, which knows no case and has a column `day`."""
-    folded: dict[str, str] = {}
-    for part, names in (("attributes", document.attributes), ("derived", document.derived)):
-        for name in names:
-            with _at(part, name):
-                if name.lower() in ("day", TIMESTAMP, SEQ) or name.startswith("_"):
-                    raise InputError(f"attribute {name!r}: this name belongs to the engine; {_renamed(document, name)}")
-                other = folded.setdefault(name.lower(), name)
-                if other != name:
-                    raise InputError(
-                        f"attributes {other!r} and {name!r} differ in case only; {_renamed(document, name)}"
-                    )
-    _check_former_names(document, folded)
+    """All names, former ones too, must be columns of one table, which knows no case and has a column `day`."""
+    owners: dict[str, str] = {}
+    now = [((part, name), name) for part in ("attributes", "derived") for name in getattr(document, part)]
+    former = [(("attributes", name, "was"), one) for name, its in document.attributes.items() for one in its.was]
+    for place, column in (*now, *former):
+        name, folded = place[1], column.lower()
+        said, remedy = f"attribute {name!r}", _renamed(document, name)
+        if len(place) > 2:
+            said += f" was {column!r}"
+            remedy = "leave `was` out, or choose another name for the other attribute"
+        with _at(*place):
+            if folded in (DAY, TIMESTAMP, SEQ) or column.startswith("_"):
+                raise InputError(f"{said}: this name belongs to the engine; {remedy}")
+            if folded in owners:
+                raise InputError(
+                    f"{said}: a name of {owners[folded]!r} too, and names differ in more than case; {remedy}"
+                )
+        owners[folded] = name
 
 
 def _renamed(document: StreamDocument, name: str) -> str:
@@ -329,28 +247,8 @@ def _renamed(document: StreamDocument, name: str) -> str:
     )
 
 
-def _check_former_names(document: StreamDocument, attributes: Mapping[str, str]) -> None:
-    """A name that an attribute had is no other attribute's; `attributes` has all of them by their names in small."""
-    seen: dict[str, str] = {}
-    for name, settings in document.attributes.items():
-        for former in settings.was:
-            with _at("attributes", name, "was"):
-                folded = former.lower()
-                if folded in ("day", TIMESTAMP, SEQ) or former.startswith("_"):
-                    raise InputError(f"attribute {name!r} was {former!r}: this name belongs to the engine")
-                if folded == name.lower():
-                    raise InputError(f"attribute {name!r} was {former!r}: give a name that differs in more than case")
-                other = attributes.get(folded) or seen.get(folded)
-                if other is not None:
-                    raise InputError(
-                        f"attribute {name!r} was {former!r}, and {former!r} is a name of {other!r} too; a name stays "
-                        "with the days that were published under it: leave `was` out, or choose another name for "
-                        "the other attribute"
-                    )
-                seen[folded] = name
-
-
-def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
+def schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
+    """Make the schema of a document; an InputError says what rule it breaks."""
     _check_names(document)
     attributes = {name: ValueType(settings.type) for name, settings in document.attributes.items()}
     derived: list[DerivedAttribute] = []
@@ -370,8 +268,6 @@ def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
         type_attribute = EVENT_TYPE
     else:
         _check_type_attribute(document, type_attribute, attributes)
-    with _at("timezone"):
-        check_timezone(document.timezone)
     source = _source_of(document)
     _check_quality(document, attributes)
     with _at("name"):
@@ -401,14 +297,14 @@ def _check_type_attribute(document: StreamDocument, name: str, attributes: Mappi
         if attributes[name] not in (ValueType.STRING, ValueType.INT64):
             raise InputError(f"type_attribute {name!r} must be string or int64, not {attributes[name].value}")
     for index, path in enumerate(document.source.path):
-        if "{type}" in path:
+        if TYPE_OF_FILE in path:
             with _at("source", "path", index):
                 raise InputError(
                     f"path {path!r} tells the event type, and so does type_attribute; leave one of them out"
                 )
 
 
-def _column_of_type(document: StreamDocument, paths: Sequence[PathTemplate]) -> dict[str, str]:
+def _column_of_type(document: StreamDocument) -> dict[str, str]:
     """The attribute `event_type` with what stands for its column, where the files have no column of the type."""
     if document.type_attribute is not None:
         return {}
@@ -419,8 +315,8 @@ def _column_of_type(document: StreamDocument, paths: Sequence[PathTemplate]) -> 
                     f"attribute {name!r} has the name that is added where there is no type_attribute; write "
                     f"`type_attribute: {name}` if it holds the types; else {_renamed(document, name)}"
                 )
-    telling = [path for path in paths if path.names_type]
-    if telling and len(telling) < len(paths):
+    telling = [path for path in document.source.path if TYPE_OF_FILE in path]
+    if telling and len(telling) < len(document.source.path):
         with _at("source", "path"):
             raise InputError("the types are told by {type} in some of the paths; write it in all of them")
     if telling:
@@ -442,57 +338,11 @@ def _known(name: str, choices: list[str], what: str) -> None:
 
 
 def _source_of(document: StreamDocument) -> SourceLayout:
-    with _at("source", "path"):
-        paths = tuple(PathTemplate(text) for text in document.source.path)
-    with _at("timestamp", "format"):
-        check_format(document.timestamp.format)
-    with _at("source", "columns"):
-        of_types = _columns_of_types(document)
     with _at("source"):
-        source = SourceLayout(
-            format=document.source.format,
-            paths=paths,
-            timestamp_column=document.timestamp.column,
-            timestamp_format=document.timestamp.format,
-            columns={
-                **_column_of_type(document, paths),
-                **{name: settings.column or name for name, settings in document.attributes.items()},
-            },
-            longest_value=document.source.longest_value,
-            header=document.source.header,
-            names=tuple(document.source.columns) if of_types is None else of_types.all_names,
-            delimiter=document.source.delimiter,
-            quote=document.source.quote,
-            of_types=of_types,
-            signs=NumberSigns(document.source.decimal, document.source.thousands),
-        )
-        READERS[source.format].check(source)
+        columns = {name: settings.column or name for name, settings in document.attributes.items()}
+        source = SourceLayout(document.source, document.timestamp, {**_column_of_type(document), **columns})
+        READERS[source.settings.format].check(source)
     return source
-
-
-def _columns_of_types(document: StreamDocument) -> ColumnsOfTypes | None:
-    """The columns of each type, where the schema names them so."""
-    columns = document.source.columns
-    if isinstance(columns, list):
-        return None
-    if document.type_attribute is None:
-        raise InputError(
-            "source.columns has the columns of each type: write the attribute of the type too, for example "
-            "`type_attribute: kind`"
-        )
-    if not columns:
-        raise InputError("source.columns names no type; write for example `columns: {DOOR: [time, kind, open]}`")
-    made = ColumnsOfTypes(
-        document.attributes[document.type_attribute].column or document.type_attribute,
-        {kind: tuple(names) for kind, names in columns.items()},
-    )
-    for kind, names in made.names.items():
-        if document.timestamp.column not in names:
-            raise InputError(
-                f"source.columns: type {kind!r} lacks the column of the time, {document.timestamp.column!r}; write "
-                f"for example `{kind}: [{', '.join((document.timestamp.column, *names))}]`, in the order of the file"
-            )
-    return made
 
 
 def _check_quality(document: StreamDocument, attributes: dict[str, ValueType]) -> None:
@@ -513,6 +363,9 @@ _NO_KWARGS |= {"rendered_content", "result_format", "severity", "windows"}
 
 def _check_great_expectation(expected: GreatExpectation, profile: list[str], place: tuple[int | str, ...]) -> None:
     """Hold an expectation to its JSON Schema, and its columns to those of the profile."""
+    from jsonschema import Draft7Validator
+    from jsonschema.exceptions import best_match
+
     forms = expectation_forms()
     with _at(*place, "type"):
         if expected.type not in forms:
@@ -520,32 +373,17 @@ def _check_great_expectation(expected: GreatExpectation, profile: list[str], pla
             raise InputError(f"Great Expectations has no expectation {expected.type!r} for a data frame{hint}")
     form = forms[expected.type]
     properties = {name: its for name, its in form["properties"].items() if name not in _NO_KWARGS}
-    for name in expected.kwargs:
-        with _at(*place, "kwargs", name):
-            if name not in properties:
-                hint = did_you_mean(name, properties) or f"; there are: {listed(list(properties))}"
-                raise InputError(f"{expected.type} has no argument {name!r}{hint}")
-    for name in form.get("required", ()):
-        with _at(*place, "kwargs"):
-            if name not in expected.kwargs:
-                raise InputError(f"{expected.type} needs the argument {name!r}")
+    if "mostly" in properties:  # for which 0.29 / 0.01 is no whole number
+        properties["mostly"] = {"type": "number", "minimum": 0, "maximum": 1}
+    whole = {**form, "properties": properties, "additionalProperties": False}
+    if (fault := best_match(Draft7Validator(whole).iter_errors(expected.kwargs))) is not None:
+        with _at(*place, "kwargs", *fault.absolute_path):
+            named = "".join(f"argument {name!r}: " for name in fault.absolute_path)
+            raise InputError(f"{named}{fault.message}; of {expected.type} there are: {listed(list(properties))}")
     for name, value in expected.kwargs.items():
         with _at(*place, "kwargs", name):
-            _check_argument(name, value, {**properties[name], "definitions": form.get("definitions", {})})
-            if name.startswith("column"):
-                for column in value if isinstance(value, list) else [value]:
-                    _check_profile_column(column, profile)
-
-
-def _check_argument(name: str, value: Any, form: dict[str, Any]) -> None:
-    from jsonschema import Draft7Validator
-    from jsonschema.exceptions import best_match
-
-    if isinstance(value, dict) and "$PARAMETER" in value:
-        raise InputError(f"argument {name!r}: a suite of a stream has no parameters; write the value itself")
-    form.pop("multipleOf", None)  # of `mostly`, for which 0.29 / 0.01 is no whole number
-    if (fault := best_match(Draft7Validator(form).iter_errors(value))) is not None:
-        raise InputError(f"argument {name!r}: {fault.message}")
+            for column in (value if isinstance(value, list) else [value]) if name.startswith("column") else []:
+                _check_profile_column(column, profile)
 
 
 def _check_profile_column(column: object, profile: list[str]) -> None:
@@ -558,8 +396,6 @@ def _check_profile_column(column: object, profile: list[str]) -> None:
 
 
 def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> DerivedAttribute:
-    if name in attributes:
-        raise InputError(f"derived attribute {name!r} has the name of another attribute")
     function = settings.diff or settings.history
     assert function is not None
     kind = attributes.get(function.of)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import as_mask, cast_checked_to
+from cep_pipeline.expressions.local_time import local_clock
 from cep_pipeline.lazy_names import late_module
 
 pc = late_module("pyarrow.compute")
@@ -133,36 +134,23 @@ class RepeatedHour:
 
 @cache
 def repeated_hours(timezone: str, year: int) -> tuple[RepeatedHour, ...]:
-    """Return the hours that the clocks of a zone show twice in a year.
+    """Return the hours that the clocks of a zone show twice in a year, from 1800 to 2499.
 
     Examples
     --------
     >>> [(str(hour.day), str(hour)) for hour in repeated_hours("America/Chicago", 2024)]
     [('2024-11-03', '01:00 to 02:00')]
     """
-    zone = ZoneInfo(timezone)
-
-    def offset_s(seconds: int) -> int:
-        there = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).astimezone(zone).utcoffset()
-        assert there is not None
-        return int(there.total_seconds())
-
-    day_s = 86_400
-    begin = (date(year, 1, 1) - date(1970, 1, 1)).days
-    hours = []
-    for low in range(
-        (begin + 1) * day_s, (begin + 364) * day_s, day_s
-    ):  # the years 1 and 9999 have no day before, after
-        high = low + day_s
-        before, after = offset_s(low), offset_s(high)
-        if after >= before:
-            continue
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if offset_s(middle) == before else (low, middle)
-        shift = before - after
-        hours.append(RepeatedHour(*(1_000_000 * one for one in (high + after, high - shift, shift))))
-    return tuple(hours)
+    clock = local_clock(timezone)
+    shifts = clock.offsets[:-1] - clock.offsets[1:]
+    hours = (
+        RepeatedHour(change + after, change - shift, shift)
+        for change, after, shift in zip(
+            *(one.tolist() for one in (clock.changes, clock.offsets[1:], shifts)), strict=True
+        )
+        if shift > 0
+    )
+    return tuple(hour for hour in hours if hour.day.year == year)
 
 
 def day_bounds(day: date, timezone: str) -> tuple[int, int]:
@@ -328,31 +316,17 @@ def _both_clocks(
             f"time zone {timezone!r}: {error}; the system's time zone database is missing or lacks it (package tzdata)"
         ) from error
     nonexistent = as_mask(pc.fill_null(pc.not_equal(pc.local_timestamp(zoned), clock), False))
-    utc, twice = pc.cast(zoned, INSTANT), np.zeros(len(clock), dtype=bool)
-    if _has_repeated_hour(clock, timezone):
-        second = pc.assume_timezone(clock, timezone, ambiguous="latest", nonexistent="earliest")
-        twice = as_mask(pc.fill_null(pc.not_equal(second, zoned), False))
-        if later is not None:
-            utc = pc.if_else(pa.array(later & twice), pc.cast(second, INSTANT), utc)
+    second = pc.assume_timezone(clock, timezone, ambiguous="latest", nonexistent="earliest")
+    twice = as_mask(pc.fill_null(pc.not_equal(second, zoned), False))
+    utc = pc.cast(zoned, INSTANT)
+    if later is not None:
+        utc = pc.if_else(pa.array(later & twice), pc.cast(second, INSTANT), utc)
     if nonexistent.any():
         utc = pc.if_else(pa.array(~nonexistent), utc, pa.scalar(None, INSTANT))
     if instants is not None:
         usable = _within_years(instants)
         utc, clock = pc.coalesce(utc, usable), pc.coalesce(clock, _local_of(usable, timezone))
     return clock, utc, nonexistent, twice
-
-
-def _has_repeated_hour(clock: pa.Array, timezone: str) -> bool:
-    """Return True if a repeated hour lies between the first and the last of local times."""
-    bounds = pc.min_max(pc.cast(clock, pa.int64())).as_py()
-    if bounds["min"] is None:
-        return False
-    first, last = 1970 + np.array([bounds["min"], bounds["max"]], "M8[us]").astype("M8[Y]").astype(int)
-    return last > first + 1 or any(
-        hour.begin_us <= bounds["max"] and bounds["min"] < hour.begin_us + hour.shift_us
-        for year in range(first, last + 1)
-        for hour in repeated_hours(timezone, year)
-    )
 
 
 def _local_of(utc: pa.Array, timezone: str) -> pa.Array:

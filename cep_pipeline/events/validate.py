@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.quality import Expectation, Quality, profile_columns
+from cep_pipeline.events.quality import Expectation, Quality
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.guarded import brief, without_collecting
@@ -119,7 +119,8 @@ def asked_figures(schema: StreamSchema, day: date) -> Figures:
     """Return the figures that the validation of a day needs, as they are of a day without events."""
     quality = schema.quality or Quality()
     columns = [TIMESTAMP, schema.type_attribute, *schema.key, *(e.column for e in quality.expectations)]
-    kinds = {name: schema.attributes[name] for name in (*columns, *_named(quality, schema)) if name != TIMESTAMP}
+    columns += schema.raw_attributes if quality.great_expectations else ()
+    kinds = {name: schema.attributes[name] for name in columns if name != TIMESTAMP}
     numbers = [name for name, kind in kinds.items() if kind.is_number]
     return Figures(
         rows=0,
@@ -130,23 +131,6 @@ def asked_figures(schema: StreamSchema, day: date) -> Figures:
         most=dict.fromkeys(numbers),
         totals=dict.fromkeys(numbers, 0.0),
     )
-
-
-def _named(quality: Quality, schema: StreamSchema) -> Iterator[str]:
-    """The attributes whose columns of the profile an expectation of the schema names, in an argument or in a text."""
-    texts = [text for expected in quality.great_expectations for text in _texts(expected.kwargs)]
-    for column, attribute in profile_columns(schema.raw_attributes).items():
-        if attribute and any(column in text for text in texts):
-            yield attribute
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (text for one in value.values() for text in _texts(one))
-    elif isinstance(value, list | tuple):
-        yield from (text for one in value for text in _texts(one))
 
 
 def _all_bounds(schema: StreamSchema, quality: Quality, day: date) -> list[Bounds]:
@@ -172,6 +156,7 @@ def validate(
     day: date,
     *,
     rejected: int = 0,
+    rejected_examples: Sequence[tuple[str, int, str]] = (),
     earlier_row_counts: Sequence[int] = (),
     data_docs: Path | None = None,
 ) -> Validation:
@@ -187,6 +172,8 @@ def validate(
         Those of `asked_figures`, counted over all events of the day.
     rejected
         Number of rejected rows.
+    rejected_examples
+        File, line and reason of some of them, which are shown where there are too many.
     earlier_row_counts
         Numbers of events of earlier published days, the latest last.
     data_docs
@@ -202,7 +189,7 @@ def validate(
     counted = {check.kwargs["column"]: check.counted["unexpected_count"] for check in suite}
     profile = _profile(figures, rejected) | counted
     median = statistics.median(earlier_row_counts[-quality.row_count.days :]) if earlier_row_counts else None
-    suite += _day_checks(quality, profile, median)
+    suite += _day_checks(quality, profile, median, rejected_examples)
     suite += [_own_check(place, schema) for place in range(len(quality.great_expectations))]
     try:
         results = _run_checkpoint(suite, profile, schema.name, day, data_docs)
@@ -226,26 +213,6 @@ def validate(
         "results": results,
     }
     return Validation(day, document, failures, warnings)
-
-
-def check_rejected_share(
-    schema: StreamSchema, day: date, accepted: int, rejected: int, examples: Sequence[tuple[str, int, str]]
-) -> None:
-    """Refuse, with a DataError, a day with a larger share of rejected rows than the schema's `max_rejected_share`.
-
-    The examples are (file, line, reason).
-    """
-    limit = (schema.quality or Quality()).max_rejected_share
-    total = accepted + rejected
-    if not rejected or rejected <= limit * total:
-        return
-    shown = "\n".join(f"  {file}:{line}: {reason}" for file, line, reason in examples)
-    more = f"\n  … and {rejected - len(examples)} more" if rejected > len(examples) else ""
-    raise DataError(
-        f"stream {schema.name!r}, day {day}: {rejected} of {total} rows are rejected ({rejected / total:.2%}), more "
-        f"than max_rejected_share ({limit:.2%}) allows; nothing of the day is published:\n{shown}{more}\n"
-        "Correct the raw files or the stream schema, or raise quality.max_rejected_share in it"
-    )
 
 
 def start_import() -> Future[Any]:
@@ -322,10 +289,18 @@ def _rule_checks(figures: Figures, schema: StreamSchema, quality: Quality, day: 
     return checks
 
 
-def _day_checks(quality: Quality, profile: Mapping[str, Any], median: float | None) -> Iterator[_Check]:
+def _day_checks(
+    quality: Quality, profile: Mapping[str, Any], median: float | None, examples: Sequence[tuple[str, int, str]]
+) -> Iterator[_Check]:
     """Expect a small share of rejected rows, and about as many events as earlier days have."""
     between, limit = "expect_column_values_to_be_between", quality.max_rejected_share
-    sentence = f"{profile['rejected_share']:.2%} of the rows are rejected; max_rejected_share allows {limit:.2%}"
+    rejected, share = profile["rejected"], profile["rejected_share"]
+    shown = "".join(f"\n    {file}:{line}: {reason}" for file, line, reason in examples)
+    more = f"\n    … and {rejected - len(examples)} more" if examples and rejected > len(examples) else ""
+    sentence = (
+        f"{rejected} of {rejected + profile['events']} rows are rejected ({share:.2%}), more than max_rejected_share "
+        f"({limit:.2%}) allows; correct the files or the schema, or raise quality.max_rejected_share in it{shown}{more}"
+    )
     yield _Check(between, {"column": "rejected_share", "max_value": limit}, "critical", sentence)
     if median is not None:
         least, most = quality.row_count.at_least * median, quality.row_count.at_most * median

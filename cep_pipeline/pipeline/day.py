@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.records import RunStatus
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
-CLOCK_BACK = "clock back"
-TIED = "tied between files"
-"""Name of the count of rows that are earlier than the row of their event type before them in their raw file."""
-
 
 @dataclass(frozen=True)
 class Step:
@@ -350,9 +346,7 @@ def _always(work: DayWork) -> dict[str, Any]:
 
 def ingest_counts(staged: StagedDay) -> dict[str, int]:
     """Return the counts that are recorded of the step that reads a day's raw files."""
-    counts = {"events": staged.events, "rejected": staged.rejected_rows}
-    found = {CLOCK_BACK: staged.clock_back, TIED: staged.tied}
-    return counts | {name: number for name, number in found.items() if number}
+    return {"events": staged.events, "rejected": staged.rejected_rows}
 
 
 def refuse_end_before(day: date, tables: StreamTables) -> None:

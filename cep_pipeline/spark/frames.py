@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import RAW, REASON, StagedDay, staged_columns
-from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, day_number
+from cep_pipeline.events.row_checks import FILE, LINE, LOCAL_DAY, day_number
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.spark.tasks import Batches
 from cep_pipeline.storage import object_store_properties, open_filesystem, reach_object_stores

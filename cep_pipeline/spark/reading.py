@@ -1,7 +1,7 @@
 """The raw files of some days, read in Spark tasks: staged rows, and what a person should know of the files.
 
-A large file of text is surveyed first, so that it can be cut (`events.raw_rows`); parts of files are read side by
-side. The rows of a file that covers several days are read once, for all of them.
+Row groups of Parquet files are read side by side. The rows of a file that covers several days are read once, for all
+of them.
 """
 
 from __future__ import annotations
@@ -9,26 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.clock import SeenHours, WatchedPart, second_pass
+from cep_pipeline.events.clock import second_pass
 from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.order import FILE
 from cep_pipeline.events.parse import ParsedFile, ParseTask, StagedDay, parse_file
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
-from cep_pipeline.events.raw_rows import FilePart, Survey, Surveyed, survey_text
+from cep_pipeline.events.raw_rows import FilePart
 from cep_pipeline.events.readers import READERS
-from cep_pipeline.events.row_checks import FINER, LINE
+from cep_pipeline.events.row_checks import FILE, FINER, LINE
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.source import SourceLayout
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.spark.tasks import Progress, run_tasks
-from cep_pipeline.storage import DataDirectory, remove_scratch
+from cep_pipeline.storage import DataDirectory
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
@@ -66,8 +64,8 @@ class ReadDay:
 class RawFiles:
     """The raw files of some days of a stream, and what is known of them while they are read.
 
-    `session` makes the Spark session, which days without files do not need. A task reads about `task_rows` rows; a part
-    of a large CSV file has about `part_bytes` of text.
+    `session` makes the Spark session, which days without files do not need. A task reads about `task_rows` rows of a
+    Parquet file, and all of a file of text.
     """
 
     session: Callable[[], SparkSession]
@@ -76,11 +74,10 @@ class RawFiles:
     data_root: str
     scratch: DataDirectory
     task_rows: int
-    part_bytes: int
     progress: Progress | None
     fingerprints: dict[str, RawFile] = field(default_factory=dict)
 
-    def _run(self, tasks: Sequence[_RawTask], doing: str) -> list[ParsedFile | Surveyed | RawFile]:
+    def _run(self, tasks: Sequence[_RawTask], doing: str) -> list[ParsedFile | RawFile]:
         if not tasks:
             return []
         what = f"{self.schema.name}: {doing}"
@@ -100,22 +97,9 @@ class RawFiles:
         for state in self.days:
             for file in state.files:
                 wanted.setdefault(file, set()).add(state.day)
-        source = _source(self.schema)
-        reader = READERS[source.format]
-        unpacked = DataDirectory(f"{self.scratch.location}/unpacked", self.scratch.run_id)
-        tasks: list[_RawTask] = []
-        for file, days in wanted.items():
-            survey = reader.survey(file, source, unpacked, self.part_bytes)
-            tasks += [survey] if survey is not None else self._parse_tasks(file, frozenset(days), None)
+        tasks = [task for file, days in wanted.items() for task in self._parse_tasks(file, frozenset(days))]
         outcomes = self._run(tasks, "reading raw files")
-        surveyed = {outcome.file: outcome for outcome in outcomes if isinstance(outcome, Surveyed)}
-        parts = [
-            task for file, one in surveyed.items() for task in self._parse_tasks(file, frozenset(wanted[file]), one)
-        ]
-        tasks += parts
-        outcomes += self._run(parts, "reading parts of raw files")
         self._take_second_hours(tasks, outcomes)
-        remove_scratch(unpacked.location)
         parsed: dict[SourceFile, list[ParsedFile]] = {file: [] for file in wanted}
         for outcome in outcomes:
             if isinstance(outcome, ParsedFile):
@@ -124,19 +108,19 @@ class RawFiles:
             if raw_file is not None:
                 self.fingerprints[raw_file.name] = raw_file
         for file in wanted:
-            self._take(file, parsed[file], whole=file in surveyed)
+            self._take(file, parsed[file])
         self._check_missing_rows()
         for state in self.days:
             needed = {TIMESTAMP: True, FINER: state.finer, FILE: state.of_files > 1, LINE: True}
             state.know(order=tuple(name for name, decides in needed.items() if decides))
 
-    def _parse_tasks(self, file: SourceFile, days: frozenset[date], surveyed: Surveyed | None) -> list[_RawTask]:
+    def _parse_tasks(self, file: SourceFile, days: frozenset[date]) -> list[_RawTask]:
         """Make one task for a file read as a whole; else some for `task_rows` rows each and one for its fingerprint."""
         source = _source(self.schema)
-        parts = READERS[source.format].parts_of(file, source, surveyed)
+        parts = READERS[source.settings.format].parts_of(file, source)
         if parts is None:
             return [ParseTask(self.schema, file, days, self.scratch)]
-        tasks: list[_RawTask] = [file] if surveyed is None else []
+        tasks: list[_RawTask] = [file]
         chunk: list[FilePart] = []
         for part in parts:
             if not part.may_hold(sorted(days), file.period):
@@ -148,17 +132,17 @@ class RawFiles:
         tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk)))
         return tasks
 
-    def _take_second_hours(self, tasks: Sequence[_RawTask], outcomes: list[ParsedFile | Surveyed | RawFile]) -> None:
+    def _take_second_hours(self, tasks: Sequence[_RawTask], outcomes: list[ParsedFile | RawFile]) -> None:
         """Decide which rows are of the second pass of an hour that comes twice, and read what has such rows again."""
         of_file: dict[SourceFile, list[int]] = {}
         for at, outcome in enumerate(outcomes):
-            if isinstance(outcome, ParsedFile) and outcome.hours.days:
+            if isinstance(outcome, ParsedFile) and outcome.twice:
                 of_file.setdefault(outcome.file, []).append(at)
         again: dict[int, ParseTask] = {}
         for file, places in of_file.items():
             found = {at: one for at in places if isinstance(one := outcomes[at], ParsedFile)}
             decided = second_pass(
-                reduce(add, (one.hours for one in found.values()), SeenHours()), self.schema, file.name
+                pa.concat_tables(part for one in found.values() for part in one.twice), self.schema, file.name
             )
             for state in self.days:
                 for day, note in decided.notes:
@@ -166,30 +150,25 @@ class RawFiles:
                         state.note(note)
             for at, one in found.items():
                 task = tasks[at]
-                if isinstance(task, ParseTask) and np.isin(one.hours.lines, decided.lines).any():
+                if isinstance(task, ParseTask) and any(np.isin(part[LINE], decided.lines).any() for part in one.twice):
                     again[at] = replace(task, second=decided.lines)
         read = self._run(list(again.values()), "reading the second of two hours")
         for at, outcome in zip(again, read, strict=True):
             outcomes[at] = outcome
 
-    def _take(self, file: SourceFile, parsed: Sequence[ParsedFile], *, whole: bool) -> None:
-        """Hand what was read from a file to its days; `whole`: all of its parts were read."""
+    def _take(self, file: SourceFile, parsed: Sequence[ParsedFile]) -> None:
+        """Hand what was read from a file to its days."""
         states = {state.day: state for state in self.days if file in state.files}
         first_day = file.period.first or min((p.first_day for p in parsed if p.first_day is not None), default=None)
         if first_day is None:
             # No row says of which day the file is.
             first_day = min(states)
         dropped = parsed[0].dropped_columns
-        empty = not any(p.rows for p in parsed) and (whole or all(p.raw_file is not None for p in parsed))
-        clock = reduce(add, (p.clock for p in parsed), WatchedPart())
-        clock_back = {back.day: back for back in clock.found}
+        empty = not any(p.rows for p in parsed) and all(p.raw_file is not None for p in parsed)
         for day, state in states.items():
             self._take_rows(state, file, parsed, is_first=day == first_day)
             if dropped:
                 state.note(f"{file.name}: columns that the schema does not list are left out: {listed(dropped)}")
-            if (back := clock_back.get(day)) is not None:
-                state.know(clock_back=state.staged.clock_back + back.rows)
-                state.note(back.said(file.name))
             if empty:
                 state.note(f"{file.name}: the file has no rows")
 
@@ -243,15 +222,13 @@ def say_missing(schema: StreamSchema, day: date, data_root: str, missing: Sequen
     return f"no file {where}"
 
 
-_RawTask = ParseTask | Survey | SourceFile
+_RawTask = ParseTask | SourceFile
 
 
-def _run_raw_task(numbered: tuple[int, _RawTask], attempt: int) -> ParsedFile | Surveyed | RawFile:
+def _run_raw_task(numbered: tuple[int, _RawTask], attempt: int) -> ParsedFile | RawFile:
     number, task = numbered
     if isinstance(task, SourceFile):
         return fingerprint_file(task)
-    if isinstance(task, Survey):
-        return survey_text(task, number, attempt)
     return parse_file(task, number, attempt)
 
 

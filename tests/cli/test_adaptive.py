@@ -100,7 +100,7 @@ def test_events_are_read_and_matches_written_as_they_come(tmp_path: Path, many: 
     one, other = (tmp_path / f"{name}.{ending}" for name in ("one", "other"))
     assert one.read_bytes() == other.read_bytes() if many else pq.read_table(one) == pq.read_table(other)
     assert one.stat().st_size > 10_000
-    found = re.search(r"at most ([\d,]+) events in memory", done.errors.replace("\n", " "))
+    found = re.search(r"at most ([\d,]+) events held by the loop", done.errors.replace("\n", " "))
     assert found is not None and int(found[1].replace(",", "")) < 600_000
     assert {path.name for path in tmp_path.iterdir()} == {
         *("0.parquet", "1.parquet", "p.sase", "s.yaml"),

@@ -290,7 +290,7 @@ def test_a_run_for_machines_is_one_document(project: Project) -> None:
     (day,), (of_set,) = done["days"], done["pattern_sets"]
     assert (done["stream"], done["run"], day["day"], day["status"]) == ("ticks", "for machines", "2024-03-05", "done")
     assert day["matches"] == {"all": dict(recorded[0].counts)} and of_set["matches"] == day["matches"]["all"]
-    assert (day["events"], day["rejected"], day["clock_back"], day["tied"]) == (6, 0, 0, 0)
+    assert (day["events"], day["rejected"]) == (6, 0)
     assert {"ingest", "detect all"} <= {step["name"] for step in day["steps"]}
     again = document(project, "run", "--from", "2024-03-04", "--to", "2024-03-06")
     assert [one["status"] for one in again["days"]] == ["fresh"] * 3
@@ -607,36 +607,6 @@ def test_values_that_no_pattern_asks_for_are_told(trades: Path) -> None:
     done = cep("statistics", *over_files(trades), "--param", "tehc=AAPL", folder=trades)
     assert done.code == 0
     assert "note: --param tehc: no pattern asks for $tehc; asked for are: none" in done.errors
-
-
-@pytest.mark.long
-def test_what_the_order_of_raw_files_decides_is_told(tmp_path: Path, spark: SparkSession) -> None:
-    project = make_project(tmp_path, spark)
-    schema = tmp_path / "ticks.yaml"
-    schema.write_text(schema.read_text().replace("{day:%Y-%m-%d}.csv", "{day:%Y-%m-%d}*.csv"))
-    project.write_day(MONDAY, ["23:20:00,A,2", "23:10:00,A,3", "00:10:00,B,3", "00:00:00,B,1", "00:20:00,A,4"])
-    (tmp_path / "raw" / f"{MONDAY}-b.csv").write_text(f"time,kind,x\n{MONDAY} 00:10:00,A,7\n{MONDAY} 00:20:00,A,8\n")
-    done = cep("run", "--day", str(MONDAY), "--day", str(DAYS[1]), folder=tmp_path)
-    assert done.code == 0, done.errors
-    assert f"{MONDAY}: the clock of the raw files goes back within an event type 3 times" in " ".join(
-        done.output.split()
-    )
-    said = f"{MONDAY}.csv: the clock goes back 3 times within an event type, by up to 22:50:00 (first: A on line 3)"
-    assert said in " ".join(done.errors.split())
-    said = (
-        f"{MONDAY}: 1 time with events of different types in several files; the names of the files say which event is"
-    )
-    assert said in " ".join(done.output.split())
-    assert f"{MONDAY}-b.csv, {MONDAY}.csv: one time has events of different types" in " ".join(done.errors.split())
-    counts = {record.day: record.steps[0].counts for record in project.tables().runs()}
-    assert counts[MONDAY] == {"events": 7, "rejected": 0, "clock back": 3, "tied between files": 1}
-    assert counts[DAYS[1]] == {"events": len(ROWS[DAYS[1]]), "rejected": 0}, "the others are in order"
-    files = ("--patterns", "all.sase", "--schema", "ticks.yaml", "--events")
-    shown = cep("statistics", *files, f"raw/{MONDAY}.csv", folder=tmp_path)
-    assert shown.code == 0, shown.errors
-    assert "the clock goes back 3 times within an event type" in " ".join((shown.output + shown.errors).split())
-    ordinary = cep("statistics", *files, f"raw/{DAYS[1]}.csv", folder=tmp_path)
-    assert "clock" not in ordinary.output + ordinary.errors
 
 
 @pytest.mark.long

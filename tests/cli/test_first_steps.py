@@ -122,18 +122,6 @@ def test_layouts_and_types_are_recognised(tmp_path: Path) -> None:
         "column_6": "string",
         "column_7": "string",
     }
-    ragged = "kind,time,room,x,y\n" + "TEMP,1700000000,a,1.5\nWIND,1700000001,a,1,2\nNO,1700000002,b,3\n" * 9
-    schema = inferred(tmp_path, ragged, "--timezone", "UTC", name="ragged.csv")
-    columns = ["kind", "time", "room", "x", "y"]
-    assert schema["source"] == {
-        "format": "csv",
-        "columns": {"TEMP": columns[:4], "WIND": columns, "NO": columns[:4]},
-        "path": "ragged.csv",
-    }
-    assert schema["type_attribute"] == "kind"
-    schema = inferred(tmp_path, ragged.partition("\n")[2], "--time", "column_2", name="ragged.csv")
-    assert schema["source"]["header"] is False  # type: ignore[index]
-    assert list(schema["source"]["columns"]) == ["TEMP", "WIND", "NO"]  # type: ignore[index]
     odd = "timestamp,Temp (C),day,2nd,temp_c,Temp_C\n2025-01-01 00:00,1.5,1,2,3,4\n2025-01-01 00:01,2.5,1,2,3,4\n"
     schema = inferred(tmp_path, gzip.compress(odd.encode()), "--timezone", "UTC", name="odd.csv.gz")
     assert schema["attributes"] == {

@@ -1,32 +1,20 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 import re
-from collections import Counter
-from datetime import date
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events import csv_rows, raw_rows
-from cep_pipeline.events.clock import WatchedPart
-from cep_pipeline.events.csv_rows import CsvReader, split_lines
+from cep_pipeline.events.csv_rows import CsvReader
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.inference import infer_schema
-from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file
-from cep_pipeline.events.raw_files import fingerprint_file
-from cep_pipeline.events.raw_rows import PART_BYTES, TextPart, survey_text
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.storage import DataDirectory
-from tests.events.raw import HEADER, read_csv, source_file, trades, write_gzip
+from tests.events.raw import HEADER, read_csv, trades, write_gzip
 from tests.thoroughness import examples
 
 GOOD = "SPY,2013-10-07 10:00:00,1.5,100\n"
@@ -171,26 +159,6 @@ def test_a_header_of_very_many_columns_is_read_or_told_in_short(tmp_path: Path, 
         assert len(str(caught.value)) < 1_000
 
 
-def test_lines_without_anything_take_no_more_memory_than_others(
-    tmp_path: Path, schema: StreamSchema, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    most = []
-
-    def split(text: bytes, delimiter: str, quote: str) -> csv_rows.Lines:
-        lines = split_lines(text, delimiter, quote)
-        most.append(len(lines.starts))
-        return lines
-
-    monkeypatch.setattr(raw_rows, "_DENSE_LINES", 1_000)
-    monkeypatch.setattr(csv_rows, "split_lines", split)
-    table, reasons, _ = read_csv(
-        write(tmp_path, "\n" * 7 + HEADER + "\n" * 50_000 + GOOD + "oops\n\r\n" + GOOD), schema
-    )
-    assert lines_of(table) == [50_009, 50_012]
-    assert list(reasons) == [50_010]
-    assert max(most) <= 1_000
-
-
 @pytest.mark.parametrize("text", ["", "\n\n", HEADER, HEADER.strip(), "\ufeff" + HEADER])
 def test_files_without_rows(tmp_path: Path, schema: StreamSchema, text: str) -> None:
     table, reasons, _ = read_csv(write(tmp_path, text), schema)
@@ -254,71 +222,6 @@ def test_headerless_files_are_read_by_their_names(tmp_path: Path) -> None:
     assert list(reasons) == [2, 3]
 
 
-def with_columns_of_types(folder: Path, columns: dict[Any, list[str]], *, header: bool = False) -> StreamSchema:
-    source = {"format": "csv", "path": "trades.csv", "header": header, "columns": columns}
-    return trades(folder, source=source, quality={"max_rejected_share": 1})
-
-
-OF_TYPES = {"SPY": ["timestamp", "symbol", "price"], "IBM": ["timestamp", "symbol", "venue", "size", "price"]}
-
-
-@pytest.mark.parametrize("header", [False, True])
-def test_rows_of_different_types_have_different_columns(tmp_path: Path, header: bool) -> None:
-    at = "2013-10-07 10:00:00"
-    path = write(
-        tmp_path,
-        ("timestamp,symbol,anything\n" if header else "\n")
-        + f"{at},IBM,N,7,1.5\n{at},SPY,2.5\n"
-        + f'{at},IBM,"N\nY",8,3.5\n'
-        + f"{at},SPY,2.5,9,1\n{at},IBM,1.5\n{at},XOM,1\n{at},,1\n{at},SPY,1,2\n{at},SPY,cheap\n"
-        + f'{at},"SPY",4.5\n',
-    )
-    for block_bytes in (60, 1 << 20):
-        schema = with_columns_of_types(tmp_path, OF_TYPES, header=header)
-        table, reasons, raw = read_csv(path, schema, block_bytes=block_bytes)
-        assert lines_of(table) == [2, 3, 4, 12]
-        assert table.column("price").to_pylist() == [1.5, 2.5, 3.5, 4.5]
-        assert table.column("size").to_pylist() == [7, None, 8, None]
-        assert reasons == {
-            6: "unparsable row: 5 fields where type 'SPY' has 3 columns",
-            7: "unparsable row: 3 fields where type 'IBM' has 5 columns",
-            8: "unparsable row: source.columns has no type 'XOM'",
-            9: "missing event type (column 'symbol')",
-            10: "unparsable row: 4 fields where there are 3 or 5 columns",
-            11: "column 'price': 'cheap' is no float64",
-        }
-        assert raw[8] == f"{at},XOM,1"
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(st.lists(st.sampled_from(["SPY", "IBM", '"IBM"', "XOM", "", '"a\nb"']), max_size=30), st.integers(20, 90))
-def test_types_with_the_same_columns_are_read_as_without_types(
-    tmp_path_factory: pytest.TempPathFactory, symbols: list[str], block_bytes: int
-) -> None:
-    folder = tmp_path_factory.mktemp("types")
-    names = HEADER.strip().split(",")
-    text = "".join(f"{one},2013-10-07 10:00:00,{number},{number}\n" for number, one in enumerate(symbols))
-    path = write(folder, text)
-    by_type = with_columns_of_types(folder, dict.fromkeys(("SPY", "IBM", "XOM", "a\nb"), names))
-    table, reasons, raw = read_csv(path, by_type, block_bytes=block_bytes)
-    (folder / "plain").mkdir()
-    source = {"format": "csv", "path": "trades.csv", "header": False, "columns": names}
-    plain, plain_reasons, plain_raw = read_csv(path, trades(folder / "plain", source=source))
-    assert (table.to_pylist(), reasons, raw) == (plain.to_pylist(), plain_reasons, plain_raw)
-
-
-def test_a_file_with_columns_of_types_is_the_same_in_parts(tmp_path: Path) -> None:
-    rows = "2013-10-07 10:00:00,IBM,N,7,1.5\n2013-10-07 10:00:00,SPY,2.5\n2013-10-07 10:00:00,XOM,2.5\n"
-    for header in (False, True):
-        schema = with_columns_of_types(tmp_path, OF_TYPES, header=header)
-        path = write(tmp_path, "time\n" * header + rows * 3000)
-        scratch = DataDirectory(str(tmp_path / f"scratch {header}"), "run")
-        parts = cut(path, schema, scratch, 60_000)
-        assert parts is not None and len(parts) > 1
-        expected = outcome(parse(path, schema, scratch, None))
-        assert outcome(parse(path, schema, scratch, parts)) == expected
-
-
 FIELDS = st.text(alphabet='ab",\n\r é', max_size=6)
 
 
@@ -363,176 +266,52 @@ def test_no_text_is_lost_or_breaks_the_reader(
     assert all(2 <= line <= body.count("\n") + 3 for line in {*lines_of(table), *reasons})
 
 
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    rows=st.lists(
+        st.sampled_from(
+            [
+                "SPY,{},1,1",
+                '"S,P",{},1,1',
+                '"",{},1,1',
+                '"say ""hi""",{},1,1',
+                '"two\nlines",{},1,1',
+                "oops",
+                "",
+                "\ufeff,{},1,1",
+            ]
+        ),
+        max_size=12,
+    ),
+    end=st.sampled_from(["\n", "\r\n"]),
+    block_bytes=st.integers(20, 200),
+)
+def test_the_careful_reader_finds_what_the_quick_one_does(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[str], end: str, block_bytes: int
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    path = folder / "trades.csv"
+    path.write_bytes((HEADER + end.join(rows).replace("{}", "2013-10-07 10:00:00")).encode())
+    table, reasons, raw = read_csv(path, trades(folder), block_bytes=block_bytes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CsvReader, "_is_plain", lambda *_: False)
+        careful, careful_reasons, careful_raw = read_csv(path, trades(folder))
+    assert (table.to_pylist(), reasons, raw) == (careful.to_pylist(), careful_reasons, careful_raw)
+
+
+def test_a_quoted_field_may_be_open_for_a_thousand_lines(tmp_path: Path, schema: StreamSchema) -> None:
+    at = ",2013-10-07 10:00:00,1.5,100\n"
+    text = HEADER + '"' + 999 * "a\n" + '"' + at + '"' + 1000 * "a\n" + '"' + at + GOOD
+    for block_bytes in (100, 1 << 20):
+        table, reasons, _ = read_csv(write(tmp_path, text), schema, block_bytes=block_bytes)
+        assert lines_of(table) == [2, 2003]
+        assert reasons[1002] == "unparsable row: a quoted field is never closed"
+        assert len(reasons) == 1001
+
+
 def test_write_gzip_is_read_back(tmp_path: Path, schema: StreamSchema) -> None:
     path = write_gzip(tmp_path / "a" / "trades.csv.gz", HEADER + GOOD)
     assert read_csv(path, schema)[0].num_rows == 1
-
-
-# -- parts of a file ---------------------------------------------------------------------------------------------------
-
-DAYS = frozenset(date(2013, 10, day) for day in (7, 8))
-
-
-def cut(path: Path, schema: StreamSchema, scratch: DataDirectory, part_bytes: int) -> list[Any] | None:
-    assert schema.source is not None
-    file = source_file(path)
-    survey = CsvReader.survey(file, schema.source, scratch, part_bytes)
-    surveyed = None if survey is None else survey_text(survey, 0, 0)
-    if surveyed is not None:
-        assert surveyed.raw_file == fingerprint_file(file)
-    parts = CsvReader.parts_of(file, schema.source, surveyed)
-    return None if parts is None else list(parts)
-
-
-def outcome(parsed: list[ParsedFile]) -> dict[str, Any]:
-    """All that a file says, however it was read."""
-    rows = [row for one in parsed if one.path for row in pq.read_table(one.path, partitioning=None).to_pylist()]
-    return {
-        "staged": sorted(rows, key=lambda row: row["_line"]),
-        "events": sum((Counter(one.events) for one in parsed), Counter()),
-        "rejected": sum((Counter(one.rejected) for one in parsed), Counter()),
-        "clock": sum((one.clock for one in parsed), WatchedPart()).found,
-        "rows": sum(one.rows for one in parsed),
-        "first_day": min((one.first_day for one in parsed if one.first_day), default=None),
-        "dropped": {one.dropped_columns for one in parsed},
-    }
-
-
-def parse(path: Path, schema: StreamSchema, scratch: DataDirectory, parts: list[Any] | None) -> list[ParsedFile]:
-    tasks = [None] if parts is None else [(part,) for part in parts]
-    return [
-        parse_file(ParseTask(schema, source_file(path), DAYS, scratch, task), number, 0)
-        for number, task in enumerate(tasks)
-    ]
-
-
-def same_in_parts(folder: Path, text: bytes, ending: str, part_bytes: int) -> list[Any] | None:
-    """Read a file as a whole and in parts, assert that both are the same, and return the parts."""
-    schema = trades(folder, quality={"max_rejected_share": 1})
-    scratch = DataDirectory(str(folder / "scratch"), "run")
-    path = folder / f"trades.csv{ending}"
-    # Two members, as `bgzip` and `cat` make them; not packed, so that little text is cut too.
-    members = [gzip.compress(text[:9], 0, mtime=0), gzip.compress(text[9:], 0, mtime=0)]
-    path.write_bytes(b"".join(members) if ending else text)
-    parts = cut(path, schema, scratch, part_bytes)
-    expected = outcome(parse(path, schema, scratch, None))
-    assert outcome(parse(path, schema, scratch, parts)) == expected
-    return parts
-
-
-PIECES = st.one_of(
-    st.builds(
-        "{},2013-10-0{} 10:00:{:02},1.5,{},{}".format,
-        st.sampled_from(["SPY", "IBM", '"S,P"', '"a""b"']),
-        st.sampled_from([7, 7, 7, 8, 9]),
-        st.integers(0, 59),
-        st.sampled_from(["1", "x", ""]),
-        st.sampled_from(
-            ["", "note", '"a\nb"', '"a\r\nb,"', '"\n\n""\n"', 'x"y', '"open', 'end"', '"a" b', '"\nc", d', "\r"]
-        ),
-    ),
-    st.sampled_from(
-        [
-            "",
-            '"',
-            'a"',
-            '","',
-            "SPY,2013-10-07 10:00:00",
-            "\xe9",
-            "\r",
-            '"a\n"b"\n',
-            5 * "long line ",
-            "\xef\xbb\xbfSPY,2013-10-07 10:00:00,1,1,n",
-        ]
-    ),
-)
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-@settings(max_examples=examples(150), deadline=None)
-@given(
-    lines=st.lists(PIECES, max_size=40),
-    end=st.sampled_from(["\n", "\r\n"]),
-    last=st.booleans(),
-    bom=st.booleans(),
-    header=st.sampled_from(["", "\n", "\r\n\n", 90 * "\n"]),
-    part_bytes=st.integers(16, 300),
-    longest=st.tuples(st.integers(1, 4), st.integers(20, 80)),
-)
-def test_a_file_in_parts_is_the_file(
-    tmp_path_factory: pytest.TempPathFactory,
-    ending: str,
-    lines: list[str],
-    end: str,
-    last: bool,
-    bom: bool,
-    header: str,
-    part_bytes: int,
-    longest: tuple[int, int],
-) -> None:
-    text = (header + HEADER.strip() + ",note" + end + end.join(lines) + end * last).encode("latin-1")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_rows, "_LONGEST_IN_LINES", longest[0])
-        patch.setattr(csv_rows, "LONGEST_RECORD", longest[1])
-        same_in_parts(tmp_path_factory.mktemp("parts"), b"\xef\xbb\xbf" * bom + text, ending, part_bytes)
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-@pytest.mark.parametrize("note", ["plain", '"two\nlines"', '"said ""no"", and\nwent"', 'a "stray one'])
-def test_a_large_file_is_cut_whatever_its_quotes(tmp_path: Path, ending: str, note: str) -> None:
-    rows = [f"{name},2013-10-07 10:00:00,{price},1,{note}\n" for price in range(4000) for name in ("SPY", "IBM")]
-    text = HEADER.strip() + ",note\n" + "".join(rows)
-    parts = same_in_parts(tmp_path, text.encode(), ending, 80_000)
-    assert parts is not None
-    assert len(parts) >= 3
-    assert parts[0].first_row == 1
-    if not ending:
-        assert parts[-1].end == len(text)
-        assert all(one.end == other.begin for one, other in itertools.pairwise(parts))
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_a_row_that_is_rejected_by_the_line_after_it_ends_no_part(tmp_path: Path, ending: str) -> None:
-    quotes = HEADER.strip() + ",note\n" + 3000 * 'a,"b\n' + '"\n' + 3000 * "a,b\n"
-    parts = same_in_parts(tmp_path, quotes.encode(), ending, 4000)
-    assert parts is not None
-    assert len(parts) > 2
-    assert parts[0].rows > 3000
-
-
-def test_a_small_file_is_one_task(tmp_path: Path, schema: StreamSchema) -> None:
-    path = write(tmp_path, HEADER + GOOD)
-    scratch = DataDirectory(str(tmp_path / "scratch"), "run")
-    assert schema.source is not None
-    assert CsvReader.survey(source_file(path), schema.source, scratch, PART_BYTES) is None
-    assert CsvReader.parts_of(source_file(path), schema.source) is None
-
-
-def test_a_part_of_a_file_without_header_has_the_names_of_the_schema(tmp_path: Path) -> None:
-    schema = trades(
-        tmp_path,
-        timestamp={"column": "minute", "format": "%Y%m%d%H%M"},
-        source={"format": "csv", "path": "b.txt", "header": False, "columns": ["symbol", "minute", "price", "size"]},
-    )
-    path = tmp_path / "b.txt"
-    path.write_text("SPY,201310071000,1.5,7\n" * 4000)
-    parts = cut(path, schema, DataDirectory(str(tmp_path / "scratch"), "run"), 30_000)
-    assert parts is not None
-    assert len(parts) > 1
-    assert schema.source is not None
-    blocks = list(CsvReader(source_file(path), schema.source, parts))
-    assert pa.chunked_array([block.columns["price"] for block in blocks]).to_pylist() == ["1.5"] * 4000
-    assert [int(line) for block in blocks for line in block.lines] == list(range(1, 4001))
-    assert all(isinstance(part, TextPart) for part in parts)
-
-
-def test_a_truncated_file_is_refused_by_its_survey(tmp_path: Path, schema: StreamSchema) -> None:
-    path = write_gzip(
-        tmp_path / "trades.csv.gz", HEADER + "".join(f"SPY,2013-10-07,{i * 7919},1\n" for i in range(9999))
-    )
-    path.write_bytes(path.read_bytes()[:-20000])
-    with pytest.raises(InputError, match="truncated or corrupt"):
-        cut(path, schema, DataDirectory(str(tmp_path / "scratch"), "run"), 1000)
 
 
 @pytest.mark.parametrize(("quote", "delimiter"), [('"', ";"), ("", ";"), ("", "\t")])

@@ -1,4 +1,4 @@
-"""Events of files as they are read: the same ones in the same order, from the disk where they are in order there."""
+"""Events of files in the order of the stream, whatever the order of their rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events import columns as event_columns
-from cep_pipeline.events.event_files import READ_AT_ONCE, EventBatches, load_events, stream_events
-from cep_pipeline.events.order import in_order
+from cep_pipeline.events.event_files import in_order, load_events
 from cep_pipeline.events.schema import StreamSchema
 from tests.thoroughness import examples
 
@@ -37,36 +36,6 @@ def written(folder: Path, *tables: pa.Table) -> list[Path]:
     return paths
 
 
-def read(found: EventBatches) -> pa.Table:
-    tables = [*found.batches()]
-    assert sum(table.num_rows for table in tables) == found.events
-    return pa.concat_tables(tables).combine_chunks()
-
-
-def test_files_in_order_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
-    whole = events(1000)
-    parts = whole.slice(0, 400), whole.slice(400, 0), whole.slice(400)
-    # Columns in another order, and one more; an instant that two files share.
-    other = parts[0].select(["x", "kind", "seq", "timestamp"]).append_column("more", pa.nulls(400))
-    paths = written(tmp_path, parts[2], other, parts[1])
-    found = stream_events(SCHEMA, paths)
-    assert not found.held and not found.rejected and not found.notes
-    for _ in range(2):
-        assert read(found) == whole == load_events(SCHEMA, paths).events
-    paths[0].unlink()
-    with pytest.raises(InputError, match="does not fit the stream schema"):
-        read(found)
-
-
-def test_batches_are_no_larger_than_they_need_be(tmp_path: Path) -> None:
-    whole = events(READ_AT_ONCE + 10)
-    path = tmp_path / "all.parquet"
-    pq.write_table(whole, path)
-    tables = [*stream_events(SCHEMA, [path]).batches()]
-    assert [table.num_rows for table in tables] == [READ_AT_ONCE, 10]
-    assert pa.concat_tables(tables).combine_chunks() == whole
-
-
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2)), max_size=12))
 def test_rows_are_brought_in_order_where_they_are_not(rows: list[tuple[int, int, int]]) -> None:
@@ -81,18 +50,15 @@ def test_rows_are_brought_in_order_where_they_are_not(rows: list[tuple[int, int,
             assert (ordered is table) == (table.to_pylist() == wanted)
 
 
-def test_files_out_of_order_are_sorted(tmp_path: Path) -> None:
+def test_files_in_any_order_are_sorted(tmp_path: Path) -> None:
     whole = events(300)
     reversed_rows = whole.take(pa.array(range(299, -1, -1)))
     mixed = whole.take(pa.array(range(0, 300, 2))), whole.take(pa.array(range(1, 300, 2)))
     late = pa.concat_tables([whole.slice(60), whole.slice(0, 60)])
-    for tables in ([reversed_rows], [*mixed], [late], [whole.slice(0, 200), whole.slice(199)]):
-        paths = written(tmp_path, *tables)
-        found = stream_events(SCHEMA, paths)
-        assert found.held
-        if len(tables) < 2 or tables[0] is mixed[0]:
-            assert read(found) == whole
-        assert read(found) == load_events(SCHEMA, paths).events
+    # Columns in another order, and one more; an instant that two files share.
+    other = whole.slice(0, 100).select(["x", "kind", "seq", "timestamp"]).append_column("more", pa.nulls(100))
+    for tables in ([whole], [reversed_rows], [*mixed], [late], [whole.slice(100), other, whole.slice(100, 0)]):
+        assert load_events(SCHEMA, written(tmp_path, *tables)).events == whole
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -144,31 +110,17 @@ def test_events_are_in_step_if_each_is_behind_the_one_before(rows: list[tuple[in
     assert found == all(later[0] >= before[0] and later[1] > before[1] for before, later in pairs)
 
 
-def test_raw_files_are_read_whole(tmp_path: Path) -> None:
-    described = tmp_path / "s.yaml"
-    described.write_text(
-        "{name: ticks, type_attribute: kind, timestamp: {column: time, format: epoch_us}, "
-        "attributes: {kind: string, x: int64}, source: {format: csv, path: x.csv}}"
-    )
-    schema = StreamSchema.load(described)
-    path = tmp_path / "x.csv"
-    path.write_text("time,kind,x\n3,A,1\n1,B,2\n2,A,none\n")
-    found, loaded = stream_events(schema, [path]), load_events(schema, [path])
-    assert found.held and found.rejected == loaded.rejected == 1 and found.notes == loaded.notes
-    assert read(found) == loaded.events
-
-
-def test_what_cannot_be_read_is_refused_before_anything_is(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     whole = events(10)
     [path] = written(tmp_path, whole.drop(["x"]))
     with pytest.raises(InputError, match="there is no column 'x'"):
-        stream_events(SCHEMA, [path])
+        load_events(SCHEMA, [path])
     with pytest.raises(InputError, match="no such file"):
-        stream_events(SCHEMA, [tmp_path / "none.parquet"])
-    assert stream_events(SCHEMA, written(tmp_path, whole.slice(0, 0))).events == 0
+        load_events(SCHEMA, [tmp_path / "none.parquet"])
+    assert load_events(SCHEMA, written(tmp_path, whole.slice(0, 0))).events.num_rows == 0
     nulls = whole.set_column(whole.column_names.index("seq"), "seq", pa.array([None] * 10, pa.int64()))
     with pytest.raises(InputError, match=r"0\.parquet: 10 of 10 rows have no 'seq'"):
-        stream_events(SCHEMA, written(tmp_path, nulls))
+        load_events(SCHEMA, written(tmp_path, nulls))
 
 
 def load(folder: Path, schema: str, *files: str) -> pa.Table:

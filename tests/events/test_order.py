@@ -1,10 +1,9 @@
-"""The order of events within one microsecond, and among files that have events at one time."""
+"""The order of events within one microsecond."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.events.event_files import load_events, read
-from cep_pipeline.events.order import TiedFiles
 from cep_pipeline.events.schema import StreamSchema
 from tests.thoroughness import examples
 
@@ -36,7 +34,6 @@ def rows_of(folder: Path, name: str, rows: list[tuple[str, str, int]]) -> Path:
     return path
 
 
-@pytest.mark.filterwarnings("ignore:.*the clock goes back")
 @pytest.mark.parametrize("form", ["iso", "Z", "epoch_ns", "%Y-%m-%dT%H:%M:%S.%f", "parquet", "a data frame"])
 @settings(max_examples=examples(15), deadline=None)
 @given(st.lists(st.integers(0, 4_000), min_size=1, max_size=40).flatmap(st.permutations), st.integers(0, 40))
@@ -69,33 +66,3 @@ def test_a_key_with_the_time_is_compared_to_the_nanosecond(tmp_path: Path) -> No
     rows = [(f"2024-01-04 10:00:00.00000000{digit}", "A", digit) for digit in (3, 1, 3, 2)]
     loaded = load_events(stream(tmp_path, "csv", key="kind, timestamp"), [rows_of(tmp_path, "a.csv", rows)])
     assert (loaded.events["x"].to_pylist(), loaded.rejected) == ([1, 2, 3], 1)
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from("AB"), st.integers(0, 2)), max_size=20))
-def test_times_at_which_the_names_of_files_decide_between_types_are_told(drawn: list[tuple[int, str, int]]) -> None:
-    at: dict[int, list[Any]] = {}
-    for second, kind, file in drawn:
-        at.setdefault(second, []).append((kind, file))
-    tied = {s: v for s, v in at.items() if len({kind for kind, _ in v}) > 1 and len({file for _, file in v}) > 1}
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        paths = [
-            rows_of(folder, f"{n}.csv", [(f"2024-01-04 10:00:0{s}", k, 1) for s, k, file in drawn if file == n])
-            for n in range(3)
-        ]
-        notes = [note for note in load_events(stream(folder, "csv"), paths).notes if "different types" in note]
-    if not tied:
-        assert not notes
-        return
-    (note,) = notes
-    files = sorted({file for found in tied.values() for _, file in found})
-    assert note.startswith(", ".join(f"{folder}/{file}.csv" for file in files) + ": ")
-    assert ("one time has" if len(tied) == 1 else f"{len(tied)} times have") in note
-    assert f"(first: 2024-01-04 10:00:0{min(tied)}+01:00)" in note
-
-
-def test_few_of_many_files_are_named() -> None:
-    many = TiedFiles(3, frozenset(f"{n}.csv" for n in range(9)), 1_000_000)
-    assert many.said("UTC").startswith("0.csv, 1.csv, 2.csv, 3.csv, 4.csv and 4 more: 3 times have events of different")
-    assert "(first: 1970-01-01 00:00:01+00:00)" in many.said("UTC")

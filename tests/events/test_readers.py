@@ -13,7 +13,7 @@ import pytest
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import fingerprint_file
 from cep_pipeline.events.readers import READERS, open_rows
-from cep_pipeline.events.stream_document import SourceSettings
+from cep_pipeline.events.source import SourceSettings
 from tests.events.raw import source_file, trades
 
 ROWS = pa.table(

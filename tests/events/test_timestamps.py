@@ -41,7 +41,7 @@ def test_an_ambiguous_time_is_the_earlier_instant_unless_it_is_marked_as_the_lat
         ("America/Santiago", 2024, [("2024-04-06", "23:00 to 00:00")]),
         ("America/Havana", 2024, [("2024-11-03", "00:00 to 01:00")]),
         ("UTC", 2024, []),
-        (NEW_YORK, 9999, [("9999-11-07", "01:00 to 02:00")]),
+        (NEW_YORK, 2499, [("2499-11-01", "01:00 to 02:00")]),
     ],
 )
 def test_the_hours_that_the_clocks_show_twice(zone: str, year: int, hours: list[tuple[str, str]]) -> None:

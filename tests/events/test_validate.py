@@ -27,7 +27,6 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.validate import (
     FailedValidation,
     Validation,
-    check_rejected_share,
     validate,
 )
 from tests.events.figures import figures_of
@@ -145,14 +144,12 @@ def test_parts_of_a_day_add_up(schema: StreamSchema) -> None:
 
 
 def test_the_rejected_share(schema: StreamSchema) -> None:
-    examples = [("a.csv", 7, "missing timestamp")]
-    check_rejected_share(schema, DAY, 99, 1, examples)
-    check_rejected_share(schema, DAY, 0, 0, [])
-    with pytest.raises(DataError) as caught:
-        check_rejected_share(schema, DAY, 98, 2, examples)
-    assert "2 of 100 rows are rejected (2.00%)" in str(caught.value)
-    assert "a.csv:7: missing timestamp" in str(caught.value)
-    assert "1 more" in str(caught.value)
+    told = {"rejected_examples": [("a.csv", 7, "missing timestamp")]}
+    for accepted, rejected in ((99, 1), (0, 0)):
+        assert not validated([events(accepted)], schema, DAY, rejected=rejected, **told).failures
+    (failure,) = validated([events(98)], schema, DAY, rejected=2, **told).failures
+    assert "2 of 100 rows are rejected (2.00%)" in failure
+    assert failure.endswith("\n    a.csv:7: missing timestamp\n    … and 1 more")
 
 
 # -- expectations of the schema, in Great Expectations' words ----------------------------------------------------------
@@ -217,11 +214,8 @@ def test_expectations_of_pairs_of_columns_and_of_rejected_rows(tmp_path: Path) -
     schema = with_expectations(tmp_path, pair, share)
     assert not validated([events(size=[1, 2, 3, 4])], schema, DAY).failures
     failures = validated([events()], schema, DAY, rejected=1).failures
-    assert [failure.split(":")[0] for failure in failures] == [
-        "20.00% of the rows are rejected; max_rejected_share allows 1.00%",
-        "the profile",
-        "rejected",
-    ]
+    assert failures[0].startswith("1 of 5 rows are rejected (20.00%), more than max_rejected_share (1.00%) allows")
+    assert [failure.split(":")[0] for failure in failures[1:]] == ["the profile", "rejected"]
 
 
 def test_arguments_that_great_expectations_does_not_take_together_are_an_error_of_the_schema(tmp_path: Path) -> None:

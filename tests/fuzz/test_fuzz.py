@@ -29,7 +29,7 @@ from cep_pipeline.cli.expand import read_compressed
 from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.documents import load_document
 from cep_pipeline.events.derived import Carry
-from cep_pipeline.events.event_files import load_events, stream_events
+from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.patterns.pattern import Window
@@ -231,10 +231,8 @@ def use_raw(path: Path) -> object:
 
 
 def use_ready(path: Path) -> object:
-    found = stream_events(SCHEMA, [path])
-    for table in found.batches():
-        table.validate(full=True)
     loaded = load_events(SCHEMA, [path])
+    loaded.events.validate(full=True)
     return PreparedEvents(loaded.events, type_attribute="kind")
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cep_pipeline.events.raw_rows import PART_BYTES
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.spark.tasks import Progress
 from cep_pipeline.storage import DataDirectory, new_scratch, remove_scratch
@@ -67,7 +66,6 @@ def ingest_days(
     carry_in: Mapping[str, Any] | None = None,
     earlier_row_counts: Sequence[int] = (),
     task_rows: int = TASK_ROWS,
-    part_bytes: int = PART_BYTES,
     progress: Progress | None = None,
 ) -> Iterator[IngestResult]:
     """Ingest several days as the steps of a day do: staged side by side, then finished; the first that fails raises."""
@@ -81,7 +79,6 @@ def ingest_days(
             scratch=folder,
             earlier_row_counts=earlier_row_counts,
             task_rows=task_rows,
-            part_bytes=part_bytes,
             progress=progress,
         )
         yield from preprocess_days(

@@ -22,7 +22,7 @@ from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.quality import Quality
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.warehouse.warehouse import Warehouse
-from tests.events.raw import CHECKOUT, HEADER, SHARED, trades
+from tests.events.raw import CHECKOUT, SHARED, trades
 from tests.spark.ingester import (
     MONDAY,
     TUESDAY,
@@ -180,55 +180,6 @@ def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(on_either: Inges
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("task_rows", [6, 12, 1000])
-def test_a_clock_that_goes_back_between_two_pieces_of_a_parquet_file_is_told(ingest: Ingester, task_rows: int) -> None:
-    schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")
-    month = traffic_month(range(1, 3))
-    turned = pa.concat_tables([month.slice(6, 6), month.slice(0, 6), month.slice(12)])
-    pq.write_table(turned, ingest.data / "2014-08.parquet", row_group_size=6)
-    first, second = ingest.days(schema, [date(2014, 8, 1), date(2014, 8, 2)], task_rows=task_rows)
-    said = "2014-08.parquet: the clock goes back 3 times within an event type, by up to 18:00:00 (first: 0 on line 7)"
-    assert [note for note in first.staged.notes if note.startswith(said)] == list(first.staged.notes)
-    assert (first.staged.clock_back, second.staged.clock_back, len(first.staged.notes), second.staged.notes) == (
-        3,
-        0,
-        1,
-        (),
-    )
-    assert first.staged.events == second.staged.events == 12
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_a_large_csv_file_in_parts_is_the_day_that_it_is_in_one_piece(ingest: Ingester, ending: str) -> None:
-    expectations = [{"column": "size", "at_least": 3, "severity": "warning"}]
-    schema = trades(
-        ingest.folder,
-        source={"format": "csv", "path": f"trades.csv{ending}"},
-        quality={"max_rejected_share": 1, "expectations": expectations},
-    )
-    rows = [*rows_of(MONDAY, 4000, 5), *rows_of(TUESDAY, 3000, 6), *rows_of(MONDAY, 3000, 7)]
-    for place in range(0, len(rows), 97):
-        rows[place] = ["oops\n", '"S\nY",2013-10-07 10:00:00,1,1\n', 'SPY,2013-10-07 10:00:00,1,"1\n'][place % 3]
-    text = (HEADER.strip() + ",note\n" + "".join(row.rstrip("\n") + ",x\n" for row in rows)).encode()
-    (ingest.data / f"trades.csv{ending}").write_bytes(gzip.compress(text, 1) if ending else text)
-    whole = ingest.days(schema, [MONDAY, TUESDAY])
-    reads: list[int] = []
-    cut = ingest.days(
-        schema, [MONDAY, TUESDAY], part_bytes=90_000, task_rows=4000, progress=lambda _, of: reads.append(of)
-    )
-    assert max(reads) > 2
-    assert len(quarantine_of(*cut)) > 50
-    for one, other in zip(cut, whole, strict=True):
-        assert events_of(one).equals(events_of(other))
-        assert quarantine_of(one) == quarantine_of(other)
-        for name in ("files", "notes", "warnings", "validation", "failure", "clock_back", "events", "rejected_rows"):
-            assert getattr(one.staged, name) == getattr(other.staged, name)
-        assert len(one.staged.notes) == 2 - (other is whole[1])
-        assert one.staged.warnings
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet"])
 def test_the_order_of_files_decides_the_same_however_a_day_is_cut(ingest: Ingester, form: str) -> None:
     """Times to the nanosecond, the end of summer time, and two files with events of different types at one time."""
@@ -253,7 +204,7 @@ def test_the_order_of_files_decides_the_same_however_a_day_is_cut(ingest: Ingest
     source = {"format": form[:7].removesuffix(".gz"), "path": f"*.{form}"}
     schema = trades(ingest.folder, timezone="America/Chicago", source=source, attributes=PRICED, quality=None)
     day = date(2024, 11, 3)
-    (result,) = ingest.days(schema, [day], part_bytes=60_000, task_rows=1000)
+    (result,) = ingest.days(schema, [day], task_rows=1000)
     events = events_of(result)
     loaded = load_events(schema, sorted(ingest.data.iterdir()))
     assert events.select(loaded.events.column_names).to_pylist() == loaded.events.to_pylist()
@@ -262,8 +213,7 @@ def test_the_order_of_files_decides_the_same_however_a_day_is_cut(ingest: Ingest
     assert own["price"].to_pylist() == order
     assert own["timestamp"].to_pylist() == [stamps[row] for row in order]
     first = 81 + (form != "parquet")
-    tied, quotes, traded = sorted(result.staged.notes)
-    assert result.staged.tied == 300 and tied.startswith(f"quotes.{form}, trades.{form}: 300 times have events")
+    quotes, traded = sorted(result.staged.notes)
     assert quotes.endswith(f"so that 40 of them, the first on line {first}, are taken as the second")
     assert f"trades.{form}: on 2024-11-03, at the end of summer time" in traded and "1,200 of them" in traded
     assert sorted(note.replace(f"{ingest.data}/", "") for note in loaded.notes) == sorted(result.staged.notes)
