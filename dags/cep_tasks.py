@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from airflow.sdk import Asset, ExceptionRetryPolicy, Param, RetryAction, RetryRule, get_current_context
+from airflow.sdk import Asset, ExceptionRetryPolicy, RetryAction, RetryRule, get_current_context
 from airflow.sdk.exceptions import AirflowSkipException
 from cep_signals import tell
 
@@ -130,18 +130,6 @@ def plan_asset(stream: str) -> Asset:
     return Asset(name=f"cep_{stream}_plan", uri=f"cep://{stream}/plan")
 
 
-def statistics_params() -> dict[str, Param]:
-    """Parameters that say by which statistics plans are checked or made: the latest day's if none are given."""
-    return {
-        "as_of": Param(
-            None, type=["null", "string"], description="By the window that ends then: 14:30 of the latest day."
-        ),
-        "window": Param(
-            None, type=["null", "string"], description="Length of the windows, such as 20 minutes or 5000 events."
-        ),
-    }
-
-
 def check_plans(stream: str) -> list[dict[str, Any]]:
     """Check the current plans of a stream; returns the replanning runs that are to be triggered."""
     from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans
@@ -175,8 +163,7 @@ def plan_again(stream: str) -> dict[str, Any]:
     given = context["params"]
     with failures_explained():
         task = _adaptation_task(AdaptationTask, stream, context)
-        chosen = (given[name] for name in ("reason", "planner", "cost", "violation", "patterns"))
-        return plan_again(task, *chosen)
+        return plan_again(task, given["reason"], given["violation"])
 
 
 def maintain_warehouse() -> dict[str, int]:
@@ -197,8 +184,7 @@ def verify_warehouse() -> dict[str, int]:
 
 
 def _adaptation_task(kind: type[AdaptationTask], stream: str, context: Mapping[str, Any]) -> AdaptationTask:
-    asked = {name: context["params"].get(name) for name in ("pattern_set", "as_of", "window")}
-    return kind(configuration_path(), stream, context["run_id"], **asked)
+    return kind(configuration_path(), stream, context["run_id"], context["params"].get("pattern_set"))
 
 
 def business_day(context: Mapping[str, Any], timezone: str) -> date:

@@ -850,7 +850,7 @@ def passed_at_nodes(tables: StreamTables, pattern_set: str) -> dict[str, dict[fr
 def what_they_brought(
     tables: StreamTables, pattern_set: str, decisions: Sequence[Decision]
 ) -> list[tuple[Decision, dict[str, str]]]:
-    """Decisions about plans, each with its cost, its work over a sample, and the days before and after it."""
+    """Decisions about plans, each with its cost, and the days before and after it."""
     latest: dict[date, RunRecord] = {}
     for run in tables.runs():
         if run.day is not None and run.status == "succeeded" and pattern_set in run.plans:
@@ -873,19 +873,16 @@ def what_they_brought(
     said = []
     for one, sides in rows:
         before, after = (work_of_days(days, observed, events) for days in sides)
-        said.append((one, {**compared_plans(one.details.get("comparison") or {}), "before": before, "after": after}))
+        cost = compared_costs(one.details.get("comparison") or {})
+        said.append((one, {"cost": cost, "before": before, "after": after}))
     return said
 
 
-def compared_plans(comparison: Mapping[str, Any]) -> dict[str, str]:
-    """The cost of the current plan and of the new one, and what both did over a sample; "" where it is not recorded."""
-    shown = {"cost": "", "sample": ""}
-    if comparison.get("ln_current") is not None and comparison.get("ln_new") is not None:
-        shown["cost"] = " → ".join(format_ln(comparison[side]) for side in ("ln_current", "ln_new"))
-    if comparison.get("current") and comparison.get("new"):
-        trials = [comparison[side] for side in ("current", "new")]
-        shown["sample"] = " → ".join(f"{one['work']:,} tuples" for one in trials)
-    return shown
+def compared_costs(comparison: Mapping[str, Any]) -> str:
+    """The cost of the current plan and of the new one; "" where it is not recorded."""
+    if comparison.get("ln_current") is None or comparison.get("ln_new") is None:
+        return ""
+    return " → ".join(format_ln(comparison[side]) for side in ("ln_current", "ln_new"))
 
 
 def work_of_days(days: Sequence[date], observed: Mapping[date, Observed], events: Mapping[date, int]) -> str:

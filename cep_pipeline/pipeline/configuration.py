@@ -152,18 +152,9 @@ class AdaptationSettings(Document):
         gt=0,
         allow_inf_nan=False,
     )
-    sample: int = setting(
-        "The old plan and the new one are compared on this many events of the latest day. With 0 they are compared "
-        "by their costs alone.",
-        20_000,
-        example=50000,
-        ge=0,
-        le=10_000_000,
-    )
-
     minimum_gain: float = setting(
-        "A new plan becomes the current one only if it saves more than this share of the cost, and of the work "
-        "over the sample. With 0 any new plan does that costs less and does no more over the sample.",
+        "A new plan becomes the current one only if it saves more than this share of the cost. With 0 any new plan "
+        "does that costs less.",
         0.05,
         example=0.2,
         ge=0,

@@ -15,7 +15,6 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.pipeline.fresh_statistics import (
     FreshStatistics,
-    StatisticsRequest,
     fresh_statistics,
     latest_day,
     published_history,
@@ -33,7 +32,6 @@ from cep_pipeline.statistics.drift import numbers_of
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.records import Decision
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
@@ -67,7 +65,7 @@ class InvariantReport:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences for a person."""
-        return (*self.current.notes, *self.fresh.notes)
+        return self.current.notes
 
     def to_json(self, nearest: int | None = None) -> dict[str, Any]:
         """All of it as JSON values; of the invariants only so many, if asked, those nearest to their violation."""
@@ -123,8 +121,6 @@ def show_invariants(
     tables: StreamReader,
     stream: Stream,
     pattern_set: PatternSet,
-    asked: StatisticsRequest | None = None,
-    progress: Progress | None = None,
     *,
     most_forecasts: int | None = None,
     most_days: int | None = None,
@@ -144,7 +140,7 @@ def show_invariants(
         raise InputError(f"stream {stream.name!r}, pattern set {pattern_set.name!r}: {current}")
     if day is None:
         raise InputError(f"stream {stream.name!r} has no events yet: run `cep run --stream {stream.name}`")
-    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
+    fresh = fresh_statistics(tables, stream, pattern_set, events, day)
     state = current.state(fresh.snapshot)
     verdict = pattern_set.adaptation.function().decide(state, fresh.snapshot)
     invariants, check = state.invariants, state.check
@@ -165,6 +161,4 @@ def show_invariants(
     named = {one.pattern for one in forecast_of}
     patterns = [one for one in pattern_set.patterns if one.name in named]
     history = published_history(tables, stream, pattern_set, events, most_days, patterns)
-    if not (asked or StatisticsRequest()).to_json():
-        history = {**history, day: fresh.snapshot}  # those of the latest day may have been counted anew
     return replace(report, trends=forecast(forecast_of, patterns, history, distance=distance)) if history else report

@@ -23,8 +23,6 @@ from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.fresh_statistics import (
     FreshStatistics,
-    StatisticsRequest,
-    events_digest,
     fresh_statistics,
     latest_day,
 )
@@ -54,7 +52,6 @@ from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.stream_reader import StreamReader
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -192,8 +189,8 @@ class CurrentPlan:
         """Return the verdict of the decision function on the plan, by fresh statistics."""
         return self.pattern_set.adaptation.function().decide(self.state(fresh), fresh)
 
-    def violation(self, verdict: Verdict, statistics: StatisticsRequest) -> Violation:
-        """The violation that a verdict by these statistics speaks of."""
+    def violation(self, verdict: Verdict) -> Violation:
+        """The violation that a verdict speaks of."""
         made = {"version": self.record.version, "created_at": self.record.created_at.isoformat()}
         key = digest_of({"plan": made, "replannings": self.replannings})[:12]
         reason, patterns = verdict.reason, verdict.patterns
@@ -201,7 +198,7 @@ class CurrentPlan:
             components = components_of_patterns(self.pattern_set.patterns, self.plan.sharing)
             again = within(components, patterns)
             reason += f"; {described_part(self.pattern_set, again)}"
-        return Violation(self.pattern_set.name, self.record.version, key, reason, patterns, statistics.to_json())
+        return Violation(self.pattern_set.name, self.record.version, key, reason, patterns)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -218,21 +215,17 @@ def check_invariants(
     pattern_sets: Sequence[PatternSet],
     *,
     run_id: str,
-    asked: StatisticsRequest | None = None,
-    progress: Progress | None = None,
 ) -> tuple[PlanCheck, ...]:
     """Verify the current plan of each pattern set on fresh statistics, and record a decision for each.
 
-    A check that is repeated under its `run_id` does not record a second one. Without `asked` it goes by the published
-    statistics of the latest day. An InputError says that this is no moment or window, or that a recorded plan cannot be
-    read.
+    A check that is repeated under its `run_id` does not record a second one. It goes by the published statistics of
+    the latest day. An InputError says that a recorded plan cannot be read.
     """
     events = tables.pin_events()
-    asked = asked or StatisticsRequest()
     checks = []
     for pattern_set in pattern_sets:
         decisions = tables.decisions(pattern_set.name)
-        check = _check(tables, stream, pattern_set, events, decisions, run_id, asked, progress)
+        check = _check(tables, stream, pattern_set, events, decisions, run_id)
         if not _recorded(check.decision, decisions):
             tables.record_decision(check.decision)
         log_decision(stream, check.decision)
@@ -254,8 +247,6 @@ def _check(
     events: EventsSnapshot,
     decisions: Sequence[Decision],
     run_id: str,
-    asked: StatisticsRequest,
-    progress: Progress | None,
 ) -> PlanCheck:
     current = current_plan(tables, pattern_set, decisions)
     day = latest_day(events)
@@ -263,13 +254,11 @@ def _check(
         reason = current if isinstance(current, str) else "no events are published"
         outcome = NO_NEW_DATA if day is None else KEEP
         return PlanCheck(_decision(pattern_set, outcome, reason, run_id, day))
-    checks = [*checks_of(decisions, current.record.version)]
-    basis = _basis(current, events, asked)
-    before = next((one for one in checks if one.details["basis"] == basis), None)
-    if before is not None:
-        reason = f"no events have been published since plan {current.record.version} was checked last"
-        return _no_new_data(current, before, decisions, reason, run_id, day)
-    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
+    try:
+        fresh = fresh_statistics(tables, stream, pattern_set, events, day)
+    except InputError as error:
+        return PlanCheck(_decision(pattern_set, KEEP, str(error), run_id, day, current.record.version))
+    checks = checks_of(decisions, current.record.version)
     before = next((one for one in checks if _of_the_same(one, current, fresh)), None)
     if before is not None:
         reason = f"the statistics of {fresh.label} are those that plan {current.record.version} was checked by before"
@@ -277,24 +266,22 @@ def _check(
     state = current.state(fresh.snapshot)
     verdict = pattern_set.adaptation.function().decide(state, fresh.snapshot)
     details = {
-        "basis": basis,
         "statistics": fresh.to_json(),
         "settings": decision_settings(pattern_set),
         "distances": state.distances.to_json(),
         "replannings": current.replannings,
         **compared_json(state, verdict, pattern_set.patterns, fresh.snapshot),
     }
-    notes = (*current.notes, *fresh.notes)
     if not verdict.replan:
         decision = _decision(pattern_set, KEEP, verdict.reason, run_id, day, current.record.version, details)
-        return PlanCheck(decision, notes=notes)
-    violation = current.violation(verdict, asked.on(day))
+        return PlanCheck(decision, notes=current.notes)
+    violation = current.violation(verdict)
     details["violation"] = violation.to_json()
     begun = [one for one in decisions if (found := violation_of(one)) is not None and found.key == violation.key]
     if begun:
         details["being_handled_since"] = begun[-1].decided_at.isoformat()
     decision = _decision(pattern_set, REPLAN, violation.reason, run_id, day, current.record.version, details)
-    return PlanCheck(decision, violation, notes)
+    return PlanCheck(decision, violation, current.notes)
 
 
 def _of_the_same(check: Decision, current: CurrentPlan, fresh: FreshStatistics) -> bool:
@@ -321,18 +308,6 @@ def _recorded(decision: Decision, decisions: Sequence[Decision]) -> bool:
     return decision.outcome == NO_NEW_DATA and any(
         other.run_id == decision.run_id and other.plan_version == decision.plan_version and other.kind != REPLANNING
         for other in decisions
-    )
-
-
-def _basis(current: CurrentPlan, events: EventsSnapshot, asked: StatisticsRequest) -> str:
-    """Digest of all that a verdict follows from: where it is the same, there is nothing new to decide."""
-    return digest_of(
-        {
-            "plan": current.record.version,
-            "events": events_digest(events),
-            "settings": decision_settings(current.pattern_set),
-            "asked": asked.to_json(),
-        }
     )
 
 

@@ -68,24 +68,22 @@ def plan_pattern_set(
     pattern_set: PatternSet,
     snapshot: StatisticsSnapshot,
     *,
-    planner: str | None = None,
-    cost: str | None = None,
     start: Plan | None = None,
     **search: Any,
 ) -> Plan:
     """Plan a pattern set as it is configured.
 
-    Planner, cost, and options of a search of all patterns together may stand in place of those of the pattern set;
-    `start` is what such a search starts from. Errors are those of `plan_for`.
+    Options of a search of all patterns together may stand in place of those of the pattern set; `start` is what such a
+    search starts from. Errors are those of `plan_for`.
     """
     chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
-    planner, cost = planner or pattern_set.planner, cost or pattern_set.cost
     options: dict[str, Any] = {}
-    if planner in MULTI_PATTERN_PLANNER_NAMES:
+    if pattern_set.planner in MULTI_PATTERN_PLANNER_NAMES:
         options = {**pattern_set.search, **search}
         if start is not None:
             options["start"] = start
-    return plan_for(pattern_set.patterns, snapshot, chosen, planner, cost, pattern_set.alpha, **options)
+    asked = pattern_set.planner, pattern_set.cost, pattern_set.alpha
+    return plan_for(pattern_set.patterns, snapshot, chosen, *asked, **options)
 
 
 def replan_components(
@@ -93,9 +91,6 @@ def replan_components(
     snapshot: StatisticsSnapshot,
     plan: Plan,
     names: Collection[str],
-    *,
-    planner: str | None = None,
-    cost: str | None = None,
     **search: Any,
 ) -> Plan:
     """Plan some patterns anew, from what a shared plan has of them on, while all others keep what it says.
@@ -110,7 +105,7 @@ def replan_components(
         part = part_of_set(pattern_set, names)
         options = search if plan.sharing == "none" else {**search, "sharing": plan.sharing}
         start = plan_to_start_from(plan, part.patterns)
-        made = plan_pattern_set(part, snapshot, planner=planner, cost=cost, start=start, **options)
+        made = plan_pattern_set(part, snapshot, start=start, **options)
     return with_part(plan, made, pattern_set.patterns, snapshot)
 
 
@@ -195,10 +190,14 @@ def _shared_plan(record: PlanRecord, pattern_set: PatternSet) -> Plan | None:
     if pattern_set.planner not in MULTI_PATTERN_PLANNER_NAMES or record.plan.get("version") != PLAN_VERSION:
         return None
     plan = plan_of(record)
-    if plan.workload is None or plan.workload.search.planner != pattern_set.planner or not record.statements:
-        return None
-    asked = pattern_set.search.get("sharing", plan.sharing)
-    return plan if plan.sharing in ("none", asked) else None
+    return plan if record.statements and goes_on(plan, pattern_set) else None
+
+
+def goes_on(plan: Plan, pattern_set: PatternSet) -> bool:
+    """Return True if the planner of a pattern set makes plans of this kind of many patterns, and can go on from it."""
+    if plan.workload is None or plan.workload.search.planner != pattern_set.planner:
+        return False
+    return plan.sharing in ("none", pattern_set.search.get("sharing", plan.sharing))
 
 
 def _runs(plan: Plan, pattern_set: PatternSet, again: Collection[str]) -> bool:

@@ -22,10 +22,9 @@ import pyarrow as pa
 from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream, patterns_of
-from cep_pipeline.pipeline.day_work import DayWork, Progress
+from cep_pipeline.pipeline.day_work import DayWork
 from cep_pipeline.slices.ownership import LookBack, look_back, rows_before
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, keys_of, read_row_groups
-from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.observed import Observed, combine_observed
 from cep_pipeline.statistics.windowed import WindowedStatistics
@@ -162,68 +161,6 @@ def cut_slices(
     return events.slices(start, end, look_back(patterns), count)
 
 
-def state_of_day(
-    tables: StreamReader,
-    stream: Stream,
-    patterns: Sequence[Pattern],
-    day: date,
-    *,
-    window: Window | None = None,
-    progress: Progress | None = None,
-) -> tuple[WindowedStatistics, tuple[int, int]]:
-    """Count a published day anew in this process, with the window before it; returns its bounds too."""
-    bounds = day_bounds(day, stream.schema.timezone)
-    length = window or stream.statistics.length
-    return _counted_anew(tables, stream, patterns, (bounds[0], 0), (bounds[1], 0), length, progress), bounds
-
-
-def snapshot_at(
-    tables: StreamReader,
-    stream: Stream,
-    patterns: Sequence[Pattern],
-    as_of_us: int,
-    *,
-    window: Window | None = None,
-    progress: Progress | None = None,
-) -> StatisticsSnapshot:
-    """The snapshot of the window that ends with a moment, from the published events of that window alone."""
-    length, end = window or stream.statistics.length, (as_of_us + 1, 0)
-    state = _counted_anew(tables, stream, patterns, end, end, length, progress, since_its_start=True)
-    return state.snapshot(as_of_us)
-
-
-def _counted_anew(
-    tables: StreamReader,
-    stream: Stream,
-    patterns: Sequence[Pattern],
-    start: Boundary,
-    end: Boundary,
-    window: Window,
-    progress: Progress | None,
-    *,
-    since_its_start: bool = False,
-) -> WindowedStatistics:
-    """The state of `[start, end)` and of the window before it, which may be known to begin before its first event."""
-    events = PublishedEvents.pin(tables, stream.schema.timezone)
-    begin = events.window_start(window, start)
-    slices = cut_slices(events, patterns, begin, end, _SHOWN_SLICES)
-    counting = Counting(tuple(patterns), window, stream.statistics.epsilon)
-    tell = progress or (lambda done, of: None)
-    counted = []
-    for number, slice_ in enumerate(slices):
-        tell(number, len(slices))
-        counted.append(count_slice(counting, slice_))
-    tell(len(slices), len(slices))
-    since_us = begin[0] if since_its_start and events.begin_before(begin) else None
-    state = merged(counting, counted, since_us=since_us)
-    state.dependent_factor = stream.statistics.dependent_factor
-    return state
-
-
-_SHOWN_SLICES = 64
-"""A progress bar has so many steps at most."""
-
-
 def with_observed(
     work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot, known: PinnedStatistics
 ) -> StatisticsSnapshot:
@@ -290,13 +227,6 @@ class PublishedEvents:
         """The day that a look-back reaches from a point of a day; None: before the beginning of the stream."""
         by_positions = self.snapshot.day_of_positions(day, look_back.positions)
         return None if by_positions is None else min(self._day_at(begin_us - look_back.time_us), by_positions)
-
-    def begin_before(self, point: Boundary) -> bool:
-        """Return True if there are events before a point."""
-        day = self._day_at(point[0])
-        if any(other.events and other.day < day for other in self.snapshot.days.values()):
-            return True
-        return bool(self._row_groups(day, point))
 
     def rows(self, start: Boundary, end: Boundary) -> int:
         """Estimate the number of events in `[start, end)`, by whole days."""

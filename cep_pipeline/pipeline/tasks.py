@@ -36,7 +36,6 @@ from cep_pipeline.pipeline.day import (
     step_of,
 )
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
-from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
 from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.pipeline.run_log import kept_log
@@ -428,19 +427,12 @@ def stale_days(task: AdaptationTask, tried: Sequence[Sequence[str]] = ()) -> lis
 
 @dataclass(frozen=True)
 class AdaptationTask:
-    """The stream, configuration, run, pattern set (None: all) and `StatisticsRequest` that a task works for."""
+    """The stream, configuration, run, and pattern set (None: all) that a task works for."""
 
     config: Path
     stream: str
     run_id: str
     pattern_set: str | None = None
-    as_of: str | None = None
-    window: str | None = None
-
-    @property
-    def asked(self) -> StatisticsRequest:
-        """The statistics that the task is to use."""
-        return StatisticsRequest(self.as_of or None, self.window or None)
 
     def open(self) -> tuple[Stream, StreamTables, tuple[PatternSet, ...]]:
         """The stream, its tables and the pattern sets that are meant."""
@@ -457,7 +449,7 @@ def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:
     """
     stream, tables, pattern_sets = task.open()
     runs = []
-    for one in check_invariants(tables, stream, pattern_sets, run_id=task.run_id, asked=task.asked):
+    for one in check_invariants(tables, stream, pattern_sets, run_id=task.run_id):
         for note in one.notes:
             logger.warning("%s: %s", one.decision.pattern_set, note)
         if one.violation is not None:
@@ -465,29 +457,19 @@ def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:
                 "pattern_set": one.violation.pattern_set,
                 "reason": one.violation.reason,
                 "violation": one.violation.to_json(),
-                **one.violation.statistics,
             }
             runs.append({"trigger_run_id": one.violation.run_id, "conf": conf})
     return runs
 
 
-def plan_again(
-    task: AdaptationTask,
-    reason: str,
-    planner: str | None = None,
-    cost: str | None = None,
-    violation: Mapping[str, Any] | None = None,
-    patterns: Sequence[str] | None = None,
-) -> dict[str, Any]:
+def plan_again(task: AdaptationTask, reason: str, violation: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Make the plan of a pattern set again; returns what came of it.
 
-    The violation is as `check_plans` handed it on; None: a person wants the plan. Of a plan of many patterns together
-    only `patterns` are planned, with what is connected with them; None: as the violation says.
+    The violation is as `check_plans` handed it on; None: a person wants the plan.
     """
     stream, tables, pattern_sets = task.open()
     answered = None if violation is None else Violation.from_json(violation)
-    asked = PlanRequest(reason, planner or None, cost or None, answered, task.asked, patterns=tuple(patterns or ()))
-    done = replan(tables, stream, pattern_sets[0], asked, run_id=task.run_id)
+    done = replan(tables, stream, pattern_sets[0], PlanRequest(reason, answered), run_id=task.run_id)
     for note in done.notes:
         logger.warning("%s", note)
     return {

@@ -86,7 +86,7 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE + "adaptation: {k: 0}\n", 7, "write 1, 2, …, planner or all (found 0)"),
         (PIPELINE + "adaptation: {k: some}\n", 7, "write 1, 2, …, planner or all (found 'some')"),
         (PIPELINE + "adaptation: {threshold: 0}\n", 7, "greater than 0"),
-        (PIPELINE + "adaptation: {sample: -1}\n", 7, "greater than or equal to 0"),
+        (PIPELINE + "adaptation: {minimum_gain: -1}\n", 7, "greater than or equal to 0"),
         (PIPELINE + "adaptation: {distances: 1}\n", 7, "did you mean 'distance'"),
         (PIPELINE + "warehouse:\n  properties:\n    s3.secret-access-key: x\n", 8, "set it in the environment"),
         (PIPELINE + "warehouse: {properties: {adls.sas-token: x}}\n", 7, "adls.sas-token is a credential"),
@@ -276,10 +276,11 @@ def test_statements_of_plans_keep_parameters_of_one_value(folder: Path) -> None:
 def test_adaptation_is_set_for_all_streams_for_one_and_for_a_pattern_set(folder: Path) -> None:
     of_set = PIPELINE.replace('MSFT"}', 'MSFT"}, adaptation: {k: all}')
     of_stream = of_set.replace("    data: raw\n", "    data: raw\n    adaptation: {distance: 0.2, k: 3}\n")
-    (folder / "pipeline.yaml").write_text(f"{of_stream}adaptation: {{decision: invariant, distance: 0.1, sample: 0}}\n")
+    of_all = "adaptation: {decision: invariant, distance: 0.1, minimum_gain: 0}\n"
+    (folder / "pipeline.yaml").write_text(of_stream + of_all)
     (market,) = Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_sets
     settings = market.adaptation
-    assert (settings.decision, settings.distance, settings.k, settings.sample) == ("invariant", 0.2, "all", 0)
+    assert (settings.decision, settings.distance, settings.k, settings.minimum_gain) == ("invariant", 0.2, "all", 0)
     assert settings.function() == InvariantBased(k=None, distance=Fixed(0.2), threshold=0.5)
     assert settings.decisive() == {"distance": 0.2, "k": "all", "threshold": 0.5}
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -17,7 +18,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.plan_checks import CurrentPlan, PlanCheck, check_invariants, current_plan
 from cep_pipeline.pipeline.plans import change_since, record_plan
-from cep_pipeline.pipeline.replanning import PlanRequest, Replanning, replan
+from cep_pipeline.pipeline.replanning import PlanComparison, PlanRequest, Replanning, replan
 from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans, plan_again
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import PlanRecord
@@ -264,8 +265,6 @@ def test_the_tasks_of_the_scheduler_hand_on_what_a_violation_concerns(project: D
     assert done["outcome"] == "replaced" and "planned anew: 2 of 4 patterns" in done["reason"]
     assert all(patterns_in(current(project))[name] == patterns_in(before)[name] for name in SECOND)
     assert plan_again(task, conf["reason"], violation=conf["violation"]) == done, "a task that is repeated"
-    by_hand = plan_again(AdaptationTask(config, "ticks", "manual"), "a try", patterns=["far"])
-    assert "planned anew: 2 of 4 patterns (far, farther)" in by_hand["reason"]
 
 
 def test_thresholds_of_a_component_that_keeps_its_plan_begin_anew(project: DriftingStream) -> None:
@@ -277,25 +276,21 @@ def test_thresholds_of_a_component_that_keeps_its_plan_begin_anew(project: Drift
     found = check(project, "one")
     assert found.violation is not None and set(found.violation.patterns) == FIRST
     assert found.decision.reason.startswith("pattern rising: A moved from ")
-    # By hand, on the days before the drift: the plan stays, and what it is compared with from now on is that.
-    kept = answer(project, PlanRequest("by hand", patterns=("rising",)), "same")
-    again = answer(project, PlanRequest("by hand", patterns=("other",)), "again")
-    assert kept.decision.details["planned_again"] == again.decision.details["planned_again"] == sorted(FIRST)
-    assert again.decision.outcome == "kept"
+    # The plan stays, and what it is compared with from now on are the statistics of now.
+    with mock.patch.object(PlanComparison, "better", False):
+        kept = answer(project, PlanRequest(found.violation.reason, violation=found.violation), "kept")
+    assert kept.decision.details["planned_again"] == sorted(FIRST)
+    assert kept.decision.outcome == "kept"
+    project.publish([DRIFT_DAYS[3]])
     assert check(project, "two").decision.outcome == "keep"
 
 
-def test_by_hand_all_of_it_or_some_components_are_planned_again(project: DriftingStream) -> None:
+def test_by_hand_all_of_it_is_planned_again(project: DriftingStream) -> None:
     project.publish(DRIFT_DAYS[:2])
     everything = answer(project, PlanRequest("by hand"), "one")
     assert everything.decision.details["planned_again"] == "all"
-    some = answer(project, PlanRequest("by hand", patterns=("far",)), "two")
-    assert some.decision.details["planned_again"] == sorted(SECOND)
-    with pytest.raises(InputError, match="has no pattern 'near'"):
-        answer(project, PlanRequest("by hand", patterns=("near",)), "three")
-    with pytest.raises(InputError, match="leave the patterns out"):
-        answer(project, PlanRequest("by hand", planner="dp_bushy", patterns=("far",)), "four")
-    apart = answer(project, PlanRequest("by hand", planner="dp_bushy", force=True), "five")
+    write_project(project.folder, (RISING, OTHER, FAR, FARTHER), "planner: dp_bushy")
+    apart = answer(project, PlanRequest("by hand", force=True), "two")
     assert apart.decision.outcome == "replaced" and current(project).plan["sharing"] == "none"
 
 
