@@ -18,7 +18,7 @@ from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperat
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
-from cep_signals import LineageMixin, tell_of_day
+from cep_signals import tell_of_day
 from cep_tasks import (
     PROJECT,
     business_day,
@@ -52,7 +52,7 @@ class SparkPageLink(BaseOperatorLink):
         return str(getattr(operator, "spark_page", ""))
 
 
-class _Step(LineageMixin):
+class _Step:
     """What the operators of all steps have in common: the day, what is handed on, and waiting for the day before."""
 
     step: str

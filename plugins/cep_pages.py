@@ -713,11 +713,10 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
         state = state_of_day(record, day in published, own, day in stale)
         says = f"{state}: {stale[day]}" if state == "stale" else f"{state}, {STATES[state][1]}"
         cells.append(DayCell(day, state, says, pages.run_page(stream, record) if record else ""))
-    band = pages.configuration.settings.alerts.match_band
     return {
         "name": stream,
         "strip": Markup(day_strip(cells)),
-        "patterns": match_counts(units, band),
+        "patterns": match_counts(units),
         "notes": notes,
         "busy": [holder for holder in pages.warehouse.leases() if holder.stream == stream and not holder.expired],
         "days": len(published),
@@ -737,7 +736,7 @@ def state_of_day(record: RunRecord | None, published: bool, units: Sequence[Publ
     return "published" if published else "nothing"
 
 
-def match_counts(units: Sequence[PublishedMatches], settings: Any) -> list[dict[str, Any]]:
+def match_counts(units: Sequence[PublishedMatches]) -> list[dict[str, Any]]:
     """The numbers of matches of the latest days of each pattern, unusual ones first."""
     by_set: dict[str, list[PublishedMatches]] = {}
     for unit in units:
@@ -752,7 +751,7 @@ def match_counts(units: Sequence[PublishedMatches], settings: Any) -> list[dict[
                 for unit in recent[:-1]
                 if pattern in unit.counts and unit.fingerprint.pattern_set_version == version
             ]
-            band = usual_band(before[-settings.days :] if settings.days else [], settings)
+            band = usual_band(before)
             unusual = band is not None and not band[0] <= count <= band[1]
             rows.append((not unusual, -count, name, pattern, recent, band))
     rows.sort(key=lambda row: row[:4])

@@ -292,7 +292,7 @@ class PatternSetSettings(PlanningSettings):
         json_schema_extra=one_of("cep_pipeline.detection:MECHANISMS"),
     )
     adaptation: AdaptationSettings = setting(
-        "Settings of adaptation for this pattern set. Those that are not given are those of the stream.",
+        "Settings of adaptation for this pattern set. Those that are not given are those of the top level.",
         AdaptationSettings.model_construct(),
         example={"distance": 0.1},
     )
@@ -318,14 +318,6 @@ class StatisticsSettings(Document):
         example=0.01,
         ge=0.001,
         le=0.5,
-    )
-    dependent_factor: float = setting(
-        "Conditions count as dependent where they pass together this many times more or less often than "
-        "independent conditions would. The plan then goes by their joint selectivity.",
-        2.0,
-        example=3,
-        gt=1,
-        le=1e6,
     )
 
     @field_validator("window")
@@ -398,11 +390,6 @@ class StreamSettings(Document):
         StatisticsSettings.model_construct(),
         example={"window": "5 minutes"},
     )
-    adaptation: AdaptationSettings = setting(
-        "Settings of adaptation for this stream. Those that are not given are those of the top level.",
-        AdaptationSettings.model_construct(),
-        example={"decision": "static"},
-    )
 
 
 _SECRET = re.compile(r"secret|access-key|account-key|token|credential|connection-string")
@@ -419,13 +406,6 @@ class WarehouseSettings(Document):
         "warehouse. It is required for an object store, and where several machines write.",
         None,
         example="postgresql+psycopg2://user:password@host:5432/cep",
-    )
-    file_rows: int = setting(
-        "`cep maintain` merges neighbouring files of events, matches and rejected rows of a day as long as they "
-        "have together no more rows than this.",
-        1_000_000,
-        example=4_000_000,
-        ge=65_536,
     )
     min_free_mb: int = setting(
         "A run stops before less than so many megabytes are free on the disk of a local warehouse, so that the "
@@ -491,27 +471,6 @@ class SparkSettings(Document):
     )
 
 
-class MatchBandSettings(Document):
-    """The band in which the number of matches of a pattern usually lies, by the days before."""
-
-    days: int = setting(
-        "The band is made of the counts of so many published days before the day; 0: there is no band.",
-        28,
-        example=60,
-        ge=0,
-        le=1000,
-    )
-    least: int = setting("Where fewer days are published, a pattern has no band yet.", 7, example=5, ge=3)
-    factor: float = setting(
-        "The band is the median and so many robust standard deviations (1.4826 times the median distance "
-        "from it) on both sides; at least so many square roots of the median, as chance alone makes them.",
-        6.0,
-        example=4,
-        gt=0,
-        allow_inf_nan=False,
-    )
-
-
 class AlertSettings(Document):
     """The people who are told of days that failed, are late, limited or stale, or have unusual numbers of matches."""
 
@@ -535,11 +494,6 @@ class AlertSettings(Document):
         example=4,
         gt=0,
         le=168,
-    )
-    match_band: MatchBandSettings = setting(
-        "When the number of matches of a pattern is unusual.",
-        MatchBandSettings.model_construct(),
-        example={"factor": 4},
     )
 
 
@@ -577,7 +531,7 @@ class PipelineSettings(Document):
         "How plans are made, for all pattern sets.", PlanningSettings.model_construct(), example={"planner": "greedy"}
     )
     adaptation: AdaptationSettings = setting(
-        "When plans are made again, for all streams.",
+        "When plans are made again, for all pattern sets.",
         AdaptationSettings.model_construct(),
         example={"decision": "static"},
     )
@@ -655,7 +609,6 @@ class Stream:
     data: str
     pattern_sets: tuple[PatternSet, ...]
     statistics: StatisticsSettings = field(default_factory=StatisticsSettings)
-    match_band: MatchBandSettings = field(default_factory=MatchBandSettings)
     log_folder: Path | None = None
 
     def pattern_set(self, name: str) -> PatternSet:
@@ -747,13 +700,13 @@ class Configuration:
         settings = self.stream_settings(name)
         schema = self.stream_schema(name)
         sets = tuple(
-            self._pattern_set(key, value, schema, settings.adaptation, ("streams", name, "pattern_sets", key))
+            self._pattern_set(key, value, schema, ("streams", name, "pattern_sets", key))
             for key, value in settings.pattern_sets.items()
         )
         folder = _resolved(Path(), str(data)) if data else _resolved(self.folder, settings.data)
         own = _set_in(settings.statistics)
         statistics = self.settings.statistics.model_copy(update=own)
-        return Stream(name, schema, folder, sets, statistics, self.settings.alerts.match_band, self.log_folder)
+        return Stream(name, schema, folder, sets, statistics, self.log_folder)
 
     def files_of(self, name: str) -> tuple[Path, ...]:
         """The files that `stream` reads: this one, the schema, the pattern files, and those of parameters."""
@@ -775,7 +728,7 @@ class Configuration:
             for key, value in settings.pattern_sets.items():
                 try:
                     place = ("streams", name, "pattern_sets", key)
-                    self._pattern_set(key, value, schema, settings.adaptation, place)
+                    self._pattern_set(key, value, schema, place)
                 except CepError as error:
                     yield name, error
 
@@ -821,7 +774,6 @@ class Configuration:
         name: str,
         settings: PatternSetSettings,
         schema: StreamSchema,
-        of_stream: AdaptationSettings,
         place: tuple[str, ...],
     ) -> PatternSet:
         from cep_pipeline.language.scope import Swept
@@ -858,9 +810,7 @@ class Configuration:
             cost=cost,
             mechanism=settings.mechanism,
             alpha=alpha,
-            adaptation=self.settings.adaptation.model_copy(
-                update={**_set_in(of_stream), **_set_in(settings.adaptation)}
-            ),
+            adaptation=self.settings.adaptation.model_copy(update=_set_in(settings.adaptation)),
             search=search,
             limits=PatternSetLimits(
                 **{**_set_in(self.settings.limits), **_set_in(settings.limits), "patterns": settings.limits.patterns}

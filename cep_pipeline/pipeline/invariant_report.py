@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.adaptation import Trend, Verdict, Verification, invariants_of, without_invariants
 from cep_pipeline.adaptation.forecast import forecast
-from cep_pipeline.adaptation.thresholds import Deviation
+from cep_pipeline.adaptation.invariants import describe
+from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
 from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
@@ -23,14 +24,13 @@ from cep_pipeline.pipeline.plan_checks import (
     CurrentPlan,
     current_plan,
     decision_settings,
-    deviation_json,
     finite,
-    verification_json,
 )
 from cep_pipeline.pipeline.violations import REPLANNING, describe_answer
 from cep_pipeline.statistics.drift import numbers_of
 
 if TYPE_CHECKING:
+    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.warehouse.records import Decision
     from cep_pipeline.warehouse.stream_reader import StreamReader
@@ -73,7 +73,7 @@ class InvariantReport:
         by_invariant = {trend.invariant.key: trend for trend in self.trends}
         invariants = []
         for one in self.verifications if nearest is None else self.nearest(nearest):
-            content = verification_json(one, [by_name[one.invariant.pattern]])
+            content = _verification_json(one, [by_name[one.invariant.pattern]])
             trend = by_invariant.get(one.invariant.key)
             invariants.append({**content, "forecast": None if trend is None else _trend_json(trend)})
         return {
@@ -86,9 +86,35 @@ class InvariantReport:
             "answered": self.answered,
             "invariants": invariants,
             "without_invariants": dict(self.without),
-            "moved": [deviation_json(one) for one in self.moved],
+            "moved": [_deviation_json(one) for one in self.moved],
             "notes": list(self.notes),
         }
+
+
+def _verification_json(one: Verification, patterns: Sequence[Pattern]) -> dict[str, Any]:
+    """An invariant with both sides as natural logarithms, when the plan was made and now, as JSON values."""
+    comparison = one.invariant.comparison
+    return {
+        "invariant": one.invariant.key,
+        "says": describe(one.invariant, patterns),
+        "then": [finite(comparison.ln_chosen), finite(comparison.ln_rejected)],
+        "now": [finite(one.left), finite(one.right)],
+        "distance": one.distance,
+        "distance_to_violation": finite(one.distance_to_violation),
+        "violated": one.violated,
+    }
+
+
+def _deviation_json(one: Deviation) -> dict[str, Any]:
+    """Return how far a number has moved, as JSON values."""
+    return {
+        "pattern": one.pattern,
+        "what": one.what,
+        "before": one.before,
+        "now": one.now,
+        "moved": finite(one.relative),
+        "says": describe_deviation(one),
+    }
 
 
 def _trend_json(trend: Trend) -> dict[str, Any]:

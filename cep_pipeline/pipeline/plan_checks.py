@@ -15,12 +15,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification
-from cep_pipeline.adaptation.invariants import describe
-from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
+from cep_pipeline.adaptation import DecisionState, Distances, Verdict
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
-from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.fresh_statistics import (
     FreshStatistics,
     fresh_statistics,
@@ -56,71 +53,6 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 logger = logging.getLogger(__name__)
-
-MOST_RECORDED = 40
-"""Invariants, and numbers, that a decision records one by one."""
-
-
-def compared_json(
-    state: DecisionState, verdict: Verdict, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot
-) -> dict[str, Any]:
-    """Return what a check has compared, also behind a violated invariant, as JSON values.
-
-    `tightest` is the invariant that is closest to its violation, or beyond it most; `verdicts` has up to
-    `MOST_RECORDED` of them, in the order of the plan, the closest ones where there are more; `verified` and `violated`
-    count them. `moved` has as many of the numbers that have moved most, and `numbers` counts these.
-    """
-    moved, by_name = [one for one in verdict.checks if isinstance(one, Deviation)], {one.name: one for one in patterns}
-    found = [one for one in verdict.checks if isinstance(one, Verification)]
-    if len(found) < len(state.invariants):  # the verdict came with the first violation
-        found = [*state.check.checked(snapshot, distance=state.minimal, to_the_end=True)]
-    distances = [one.distance_to_violation for one in found]
-    tightest = min(range(len(found)), key=distances.__getitem__, default=None)
-
-    def shown(place: int) -> dict[str, Any]:
-        one = found[place]
-        return verification_json(one, [by_name[one.invariant.pattern]])
-
-    ranks = [(not one.violated, distance) for one, distance in zip(found, distances, strict=True)]
-    return {
-        "tightest": None if tightest is None else shown(tightest),
-        "verdicts": [*map(shown, _least(ranks))],
-        "verified": len(found),
-        "violated": sum(one.violated for one in found),
-        "moved": [deviation_json(moved[place]) for place in _least([(-one.relative,) for one in moved])],
-        "numbers": len(moved),
-    }
-
-
-def _least(ranks: Sequence[tuple[float, ...]]) -> list[int]:
-    """The places of the least ranks, `MOST_RECORDED` at most, in their order."""
-    return sorted(sorted(range(len(ranks)), key=ranks.__getitem__)[:MOST_RECORDED])
-
-
-def verification_json(one: Verification, patterns: Sequence[Pattern]) -> dict[str, Any]:
-    """An invariant with both sides as natural logarithms, when the plan was made and now, as JSON values."""
-    comparison = one.invariant.comparison
-    return {
-        "invariant": one.invariant.key,
-        "says": describe(one.invariant, patterns),
-        "then": [finite(comparison.ln_chosen), finite(comparison.ln_rejected)],
-        "now": [finite(one.left), finite(one.right)],
-        "distance": one.distance,
-        "distance_to_violation": finite(one.distance_to_violation),
-        "violated": one.violated,
-    }
-
-
-def deviation_json(one: Deviation) -> dict[str, Any]:
-    """Return how far a number has moved, as JSON values."""
-    return {
-        "pattern": one.pattern,
-        "what": one.what,
-        "before": one.before,
-        "now": one.now,
-        "moved": finite(one.relative),
-        "says": describe_deviation(one),
-    }
 
 
 def finite(number: float) -> float | None:
@@ -270,7 +202,6 @@ def _check(
         "settings": decision_settings(pattern_set),
         "distances": state.distances.to_json(),
         "replannings": current.replannings,
-        **compared_json(state, verdict, pattern_set.patterns, fresh.snapshot),
     }
     if not verdict.replan:
         decision = _decision(pattern_set, KEEP, verdict.reason, run_id, day, current.record.version, details)

@@ -23,15 +23,15 @@ from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork
-from cep_pipeline.slices.ownership import LookBack, look_back, rows_before
-from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, keys_of, read_row_groups
+from cep_pipeline.slices.ownership import LookBack, look_back
+from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.observed import Observed, combine_observed
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, StatisticsRecord
 
 if TYPE_CHECKING:
-    from cep_pipeline.patterns.pattern import Pattern, Window
+    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
 
@@ -66,7 +66,6 @@ def windows_of_day(record: StatisticsRecord, stream: Stream) -> tuple[Statistics
         return ()
     what = f"the statistics of {record.day} of pattern set {record.pattern_set!r}"
     state = WindowedStatistics.from_json(_parsed(record.state, what), what)
-    state.dependent_factor = stream.statistics.dependent_factor
     return tuple(state.windows(*day_bounds(record.day, stream.schema.timezone), WINDOWS_SHOWN))
 
 
@@ -104,7 +103,7 @@ def carried_state(
             continue
         return state, content["checksum"]
     if notes:
-        logger.warning("%s: %s; the window before the day is read again", work.day, notes[0])
+        logger.warning("%s: %s; the window begins with the day", work.day, notes[0])
     return None, None
 
 
@@ -202,22 +201,6 @@ class PublishedEvents:
         """Pin the events that are published now."""
         return cls(tables, timezone, tables.pin_events())
 
-    def window_start(self, window: Window, end: Boundary) -> Boundary:
-        """The point from which on events are in the window that ends with the last event before `end`.
-
-        A window of time reaches back from the instant before `end`, both included; one of more events than there are
-        reaches back to the first.
-        """
-        if window.time_us is not None:
-            return end[0] - 1 - window.time_us, 0
-        assert window.events is not None
-        groups = self._row_groups(self.snapshot.day_of_positions(self._day_at(end[0]), window.events), end)
-        behind = sum(_rows_from(group, end) for group in groups)
-        instant = instant_before(groups, window.events + behind)
-        if instant is None:
-            return groups[0].first if groups else end
-        return instant, 0
-
     def slices(self, start: Boundary, end: Boundary, look_back: LookBack, count: int) -> list[Slice]:
         """The events of `[start, end)` in `count` slices that read about as many, or more where they are too many."""
         groups = self._row_groups(self.first_day(self._day_at(start[0]), start[0], look_back), end)
@@ -242,12 +225,3 @@ class PublishedEvents:
         # A window may reach back further than there are dates.
         instant = _EPOCH + timedelta(microseconds=max(instant_us, _EARLIEST_US))
         return instant.astimezone(ZoneInfo(self.timezone)).date()
-
-
-def _rows_from(group: RowGroup, point: Boundary) -> int:
-    """Number of events of a row group that do not come before a point."""
-    if group.last < point:
-        return 0
-    if point <= group.first:
-        return group.rows
-    return group.rows - rows_before(*keys_of(group), point)

@@ -488,12 +488,10 @@ def maintain_warehouse(config: Path, grace_hours: float, keep_days: float) -> di
 
     Damaged metadata of a table is a DataError; all other tables are maintained.
     """
-    configuration = Configuration.load(config)
-    warehouse = configuration.open_warehouse()
+    warehouse = Configuration.load(config).open_warehouse()
     report = warehouse.maintain(
         grace_s=grace_hours * 3600,
         keep_snapshots_s=keep_days * 86_400,
-        file_rows=configuration.settings.warehouse.file_rows,
     )
     for table, done in report.by_table.items():
         logger.info("%s: %s", table, dict(done))

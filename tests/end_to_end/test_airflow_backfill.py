@@ -10,8 +10,7 @@ The patterns of one set are planned together. Two of them share work over SPY an
 rates stay: the violation is answered for the first two alone. Before the last day a pattern comes that is connected
 with the other two.
 
-Every day is late, since it may take seconds only, and Airflow's deadline tells so. Its OpenLineage provider writes the
-lineage of each day to a file.
+Every day is late, since it may take seconds only, and Airflow's deadline tells so.
 
 `make test` runs the first day and its check; `make test-all` all days and what follows from them.
 """
@@ -132,8 +131,6 @@ def airflow(folder: Path, command: subprocess.Popen[str]) -> Iterator[Any]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        written = {"type": "file", "log_file_path": str(folder / "lineage.jsonl"), "append": True}
-        patch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(written))
         # A deadline is told with the run as the REST API shows it, which names its id otherwise than a task does.
         text = "{{ dag_run.dag_run_id or dag_run.run_id }}: {{ cep_alert }}"
         said = {"path": str(folder / "told.txt"), "text": text}
@@ -414,31 +411,6 @@ def test_a_day_that_is_late_is_told_by_a_deadline(folder: Path, airflow: Any) ->
         time.sleep(1)
         told = (folder / "told.txt").read_text().splitlines() if (folder / "told.txt").exists() else []
     assert [told.count(f"{run}: {late}") for run in days] == [1] * len(days), told
-
-
-def test_openlineage_is_sent_from_raw_file_to_events_to_matches(
-    folder: Path, airflow: Any, tables_of_airflow: StreamTables
-) -> None:
-    sent = [json.loads(line) for line in (folder / "lineage.jsonl").read_text().splitlines()]
-    done = [one for one in sent if one["eventType"] == "COMPLETE" and one["job"]["name"].startswith(f"{DAG}.")]
-    publishing = [one for one in done if one["job"]["name"] == f"{DAG}.publish"]
-    assert {one["job"]["name"] for one in done} > {f"{DAG}.{step}" for step in ("ingest", "estimate_statistics")}
-    assert not any(one.get("inputs") or one.get("outputs") for one in done if one not in publishing)
-    flows = []
-    for one in publishing:
-        (read,), (events, matches) = one["inputs"], one["outputs"]
-        rows = [table["outputFacets"]["outputStatistics"]["rowCount"] for table in (events, matches)]
-        flows.append(
-            (read["name"], read["inputFacets"]["inputStatistics"]["size"], events["name"], matches["name"], *rows)
-        )
-    files = {day: folder / "raw" / day.isoformat() / "trades.csv.gz" for day in RUN_DAYS}
-    tables = [str(folder / "warehouse_airflow" / STREAM / name) for name in ("events", "matches")]
-    expected = []
-    for day, file in files.items():
-        found = [tables_of_airflow.read_matches(name, day, day).num_rows for name in ("market", "together")]
-        events_of_day = tables_of_airflow.read_events(day, day).num_rows
-        expected.append((str(file), file.stat().st_size, *tables, events_of_day, sum(found)))
-    assert sorted(flows) == expected
 
 
 def test_nothing_is_stale_and_no_lease_is_held(folder: Path, tables_of_airflow: StreamTables) -> None:

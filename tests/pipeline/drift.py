@@ -117,7 +117,6 @@ class DriftingStream:
         start, end = day_bounds(day, self.stream.schema.timezone)
         events = tables.read_events(None, day)
         state = windowed_statistics(self.pattern_set.patterns, events, settings.length, settings.epsilon)
-        state.dependent_factor = settings.dependent_factor
         snapshot = state.business_day(start, end)
         published = next(record for record in tables.days() if record.day == day)
         basis = {"events": published.fingerprint.digest, "window": settings.window, "epsilon": settings.epsilon}

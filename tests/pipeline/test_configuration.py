@@ -78,7 +78,6 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE + "spark: {slices_per_core: 0}\n", 7, "slices_per_core"),
         (PIPELINE + "statistics: {window: an hour}\n", 7, "or write a number of events, as in 50000 events"),
         (PIPELINE + "statistics:\n  epsilon: 0\n", 8, "greater than or equal to 0.001 (found 0)"),
-        (PIPELINE + "statistics:\n  dependent_factor: 1\n", 8, "greater than 1 (found 1)"),
         (PIPELINE + "statistics: {windows: 1 hour}\n", 7, "did you mean 'window'"),
         (PIPELINE + "adaptation: {decision: sometimes}\n", 7, "static, unconditional, constant_threshold, invariant"),
         (PIPELINE + "adaptation:\n  distance: far\n", 8, "there are: a number, average_relative_difference"),
@@ -273,11 +272,10 @@ def test_statements_of_plans_keep_parameters_of_one_value(folder: Path) -> None:
     assert (told, told.timezone) == (pattern, "America/New_York")
 
 
-def test_adaptation_is_set_for_all_streams_for_one_and_for_a_pattern_set(folder: Path) -> None:
+def test_adaptation_is_set_for_all_pattern_sets_and_for_one(folder: Path) -> None:
     of_set = PIPELINE.replace('MSFT"}', 'MSFT"}, adaptation: {k: all}')
-    of_stream = of_set.replace("    data: raw\n", "    data: raw\n    adaptation: {distance: 0.2, k: 3}\n")
-    of_all = "adaptation: {decision: invariant, distance: 0.1, minimum_gain: 0}\n"
-    (folder / "pipeline.yaml").write_text(of_stream + of_all)
+    of_all = "adaptation: {decision: invariant, distance: 0.2, k: 3, minimum_gain: 0}\n"
+    (folder / "pipeline.yaml").write_text(of_set + of_all)
     (market,) = Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_sets
     settings = market.adaptation
     assert (settings.decision, settings.distance, settings.k, settings.minimum_gain) == ("invariant", 0.2, "all", 0)

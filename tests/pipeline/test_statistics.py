@@ -121,7 +121,7 @@ def test_a_state_that_cannot_be_gone_on_from_is_said_and_begun_anew(
         anew = estimate(windowed, TUESDAY, caplog)
         assert words in caplog.text
         assert anew.basis["carried"] is None
-        # The window before the day was read again, so the day is as if its state had been carried.
+        # The window begins with the day; the events of the day are the same.
         assert anew.snapshot is not None and good.snapshot is not None
         assert StatisticsSnapshot.from_json(anew.snapshot).events == StatisticsSnapshot.from_json(good.snapshot).events
 
