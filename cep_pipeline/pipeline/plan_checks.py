@@ -11,7 +11,7 @@ import logging
 import math
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ from cep_pipeline.pipeline.fresh_statistics import (
     latest_day,
 )
 from cep_pipeline.pipeline.plans import (
-    ALL,
     described_part,
     outdated,
     plan_of,
@@ -39,7 +38,6 @@ from cep_pipeline.pipeline.violations import (
     checks_of,
     pending_violation,
     replannings_of,
-    violation_of,
 )
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns, within
@@ -83,9 +81,7 @@ class CurrentPlan:
     `planned_from` are the statistics that were planned from last, whether or not that plan was deployed; None where
     they are gone, and for a plan of many patterns together, which has their numbers. `distances` are the minimal ones
     after the last replanning; None where there has been none with these settings. `replannings` counts how often this
-    version was planned again, and kept or replaced. `since` has, of a plan of many patterns together, the statistics
-    that some were planned from after it was made, but kept their plan; all others were planned from the numbers that
-    the plan has of them.
+    version was planned again, and kept or replaced.
     """
 
     pattern_set: PatternSet
@@ -94,7 +90,6 @@ class CurrentPlan:
     planned_from: StatisticsSnapshot | None
     distances: Distances | None
     replannings: int
-    since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
 
     @property
     def together(self) -> bool:
@@ -112,7 +107,7 @@ class CurrentPlan:
         key = self.record.digest, self.pattern_set.version, function, by
         first = remembered(_states, key, lambda: function.begin(self.plan, self.pattern_set.patterns, planned_from))
         distances = first.distances if self.distances is None else self.distances
-        state = replace(first, snapshot=planned_from, distances=distances, since=self.since)
+        state = replace(first, snapshot=planned_from, distances=distances)
         if not first.invariants:
             return state
         return replace(state, asked=first.questions, made=first.check)
@@ -150,16 +145,14 @@ def check_invariants(
 ) -> tuple[PlanCheck, ...]:
     """Verify the current plan of each pattern set on fresh statistics, and record a decision for each.
 
-    A check that is repeated under its `run_id` does not record a second one. It goes by the published statistics of
-    the latest day. An InputError says that a recorded plan cannot be read.
+    It goes by the published statistics of the latest day. An InputError says that a recorded plan cannot be read.
     """
     events = tables.pin_events()
     checks = []
     for pattern_set in pattern_sets:
         decisions = tables.decisions(pattern_set.name)
         check = _check(tables, stream, pattern_set, events, decisions, run_id)
-        if not _recorded(check.decision, decisions):
-            tables.record_decision(check.decision)
+        tables.record_decision(check.decision)
         log_decision(stream, check.decision)
         checks.append(check)
     return tuple(checks)
@@ -208,9 +201,6 @@ def _check(
         return PlanCheck(decision, notes=current.notes)
     violation = current.violation(verdict)
     details["violation"] = violation.to_json()
-    begun = [one for one in decisions if (found := violation_of(one)) is not None and found.key == violation.key]
-    if begun:
-        details["being_handled_since"] = begun[-1].decided_at.isoformat()
     decision = _decision(pattern_set, REPLAN, violation.reason, run_id, day, current.record.version, details)
     return PlanCheck(decision, violation, current.notes)
 
@@ -232,14 +222,6 @@ def _no_new_data(
         reason += "; its violation has not been handled yet"
     decision = _decision(current.pattern_set, NO_NEW_DATA, reason, run_id, day, current.record.version, details)
     return PlanCheck(decision, violation, current.notes)
-
-
-def _recorded(decision: Decision, decisions: Sequence[Decision]) -> bool:
-    """Return True if this very check has been recorded already, by a task that is repeated."""
-    return decision.outcome == NO_NEW_DATA and any(
-        other.run_id == decision.run_id and other.plan_version == decision.plan_version and other.kind != REPLANNING
-        for other in decisions
-    )
 
 
 def decision_settings(pattern_set: PatternSet) -> dict[str, Any]:
@@ -267,26 +249,7 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
         None if together else _planned_from(record, replannings),
         _distances(pattern_set, replannings),
         replannings_of(decisions, record.version),
-        _since(pattern_set, record, replannings) if together else {},
     )
-
-
-def _since(
-    pattern_set: PatternSet, record: PlanRecord, replannings: Sequence[Decision]
-) -> dict[str, StatisticsSnapshot]:
-    """Return the statistics from which some patterns were last planned again while this plan stayed."""
-    found: dict[str, StatisticsSnapshot] = {}
-    names = [one.name for one in pattern_set.patterns]
-    for one in replannings:
-        again = one.details.get("planned_again")
-        if again is None or one.details.get("current") != record.version or len(found) == len(names):
-            continue
-        snapshot = _readable(one.details["snapshot"])
-        if snapshot is None:
-            continue
-        for name in names if again == ALL else again:
-            found.setdefault(name, snapshot)
-    return found
 
 
 def _planned_from(record: PlanRecord, replannings: Sequence[Decision]) -> StatisticsSnapshot | None:

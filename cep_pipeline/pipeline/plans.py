@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.planned import plan_for, runs_on
-from cep_pipeline.errors import BusyError, InputError, PatternError
-from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.errors import BusyError
 from cep_pipeline.language.formatter import format_pattern
-from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
@@ -161,24 +159,24 @@ def change_since(record: PlanRecord, pattern_set: PatternSet) -> Change | None:
     """Return what has changed in a pattern set since its plan was made; None where all of it is to be planned anew.
 
     That is where its patterns are not planned together, or were not, or by another planner or for another sharing; or
-    the plan cannot be read, or does not say what it was made for.
+    the plan cannot be read, or does not say what it was made for. With a pattern that is gone or has changed, those are
+    planned anew that shared work with it.
     """
     from cep_pipeline.planning.multi_pattern.component_plans import connected
 
     plan = _shared_plan(record, pattern_set)
-    if plan is None:
+    if plan is None or plan.workload is None:
         return None
     now = statements_of(pattern_set.patterns)
     before = record.statements
     changed = tuple(name for name in now if name in before and now[name] != before[name])
     added = tuple(name for name in now if name not in before)
     removed = tuple(name for name in before if name not in now)
-    try:
-        gone = _parse({name: before[name] for name in (*removed, *changed)}, pattern_set.patterns[0])
-    except (PatternError, InputError):
-        return None  # of attributes that the stream no longer has: nobody knows what it was connected with
-    same = [one for one in pattern_set.patterns if one.name not in (*added, *changed)]
-    left = connected([*same, *gone], plan.sharing, (*removed, *changed)).difference(removed, changed)
+    gone = {*removed, *changed}
+    # A single variable is in the trees of all patterns that have its type, and connects none of them.
+    nodes = [one for one in plan.workload.shared if plan.sharing == "prefix" or len(one.uses[0].variables) > 1]
+    users = [{use.pattern for use in node.uses} for node in nodes]
+    left = {name for of_node in users if of_node & gone for name in of_node - gone}
     again = connected(pattern_set.patterns, plan.sharing, (*added, *changed, *left))
     if not _runs(plan, pattern_set, again):
         return None
@@ -207,22 +205,6 @@ def _runs(plan: Plan, pattern_set: PatternSet, again: Collection[str]) -> bool:
         return False
     ordered = set(chosen) - in_pattern_order(chosen)
     return plan.sharing != "subexpression" or all(MECHANISMS[chosen[name]].runs_trees for name in ordered)
-
-
-def _parse(statements: Mapping[str, Any], like: Pattern) -> list[Pattern]:
-    """The patterns of recorded statements."""
-    schema = StreamSchema(
-        name=like.stream,
-        base_type=like.base_type,
-        type_attribute=like.type_attribute,
-        attributes=dict(like.attributes),
-        timezone=like.timezone,
-    )
-    found = []
-    for name, one in statements.items():
-        (pattern,) = parse_patterns(one["statement"], schema, params=one["parameters"], source=f"pattern {name}")
-        found.append(replace(pattern, name=name))
-    return found
 
 
 def plan_of_changed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -74,14 +74,9 @@ class StatisticsHistory:
 
     def of_day(self, day: date | None = None) -> StatisticsOverview:
         """The business day (None: the latest that has statistics), its windows, and its drift."""
-        records = self._records(day)
-        chosen = records[-1].day if day is None else day
-        (whole,) = self.tables.statistics(self.pattern_set.name, chosen, chosen)
-        shown = Labelled(f"business day {chosen}", self._snapshot(whole))
-        windows, unread = self._windows([whole])
-        notes = self._notes([whole])
-        compared, said = self._compared(chosen, records)
-        return StatisticsOverview(shown, self.timezone, compared, (), windows, (*notes, *unread, *said))
+        chosen = self._records(day)[-1].day
+        whole = self.tables.statistics(self.pattern_set.name, chosen, chosen)
+        return replace(self._over_days(whole, whole), days=())
 
     def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> StatisticsOverview:
         """Days one after another (None: from the first, to the last), or so many latest of them; the last in full."""

@@ -118,8 +118,6 @@ def test_without_new_events_there_is_nothing_to_decide(drifting: DriftingStream)
     assert check(drifting, "one").decision.outcome == "keep"
     again = check(drifting, "two")
     assert again.decision.outcome == "no new data" and again.violation is None
-    assert check(drifting, "two").decision.outcome == "no new data", "a repeated task"
-    assert [one.run_id for one in decisions(drifting)] == ["one", "two"]
     # The same events published again are none either; other settings are another question.
     drifting.publish(BEFORE)
     assert check(drifting, "three").decision.outcome == "no new data"
@@ -138,7 +136,6 @@ def test_a_violation_that_is_being_handled_is_the_same_one(drifting: DriftingStr
     more = check(drifting, "three")
     assert more.decision.outcome == "replan" and more.violation is not None
     assert more.violation.run_id == first.violation.run_id, "no second run"
-    assert more.decision.details["being_handled_since"] == first.decision.decided_at.isoformat()
 
     done = answer(drifting, first.violation)
     assert answer(drifting, first.violation).decision == done.decision, "a task that is repeated"

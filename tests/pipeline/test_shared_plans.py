@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import pytest
 
@@ -18,7 +17,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.plan_checks import CurrentPlan, PlanCheck, check_invariants, current_plan
 from cep_pipeline.pipeline.plans import change_since, record_plan
-from cep_pipeline.pipeline.replanning import PlanComparison, PlanRequest, Replanning, replan
+from cep_pipeline.pipeline.replanning import PlanRequest, Replanning, replan
 from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans, plan_again
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import PlanRecord
@@ -145,9 +144,9 @@ def test_a_process_makes_the_check_of_a_plan_once(project: DriftingStream) -> No
 
     first = checked().state(fresh)
     assert first.invariants and checked().state(fresh).check is first.check
-    later = replace(checked(), distances=Distances(0.3), since={"far": fresh}).state(fresh)
-    assert later.check is first.check and (later.minimal, dict(later.since)) == (0.3, {"far": fresh})
-    assert first.minimal == 0.05 and not first.since
+    later = replace(checked(), distances=Distances(0.3)).state(fresh)
+    assert later.check is first.check and later.minimal == 0.3
+    assert first.minimal == 0.05
     every = first.check.checked(fresh, to_the_end=True)
     assert every == verify(first.invariants, project.pattern_set.patterns, fresh)
     write_project(project.folder, (RISING, OTHER, FAR, FARTHER, MORE))
@@ -265,24 +264,6 @@ def test_the_tasks_of_the_scheduler_hand_on_what_a_violation_concerns(project: D
     assert done["outcome"] == "replaced" and "planned anew: 2 of 4 patterns" in done["reason"]
     assert all(patterns_in(current(project))[name] == patterns_in(before)[name] for name in SECOND)
     assert plan_again(task, conf["reason"], violation=conf["violation"]) == done, "a task that is repeated"
-
-
-def test_thresholds_of_a_component_that_keeps_its_plan_begin_anew(project: DriftingStream) -> None:
-    write_project(
-        project.folder, (RISING, OTHER, FAR, FARTHER), adaptation="{decision: constant_threshold, threshold: 0.6}"
-    )
-    project.publish(DRIFT_DAYS[:2])
-    project.publish([DRIFT_DAYS[2]])
-    found = check(project, "one")
-    assert found.violation is not None and set(found.violation.patterns) == FIRST
-    assert found.decision.reason.startswith("pattern rising: A moved from ")
-    # The plan stays, and what it is compared with from now on are the statistics of now.
-    with mock.patch.object(PlanComparison, "better", False):
-        kept = answer(project, PlanRequest(found.violation.reason, violation=found.violation), "kept")
-    assert kept.decision.details["planned_again"] == sorted(FIRST)
-    assert kept.decision.outcome == "kept"
-    project.publish([DRIFT_DAYS[3]])
-    assert check(project, "two").decision.outcome == "keep"
 
 
 def test_by_hand_all_of_it_is_planned_again(project: DriftingStream) -> None:
