@@ -60,8 +60,12 @@ Setting = TypeVar("Setting")
 
 
 def setting(description: str, default: Any = ..., *, example: Any = None, **rules: Any) -> Any:
-    """Declare a setting of a document, required without a default, with the texts that references of settings show."""
+    """Declare a setting of a document, required without a default, with the texts that references of settings show.
+
+    A default is its own example, where no other one is given.
+    """
     rules |= {} if default is ... else {"default": default}
+    example = default if example is None and default is not ... else example
     rules |= {} if example is None else {"examples": [example]}
     return Field(description=description, **rules)
 
@@ -95,6 +99,14 @@ def checked(check: Callable[[Any], object], value: Setting) -> Setting:
     except InputError as error:
         raise ValueError(str(error)) from error
     return value
+
+
+def checked_by(check: str) -> AfterValidator:
+    """Make what checks the value of a setting by a function, named as `module:function` and imported when it is used.
+
+    Its InputError becomes a fault of the document.
+    """
+    return AfterValidator(lambda value: checked(resolve_name(check), value))
 
 
 def load_document(path: Path, model: type[Model], what: str, *, variables: bool = False) -> Model:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,6 @@ from cep_pipeline.pipeline.plans import (
     described_part,
     outdated,
     plan_of,
-    remembered,
 )
 from cep_pipeline.pipeline.violations import (
     KEEP,
@@ -70,10 +68,6 @@ class PlanCheck:
     notes: tuple[str, ...] = ()
 
 
-_states: OrderedDict[Hashable, DecisionState] = OrderedDict()
-"""The first states of plans; each holds its plan, so that no other one gets its id."""
-
-
 @dataclass(frozen=True)
 class CurrentPlan:
     """The current plan of a pattern set, and what decisions about it rest on.
@@ -97,20 +91,10 @@ class CurrentPlan:
         return self.plan.workload is not None
 
     def state(self, fresh: StatisticsSnapshot) -> DecisionState:
-        """Return the state of the decision function; without older statistics, thresholds begin with the fresh ones.
-
-        The invariants of a plan, and the programs that check them, are made once in a process.
-        """
-        function = self.pattern_set.adaptation.function()
+        """Return the state of the decision function; without older statistics, thresholds begin with the fresh ones."""
         planned_from = None if self.together else self.planned_from or fresh
-        by = None if planned_from is None else planned_from.digest
-        key = self.record.digest, self.pattern_set.version, function, by
-        first = remembered(_states, key, lambda: function.begin(self.plan, self.pattern_set.patterns, planned_from))
-        distances = first.distances if self.distances is None else self.distances
-        state = replace(first, snapshot=planned_from, distances=distances)
-        if not first.invariants:
-            return state
-        return replace(state, asked=first.questions, made=first.check)
+        function, patterns = self.pattern_set.adaptation.function(), self.pattern_set.patterns
+        return function.begin(self.plan, patterns, planned_from, distances=self.distances)
 
     def verdict(self, fresh: StatisticsSnapshot) -> Verdict:
         """Return the verdict of the decision function on the plan, by fresh statistics."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
@@ -33,27 +33,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_PLANS = 8
-"""Plans that are remembered; those not asked for longest go first."""
-
-Made = TypeVar("Made")
+"""Plans that are remembered; those that were read first go first."""
 _plans: OrderedDict[Hashable, Plan] = OrderedDict()
-
-
-def remembered(known: OrderedDict[Hashable, Made], key: Hashable, make: Callable[[], Made]) -> Made:
-    """What was made for a key before, or is made now; `known` keeps the latest `MOST_PLANS`."""
-    if key not in known:
-        known[key] = make()
-    known.move_to_end(key)
-    while len(known) > MOST_PLANS:
-        known.popitem(last=False)
-    return known[key]
 
 
 def plan_of(record: PlanRecord) -> Plan:
     """The plan of a record; what is recorded does not change. One of another version is an InputError."""
     key = record.run_id, record.created_at, record.pattern_set, record.version, record.plan.get("plan_id")
-    what = f"plan {record.version} of {record.pattern_set}"
-    return remembered(_plans, key, lambda: Plan.from_json(record.plan, what))
+    if key not in _plans:
+        while len(_plans) >= MOST_PLANS:
+            _plans.popitem(last=False)
+        _plans[key] = Plan.from_json(record.plan, f"plan {record.version} of {record.pattern_set}")
+    return _plans[key]
 
 
 ALL = "all"
@@ -119,27 +110,6 @@ def statements_of(patterns: Sequence[Pattern]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Change:
-    """The difference between the patterns that a plan was made for and those of now; `again` are planned anew."""
-
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    changed: tuple[str, ...]
-    again: frozenset[str]
-    patterns: int
-
-    def describe(self) -> str:
-        """A sentence for people."""
-        what = [
-            f"{said} {_listed(names)}"
-            for said, names in (("added", self.added), ("removed", self.removed), ("changed", self.changed))
-            if names
-        ]
-        anew = _anew(len(self.again), self.patterns)
-        return f"{', '.join(what) or 'the patterns stand in another order'}; {anew}"
-
-
 def described_part(pattern_set: PatternSet, again: Collection[str]) -> str:
     """A sentence for people about the patterns of a set that are planned again."""
     names = [one.name for one in pattern_set.patterns if one.name in again]
@@ -155,8 +125,8 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def change_since(record: PlanRecord, pattern_set: PatternSet) -> Change | None:
-    """Return what has changed in a pattern set since its plan was made; None where all of it is to be planned anew.
+def change_since(record: PlanRecord, pattern_set: PatternSet) -> tuple[frozenset[str], str] | None:
+    """Return the patterns to be planned anew since a plan was made, and why; None where that is the whole set.
 
     That is where its patterns are not planned together, or were not, or by another planner or for another sharing; or
     the plan cannot be read, or does not say what it was made for. With a pattern that is gone or has changed, those are
@@ -180,7 +150,13 @@ def change_since(record: PlanRecord, pattern_set: PatternSet) -> Change | None:
     again = connected(pattern_set.patterns, plan.sharing, (*added, *changed, *left))
     if not _runs(plan, pattern_set, again):
         return None
-    return Change(added, removed, changed, again, len(pattern_set.patterns))
+    what = [
+        f"{said} {_listed(names)}"
+        for said, names in (("added", added), ("removed", removed), ("changed", changed))
+        if names
+    ]
+    anew = _anew(len(again), len(pattern_set.patterns))
+    return again, f"{', '.join(what) or 'the patterns stand in another order'}; {anew}"
 
 
 def _shared_plan(record: PlanRecord, pattern_set: PatternSet) -> Plan | None:
@@ -217,8 +193,8 @@ def plan_of_changed(
     change = None if before is None else change_since(before, pattern_set)
     if before is None or change is None:
         return plan_pattern_set(pattern_set, snapshot, **search), ""
-    plan = plan_of(before)
-    return replan_components(pattern_set, snapshot, plan, change.again, **search), change.describe()
+    again, said = change
+    return replan_components(pattern_set, snapshot, plan_of(before), again, **search), said
 
 
 def plan_day(
