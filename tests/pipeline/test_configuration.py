@@ -98,13 +98,13 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (
             PIPELINE + "statistics: {window: 60}\n",
             7,
-            "text, in quotes (found 60); write for example `window: 20 minutes`",
+            "text, in quotes (found 60); write for example `window: 1 hour`",
         ),
-        (PIPELINE + "statistics: {window: 2 weeks}\n", 7, "write for example `window: 20 minutes`"),
+        (PIPELINE + "statistics: {window: 2 weeks}\n", 7, "write for example `window: 1 hour`"),
         (
             PIPELINE + "limits: {max_matches: -5}\n",
             7,
-            "or equal to 0 (found -5); write for example `max_matches: 1000000`",
+            "or equal to 0 (found -5); write for example `max_matches: 100000000`",
         ),
         (PIPELINE + "spark: {slices_per_core: yes}\n", 7, "a number; YAML reads yes, no, on and off as true and false"),
         (PIPELINE + "retention: 3\n", 7, "retention: unknown setting; known are streams, warehouse"),
