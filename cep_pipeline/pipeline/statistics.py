@@ -82,28 +82,24 @@ def carried_state(
         return None, None
     settings = work.stream.statistics
     empty = WindowedStatistics.of(patterns_of(pattern_sets), settings.length, settings.epsilon)
-    notes = []
+    reasons = []
     for pattern_set in pattern_sets:
         what = f"the statistics of {before} of pattern set {pattern_set.name!r}"
         try:
             record = known.before(pattern_set.name, work.day)
             if record is None or record.day != before or record.state is None:
-                notes.append(f"{what} hold no state")
-                continue
+                raise InputError(f"{what} hold no state")
             if reason := out_of_date(record, events.days[before], settings):
-                notes.append(f"{what} cannot be gone on from: {reason}")
-                continue
+                raise InputError(f"{what}: {reason}")
             content = _parsed(record.state, what)
             state = WindowedStatistics.from_json(content, what)
+            if not empty.goes_on(state):
+                raise InputError(f"{what} are of other patterns")
+            return state, content["checksum"]
         except (CepError, pa.ArrowException) as error:
-            notes.append(f"{what} cannot be read: {error}")
-            continue
-        if not empty.goes_on(state):
-            notes.append(f"{what} are of other patterns")
-            continue
-        return state, content["checksum"]
-    if notes:
-        logger.warning("%s: %s; the window begins with the day", work.day, notes[0])
+            reasons.append(error)
+    if reasons:
+        logger.warning("%s: %s; the window begins with the day", work.day, reasons[0])
     return None, None
 
 

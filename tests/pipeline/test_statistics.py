@@ -102,7 +102,7 @@ CHANGES: dict[str, Callable[[StatisticsRecord], dict[str, Any]]] = {
     "is no JSON": lambda record: {"state": "{broken"},
     "is a JSON object": lambda record: {"state": "[]"},
     "of version 0": lambda record: {"state": '{"version": 0}'},
-    "cannot be read": lambda record: {"state": str(record.state).replace("Tick", "Tock", 1)},
+    "is damaged": lambda record: {"state": str(record.state).replace("Tick", "Tock", 1)},
     "of an older version": lambda record: {"basis": {}},
     "made with window 3 hours": lambda record: {"basis": {**record.basis, "window": "3 hours"}},
     "published anew since": lambda record: {"basis": {**record.basis, "events": "other"}},
