@@ -1,8 +1,8 @@
 """The pipeline as tasks of a scheduler: the steps of a day, checks of plans, replanning, maintenance.
 
 The steps are those of `day.STEPS`, which `cep run` does in one process. As tasks each takes what the ones before have
-returned, and returns what it has made: a small JSON document, in which larger parts stand by their address in a scratch
-folder of the run and day, beside the staged events. Each step can be repeated; the folder goes with the last one.
+returned, and returns what it has made: a small JSON document with the addresses of larger ones in a scratch folder of
+the run and day, beside the staged events. Each step can be repeated; the folder goes with the last one.
 
 Several days may be on their way at once. A step that carries on from the day before (`Step.follows`) is given what that
 day has handed on; that it waits for it is the scheduler's matter. Days that are begun in order are never redone.
@@ -58,8 +58,6 @@ LEASE_WAIT_S = 10.0
 """A task of the same run may just be giving the lease up."""
 _WAITED_S = 1.0
 """A lease that was free is had sooner."""
-MOST_INLINE = 16_384
-"""Characters of a document that is handed on as it is; a larger one by its address."""
 StepResult = Mapping[str, Any]
 """What a step returns, and hands on to the next: JSON values."""
 
@@ -179,14 +177,12 @@ def _result(work: DayWork, step: Step, scratch: str, steps: Sequence[RunStep], *
     }
 
 
-def _handed_on(content: Any, name: str, scratch: str) -> dict[str, Any]:
-    """A document as it is, or the address of the file that it is written to."""
-    if len(json.dumps(content)) <= MOST_INLINE:
-        return {"content": content}
+def _handed_on(content: Any, name: str, scratch: str) -> str:
+    """The address of the file that a document is written to."""
     make_directory(scratch)
     location = f"{scratch}/{name}-{uuid.uuid4().hex}.json"
     write_document(location, content)
-    return {"at": location}
+    return location
 
 
 def write_document(address: str, content: Any) -> None:
@@ -212,10 +208,6 @@ def read_document(address: str) -> Any:
         raise _damaged(address, error) from error
 
 
-def _content(document: Mapping[str, Any]) -> Any:
-    return read_document(document["at"]) if "at" in document else document["content"]
-
-
 def _damaged(what: str, error: Exception) -> InputError:
     return InputError(f"{what} is damaged: {brief(error)}; run the day again from the step ingest")
 
@@ -227,9 +219,9 @@ def _take(work: DayWork, step: Step, handed: StepResult) -> None:
         work.lease_wait_s = max(work.lease_wait_s, handed["lease_wait_s"])
         work.steps += [RunStep(*one) for one in handed["steps"]]
         work.told.update(handed["told"])
-        for name, document in handed["documents"].items():
+        for name, address in handed["documents"].items():
             if step is STEPS[-1] or name in step.takes:
-                _DOCUMENTS[name][1](work, _content(document))
+                _DOCUMENTS[name][1](work, read_document(address))
 
 
 def _take_before(work: DayWork, step: Step, before: Mapping[date, Sequence[StepResult]]) -> None:
@@ -242,11 +234,11 @@ def _take_before(work: DayWork, step: Step, before: Mapping[date, Sequence[StepR
     for day, handed in sorted(before.items()):
         for one in handed:
             made_at = datetime.fromisoformat(one["made_at"])
-            for name, document in one["documents"].items() if not _published_since(work, day, made_at) else ():
+            for name, address in one["documents"].items() if not _published_since(work, day, made_at) else ():
                 if name == "drafted" or (name == "statistics" and day == max(before)):
                     with _reading(f"what the run of {day} handed on"):
                         try:
-                            content = _content(document)
+                            content = read_document(address)
                         except InputError:
                             if _published_since(work, day, made_at):  # and tidied up, just now
                                 continue
