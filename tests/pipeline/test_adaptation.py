@@ -81,14 +81,11 @@ def test_a_check_that_passes_one_that_fails_the_replanning_and_the_next_day(
     daily.run().run_days(BEFORE)
     first = check(drifting, "one")
     assert (first.decision.outcome, first.violation) == ("keep", None)
-    assert first.decision.details["tightest"]["distance_to_violation"] > 0
     assert first.decision.details["statistics"]["label"] == f"business day {BEFORE[-1]}"
 
     daily.run().run_days([DRIFT])
     second = check(drifting, "two")
     assert second.decision.outcome == "replan" and second.violation is not None
-    assert second.decision.details["tightest"]["violated"]
-    assert any(one["violated"] for one in second.decision.details["verdicts"])
     assert second.decision.plan_version == 1 and second.decision.day == DRIFT
 
     done = answer(drifting, second.violation)

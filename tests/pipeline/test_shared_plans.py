@@ -199,8 +199,6 @@ def test_a_drift_replans_one_component_and_leaves_the_other_untouched(project: D
     assert second.decision.outcome == "replan" and second.violation is not None
     assert set(second.violation.patterns) <= FIRST
     assert "planned anew: 2 of 4 patterns (rising, other); 2 keep their plan" in second.decision.reason
-    verdicts = second.decision.details["verdicts"]
-    assert any(one["violated"] for one in verdicts) and not second.decision.details["moved"], "no number is watched"
 
     done = answer(project, PlanRequest(second.violation.reason, violation=second.violation), second.violation.run_id)
     assert done.decision.outcome == "replaced" and done.comparison is not None and done.comparison.better
