@@ -22,7 +22,7 @@ from cep_pipeline.errors import NOT_RETRIED, CepError, InputError, LimitExceeded
 from cep_pipeline.guarded import read_yaml, values_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.tasks import AdaptationTask
+    from cep_pipeline.pipeline.tasks import StreamTask
 
 logger = logging.getLogger(__name__)
 PROJECT = Path(__file__).resolve().parents[1]
@@ -132,11 +132,11 @@ def plan_asset(stream: str) -> Asset:
 
 def check_plans(stream: str) -> list[dict[str, Any]]:
     """Check the current plans of a stream; returns the replanning runs that are to be triggered."""
-    from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans
+    from cep_pipeline.pipeline.tasks import StreamTask, check_plans
 
     context = get_current_context()
     with failures_explained():
-        runs = check_plans(_adaptation_task(AdaptationTask, stream, context))
+        runs = check_plans(_stream_task(StreamTask, stream, context))
     for run in runs:
         run["trigger_run_id"] = _at_it(context["ti"], replanning_dag(stream), run["trigger_run_id"])
     return runs
@@ -157,12 +157,12 @@ def _at_it(task_instance: Any, dag_id: str, run_id: str) -> str:
 
 def plan_again(stream: str) -> dict[str, Any]:
     """Make the plan of a pattern set again, as the parameters of the run say; returns what came of it."""
-    from cep_pipeline.pipeline.tasks import AdaptationTask, plan_again
+    from cep_pipeline.pipeline.tasks import StreamTask, plan_again
 
     context = get_current_context()
     given = context["params"]
     with failures_explained():
-        task = _adaptation_task(AdaptationTask, stream, context)
+        task = _stream_task(StreamTask, stream, context)
         return plan_again(task, given["reason"], given["violation"])
 
 
@@ -183,7 +183,7 @@ def verify_warehouse() -> dict[str, int]:
         return verify_warehouse(configuration_path(), get_current_context()["params"]["deep"])
 
 
-def _adaptation_task(kind: type[AdaptationTask], stream: str, context: Mapping[str, Any]) -> AdaptationTask:
+def _stream_task(kind: type[StreamTask], stream: str, context: Mapping[str, Any]) -> StreamTask:
     return kind(configuration_path(), stream, context["run_id"], context["params"].get("pattern_set"))
 
 
@@ -251,7 +251,7 @@ def stale_days(stream: str) -> list[dict[str, Any]]:
     context = get_current_context()
     tried = context["params"]["tried"] or []
     with failures_explained():
-        found = tasks.stale_days(_adaptation_task(tasks.AdaptationTask, stream, context), tried)
+        found = tasks.stale_days(_stream_task(tasks.StreamTask, stream, context), tried)
     if not found:
         raise AirflowSkipException("no day is stale, or none that a run of the day mends")
     told = [f"{one['day']} ({'; '.join(one['reasons'])})" for one in found]

@@ -69,11 +69,11 @@ class _Step:
         return DayTask(
             configuration_path(),
             self.stream,
-            business_day(context, self.timezone),
             context["run_id"],
             self.pattern_set["pattern_set"] if self.pattern_set else asked.get("pattern_set"),
-            bool(asked.get("end_of_stream")),
-            bool(asked.get("detection_only")),
+            day=business_day(context, self.timezone),
+            end_of_stream=bool(asked.get("end_of_stream")),
+            detection_only=bool(asked.get("detection_only")),
         )
 
     def before(self, task: Any, context: Mapping[str, Any]) -> dict[Any, list[Any]]:

@@ -17,16 +17,8 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.adaptation import DecisionState, Distances, Verdict
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
-from cep_pipeline.pipeline.fresh_statistics import (
-    FreshStatistics,
-    fresh_statistics,
-    latest_day,
-)
-from cep_pipeline.pipeline.plans import (
-    described_part,
-    outdated,
-    plan_of,
-)
+from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, fresh_statistics, latest_day
+from cep_pipeline.pipeline.plans import described_part, outdated, plan_of
 from cep_pipeline.pipeline.violations import (
     KEEP,
     NO_NEW_DATA,
@@ -121,11 +113,7 @@ class CurrentPlan:
 
 
 def check_invariants(
-    tables: StreamTables,
-    stream: Stream,
-    pattern_sets: Sequence[PatternSet],
-    *,
-    run_id: str,
+    tables: StreamTables, stream: Stream, pattern_sets: Sequence[PatternSet], *, run_id: str
 ) -> tuple[PlanCheck, ...]:
     """Verify the current plan of each pattern set on fresh statistics, and record a decision for each.
 

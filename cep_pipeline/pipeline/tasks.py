@@ -63,26 +63,33 @@ StepResult = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class DayTask:
-    """The day, stream, configuration, run and pattern set (None: all of the stream) that a task works for.
+class StreamTask:
+    """The configuration, stream, run and pattern set (None: all of the stream) that a task works for."""
+
+    config: Path
+    stream: str
+    run_id: str
+    pattern_set: str | None = None
+
+    def open(self) -> tuple[Configuration, Stream, StreamTables, tuple[PatternSet, ...]]:
+        """The configuration, the stream, its tables and the pattern sets that are meant."""
+        configuration = Configuration.load(self.config)
+        stream = configuration.stream(self.stream)
+        tables = configuration.open_warehouse().stream(stream.schema)
+        return configuration, stream, tables, stream.chosen_sets(self.pattern_set)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayTask(StreamTask):
+    """A task for a day.
 
     - `end_of_stream`: the stream ends with the day, so that no match waits for later ones.
     - `detection_only`: the events stay as they are published, and only the matches are made anew.
     """
 
-    config: Path
-    stream: str
     day: date
-    run_id: str
-    pattern_set: str | None = None
     end_of_stream: bool = False
     detection_only: bool = False
-
-    def open(self) -> tuple[Configuration, Stream, StreamTables]:
-        """The configuration, the stream and its tables."""
-        configuration = Configuration.load(self.config)
-        stream = configuration.stream(self.stream)
-        return configuration, stream, configuration.open_warehouse().stream(stream.schema)
 
 
 def run_step(
@@ -264,7 +271,7 @@ def _reading(what: str) -> Iterator[None]:
 
 def days_on_their_way(task: DayTask) -> dict[date, str]:
     """The earlier days that a run works on as far as the warehouse knows, each with the id of the latest such run."""
-    _, _, tables = task.open()
+    _, _, tables, _ = task.open()
     runs = sorted(tables.runs(), key=lambda run: run.started_at)
     latest = {run.day: run for run in runs if run.day is not None}
     return {day: run.run_id for day, run in sorted(latest.items()) if run.status == "running" and day < task.day}
@@ -275,7 +282,7 @@ def documents_of(task: DayTask, step: str) -> tuple[str, str]:
 
     They are in the scratch folder of the run and day, which goes with its last step.
     """
-    _, _, tables = task.open()
+    _, _, tables, _ = task.open()
     scratch = _scratch_of(task, tables)
     make_directory(scratch)
     name = f"{scratch}/{step}-{uuid.uuid4().hex}"
@@ -353,8 +360,7 @@ _DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any]
 @contextmanager
 def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tuple[DayWork, str]]:
     """Hold the lease of the day for a step; a failure is recorded with the run. Gives the work and its scratch."""
-    configuration, stream, tables = task.open()
-    pattern_sets = stream.chosen_sets(task.pattern_set)
+    configuration, stream, tables, pattern_sets = task.open()
     check_runnable(pattern_sets)
     scratch = _scratch_of(task, tables)
     # The pattern sets of a day are detected side by side, each under a lease of its own.
@@ -386,7 +392,7 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
             raise
 
 
-def stale_days(task: AdaptationTask, tried: Sequence[Sequence[str]] = ()) -> list[dict[str, Any]]:
+def stale_days(task: StreamTask, tried: Sequence[Sequence[str]] = ()) -> list[dict[str, Any]]:
     """The stale days of a stream, the earliest first, each with what a run that redoes it needs to know.
 
     Parameters
@@ -399,7 +405,7 @@ def stale_days(task: AdaptationTask, tried: Sequence[Sequence[str]] = ()) -> lis
     list of dict
         With `day`, `detection_only`: the events of the day stay as they are, and `reasons`.
     """
-    stream, tables, _ = task.open()
+    _, stream, tables, _ = task.open()
     found: dict[date, list[Any]] = {}
     for one in find_stale_days(stream, tables):
         if not any([str(one.day), reason] in [list(before) for before in tried] for reason in one.reasons):
@@ -417,29 +423,13 @@ def stale_days(task: AdaptationTask, tried: Sequence[Sequence[str]] = ()) -> lis
 # -- checking and replanning: tasks are given texts, and hand on JSON values -------------------------------------------
 
 
-@dataclass(frozen=True)
-class AdaptationTask:
-    """The stream, configuration, run, and pattern set (None: all) that a task works for."""
-
-    config: Path
-    stream: str
-    run_id: str
-    pattern_set: str | None = None
-
-    def open(self) -> tuple[Stream, StreamTables, tuple[PatternSet, ...]]:
-        """The stream, its tables and the pattern sets that are meant."""
-        configuration = Configuration.load(self.config)
-        stream = configuration.stream(self.stream)
-        return stream, configuration.open_warehouse().stream(stream.schema), stream.chosen_sets(self.pattern_set)
-
-
-def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:
+def check_plans(task: StreamTask) -> list[dict[str, Any]]:
     """Check the current plans, and record a decision for each.
 
     For each violation that has not been handled the run is returned that is to handle it: `trigger_run_id`, the same
     however often it is seen, and `conf` with the parameters of that run.
     """
-    stream, tables, pattern_sets = task.open()
+    _, stream, tables, pattern_sets = task.open()
     runs = []
     for one in check_invariants(tables, stream, pattern_sets, run_id=task.run_id):
         for note in one.notes:
@@ -454,12 +444,12 @@ def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:
     return runs
 
 
-def plan_again(task: AdaptationTask, reason: str, violation: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def plan_again(task: StreamTask, reason: str, violation: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Make the plan of a pattern set again; returns what came of it.
 
     The violation is as `check_plans` handed it on; None: a person wants the plan.
     """
-    stream, tables, pattern_sets = task.open()
+    _, stream, tables, pattern_sets = task.open()
     answered = None if violation is None else Violation.from_json(violation)
     done = replan(tables, stream, pattern_sets[0], PlanRequest(reason, answered), run_id=task.run_id)
     for note in done.notes:

@@ -17,7 +17,7 @@ from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.plan_checks import PlanCheck, check_invariants
 from cep_pipeline.pipeline.plans import change_since, record_plan
 from cep_pipeline.pipeline.replanning import PlanRequest, Replanning, replan
-from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans, plan_again
+from cep_pipeline.pipeline.tasks import StreamTask, check_plans, plan_again
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import PlanRecord
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, drifting_rows
@@ -229,10 +229,10 @@ def test_a_replanning_answers_what_is_violated_by_then(project: DriftingStream) 
 def test_the_tasks_of_the_scheduler_hand_on_what_a_violation_concerns(project: DriftingStream) -> None:
     project.publish(DRIFT_DAYS[:3])
     config = project.folder / "pipeline.yaml"
-    (run,) = check_plans(AdaptationTask(config, "ticks", "check"))
+    (run,) = check_plans(StreamTask(config, "ticks", "check"))
     conf = json.loads(json.dumps(run["conf"]))
     assert set(conf["violation"]["patterns"]) <= FIRST
-    task = AdaptationTask(config, "ticks", run["trigger_run_id"], conf["pattern_set"])
+    task = StreamTask(config, "ticks", run["trigger_run_id"], conf["pattern_set"])
     before = current(project)
     done = plan_again(task, conf["reason"], violation=conf["violation"])
     assert done["outcome"] == "replaced" and "planned anew: 2 of 4 patterns" in done["reason"]

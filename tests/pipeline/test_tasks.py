@@ -11,7 +11,7 @@ import pytest
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.pipeline import tasks
-from cep_pipeline.pipeline.tasks import AdaptationTask, days_on_their_way, look_ahead, stale_days
+from cep_pipeline.pipeline.tasks import StreamTask, days_on_their_way, look_ahead, stale_days
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, Project, published
 from tests.pipeline.scheduler import Scheduler
 from tests.thoroughness import long_but
@@ -263,7 +263,7 @@ def test_a_schema_that_changes_between_steps_is_noticed(project: Project, schedu
 def test_stale_days_are_named_until_they_are_redone(project: Project, scheduler: Scheduler) -> None:
     for day in DAYS[:2]:
         scheduler.day(day)
-    asked = AdaptationTask(project.folder / "pipeline.yaml", "ticks", "stale__1")
+    asked = StreamTask(project.folder / "pipeline.yaml", "ticks", "stale__1")
     assert stale_days(asked) == []
     project.write_day(MONDAY, ROWS[MONDAY][1:])
     (found,) = stale_days(asked)
