@@ -380,7 +380,7 @@ def test_a_violation_that_waits_leads_to_its_replanning(
     plan = tables.current_plan("market")
     assert plan is not None
     violation = Violation("market", plan.version, "0123", f"c exceeds a {HOSTILE}")
-    details = {"basis": "these events", "replannings": 1, "violation": violation.to_json()}
+    details = {"statistics": {"digest": "these numbers"}, "replannings": 1, "violation": violation.to_json()}
     check = Decision("market", "invariant", "replan", violation.reason, STARTED, MONDAY, plan.version, "check__2")
     tables.record_decision(replace(check, decided_at=STARTED + timedelta(minutes=2), details=details))
     for path in pages:
