@@ -48,7 +48,7 @@ class PlanningSettings(Document):
         example="greedy",
         json_schema_extra=one_of(f"{_PLANNERS}:PLANNERS", f"{_PLANNERS}:MULTI_PATTERN_PLANNER_NAMES"),
     )
-    cost: str | None = setting(
+    cost: Annotated[str | None, checked_by("cep_pipeline.planning.costs:cost_named")] = setting(
         "The cost model of the planner. A pattern set without one takes that of `planning:`; without that each pattern "
         "is planned by the cost model of its mechanism.",
         None,
@@ -250,7 +250,7 @@ class PatternSetSettings(PlanningSettings):
         example={"banks": ["BAC", "JPM"], "size": 300},
         default_factory=dict,
     )
-    mechanism: str | None = setting(
+    mechanism: Annotated[str | None, checked_by("cep_pipeline.pipeline.configuration:check_mechanism")] = setting(
         "The evaluation mechanism. Without it each pattern runs by the fastest one that can run it.",
         None,
         example="lazy_chain_nfa",
@@ -743,10 +743,6 @@ class Configuration:
             search = _search(planner, cost, alpha, settings, planning)
         except InputError as error:
             raise InputError(f"{self.path}:{line_at(self.path, place)}: pattern set {name!r}: {error}") from error
-        try:
-            _check_mechanism(settings.mechanism)
-        except InputError as error:
-            raise InputError(f"{self._at(*place, 'mechanism')}: {error}") from error
         return PatternSet(
             name=name,
             file=file,
@@ -772,12 +768,11 @@ def _check_names(limited: Iterable[str], patterns: Sequence[Pattern]) -> None:
         raise InputError(f"limits: no pattern {listed([*map(repr, unknown)])}; the set has: {listed(known)}")
 
 
-def _check_mechanism(name: str | None) -> None:
+def check_mechanism(name: str) -> None:
     """Refuse a mechanism that there is not: an InputError. It is asked later whether it runs the patterns."""
-    if name is not None:
-        from cep_pipeline.detection.mechanisms import choose_mechanisms
+    from cep_pipeline.detection.mechanisms import choose_mechanisms
 
-        choose_mechanisms((), name)
+    choose_mechanisms((), name)
 
 
 def _search(
@@ -785,16 +780,11 @@ def _search(
 ) -> dict[str, Any]:
     """The options of planning a set's patterns together, {} where its planner plans each by itself.
 
-    An InputError says that there is no such planner or cost model, that options are given for a planner that has none,
-    or that patterns cannot be planned together by this cost model.
+    An InputError says that options are given for a planner that has none, or that patterns cannot be planned together
+    by this cost model.
     """
-    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
+    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
 
-    check_planner(planner)
-    if cost is not None:
-        from cep_pipeline.planning.costs import cost_named
-
-        cost_named(cost)
     if planner in MULTI_PATTERN_PLANNER_NAMES:
         from cep_pipeline.planning.multi_pattern.costs import shared_cost
 
