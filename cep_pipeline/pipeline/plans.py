@@ -1,7 +1,8 @@
 """Plans of pattern sets: as `pipeline.yaml` asks for them, and where a set has changed only as far as that reaches.
 
-Where patterns are planned together, each with those that it may share work with, a pattern that comes or goes changes
-the plans of its component of the multi-pattern graph; all others keep theirs (MCEP [0098], [0157]).
+Where patterns are planned together, each with those that it may share work with, a pattern that comes changes the plans
+of its component of the multi-pattern graph, and one that goes those of the components that it shared work in; all
+others keep theirs (MCEP [0098], [0157]).
 """
 
 from __future__ import annotations
