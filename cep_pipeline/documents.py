@@ -56,14 +56,15 @@ class Document(BaseModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
-Setting = TypeVar("Setting")
 
 
 def setting(description: str, default: Any = ..., *, example: Any = None, **rules: Any) -> Any:
-    """Declare a setting of a document, required without a default, with the texts that references of settings show."""
+    """Declare a setting of a document, required without a default, with the texts that references of settings show.
+
+    A default is its own example, where no other one is given.
+    """
     rules |= {} if default is ... else {"default": default}
-    rules |= {} if example is None else {"examples": [example]}
-    return Field(description=description, **rules)
+    return Field(description=description, **{"examples": [default if example is None else example], **rules})
 
 
 def one_of(*registries: str, also: Sequence[str] = (), least: int | None = None) -> Callable[[dict[str, Any]], None]:
@@ -84,17 +85,21 @@ def one_of(*registries: str, also: Sequence[str] = (), least: int | None = None)
     return add
 
 
-def checked(check: Callable[[Any], object], value: Setting) -> Setting:
-    """Return the value of a setting that a check does not refuse; its InputError becomes a fault of the document.
+def checked_by(check: str) -> AfterValidator:
+    """Make what checks the value of a setting by a function, named as `module:function` and imported when it is used.
 
-    None, a setting that is not given, is not checked.
+    Its InputError becomes a fault of the document. None, a setting that is not given, is not checked.
     """
-    try:
-        if value is not None:
-            check(value)
-    except InputError as error:
-        raise ValueError(str(error)) from error
-    return value
+
+    def checked(value: Any) -> Any:
+        try:
+            if value is not None:
+                resolve_name(check)(value)
+        except InputError as error:
+            raise ValueError(str(error)) from error
+        return value
+
+    return AfterValidator(checked)
 
 
 def load_document(path: Path, model: type[Model], what: str, *, variables: bool = False) -> Model:

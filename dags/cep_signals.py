@@ -1,7 +1,7 @@
-"""The signals of a day that the DAGs send: metrics by Airflow's Stats, lineage by OpenLineage, alerts by a notifier.
+"""The signals of a day that the DAGs send: metrics by Airflow's Stats, alerts by a notifier.
 
-What there is to tell comes from `cep_pipeline.pipeline.signals`. To whom is Airflow's matter: `[metrics]` and
-`[openlineage]` of its configuration, and the notifier that `alerts:` of pipeline.yaml names. Nothing here fails a task.
+What there is to tell comes from `cep_pipeline.pipeline.signals`. To whom is Airflow's matter: `[metrics]` of its
+configuration, and the notifier that `alerts:` of pipeline.yaml names. Nothing here fails a task.
 """
 
 from __future__ import annotations
@@ -96,40 +96,3 @@ def deadline(config: Path, stream: str) -> DeadlineAlert | None:
         callback=SyncCallback(alerts.notifier, arguments),
         name=f"{stream} is late",
     )
-
-
-class LineageMixin:
-    """An operator of a step of a day: says what data it has read and written, if OpenLineage's provider is there."""
-
-    step: str
-    stream: str
-    timezone: str
-
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """Say what the step has read and written; the provider asks this when the task has succeeded."""
-        from airflow.providers.openlineage.extractors import OperatorLineage
-        from cep_tasks import business_day, configuration_path
-        from openlineage.client.event_v2 import InputDataset, OutputDataset
-        from openlineage.client.facet_v2 import input_statistics_input_dataset, output_statistics_output_dataset
-
-        from cep_pipeline.pipeline.signals import DayReport
-
-        day = business_day(task_instance.get_template_context(), self.timezone)
-        report = DayReport.read(configuration_path(), self.stream, day, task_instance.run_id)
-        read, written = report.flow(self.step)
-        came_in = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
-        went_out = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
-        return OperatorLineage(
-            inputs=[
-                InputDataset(
-                    one.namespace, one.name, inputFacets={"inputStatistics": came_in(one.rows, one.size_bytes)}
-                )
-                for one in read
-            ],
-            outputs=[
-                OutputDataset(
-                    one.namespace, one.name, outputFacets={"outputStatistics": went_out(one.rows, one.size_bytes)}
-                )
-                for one in written
-            ],
-        )

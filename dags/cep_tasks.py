@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from airflow.sdk import Asset, ExceptionRetryPolicy, Param, RetryAction, RetryRule, get_current_context
+from airflow.sdk import Asset, ExceptionRetryPolicy, RetryAction, RetryRule, get_current_context
 from airflow.sdk.exceptions import AirflowSkipException
 from cep_signals import tell
 
@@ -22,7 +22,7 @@ from cep_pipeline.errors import NOT_RETRIED, CepError, InputError, LimitExceeded
 from cep_pipeline.guarded import read_yaml, values_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.tasks import AdaptationTask
+    from cep_pipeline.pipeline.tasks import StreamTask
 
 logger = logging.getLogger(__name__)
 PROJECT = Path(__file__).resolve().parents[1]
@@ -130,25 +130,13 @@ def plan_asset(stream: str) -> Asset:
     return Asset(name=f"cep_{stream}_plan", uri=f"cep://{stream}/plan")
 
 
-def statistics_params() -> dict[str, Param]:
-    """Parameters that say by which statistics plans are checked or made: the latest day's if none are given."""
-    return {
-        "as_of": Param(
-            None, type=["null", "string"], description="By the window that ends then: 14:30 of the latest day."
-        ),
-        "window": Param(
-            None, type=["null", "string"], description="Length of the windows, such as 20 minutes or 5000 events."
-        ),
-    }
-
-
 def check_plans(stream: str) -> list[dict[str, Any]]:
     """Check the current plans of a stream; returns the replanning runs that are to be triggered."""
-    from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans
+    from cep_pipeline.pipeline.tasks import StreamTask, check_plans
 
     context = get_current_context()
     with failures_explained():
-        runs = check_plans(_adaptation_task(AdaptationTask, stream, context))
+        runs = check_plans(_stream_task(StreamTask, stream, context))
     for run in runs:
         run["trigger_run_id"] = _at_it(context["ti"], replanning_dag(stream), run["trigger_run_id"])
     return runs
@@ -169,14 +157,13 @@ def _at_it(task_instance: Any, dag_id: str, run_id: str) -> str:
 
 def plan_again(stream: str) -> dict[str, Any]:
     """Make the plan of a pattern set again, as the parameters of the run say; returns what came of it."""
-    from cep_pipeline.pipeline.tasks import AdaptationTask, plan_again
+    from cep_pipeline.pipeline.tasks import StreamTask, plan_again
 
     context = get_current_context()
     given = context["params"]
     with failures_explained():
-        task = _adaptation_task(AdaptationTask, stream, context)
-        chosen = (given[name] for name in ("reason", "planner", "cost", "violation", "patterns"))
-        return plan_again(task, *chosen)
+        task = _stream_task(StreamTask, stream, context)
+        return plan_again(task, given["reason"], given["violation"])
 
 
 def maintain_warehouse() -> dict[str, int]:
@@ -196,9 +183,8 @@ def verify_warehouse() -> dict[str, int]:
         return verify_warehouse(configuration_path(), get_current_context()["params"]["deep"])
 
 
-def _adaptation_task(kind: type[AdaptationTask], stream: str, context: Mapping[str, Any]) -> AdaptationTask:
-    asked = {name: context["params"].get(name) for name in ("pattern_set", "as_of", "window")}
-    return kind(configuration_path(), stream, context["run_id"], **asked)
+def _stream_task(kind: type[StreamTask], stream: str, context: Mapping[str, Any]) -> StreamTask:
+    return kind(configuration_path(), stream, context["run_id"], context["params"].get("pattern_set"))
 
 
 def business_day(context: Mapping[str, Any], timezone: str) -> date:
@@ -265,7 +251,7 @@ def stale_days(stream: str) -> list[dict[str, Any]]:
     context = get_current_context()
     tried = context["params"]["tried"] or []
     with failures_explained():
-        found = tasks.stale_days(_adaptation_task(tasks.AdaptationTask, stream, context), tried)
+        found = tasks.stale_days(_stream_task(tasks.StreamTask, stream, context), tried)
     if not found:
         raise AirflowSkipException("no day is stale, or none that a run of the day mends")
     told = [f"{one['day']} ({'; '.join(one['reasons'])})" for one in found]

@@ -18,7 +18,6 @@ from cep_tasks import (
     configured_streams,
     events_asset,
     replanning_dag,
-    statistics_params,
 )
 
 EVERY_MORNING = "0 6 * * *"
@@ -39,7 +38,6 @@ def invariant_check(stream: ConfiguredStream) -> DAG:
             "pattern_set": Param(
                 None, type=["null", "string"], enum=[None, *stream.pattern_sets], description="Only this pattern set."
             ),
-            **statistics_params(),
         },
         default_args=RETRIES,
     ) as dag:

@@ -18,7 +18,7 @@ from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperat
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
-from cep_signals import LineageMixin, tell_of_day
+from cep_signals import tell_of_day
 from cep_tasks import (
     PROJECT,
     business_day,
@@ -52,7 +52,7 @@ class SparkPageLink(BaseOperatorLink):
         return str(getattr(operator, "spark_page", ""))
 
 
-class _Step(LineageMixin):
+class _Step:
     """What the operators of all steps have in common: the day, what is handed on, and waiting for the day before."""
 
     step: str
@@ -69,11 +69,11 @@ class _Step(LineageMixin):
         return DayTask(
             configuration_path(),
             self.stream,
-            business_day(context, self.timezone),
             context["run_id"],
             self.pattern_set["pattern_set"] if self.pattern_set else asked.get("pattern_set"),
-            bool(asked.get("end_of_stream")),
-            bool(asked.get("detection_only")),
+            day=business_day(context, self.timezone),
+            end_of_stream=bool(asked.get("end_of_stream")),
+            detection_only=bool(asked.get("detection_only")),
         )
 
     def before(self, task: Any, context: Mapping[str, Any]) -> dict[Any, list[Any]]:

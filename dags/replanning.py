@@ -1,20 +1,17 @@
 """One DAG a stream: makes the plan of a pattern set again, and makes it the current one where it is better.
 
 Triggered by hand, with a form, or by `invariant_check` with the violated invariant as its reason. The new plan is
-compared with the current one by cost and over a sample of the latest day; plan, comparison and reason are recorded. The
-next day's `daily_detection` runs on the current plan.
+compared with the current one by cost; plan, comparison and reason are recorded. The next day's `daily_detection` runs
+on the current plan.
 
 Where all patterns of a set are planned together, the search goes on from the current plan, and only for what is
-connected with the patterns that the violation, or the form, names; all others keep their plan.
+connected with the patterns that the violation names; all others keep their plan.
 """
 
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, task
-from cep_tasks import RETRIES, configured_streams, plan_again, replanning_dag, statistics_params
-
-from cep_pipeline.planning.costs import COSTS
-from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
+from cep_tasks import RETRIES, configured_streams, plan_again, replanning_dag
 
 
 def replanning(stream: str, pattern_sets: list[str]) -> DAG:
@@ -29,28 +26,7 @@ def replanning(stream: str, pattern_sets: list[str]) -> DAG:
         tags=["cep", stream],
         params={
             "pattern_set": Param(pattern_sets[0], type="string", enum=pattern_sets, description="Whose plan."),
-            "planner": Param(
-                None,
-                type=["null", "string"],
-                enum=[None, *PLANNERS, *MULTI_PATTERN_PLANNER_NAMES],
-                description="Empty: that of the pattern set. From simulated_annealing on: of all patterns together.",
-            ),
-            "cost": Param(
-                None,
-                type=["null", "string"],
-                enum=[None, *COSTS],
-                title="cost model",
-                description="Empty: that of the pattern set.",
-            ),
-            "patterns": Param(
-                None,
-                type=["null", "array"],
-                items={"type": "string"},
-                description="Of patterns planned together: only these, a name a line, with those that they may share "
-                "work with. Empty: all, or those that the violation is about.",
-            ),
             "reason": Param("by hand", type="string", minLength=1, description="Why, for the record."),
-            **statistics_params(),
             "violation": Param(
                 None, type=["null", "object"], description="What invariant_check found; empty where a person asks."
             ),

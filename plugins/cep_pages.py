@@ -713,11 +713,10 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
         state = state_of_day(record, day in published, own, day in stale)
         says = f"{state}: {stale[day]}" if state == "stale" else f"{state}, {STATES[state][1]}"
         cells.append(DayCell(day, state, says, pages.run_page(stream, record) if record else ""))
-    band = pages.configuration.settings.alerts.match_band
     return {
         "name": stream,
         "strip": Markup(day_strip(cells)),
-        "patterns": match_counts(units, band),
+        "patterns": match_counts(units),
         "notes": notes,
         "busy": [holder for holder in pages.warehouse.leases() if holder.stream == stream and not holder.expired],
         "days": len(published),
@@ -737,7 +736,7 @@ def state_of_day(record: RunRecord | None, published: bool, units: Sequence[Publ
     return "published" if published else "nothing"
 
 
-def match_counts(units: Sequence[PublishedMatches], settings: Any) -> list[dict[str, Any]]:
+def match_counts(units: Sequence[PublishedMatches]) -> list[dict[str, Any]]:
     """The numbers of matches of the latest days of each pattern, unusual ones first."""
     by_set: dict[str, list[PublishedMatches]] = {}
     for unit in units:
@@ -752,7 +751,7 @@ def match_counts(units: Sequence[PublishedMatches], settings: Any) -> list[dict[
                 for unit in recent[:-1]
                 if pattern in unit.counts and unit.fingerprint.pattern_set_version == version
             ]
-            band = usual_band(before[-settings.days :] if settings.days else [], settings)
+            band = usual_band(before)
             unusual = band is not None and not band[0] <= count <= band[1]
             rows.append((not unusual, -count, name, pattern, recent, band))
     rows.sort(key=lambda row: row[:4])
@@ -850,7 +849,7 @@ def passed_at_nodes(tables: StreamTables, pattern_set: str) -> dict[str, dict[fr
 def what_they_brought(
     tables: StreamTables, pattern_set: str, decisions: Sequence[Decision]
 ) -> list[tuple[Decision, dict[str, str]]]:
-    """Decisions about plans, each with its cost, its work over a sample, and the days before and after it."""
+    """Decisions about plans, each with its cost, and the days before and after it."""
     latest: dict[date, RunRecord] = {}
     for run in tables.runs():
         if run.day is not None and run.status == "succeeded" and pattern_set in run.plans:
@@ -873,19 +872,16 @@ def what_they_brought(
     said = []
     for one, sides in rows:
         before, after = (work_of_days(days, observed, events) for days in sides)
-        said.append((one, {**compared_plans(one.details.get("comparison") or {}), "before": before, "after": after}))
+        cost = compared_costs(one.details.get("comparison") or {})
+        said.append((one, {"cost": cost, "before": before, "after": after}))
     return said
 
 
-def compared_plans(comparison: Mapping[str, Any]) -> dict[str, str]:
-    """The cost of the current plan and of the new one, and what both did over a sample; "" where it is not recorded."""
-    shown = {"cost": "", "sample": ""}
-    if comparison.get("ln_current") is not None and comparison.get("ln_new") is not None:
-        shown["cost"] = " → ".join(format_ln(comparison[side]) for side in ("ln_current", "ln_new"))
-    if comparison.get("current") and comparison.get("new"):
-        trials = [comparison[side] for side in ("current", "new")]
-        shown["sample"] = " → ".join(f"{one['work']:,} tuples" for one in trials)
-    return shown
+def compared_costs(comparison: Mapping[str, Any]) -> str:
+    """The cost of the current plan and of the new one; "" where it is not recorded."""
+    if comparison.get("ln_current") is None or comparison.get("ln_new") is None:
+        return ""
+    return " → ".join(format_ln(comparison[side]) for side in ("ln_current", "ln_new"))
 
 
 def work_of_days(days: Sequence[date], observed: Mapping[date, Observed], events: Mapping[date, int]) -> str:

@@ -42,7 +42,6 @@ PRELOADED = (
     "airflow.sdk.execution_time.task_runner",
     "airflow.providers.apache.spark.operators.spark_pyspark",
     "airflow.providers.apache.spark.operators.spark_submit",
-    "airflow.providers.openlineage.plugins.openlineage",
     "airflow.providers.standard.decorators.python",
     "airflow.providers.standard.triggers.external_task",
     "pyspark.sql.connect.session",

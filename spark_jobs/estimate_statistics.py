@@ -23,7 +23,6 @@ from cep_pipeline.pipeline.statistics import (
     basis_of,
     carried_state,
     cut_slices,
-    day_before,
     with_observed,
 )
 from cep_pipeline.spark.statistics import Counting, count_slice, merged
@@ -43,7 +42,7 @@ def estimate_day(
 
     The state goes on from that of the latest published earlier day, never from the day's own, so that a rerun gives
     the same. Where that one is missing, of another version, window or pattern set, or of events that have been
-    published anew since, that is logged, and the events of one window before the day are read instead.
+    published anew since, that is logged, and the window begins with the day.
     """
     settings = work.stream.statistics
     patterns = patterns_of(pattern_sets)
@@ -51,15 +50,11 @@ def estimate_day(
         events = PublishedEvents.pin(work.tables, work.stream.schema.timezone)
         known = work.tables.pin_statistics(work.day)
         carried, digest = carried_state(work, pattern_sets, events.snapshot, known)
-        start = work.start
-        if carried is None and day_before(work.day, events.snapshot) is not None:
-            start = events.window_start(settings.length, work.start)
-        slices = cut_slices(events, patterns, start, work.end, cores_of(spark))
+        slices = cut_slices(events, patterns, work.start, work.end, cores_of(spark))
         counting = Counting(tuple(patterns), settings.length, settings.epsilon)
         count = partial(count_slice, counting)
         counted = run_tasks(spark, count, slices, what=f"{work.stream.name}: statistics", progress=progress)
         state = merged(counting, counted, carried=carried)
-        state.dependent_factor = settings.dependent_factor
         snapshot = state.business_day(work.start[0], work.end[0])
         text = canonical_json(state.to_json())
         published = events.snapshot.days.get(work.day)

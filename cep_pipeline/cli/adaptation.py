@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,49 +14,21 @@ from cep_pipeline.cli.options import (
     naming_run,
     next_command,
     pattern_set_option,
-    with_options,
 )
 from cep_pipeline.cli.progress import ConsoleObserver
-from cep_pipeline.cli.search_options import CommandOfPlanners
 from cep_pipeline.cli.sources import open_stream
 from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
     from cep_pipeline.pipeline.violations import Violation
     from cep_pipeline.warehouse.records import Decision
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
-_statistics_options = with_options(
-    click.option("--as-of", metavar="TIME", help="By the window that ends then, as 14:30 of the latest day."),
-    click.option("--window", metavar="LENGTH", help="Such as '20 minutes' or '5000 events'; else as configured."),
-)
-
-
-def _asked(as_of: str | None, window: str | None) -> StatisticsRequest:
-    from cep_pipeline.events.timestamps import parse_moment
-    from cep_pipeline.pipeline.configuration import parse_window
-    from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
-
-    # Wrong ones are told before anything is read; any day and time zone show whether it is a moment at all.
-    for option, text, check in (
-        ("--window", window, parse_window),
-        ("--as-of", as_of, lambda given: parse_moment(given, "UTC", date.min)),
-    ):
-        try:
-            if text:
-                check(text)
-        except InputError as error:
-            raise InputError(f"{option}: {error}") from error
-    return StatisticsRequest(as_of, window)
-
-
 @click.command()
 @configuration_options
 @click.option("--pattern-set", metavar="NAME", help="Only this pattern set; all of the stream if not given.")
-@_statistics_options
 @click.option("--check", is_flag=True, help="Record a decision for each pattern set, as the DAG invariant_check does.")
 @click.option("--all", "show_all", is_flag=True, help="All invariants and numbers, however many there are.")
 @json_option
@@ -65,8 +36,6 @@ def invariants(
     config: Path,
     stream: str | None,
     pattern_set: str | None,
-    as_of: str | None,
-    window: str | None,
     check: bool,
     show_all: bool,
     as_json: bool,
@@ -86,7 +55,7 @@ def invariants(
     \b
     Examples:
       cep invariants
-      cep invariants --stream us_equity_trades --pattern-set market --as-of 14:30 --window '20 minutes'
+      cep invariants --stream us_equity_trades --pattern-set market
       cep invariants --check
       cep invariants --json
     """
@@ -101,26 +70,17 @@ def invariants(
     from cep_pipeline.pipeline.plan_checks import check_invariants
     from cep_pipeline.pipeline.run import new_run_id
 
-    asked = _asked(as_of, window)
     opened = open_stream(config, stream, pattern_set)
     run_id = new_run_id()
-    with (
-        naming_run(run_id),
-        ConsoleObserver(Terminal(stderr=True)) as observer,
-        observer.step("statistics") as progress,
-    ):
+    with naming_run(run_id):
         if check:
-            checks = check_invariants(
-                opened.tables, opened.stream, opened.pattern_sets, run_id=run_id, asked=asked, progress=progress
-            )
+            checks = check_invariants(opened.tables, opened.stream, opened.pattern_sets, run_id=run_id)
         else:
             shown, failed = [], []
             most = None if show_all or as_json else MOST_SHOWN
             for wanted in opened.pattern_sets:
                 try:
-                    shown.append(
-                        show_invariants(opened.tables, opened.stream, wanted, asked, progress, most_forecasts=most)
-                    )
+                    shown.append(show_invariants(opened.tables, opened.stream, wanted, most_forecasts=most))
                 except InputError as error:
                     failed.append(error)
             if failed and not shown:
@@ -153,20 +113,10 @@ def invariants(
         _tell(of.notes)
 
 
-@click.command(cls=CommandOfPlanners)
+@click.command()
 @configuration_options
 @pattern_set_option
-@click.option(
-    "--pattern",
-    "pattern_names",
-    multiple=True,
-    metavar="NAME",
-    help="Of patterns planned together: only this one again, with those that it may share work with.",
-)
-@click.option("--planner", metavar="NAME", help="Planner.  [default: that of the pattern set]")
-@click.option("--cost", metavar="NAME", help="Cost model.  [default: that of the pattern set]")
 @click.option("--reason", help="Why, for the record.  [default: the violation that no replanning has answered yet]")
-@_statistics_options
 @click.option("--force", is_flag=True, help="Make the new plan current even if it is not better.")
 @click.option("--dry-run", is_flag=True, help="Make and compare, and record nothing.")
 @click.option("--explain", is_flag=True, help="Print the whole plan, as `cep explain` does.")
@@ -175,12 +125,7 @@ def replan(
     config: Path,
     stream: str | None,
     pattern_set: str | None,
-    pattern_names: tuple[str, ...],
-    planner: str | None,
-    cost: str | None,
     reason: str | None,
-    as_of: str | None,
-    window: str | None,
     force: bool,
     dry_run: bool,
     explain: bool,
@@ -188,53 +133,31 @@ def replan(
 ) -> None:
     """Make a plan by fresh statistics, compare it with the current one, and make it the current one if it is better.
 
-    Better is what costs less by the statistics of the latest day and does no more over a sample of its events. Plan
-    and decision are recorded with the reason; the next day runs on the current plan. A plan that was recorded before
-    becomes current again, rather than a new version. Without `--reason` it answers the violation that the last check
-    found (`cep status` shows it), by the same statistics.
+    Better is what costs less by the statistics of the latest day. Plan and decision are recorded with the reason; the
+    next day runs on the current plan. A plan that was recorded before becomes current again, rather than a new version.
+    Without `--reason` it answers the violation that the last check found (`cep status` shows it).
 
-    {planners}
-
-    A search of all patterns together goes on from the current plan; where a violation concerns some of them, or
-    --pattern names some, only what is connected with these is planned again, and all others keep their plan.
+    A search of all patterns together goes on from the current plan; where a violation concerns some of them, only what
+    is connected with these is planned again, and all others keep their plan.
 
     \b
     Examples:
       cep replan --dry-run
-      cep replan --pattern-set market --pattern leaders
       cep replan --pattern-set market --reason 'earnings season begins'
-      cep replan --planner greedy --force
+      cep replan --force                 after a change of the planner in pipeline.yaml, even if it is not better
     """
     from cep_pipeline.cli.adaptation_view import changes_table
-    from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
     from cep_pipeline.pipeline.replanning import PlanRequest
     from cep_pipeline.pipeline.replanning import replan as plan_again
     from cep_pipeline.pipeline.run import new_run_id
-    from cep_pipeline.planning.costs import cost_named
-    from cep_pipeline.planning.planners import check_planner
 
-    if planner:
-        check_planner(planner)  # a wrong name is told before anything is read
-    if cost:
-        cost_named(cost)
-    statistics = _asked(as_of, window)
     opened = open_stream(config, stream, pattern_set)
-    violation = None if reason or pattern_names else _pending(opened.tables, opened.pattern_sets[0].name)
-    if violation is not None and not (as_of or window):
-        statistics = StatisticsRequest(**violation.statistics)
+    violation = None if reason else _pending(opened.tables, opened.pattern_sets[0].name)
     why = reason or ("asked for by hand" if violation is None else violation.reason)
-    asked = PlanRequest(why, planner, cost, violation, statistics, force, pattern_names)
+    asked = PlanRequest(why, violation, force)
     run_id = new_run_id()
-    with naming_run(run_id), ConsoleObserver(Terminal(stderr=True)) as observer, observer.step("planning") as progress:
-        done = plan_again(
-            opened.tables,
-            opened.stream,
-            opened.pattern_sets[0],
-            asked,
-            run_id=run_id,
-            dry_run=dry_run,
-            progress=progress,
-        )
+    with naming_run(run_id), ConsoleObserver(Terminal(stderr=True)) as observer, observer.step("planning"):
+        done = plan_again(opened.tables, opened.stream, opened.pattern_sets[0], asked, run_id=run_id, dry_run=dry_run)
     _tell(done.notes)
     if as_json:
         say_json(_decision_json(done.decision))

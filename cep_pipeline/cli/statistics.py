@@ -32,14 +32,13 @@ class _Asked(Asked):
     """The options that say of what statistics are wanted."""
 
     days: str | None
-    as_of: str | None
     window: str | None
 
     def resolve(self, observer: ConsoleObserver) -> StatisticsOverview:
         """Find the snapshot that the options ask for."""
-        if self.days and (self.day or self.as_of or self.window):
-            raise InputError("--days shows days as they are published: leave --day, --as-of and --window out")
-        return self._of_files(observer) if self.over_files else self._of_stream(observer)
+        if self.days and self.day:
+            raise InputError("--days shows days one after another: leave --day out")
+        return self._of_files(observer) if self.over_files else self._of_stream()
 
     def _of_files(self, observer: ConsoleObserver) -> StatisticsOverview:
         from cep_pipeline.events.event_files import load_events
@@ -47,37 +46,23 @@ class _Asked(Asked):
         from cep_pipeline.pipeline.statistics_history import statistics_of_events
 
         if self.days or self.day:
-            raise InputError("--day and --days are of a published stream; of files, --as-of takes a date and a time")
+            raise InputError("--day and --days are of a published stream: leave them out with --events")
         if self.window:
             parse_window(self.window)  # a wrong one is told before anything is read
         stream, parsed = self.over_these_files()
         with observer.step("reading events"):
             loaded = load_events(stream, self.event_paths(stream))
         with observer.step("statistics"):
-            return statistics_of_events(
-                parsed, loaded.events, stream.timezone, self.as_of, self.window, notes=loaded.notes
-            )
+            return statistics_of_events(parsed, loaded.events, stream.timezone, self.window, notes=loaded.notes)
 
-    def _of_stream(self, observer: ConsoleObserver) -> StatisticsOverview:
-        from cep_pipeline.events.timestamps import parse_moment
-        from cep_pipeline.pipeline.configuration import parse_window
+    def _of_stream(self) -> StatisticsOverview:
         from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 
+        if self.window:
+            raise InputError("--window is of files: a published stream has that of `statistics:` in pipeline.yaml")
         opened = self.open()
-        stream, pattern_set = opened.stream, opened.pattern_sets[0]
-        window = parse_window(self.window) if self.window else None
-        history = StatisticsHistory(opened.tables, stream, pattern_set)
-        if self.days:
-            return history.of_days(*days_of(self.days))
-        if self.as_of is None and window is None:
-            return history.of_day(self.day)
-        with observer.step("statistics") as progress:
-            if self.as_of is None:
-                assert window is not None
-                return history.over_windows(self.day, window, progress)
-            day = self.day or history.latest_published_day()
-            moment = parse_moment(self.as_of, stream.schema.timezone, day)
-            return history.at_moment(moment, window, progress)
+        history = StatisticsHistory(opened.tables, opened.stream, opened.pattern_sets[0])
+        return history.of_days(*days_of(self.days)) if self.days else history.of_day(self.day)
 
 
 def days_of(text: str) -> tuple[date | None, date | None, int | None]:
@@ -107,8 +92,7 @@ _options = with_options(
     pattern_set_option,
     click.option("--day", type=Day(), help="Published day; the latest with statistics if not given."),
     click.option("--days", metavar="DAYS", help="Days one after another: 2013-10-07..2013-10-09, or the latest 7."),
-    click.option("--as-of", metavar="TIME", help="The window that ends then: 14:30, or '2013-10-07 14:30'."),
-    click.option("--window", metavar="LENGTH", help="Such as '20 minutes' or '5000 events'; else as configured."),
+    click.option("--window", metavar="LENGTH", help="Of files: '20 minutes' or '5000 events'.  [default: 1 hour]"),
     click.option("--match", default="", metavar="TEXT", help="Only leaves and conditions with this text in them."),
     json_option,
 )
@@ -122,8 +106,7 @@ def statistics(match: str, as_json: bool, **options: object) -> None:
     Of a published day each number is the mean over the windows of the day: plans are made from it. Beside it stand the
     window in which it was largest, its course over the day, and its change since the day before and since the current
     plan was made. A change is a factor (≈: by less than half a percent) and a number of widths of the 95 % interval.
-    More than one width, in bold, is no accident of the sample. With --as-of: the window that ends at that time, by the
-    clocks of the stream.
+    More than one width, in bold, is no accident of the sample.
 
     `cep help glossary` says what a leaf and a selectivity are.
 
@@ -131,11 +114,10 @@ def statistics(match: str, as_json: bool, **options: object) -> None:
     Examples:
       cep statistics                                       the latest day that has some
       cep statistics --stream us_equity_trades --day 2013-10-07 --match SPY
-      cep statistics --as-of 14:30 --window '20 minutes'   on the latest day
       cep statistics --days 7                              the latest seven days
       cep statistics --day 2013-10-07 --json
       cep statistics --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
-                     --events 2013-10-07/trades.csv.gz --as-of '2013-10-07 15:59'
+                     --events 2013-10-07/trades.csv.gz --window '20 minutes'
     """
     from cep_pipeline.cli.statistics_view import StatisticsView
 

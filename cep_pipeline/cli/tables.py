@@ -193,9 +193,9 @@ def check_output_file(path: Path | None) -> None:
 def maintain(config: Path, grace_hours: float, keep_days: float, as_json: bool) -> None:
     """Expire old snapshots, remove files that no snapshot names (of failed and killed runs), and merge small files.
 
-    Files are merged within a day, with the same rows in the same order, up to the setting warehouse: file_rows. It may
-    run beside other runs. The files that were merged stay until their snapshots are as old as --keep-days. A table with
-    damaged metadata is named with what to do and left as it is; the command then ends with exit code 3.
+    Files are merged within a day, with the same rows in the same order, up to a million rows. It may run beside other
+    runs. The files that were merged stay until their snapshots are as old as --keep-days. A table with damaged metadata
+    is named with what to do and left as it is; the command then ends with exit code 3.
 
     \b
     Examples:
@@ -204,13 +204,8 @@ def maintain(config: Path, grace_hours: float, keep_days: float, as_json: bool) 
     """
     from cep_pipeline.pipeline.configuration import Configuration
 
-    configuration = Configuration.load(config)
-    warehouse = configuration.open_warehouse()
-    report = warehouse.maintain(
-        grace_s=grace_hours * 3600,
-        keep_snapshots_s=keep_days * 86_400,
-        file_rows=configuration.settings.warehouse.file_rows,
-    )
+    warehouse = Configuration.load(config).open_warehouse()
+    report = warehouse.maintain(grace_s=grace_hours * 3600, keep_snapshots_s=keep_days * 86_400)
     if as_json:
         say_json(report)
         return

@@ -11,6 +11,6 @@
 which days there are and which are stale.
 
 Between days the plans are checked against `fresh_statistics` (`plan_checks`, shown by `invariant_report`), and made
-again where the data has changed (`replanning`, `plan_comparison`), by commands and by `tasks`. `statistics_history`
+again where the data has changed (`replanning`), by commands and by `tasks`. `statistics_history`
 shows how the statistics went.
 """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, ConfigDict, field_validator
 
-from cep_pipeline.documents import Document, checked, example_at, line_at, load_document, one_of, setting
+from cep_pipeline.documents import Document, checked_by, example_at, line_at, load_document, one_of, setting
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.guarded import MOST_DIGITS, read_text, without_collecting
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _PLANNERS = "cep_pipeline.planning.planners"
+_WORKLOAD = "cep_pipeline.planning.multi_pattern.workload"
 
 
 class PlanningSettings(Document):
@@ -40,14 +41,14 @@ class PlanningSettings(Document):
     plan all patterns of a set together.
     """
 
-    planner: str | None = setting(
+    planner: Annotated[str | None, checked_by(f"{_PLANNERS}:check_planner")] = setting(
         "The planner: of each pattern by itself, or of all patterns of a set together. A pattern set without one "
         "takes that of `planning:`; without that it is `dp_left_deep`.",
         None,
         example="greedy",
         json_schema_extra=one_of(f"{_PLANNERS}:PLANNERS", f"{_PLANNERS}:MULTI_PATTERN_PLANNER_NAMES"),
     )
-    cost: str | None = setting(
+    cost: Annotated[str | None, checked_by("cep_pipeline.planning.costs:cost_named")] = setting(
         "The cost model of the planner. A pattern set without one takes that of `planning:`; without that each pattern "
         "is planned by the cost model of its mechanism.",
         None,
@@ -62,7 +63,7 @@ class PlanningSettings(Document):
         ge=0,
         allow_inf_nan=False,
     )
-    neighbourhood: str | None = setting(
+    neighbourhood: Annotated[str | None, checked_by(f"{_WORKLOAD}:Neighbourhood.of")] = setting(
         "The step of a local search: `edge` gives two patterns a part in common, `vertex:K` up to K.",
         None,
         example="vertex:4",
@@ -90,20 +91,6 @@ class PlanningSettings(Document):
     )
     seed: int | None = setting("The seed of the random choices of a local search.", None, example=1, ge=0)
 
-    @field_validator("planner")
-    @classmethod
-    def _planner(cls, name: str | None) -> str | None:
-        from cep_pipeline.planning.planners import check_planner
-
-        return checked(check_planner, name)
-
-    @field_validator("neighbourhood")
-    @classmethod
-    def _neighbourhood(cls, name: str | None) -> str | None:
-        from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
-
-        return checked(Neighbourhood.of, name)
-
     @property
     def search(self) -> dict[str, Any]:
         """The options of planning together that are set, as `plan_workload` takes them."""
@@ -124,16 +111,14 @@ class AdaptationSettings(Document):
         "What decides whether a plan is made again: a violated `invariant` of the plan, a number that has moved by "
         "a `constant_threshold`, every check (`unconditional`), or nothing (`static`).",
         _INVARIANT,
-        example="constant_threshold",
         json_schema_extra=one_of("cep_pipeline.adaptation:DECISION_FUNCTIONS"),
     )
-    distance: float | str = setting(
+    distance: Annotated[float | str, checked_by("cep_pipeline.adaptation.distance:distance_rule")] = setting(
         "For `invariant`: the share by which one side of an invariant must exceed the other before the invariant "
         "counts as violated. It is a number, or the name of a rule that sets it. 0.05 is above the error of the "
         "estimates: the ratio of two counts, each with an error of `epsilon` e = 0.02, is within 2 e / (1 - e), 4.1 %. "
         "With a larger `epsilon` take a larger distance.",
         0.05,
-        example=0.1,
         json_schema_extra=one_of("cep_pipeline.adaptation:DISTANCES", least=0),
     )
     k: int | str = setting(
@@ -141,31 +126,19 @@ class AdaptationSettings(Document):
         "many as plans of the planner need: 3 of `dp_left_deep`, `dp_bushy` and shared plans, 2 of "
         "`zstream` and `zstream_ordered`, else 1.",
         BY_PLANNER,
-        example=2,
         json_schema_extra=one_of(also=[BY_PLANNER, ALL], least=1),
     )
     threshold: float = setting(
         "For `constant_threshold`: the share by which a number must have moved. For `invariant`: the same, for "
         "patterns whose plans have no invariants.",
         0.5,
-        example=0.25,
         gt=0,
         allow_inf_nan=False,
     )
-    sample: int = setting(
-        "The old plan and the new one are compared on this many events of the latest day. With 0 they are compared "
-        "by their costs alone.",
-        20_000,
-        example=50000,
-        ge=0,
-        le=10_000_000,
-    )
-
     minimum_gain: float = setting(
-        "A new plan becomes the current one only if it saves more than this share of the cost, and of the work "
-        "over the sample. With 0 any new plan does that costs less and does no more over the sample.",
+        "A new plan becomes the current one only if it saves more than this share of the cost. With 0 any new plan "
+        "does that costs less.",
         0.05,
-        example=0.2,
         ge=0,
         lt=1,
     )
@@ -180,13 +153,6 @@ class AdaptationSettings(Document):
         if name not in DECISION_FUNCTIONS:
             raise ValueError(f"there is no decision function of this name; there are: {', '.join(DECISION_FUNCTIONS)}")
         return name
-
-    @field_validator("distance")
-    @classmethod
-    def _distance(cls, setting: float | str) -> float | str:
-        from cep_pipeline.adaptation.distance import distance_rule
-
-        return checked(distance_rule, setting)
 
     @field_validator("k")
     @classmethod
@@ -234,15 +200,13 @@ class LimitSettings(Document):
         "The most matches of a pattern on a day, before OUTPUT and CONSUME decide about them. With more none of "
         "them is published. `null`: no limit.",
         100_000_000,
-        example=1_000_000,
         ge=0,
     )
-    time_limit: str | None = setting(
+    time_limit: Annotated[str | None, checked_by("cep_pipeline.patterns.pattern:parse_duration_us")] = setting(
         "The time that a pattern may take on a day, that of all cores added up. Where the workers of a cluster "
         "cannot see one another, each slice of the day has so much. Patterns that share a plan are run by "
         "themselves once they have taken so much together. `null`: no limit.",
         "2 hours",
-        example="10 minutes",
     )
     then: Literal["count", "compressed", "skip", "fail"] = setting(
         "What follows when a pattern has reached a limit, of which nothing is published for the day then. `count`: "
@@ -250,15 +214,7 @@ class LimitSettings(Document):
         "buffers in files that `cep expand` reads, where they need not be listed for that; else they are counted. "
         "`skip`: nothing. `fail`: the day fails, and what was published stays.",
         "count",
-        example="skip",
     )
-
-    @field_validator("time_limit")
-    @classmethod
-    def _time_limit(cls, text: str | None) -> str | None:
-        from cep_pipeline.patterns.pattern import parse_duration_us
-
-        return None if text is None else checked(parse_duration_us, text)
 
     @property
     def limits(self) -> Limits:
@@ -294,14 +250,14 @@ class PatternSetSettings(PlanningSettings):
         example={"banks": ["BAC", "JPM"], "size": 300},
         default_factory=dict,
     )
-    mechanism: str | None = setting(
+    mechanism: Annotated[str | None, checked_by("cep_pipeline.pipeline.configuration:check_mechanism")] = setting(
         "The evaluation mechanism. Without it each pattern runs by the fastest one that can run it.",
         None,
         example="lazy_chain_nfa",
         json_schema_extra=one_of("cep_pipeline.detection:MECHANISMS"),
     )
     adaptation: AdaptationSettings = setting(
-        "Settings of adaptation for this pattern set. Those that are not given are those of the stream.",
+        "Settings of adaptation for this pattern set. Those that are not given are those of the top level.",
         AdaptationSettings.model_construct(),
         example={"distance": 0.1},
     )
@@ -315,32 +271,17 @@ class PatternSetSettings(PlanningSettings):
 class StatisticsSettings(Document):
     """Settings of the estimation of arrival rates and selectivities."""
 
-    window: str = setting(
+    window: Annotated[str, checked_by("cep_pipeline.pipeline.configuration:parse_window")] = setting(
         "The sliding window that statistics are of: a length of time in us, ms, seconds, minutes, hours or days, "
         "or a number of events.",
         "1 hour",
-        example="20 minutes",
     )
     epsilon: float = setting(
         "The largest relative error of the counts in a window. Smaller takes more memory.",
         0.02,
-        example=0.01,
         ge=0.001,
         le=0.5,
     )
-    dependent_factor: float = setting(
-        "Conditions count as dependent where they pass together this many times more or less often than "
-        "independent conditions would. The plan then goes by their joint selectivity.",
-        2.0,
-        example=3,
-        gt=1,
-        le=1e6,
-    )
-
-    @field_validator("window")
-    @classmethod
-    def _window(cls, text: str) -> str:
-        return checked(parse_window, text)
 
     @property
     def length(self) -> Window:
@@ -395,22 +336,16 @@ class StreamSettings(Document):
         "Under Airflow a day without a file waits so long after its end for one, and holds no slot "
         "meanwhile. Then `on_missing` of the stream schema counts.",
         0,
-        example=3,
         ge=0,
         le=168,
     )
     task_timeout_hours: float = setting(
-        "Under Airflow a task of the stream that takes longer is ended, and tried again.", 6, example=12, gt=0, le=168
+        "Under Airflow a task of the stream that takes longer is ended, and tried again.", 6, gt=0, le=168
     )
     statistics: StatisticsSettings = setting(
         "Settings of statistics for this stream. Those that are not given are those of the top level.",
         StatisticsSettings.model_construct(),
         example={"window": "5 minutes"},
-    )
-    adaptation: AdaptationSettings = setting(
-        "Settings of adaptation for this stream. Those that are not given are those of the top level.",
-        AdaptationSettings.model_construct(),
-        example={"decision": "static"},
     )
 
 
@@ -420,27 +355,17 @@ _SECRET = re.compile(r"secret|access-key|account-key|token|credential|connection
 class WarehouseSettings(Document):
     """Location of the tables and of their catalog."""
 
-    location: str = setting(
-        "A folder, or the address of a place in an object store.", "warehouse", example="s3://bucket/warehouse"
-    )
+    location: str = setting("A folder, or the address of a place in an object store.", "warehouse")
     catalog: str | None = setting(
         "Address of the catalog's database. Without it the catalog is the SQLite file `catalog.db` in the "
         "warehouse. It is required for an object store, and where several machines write.",
         None,
         example="postgresql+psycopg2://user:password@host:5432/cep",
     )
-    file_rows: int = setting(
-        "`cep maintain` merges neighbouring files of events, matches and rejected rows of a day as long as they "
-        "have together no more rows than this.",
-        1_000_000,
-        example=4_000_000,
-        ge=65_536,
-    )
     min_free_mb: int = setting(
         "A run stops before less than so many megabytes are free on the disk of a local warehouse, so that the "
         "disk is never full. On a small disk a twentieth of it is enough. 0: the free space is not looked at.",
         1024,
-        example=10_240,
         ge=0,
     )
     properties: dict[str, str] = setting(
@@ -470,7 +395,6 @@ class SparkSettings(Document):
         "The Spark master: `local[N]`, `spark://HOST:PORT`, `k8s://URL` or `yarn`; `cep run --master` "
         "names another one.",
         "local[*]",
-        example="spark://host:7077",
     )
     remote: str | None = setting(
         "The address of a Spark Connect server, in place of a master: the work is done on the server's master. The "
@@ -483,7 +407,6 @@ class SparkSettings(Document):
         "Connect server or a master. `submit`: each is a program of `spark_jobs` that is run by `spark-submit`, as for "
         "YARN and Kubernetes in cluster mode.",
         "connect",
-        example="submit",
     )
     slices_per_core: int = setting(
         "Detection cuts a day into this many slices for each core, and into more where there is more "
@@ -497,27 +420,6 @@ class SparkSettings(Document):
         "Further Spark properties. Values are text, so numbers are written in quotes.",
         example={"spark.driver.memory": "4g"},
         default_factory=dict,
-    )
-
-
-class MatchBandSettings(Document):
-    """The band in which the number of matches of a pattern usually lies, by the days before."""
-
-    days: int = setting(
-        "The band is made of the counts of so many published days before the day; 0: there is no band.",
-        28,
-        example=60,
-        ge=0,
-        le=1000,
-    )
-    least: int = setting("Where fewer days are published, a pattern has no band yet.", 7, example=5, ge=3)
-    factor: float = setting(
-        "The band is the median and so many robust standard deviations (1.4826 times the median distance "
-        "from it) on both sides; at least so many square roots of the median, as chance alone makes them.",
-        6.0,
-        example=4,
-        gt=0,
-        allow_inf_nan=False,
     )
 
 
@@ -545,11 +447,6 @@ class AlertSettings(Document):
         gt=0,
         le=168,
     )
-    match_band: MatchBandSettings = setting(
-        "When the number of matches of a pattern is unusual.",
-        MatchBandSettings.model_construct(),
-        example={"factor": 4},
-    )
 
 
 class LogSettings(Document):
@@ -572,7 +469,8 @@ class PipelineSettings(Document):
         "The streams by name, at least one. A command without `--stream` takes the first one. A name has letters, "
         "digits and `_`, and does not begin with a digit.",
         example={"cold_rooms": {"schema": "streams/cold_rooms.yaml", "data": "data/cold_rooms"}},
-        json_schema_extra={**_NAMES, "minProperties": 1},
+        min_length=1,
+        json_schema_extra=_NAMES,
     )
     warehouse: WarehouseSettings = setting(
         "Where the tables are.", WarehouseSettings.model_construct(), example={"location": "warehouse"}
@@ -586,7 +484,7 @@ class PipelineSettings(Document):
         "How plans are made, for all pattern sets.", PlanningSettings.model_construct(), example={"planner": "greedy"}
     )
     adaptation: AdaptationSettings = setting(
-        "When plans are made again, for all streams.",
+        "When plans are made again, for all pattern sets.",
         AdaptationSettings.model_construct(),
         example={"decision": "static"},
     )
@@ -604,13 +502,6 @@ class PipelineSettings(Document):
     log: LogSettings = setting(
         "The log that is kept of each run.", LogSettings.model_construct(), example={"folder": "var/log"}
     )
-
-    @field_validator("streams")
-    @classmethod
-    def _any(cls, streams: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
-        if not streams:
-            raise ValueError("at least one stream is needed")
-        return streams
 
 
 @dataclass(frozen=True)
@@ -664,7 +555,6 @@ class Stream:
     data: str
     pattern_sets: tuple[PatternSet, ...]
     statistics: StatisticsSettings = field(default_factory=StatisticsSettings)
-    match_band: MatchBandSettings = field(default_factory=MatchBandSettings)
     log_folder: Path | None = None
 
     def pattern_set(self, name: str) -> PatternSet:
@@ -756,13 +646,13 @@ class Configuration:
         settings = self.stream_settings(name)
         schema = self.stream_schema(name)
         sets = tuple(
-            self._pattern_set(key, value, schema, settings.adaptation, ("streams", name, "pattern_sets", key))
+            self._pattern_set(key, value, schema, ("streams", name, "pattern_sets", key))
             for key, value in settings.pattern_sets.items()
         )
         folder = _resolved(Path(), str(data)) if data else _resolved(self.folder, settings.data)
         own = _set_in(settings.statistics)
         statistics = self.settings.statistics.model_copy(update=own)
-        return Stream(name, schema, folder, sets, statistics, self.settings.alerts.match_band, self.log_folder)
+        return Stream(name, schema, folder, sets, statistics, self.log_folder)
 
     def files_of(self, name: str) -> tuple[Path, ...]:
         """The files that `stream` reads: this one, the schema, the pattern files, and those of parameters."""
@@ -784,7 +674,7 @@ class Configuration:
             for key, value in settings.pattern_sets.items():
                 try:
                     place = ("streams", name, "pattern_sets", key)
-                    self._pattern_set(key, value, schema, settings.adaptation, place)
+                    self._pattern_set(key, value, schema, place)
                 except CepError as error:
                     yield name, error
 
@@ -830,7 +720,6 @@ class Configuration:
         name: str,
         settings: PatternSetSettings,
         schema: StreamSchema,
-        of_stream: AdaptationSettings,
         place: tuple[str, ...],
     ) -> PatternSet:
         from cep_pipeline.language.scope import Swept
@@ -854,10 +743,6 @@ class Configuration:
             search = _search(planner, cost, alpha, settings, planning)
         except InputError as error:
             raise InputError(f"{self.path}:{line_at(self.path, place)}: pattern set {name!r}: {error}") from error
-        try:
-            _check_mechanism(settings.mechanism)
-        except InputError as error:
-            raise InputError(f"{self._at(*place, 'mechanism')}: {error}") from error
         return PatternSet(
             name=name,
             file=file,
@@ -867,9 +752,7 @@ class Configuration:
             cost=cost,
             mechanism=settings.mechanism,
             alpha=alpha,
-            adaptation=self.settings.adaptation.model_copy(
-                update={**_set_in(of_stream), **_set_in(settings.adaptation)}
-            ),
+            adaptation=self.settings.adaptation.model_copy(update=_set_in(settings.adaptation)),
             search=search,
             limits=PatternSetLimits(
                 **{**_set_in(self.settings.limits), **_set_in(settings.limits), "patterns": settings.limits.patterns}
@@ -885,12 +768,11 @@ def _check_names(limited: Iterable[str], patterns: Sequence[Pattern]) -> None:
         raise InputError(f"limits: no pattern {listed([*map(repr, unknown)])}; the set has: {listed(known)}")
 
 
-def _check_mechanism(name: str | None) -> None:
+def check_mechanism(name: str) -> None:
     """Refuse a mechanism that there is not: an InputError. It is asked later whether it runs the patterns."""
-    if name is not None:
-        from cep_pipeline.detection.mechanisms import choose_mechanisms
+    from cep_pipeline.detection.mechanisms import choose_mechanisms
 
-        choose_mechanisms((), name)
+    choose_mechanisms((), name)
 
 
 def _search(
@@ -898,16 +780,11 @@ def _search(
 ) -> dict[str, Any]:
     """The options of planning a set's patterns together, {} where its planner plans each by itself.
 
-    An InputError says that there is no such planner or cost model, that options are given for a planner that has none,
-    or that patterns cannot be planned together by this cost model.
+    An InputError says that options are given for a planner that has none, or that patterns cannot be planned together
+    by this cost model.
     """
-    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
+    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
 
-    check_planner(planner)
-    if cost is not None:
-        from cep_pipeline.planning.costs import cost_named
-
-        cost_named(cost)
     if planner in MULTI_PATTERN_PLANNER_NAMES:
         from cep_pipeline.planning.multi_pattern.costs import shared_cost
 

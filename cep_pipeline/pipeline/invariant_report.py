@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.adaptation import Trend, Verdict, Verification, invariants_of, without_invariants
 from cep_pipeline.adaptation.forecast import forecast
-from cep_pipeline.adaptation.thresholds import Deviation
+from cep_pipeline.adaptation.invariants import describe
+from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
 from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.pipeline.fresh_statistics import (
     FreshStatistics,
-    StatisticsRequest,
     fresh_statistics,
     latest_day,
     published_history,
@@ -24,16 +24,14 @@ from cep_pipeline.pipeline.plan_checks import (
     CurrentPlan,
     current_plan,
     decision_settings,
-    deviation_json,
     finite,
-    verification_json,
 )
 from cep_pipeline.pipeline.violations import REPLANNING, describe_answer
 from cep_pipeline.statistics.drift import numbers_of
 
 if TYPE_CHECKING:
+    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.records import Decision
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
@@ -67,7 +65,7 @@ class InvariantReport:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences for a person."""
-        return (*self.current.notes, *self.fresh.notes)
+        return self.current.notes
 
     def to_json(self, nearest: int | None = None) -> dict[str, Any]:
         """All of it as JSON values; of the invariants only so many, if asked, those nearest to their violation."""
@@ -75,7 +73,7 @@ class InvariantReport:
         by_invariant = {trend.invariant.key: trend for trend in self.trends}
         invariants = []
         for one in self.verifications if nearest is None else self.nearest(nearest):
-            content = verification_json(one, [by_name[one.invariant.pattern]])
+            content = _verification_json(one, [by_name[one.invariant.pattern]])
             trend = by_invariant.get(one.invariant.key)
             invariants.append({**content, "forecast": None if trend is None else _trend_json(trend)})
         return {
@@ -88,9 +86,35 @@ class InvariantReport:
             "answered": self.answered,
             "invariants": invariants,
             "without_invariants": dict(self.without),
-            "moved": [deviation_json(one) for one in self.moved],
+            "moved": [_deviation_json(one) for one in self.moved],
             "notes": list(self.notes),
         }
+
+
+def _verification_json(one: Verification, patterns: Sequence[Pattern]) -> dict[str, Any]:
+    """An invariant with both sides as natural logarithms, when the plan was made and now, as JSON values."""
+    comparison = one.invariant.comparison
+    return {
+        "invariant": one.invariant.key,
+        "says": describe(one.invariant, patterns),
+        "then": [finite(comparison.ln_chosen), finite(comparison.ln_rejected)],
+        "now": [finite(one.left), finite(one.right)],
+        "distance": one.distance,
+        "distance_to_violation": finite(one.distance_to_violation),
+        "violated": one.violated,
+    }
+
+
+def _deviation_json(one: Deviation) -> dict[str, Any]:
+    """Return how far a number has moved, as JSON values."""
+    return {
+        "pattern": one.pattern,
+        "what": one.what,
+        "before": one.before,
+        "now": one.now,
+        "moved": finite(one.relative),
+        "says": describe_deviation(one),
+    }
 
 
 def _trend_json(trend: Trend) -> dict[str, Any]:
@@ -123,8 +147,6 @@ def show_invariants(
     tables: StreamReader,
     stream: Stream,
     pattern_set: PatternSet,
-    asked: StatisticsRequest | None = None,
-    progress: Progress | None = None,
     *,
     most_forecasts: int | None = None,
     most_days: int | None = None,
@@ -144,7 +166,7 @@ def show_invariants(
         raise InputError(f"stream {stream.name!r}, pattern set {pattern_set.name!r}: {current}")
     if day is None:
         raise InputError(f"stream {stream.name!r} has no events yet: run `cep run --stream {stream.name}`")
-    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
+    fresh = fresh_statistics(tables, stream, pattern_set, events, day)
     state = current.state(fresh.snapshot)
     verdict = pattern_set.adaptation.function().decide(state, fresh.snapshot)
     invariants, check = state.invariants, state.check
@@ -165,6 +187,4 @@ def show_invariants(
     named = {one.pattern for one in forecast_of}
     patterns = [one for one in pattern_set.patterns if one.name in named]
     history = published_history(tables, stream, pattern_set, events, most_days, patterns)
-    if not (asked or StatisticsRequest()).to_json():
-        history = {**history, day: fresh.snapshot}  # those of the latest day may have been counted anew
     return replace(report, trends=forecast(forecast_of, patterns, history, distance=distance)) if history else report

@@ -9,32 +9,16 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification
-from cep_pipeline.adaptation.invariants import describe
-from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
+from cep_pipeline.adaptation import DecisionState, Distances, Verdict
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
-from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.fresh_statistics import (
-    FreshStatistics,
-    StatisticsRequest,
-    events_digest,
-    fresh_statistics,
-    latest_day,
-)
-from cep_pipeline.pipeline.plans import (
-    ALL,
-    described_part,
-    outdated,
-    plan_of,
-    remembered,
-)
+from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, fresh_statistics, latest_day
+from cep_pipeline.pipeline.plans import described_part, outdated, plan_of
 from cep_pipeline.pipeline.violations import (
     KEEP,
     NO_NEW_DATA,
@@ -44,7 +28,6 @@ from cep_pipeline.pipeline.violations import (
     checks_of,
     pending_violation,
     replannings_of,
-    violation_of,
 )
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.multi_pattern.plan_workload import components_of_patterns, within
@@ -54,76 +37,10 @@ from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.stream_reader import StreamReader
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 logger = logging.getLogger(__name__)
-
-MOST_RECORDED = 40
-"""Invariants, and numbers, that a decision records one by one."""
-
-
-def compared_json(
-    state: DecisionState, verdict: Verdict, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot
-) -> dict[str, Any]:
-    """Return what a check has compared, also behind a violated invariant, as JSON values.
-
-    `tightest` is the invariant that is closest to its violation, or beyond it most; `verdicts` has up to
-    `MOST_RECORDED` of them, in the order of the plan, the closest ones where there are more; `verified` and `violated`
-    count them. `moved` has as many of the numbers that have moved most, and `numbers` counts these.
-    """
-    moved, by_name = [one for one in verdict.checks if isinstance(one, Deviation)], {one.name: one for one in patterns}
-    found = [one for one in verdict.checks if isinstance(one, Verification)]
-    if len(found) < len(state.invariants):  # the verdict came with the first violation
-        found = [*state.check.checked(snapshot, distance=state.minimal, to_the_end=True)]
-    distances = [one.distance_to_violation for one in found]
-    tightest = min(range(len(found)), key=distances.__getitem__, default=None)
-
-    def shown(place: int) -> dict[str, Any]:
-        one = found[place]
-        return verification_json(one, [by_name[one.invariant.pattern]])
-
-    ranks = [(not one.violated, distance) for one, distance in zip(found, distances, strict=True)]
-    return {
-        "tightest": None if tightest is None else shown(tightest),
-        "verdicts": [*map(shown, _least(ranks))],
-        "verified": len(found),
-        "violated": sum(one.violated for one in found),
-        "moved": [deviation_json(moved[place]) for place in _least([(-one.relative,) for one in moved])],
-        "numbers": len(moved),
-    }
-
-
-def _least(ranks: Sequence[tuple[float, ...]]) -> list[int]:
-    """The places of the least ranks, `MOST_RECORDED` at most, in their order."""
-    return sorted(sorted(range(len(ranks)), key=ranks.__getitem__)[:MOST_RECORDED])
-
-
-def verification_json(one: Verification, patterns: Sequence[Pattern]) -> dict[str, Any]:
-    """An invariant with both sides as natural logarithms, when the plan was made and now, as JSON values."""
-    comparison = one.invariant.comparison
-    return {
-        "invariant": one.invariant.key,
-        "says": describe(one.invariant, patterns),
-        "then": [finite(comparison.ln_chosen), finite(comparison.ln_rejected)],
-        "now": [finite(one.left), finite(one.right)],
-        "distance": one.distance,
-        "distance_to_violation": finite(one.distance_to_violation),
-        "violated": one.violated,
-    }
-
-
-def deviation_json(one: Deviation) -> dict[str, Any]:
-    """Return how far a number has moved, as JSON values."""
-    return {
-        "pattern": one.pattern,
-        "what": one.what,
-        "before": one.before,
-        "now": one.now,
-        "moved": finite(one.relative),
-        "says": describe_deviation(one),
-    }
 
 
 def finite(number: float) -> float | None:
@@ -143,10 +60,6 @@ class PlanCheck:
     notes: tuple[str, ...] = ()
 
 
-_states: OrderedDict[Hashable, DecisionState] = OrderedDict()
-"""The first states of plans; each holds its plan, so that no other one gets its id."""
-
-
 @dataclass(frozen=True)
 class CurrentPlan:
     """The current plan of a pattern set, and what decisions about it rest on.
@@ -154,9 +67,7 @@ class CurrentPlan:
     `planned_from` are the statistics that were planned from last, whether or not that plan was deployed; None where
     they are gone, and for a plan of many patterns together, which has their numbers. `distances` are the minimal ones
     after the last replanning; None where there has been none with these settings. `replannings` counts how often this
-    version was planned again, and kept or replaced. `since` has, of a plan of many patterns together, the statistics
-    that some were planned from after it was made, but kept their plan; all others were planned from the numbers that
-    the plan has of them.
+    version was planned again, and kept or replaced.
     """
 
     pattern_set: PatternSet
@@ -165,7 +76,6 @@ class CurrentPlan:
     planned_from: StatisticsSnapshot | None
     distances: Distances | None
     replannings: int
-    since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
 
     @property
     def together(self) -> bool:
@@ -173,27 +83,17 @@ class CurrentPlan:
         return self.plan.workload is not None
 
     def state(self, fresh: StatisticsSnapshot) -> DecisionState:
-        """Return the state of the decision function; without older statistics, thresholds begin with the fresh ones.
-
-        The invariants of a plan, and the programs that check them, are made once in a process.
-        """
-        function = self.pattern_set.adaptation.function()
+        """Return the state of the decision function; without older statistics, thresholds begin with the fresh ones."""
         planned_from = None if self.together else self.planned_from or fresh
-        by = None if planned_from is None else planned_from.digest
-        key = self.record.digest, self.pattern_set.version, function, by
-        first = remembered(_states, key, lambda: function.begin(self.plan, self.pattern_set.patterns, planned_from))
-        distances = first.distances if self.distances is None else self.distances
-        state = replace(first, snapshot=planned_from, distances=distances, since=self.since)
-        if not first.invariants:
-            return state
-        return replace(state, asked=first.questions, made=first.check)
+        function, patterns = self.pattern_set.adaptation.function(), self.pattern_set.patterns
+        return function.begin(self.plan, patterns, planned_from, distances=self.distances)
 
     def verdict(self, fresh: StatisticsSnapshot) -> Verdict:
         """Return the verdict of the decision function on the plan, by fresh statistics."""
         return self.pattern_set.adaptation.function().decide(self.state(fresh), fresh)
 
-    def violation(self, verdict: Verdict, statistics: StatisticsRequest) -> Violation:
-        """The violation that a verdict by these statistics speaks of."""
+    def violation(self, verdict: Verdict) -> Violation:
+        """The violation that a verdict speaks of."""
         made = {"version": self.record.version, "created_at": self.record.created_at.isoformat()}
         key = digest_of({"plan": made, "replannings": self.replannings})[:12]
         reason, patterns = verdict.reason, verdict.patterns
@@ -201,7 +101,7 @@ class CurrentPlan:
             components = components_of_patterns(self.pattern_set.patterns, self.plan.sharing)
             again = within(components, patterns)
             reason += f"; {described_part(self.pattern_set, again)}"
-        return Violation(self.pattern_set.name, self.record.version, key, reason, patterns, statistics.to_json())
+        return Violation(self.pattern_set.name, self.record.version, key, reason, patterns)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -213,28 +113,18 @@ class CurrentPlan:
 
 
 def check_invariants(
-    tables: StreamTables,
-    stream: Stream,
-    pattern_sets: Sequence[PatternSet],
-    *,
-    run_id: str,
-    asked: StatisticsRequest | None = None,
-    progress: Progress | None = None,
+    tables: StreamTables, stream: Stream, pattern_sets: Sequence[PatternSet], *, run_id: str
 ) -> tuple[PlanCheck, ...]:
     """Verify the current plan of each pattern set on fresh statistics, and record a decision for each.
 
-    A check that is repeated under its `run_id` does not record a second one. Without `asked` it goes by the published
-    statistics of the latest day. An InputError says that this is no moment or window, or that a recorded plan cannot be
-    read.
+    It goes by the published statistics of the latest day. An InputError says that a recorded plan cannot be read.
     """
     events = tables.pin_events()
-    asked = asked or StatisticsRequest()
     checks = []
     for pattern_set in pattern_sets:
         decisions = tables.decisions(pattern_set.name)
-        check = _check(tables, stream, pattern_set, events, decisions, run_id, asked, progress)
-        if not _recorded(check.decision, decisions):
-            tables.record_decision(check.decision)
+        check = _check(tables, stream, pattern_set, events, decisions, run_id)
+        tables.record_decision(check.decision)
         log_decision(stream, check.decision)
         checks.append(check)
     return tuple(checks)
@@ -254,8 +144,6 @@ def _check(
     events: EventsSnapshot,
     decisions: Sequence[Decision],
     run_id: str,
-    asked: StatisticsRequest,
-    progress: Progress | None,
 ) -> PlanCheck:
     current = current_plan(tables, pattern_set, decisions)
     day = latest_day(events)
@@ -263,13 +151,11 @@ def _check(
         reason = current if isinstance(current, str) else "no events are published"
         outcome = NO_NEW_DATA if day is None else KEEP
         return PlanCheck(_decision(pattern_set, outcome, reason, run_id, day))
-    checks = [*checks_of(decisions, current.record.version)]
-    basis = _basis(current, events, asked)
-    before = next((one for one in checks if one.details["basis"] == basis), None)
-    if before is not None:
-        reason = f"no events have been published since plan {current.record.version} was checked last"
-        return _no_new_data(current, before, decisions, reason, run_id, day)
-    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
+    try:
+        fresh = fresh_statistics(tables, stream, pattern_set, events, day)
+    except InputError as error:
+        return PlanCheck(_decision(pattern_set, KEEP, str(error), run_id, day, current.record.version))
+    checks = checks_of(decisions, current.record.version)
     before = next((one for one in checks if _of_the_same(one, current, fresh)), None)
     if before is not None:
         reason = f"the statistics of {fresh.label} are those that plan {current.record.version} was checked by before"
@@ -277,24 +163,18 @@ def _check(
     state = current.state(fresh.snapshot)
     verdict = pattern_set.adaptation.function().decide(state, fresh.snapshot)
     details = {
-        "basis": basis,
         "statistics": fresh.to_json(),
         "settings": decision_settings(pattern_set),
         "distances": state.distances.to_json(),
         "replannings": current.replannings,
-        **compared_json(state, verdict, pattern_set.patterns, fresh.snapshot),
     }
-    notes = (*current.notes, *fresh.notes)
     if not verdict.replan:
         decision = _decision(pattern_set, KEEP, verdict.reason, run_id, day, current.record.version, details)
-        return PlanCheck(decision, notes=notes)
-    violation = current.violation(verdict, asked.on(day))
+        return PlanCheck(decision, notes=current.notes)
+    violation = current.violation(verdict)
     details["violation"] = violation.to_json()
-    begun = [one for one in decisions if (found := violation_of(one)) is not None and found.key == violation.key]
-    if begun:
-        details["being_handled_since"] = begun[-1].decided_at.isoformat()
     decision = _decision(pattern_set, REPLAN, violation.reason, run_id, day, current.record.version, details)
-    return PlanCheck(decision, violation, notes)
+    return PlanCheck(decision, violation, current.notes)
 
 
 def _of_the_same(check: Decision, current: CurrentPlan, fresh: FreshStatistics) -> bool:
@@ -314,26 +194,6 @@ def _no_new_data(
         reason += "; its violation has not been handled yet"
     decision = _decision(current.pattern_set, NO_NEW_DATA, reason, run_id, day, current.record.version, details)
     return PlanCheck(decision, violation, current.notes)
-
-
-def _recorded(decision: Decision, decisions: Sequence[Decision]) -> bool:
-    """Return True if this very check has been recorded already, by a task that is repeated."""
-    return decision.outcome == NO_NEW_DATA and any(
-        other.run_id == decision.run_id and other.plan_version == decision.plan_version and other.kind != REPLANNING
-        for other in decisions
-    )
-
-
-def _basis(current: CurrentPlan, events: EventsSnapshot, asked: StatisticsRequest) -> str:
-    """Digest of all that a verdict follows from: where it is the same, there is nothing new to decide."""
-    return digest_of(
-        {
-            "plan": current.record.version,
-            "events": events_digest(events),
-            "settings": decision_settings(current.pattern_set),
-            "asked": asked.to_json(),
-        }
-    )
 
 
 def decision_settings(pattern_set: PatternSet) -> dict[str, Any]:
@@ -361,26 +221,7 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
         None if together else _planned_from(record, replannings),
         _distances(pattern_set, replannings),
         replannings_of(decisions, record.version),
-        _since(pattern_set, record, replannings) if together else {},
     )
-
-
-def _since(
-    pattern_set: PatternSet, record: PlanRecord, replannings: Sequence[Decision]
-) -> dict[str, StatisticsSnapshot]:
-    """Return the statistics from which some patterns were last planned again while this plan stayed."""
-    found: dict[str, StatisticsSnapshot] = {}
-    names = [one.name for one in pattern_set.patterns]
-    for one in replannings:
-        again = one.details.get("planned_again")
-        if again is None or one.details.get("current") != record.version or len(found) == len(names):
-            continue
-        snapshot = _readable(one.details["snapshot"])
-        if snapshot is None:
-            continue
-        for name in names if again == ALL else again:
-            found.setdefault(name, snapshot)
-    return found
 
 
 def _planned_from(record: PlanRecord, replannings: Sequence[Decision]) -> StatisticsSnapshot | None:

@@ -1,24 +1,23 @@
 """Plans of pattern sets: as `pipeline.yaml` asks for them, and where a set has changed only as far as that reaches.
 
-Where patterns are planned together, each with those that it may share work with, a pattern that comes or goes changes
-the plans of its component of the multi-pattern graph; all others keep theirs (MCEP [0098], [0157]).
+Where patterns are planned together, each with those that it may share work with, a pattern that comes changes the plans
+of its component of the multi-pattern graph, and one that goes those of the components that it shared work in; all
+others keep theirs (MCEP [0098], [0157]).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.planned import plan_for, runs_on
-from cep_pipeline.errors import BusyError, InputError, PatternError
-from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.errors import BusyError
 from cep_pipeline.language.formatter import format_pattern
-from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
@@ -35,27 +34,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_PLANS = 8
-"""Plans that are remembered; those not asked for longest go first."""
-
-Made = TypeVar("Made")
+"""Plans that are remembered; those that were read first go first."""
 _plans: OrderedDict[Hashable, Plan] = OrderedDict()
-
-
-def remembered(known: OrderedDict[Hashable, Made], key: Hashable, make: Callable[[], Made]) -> Made:
-    """What was made for a key before, or is made now; `known` keeps the latest `MOST_PLANS`."""
-    if key not in known:
-        known[key] = make()
-    known.move_to_end(key)
-    while len(known) > MOST_PLANS:
-        known.popitem(last=False)
-    return known[key]
 
 
 def plan_of(record: PlanRecord) -> Plan:
     """The plan of a record; what is recorded does not change. One of another version is an InputError."""
     key = record.run_id, record.created_at, record.pattern_set, record.version, record.plan.get("plan_id")
-    what = f"plan {record.version} of {record.pattern_set}"
-    return remembered(_plans, key, lambda: Plan.from_json(record.plan, what))
+    if key not in _plans:
+        while len(_plans) >= MOST_PLANS:
+            _plans.popitem(last=False)
+        _plans[key] = Plan.from_json(record.plan, f"plan {record.version} of {record.pattern_set}")
+    return _plans[key]
 
 
 ALL = "all"
@@ -68,24 +58,22 @@ def plan_pattern_set(
     pattern_set: PatternSet,
     snapshot: StatisticsSnapshot,
     *,
-    planner: str | None = None,
-    cost: str | None = None,
     start: Plan | None = None,
     **search: Any,
 ) -> Plan:
     """Plan a pattern set as it is configured.
 
-    Planner, cost, and options of a search of all patterns together may stand in place of those of the pattern set;
-    `start` is what such a search starts from. Errors are those of `plan_for`.
+    Options of a search of all patterns together may stand in place of those of the pattern set; `start` is what such a
+    search starts from. Errors are those of `plan_for`.
     """
     chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
-    planner, cost = planner or pattern_set.planner, cost or pattern_set.cost
     options: dict[str, Any] = {}
-    if planner in MULTI_PATTERN_PLANNER_NAMES:
+    if pattern_set.planner in MULTI_PATTERN_PLANNER_NAMES:
         options = {**pattern_set.search, **search}
         if start is not None:
             options["start"] = start
-    return plan_for(pattern_set.patterns, snapshot, chosen, planner, cost, pattern_set.alpha, **options)
+    asked = pattern_set.planner, pattern_set.cost, pattern_set.alpha
+    return plan_for(pattern_set.patterns, snapshot, chosen, *asked, **options)
 
 
 def replan_components(
@@ -93,9 +81,6 @@ def replan_components(
     snapshot: StatisticsSnapshot,
     plan: Plan,
     names: Collection[str],
-    *,
-    planner: str | None = None,
-    cost: str | None = None,
     **search: Any,
 ) -> Plan:
     """Plan some patterns anew, from what a shared plan has of them on, while all others keep what it says.
@@ -110,7 +95,7 @@ def replan_components(
         part = part_of_set(pattern_set, names)
         options = search if plan.sharing == "none" else {**search, "sharing": plan.sharing}
         start = plan_to_start_from(plan, part.patterns)
-        made = plan_pattern_set(part, snapshot, planner=planner, cost=cost, start=start, **options)
+        made = plan_pattern_set(part, snapshot, start=start, **options)
     return with_part(plan, made, pattern_set.patterns, snapshot)
 
 
@@ -124,27 +109,6 @@ def statements_of(patterns: Sequence[Pattern]) -> dict[str, Any]:
     return {
         one.name: {"statement": format_pattern(one), "parameters": dict(one.parameters_as_json)} for one in patterns
     }
-
-
-@dataclass(frozen=True)
-class Change:
-    """The difference between the patterns that a plan was made for and those of now; `again` are planned anew."""
-
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    changed: tuple[str, ...]
-    again: frozenset[str]
-    patterns: int
-
-    def describe(self) -> str:
-        """A sentence for people."""
-        what = [
-            f"{said} {_listed(names)}"
-            for said, names in (("added", self.added), ("removed", self.removed), ("changed", self.changed))
-            if names
-        ]
-        anew = _anew(len(self.again), self.patterns)
-        return f"{', '.join(what) or 'the patterns stand in another order'}; {anew}"
 
 
 def described_part(pattern_set: PatternSet, again: Collection[str]) -> str:
@@ -162,32 +126,38 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def change_since(record: PlanRecord, pattern_set: PatternSet) -> Change | None:
-    """Return what has changed in a pattern set since its plan was made; None where all of it is to be planned anew.
+def change_since(record: PlanRecord, pattern_set: PatternSet) -> tuple[frozenset[str], str] | None:
+    """Return the patterns to be planned anew since a plan was made, and why; None where that is the whole set.
 
     That is where its patterns are not planned together, or were not, or by another planner or for another sharing; or
-    the plan cannot be read, or does not say what it was made for.
+    the plan cannot be read, or does not say what it was made for. With a pattern that is gone or has changed, those are
+    planned anew that shared work with it.
     """
     from cep_pipeline.planning.multi_pattern.plan_workload import connected
 
     plan = _shared_plan(record, pattern_set)
-    if plan is None:
+    if plan is None or plan.workload is None:
         return None
     now = statements_of(pattern_set.patterns)
     before = record.statements
     changed = tuple(name for name in now if name in before and now[name] != before[name])
     added = tuple(name for name in now if name not in before)
     removed = tuple(name for name in before if name not in now)
-    try:
-        gone = _parse({name: before[name] for name in (*removed, *changed)}, pattern_set.patterns[0])
-    except (PatternError, InputError):
-        return None  # of attributes that the stream no longer has: nobody knows what it was connected with
-    same = [one for one in pattern_set.patterns if one.name not in (*added, *changed)]
-    left = connected([*same, *gone], plan.sharing, (*removed, *changed)).difference(removed, changed)
+    gone = {*removed, *changed}
+    # A single variable is in the trees of all patterns that have its type, and connects none of them.
+    nodes = [one for one in plan.workload.shared if plan.sharing == "prefix" or len(one.uses[0].variables) > 1]
+    users = [{use.pattern for use in node.uses} for node in nodes]
+    left = {name for of_node in users if of_node & gone for name in of_node - gone}
     again = connected(pattern_set.patterns, plan.sharing, (*added, *changed, *left))
     if not _runs(plan, pattern_set, again):
         return None
-    return Change(added, removed, changed, again, len(pattern_set.patterns))
+    what = [
+        f"{said} {_listed(names)}"
+        for said, names in (("added", added), ("removed", removed), ("changed", changed))
+        if names
+    ]
+    anew = _anew(len(again), len(pattern_set.patterns))
+    return again, f"{', '.join(what) or 'the patterns stand in another order'}; {anew}"
 
 
 def _shared_plan(record: PlanRecord, pattern_set: PatternSet) -> Plan | None:
@@ -195,10 +165,14 @@ def _shared_plan(record: PlanRecord, pattern_set: PatternSet) -> Plan | None:
     if pattern_set.planner not in MULTI_PATTERN_PLANNER_NAMES or record.plan.get("version") != PLAN_VERSION:
         return None
     plan = plan_of(record)
-    if plan.workload is None or plan.workload.search.planner != pattern_set.planner or not record.statements:
-        return None
-    asked = pattern_set.search.get("sharing", plan.sharing)
-    return plan if plan.sharing in ("none", asked) else None
+    return plan if record.statements and goes_on(plan, pattern_set) else None
+
+
+def goes_on(plan: Plan, pattern_set: PatternSet) -> bool:
+    """Return True if the planner of a pattern set makes plans of this kind of many patterns, and can go on from it."""
+    if plan.workload is None or plan.workload.search.planner != pattern_set.planner:
+        return False
+    return plan.sharing in ("none", pattern_set.search.get("sharing", plan.sharing))
 
 
 def _runs(plan: Plan, pattern_set: PatternSet, again: Collection[str]) -> bool:
@@ -208,22 +182,6 @@ def _runs(plan: Plan, pattern_set: PatternSet, again: Collection[str]) -> bool:
         return False
     ordered = set(chosen) - in_pattern_order(chosen)
     return plan.sharing != "subexpression" or all(MECHANISMS[chosen[name]].runs_trees for name in ordered)
-
-
-def _parse(statements: Mapping[str, Any], like: Pattern) -> list[Pattern]:
-    """The patterns of recorded statements."""
-    schema = StreamSchema(
-        name=like.stream,
-        base_type=like.base_type,
-        type_attribute=like.type_attribute,
-        attributes=dict(like.attributes),
-        timezone=like.timezone,
-    )
-    found = []
-    for name, one in statements.items():
-        (pattern,) = parse_patterns(one["statement"], schema, params=one["parameters"], source=f"pattern {name}")
-        found.append(replace(pattern, name=name))
-    return found
 
 
 def plan_of_changed(
@@ -236,8 +194,8 @@ def plan_of_changed(
     change = None if before is None else change_since(before, pattern_set)
     if before is None or change is None:
         return plan_pattern_set(pattern_set, snapshot), ""
-    plan = plan_of(before)
-    return replan_components(pattern_set, snapshot, plan, change.again), change.describe()
+    again, said = change
+    return replan_components(pattern_set, snapshot, plan_of(before), again), said
 
 
 def plan_day(work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot) -> PlanRecord:

@@ -43,8 +43,8 @@ def main(step: str, about: str | None) -> None:
     asked = parser.parse_args()
     end_in_order()
     run_id = asked.run_id or new_run_id()
-    chosen = asked.pattern_set, asked.end_of_stream, asked.detection_only
-    task = DayTask(asked.config.resolve(), asked.stream, asked.day, run_id, *chosen)
+    of_day = {name: getattr(asked, name) for name in ("day", "end_of_stream", "detection_only")}
+    task = DayTask(asked.config.resolve(), asked.stream, run_id, asked.pattern_set, **of_day)
     try:
         from cep_pipeline.spark.session import spark_session
 

@@ -1,7 +1,6 @@
 """A plan made again: by fresh statistics, compared with the current one, made current where it is better, recorded.
 
-Better is what costs less by the fresh statistics and does no more over a sample of the latest day's events
-(`plan_comparison`).
+Better is what costs less by the fresh statistics.
 
 Whatever comes of it is one decision of the kind "replanning", recorded in the commit that makes the plan the current
 one. A run that is repeated under its id, or another one for the same violation, finds that decision and does nothing
@@ -15,16 +14,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from cep_pipeline.adaptation import gain, ln_cost_on
+from cep_pipeline.adaptation.plan_quality import same_plans
 from cep_pipeline.errors import InputError
-from cep_pipeline.foreign_text import listed
-from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, StatisticsRequest, fresh_statistics, latest_day
-from cep_pipeline.pipeline.plan_checks import CurrentPlan, current_plan, decision_settings, log_decision
-from cep_pipeline.pipeline.plan_comparison import PlanComparison, compare, made_alike
+from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, fresh_statistics, latest_day
+from cep_pipeline.pipeline.plan_checks import CurrentPlan, current_plan, decision_settings, finite, log_decision
 from cep_pipeline.pipeline.plans import (
     ALL,
     PLAN_WAIT_S,
     append_plan,
     described_part,
+    goes_on,
     outdated,
     part_of_set,
     plan_of,
@@ -40,7 +40,6 @@ from cep_pipeline.warehouse.records import Decision, PlanRecord
 if TYPE_CHECKING:
     from cep_pipeline.adaptation import Verdict
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
@@ -52,19 +51,81 @@ MADE, REPLACED, KEPT = "made", "replaced", "kept"
 class PlanRequest:
     """A request for another plan, with its reason.
 
-    `planner` and `cost` stand in place of those of the pattern set. It answers a violation; None: a person wants it.
-    The plan is made from `statistics`. With `force` it becomes current even if it is not better. Of a plan of many
-    patterns together only the components of `patterns` are planned again; (): of those that the violation is about, or
-    all.
+    It answers a violation; None: a person wants it. With `force` the plan becomes current even if it is not better. Of
+    a plan of many patterns together only the components of those that the violation is about are planned again.
     """
 
     reason: str
-    planner: str | None = None
-    cost: str | None = None
     violation: Violation | None = None
-    statistics: StatisticsRequest | None = None
     force: bool = False
-    patterns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlanComparison:
+    """A new plan beside the current one; they are the `same` where they run every pattern alike.
+
+    The costs are by the new plan's cost models on the fresh statistics. The new plan must save more than the share
+    `minimum_gain`.
+    """
+
+    same: bool
+    ln_current: float
+    ln_new: float
+    minimum_gain: float = 0.0
+
+    @property
+    def gain(self) -> float:
+        """The share of the current plan's cost that the new one saves."""
+        return 0.0 if self.same else gain(self.ln_current, self.ln_new)
+
+    @property
+    def better(self) -> bool:
+        """True if the new plan costs less, and saves more than the least gain."""
+        return self.gain > self.minimum_gain
+
+    def describe(self) -> str:
+        """A sentence for people."""
+        if self.same:
+            return "planning again gives the same plan"
+        if abs(self.gain) < 0.0005:
+            return "by cost the new plan is as good"
+        said = f"saves {self.gain:.1%}" if self.gain > 0 else f"takes {-self.gain:.1%} more"
+        if 0 < self.gain <= self.minimum_gain:
+            said += f"; it has to save more than {self.minimum_gain:.1%} (minimum_gain)"
+        return f"by cost the new plan {said}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        costs = {"ln_current": finite(self.ln_current), "ln_new": finite(self.ln_new), "gain": finite(self.gain)}
+        return {"same": self.same, **costs, "minimum_gain": self.minimum_gain}
+
+
+def compare(pattern_set: PatternSet, current: Plan, made: Plan, fresh: FreshStatistics) -> PlanComparison:
+    """Compare a new plan with the current one of some patterns, by fresh statistics.
+
+    The patterns are all of a set, or a part of it that shares nothing with the rest; the plans are of these at least.
+    """
+    patterns = pattern_set.patterns
+    if len(patterns) < len(made.patterns):
+        current, made = (one.part(pattern.name for pattern in patterns) for one in (current, made))
+    ln_current = ln_cost_on(_costed_as(current, made), patterns, fresh.snapshot)
+    ln_made = ln_cost_on(made, patterns, fresh.snapshot) if made.sharing != "none" else made.ln_cost
+    return PlanComparison(same_plans(current, made), ln_current, ln_made, pattern_set.adaptation.minimum_gain)
+
+
+def _costed_as(plan: Plan, other: Plan) -> Plan:
+    """Return a plan with the cost models of another one."""
+    patterns = (
+        replace(one, cost_model=other.for_pattern(one.pattern).cost_model, unit=other.for_pattern(one.pattern).unit)
+        for one in plan.patterns
+    )
+    return replace(plan, alpha=other.alpha, patterns=tuple(patterns))
+
+
+def made_alike(plan: Plan, other: Plan) -> bool:
+    """Return True if plans are the same, and made by the same planners for the same costs."""
+    by = [{one.pattern: (one.planner, one.cost_model) for one in of.patterns} for of in (plan, other)]
+    return same_plans(plan, other) and by[0] == by[1] and plan.alpha == other.alpha
 
 
 @dataclass(frozen=True)
@@ -92,13 +153,12 @@ def replan(
     *,
     run_id: str,
     dry_run: bool = False,
-    progress: Progress | None = None,
 ) -> Replanning:
     """Make the plan of a pattern set again, and make it the current one where it is better.
 
     Plan and decision are recorded under `run_id`; a dry run makes and compares, and records nothing. An InputError says
-    that there is no such planner, cost model, moment or window, or that no events are published; a BusyError that
-    another run has just changed the current plan, or is recording one.
+    that no events or statistics are published; a BusyError that another run has just changed the current plan, or is
+    recording one.
     """
     decisions = tables.decisions(pattern_set.name)
     done = _done_before(tables, pattern_set, asked, decisions, run_id)
@@ -118,14 +178,14 @@ def replan(
     day = latest_day(events)
     if day is None:
         raise InputError(f"stream {stream.name!r} has no events to plan by: run `cep run --stream {stream.name}`")
-    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked.statistics, progress)
+    fresh = fresh_statistics(tables, stream, pattern_set, events, day)
     verdict = None if asked.violation is None or current is None else current.verdict(fresh.snapshot)
     in_place_of = in_place_of if current is None else current.record
-    made, again, said = _plan(pattern_set, asked, _concerned(asked, verdict), current, in_place_of, fresh)
+    made, again, said = _plan(pattern_set, _concerned(asked, verdict), current, in_place_of, fresh)
     comparison = None
     if current is not None:
         part = pattern_set if again is None else part_of_set(pattern_set, again)
-        comparison = compare(tables, part, current.plan, made, fresh)
+        comparison = compare(part, current.plan, made, fresh)
     forced = asked.force and current is not None and not made_alike(current.plan, made)
     replaces = comparison is None or comparison.better or forced
     outcome = MADE if current is None else REPLACED if replaces else KEPT
@@ -160,7 +220,7 @@ def replan(
         if not dry_run:
             tables.record_decision(decision)
     log_decision(stream, decision)
-    return Replanning(decision, None if current is None else current.plan, made, record, comparison, fresh.notes)
+    return Replanning(decision, None if current is None else current.plan, made, record, comparison)
 
 
 def _concerned(asked: PlanRequest, verdict: Verdict | None) -> tuple[str, ...]:
@@ -168,7 +228,7 @@ def _concerned(asked: PlanRequest, verdict: Verdict | None) -> tuple[str, ...]:
 
     A replanning answers all that is violated by now, not only what the check had found that asked for it.
     """
-    concerned = asked.patterns or (() if asked.violation is None else asked.violation.patterns)
+    concerned = () if asked.violation is None else asked.violation.patterns
     if verdict is None or not verdict.replan or not concerned:
         return concerned
     return tuple(dict.fromkeys((*concerned, *verdict.patterns))) if verdict.patterns else ()
@@ -176,49 +236,25 @@ def _concerned(asked: PlanRequest, verdict: Verdict | None) -> tuple[str, ...]:
 
 def _plan(
     pattern_set: PatternSet,
-    asked: PlanRequest,
     concerned: Sequence[str],
     current: CurrentPlan | None,
     in_place_of: PlanRecord | None,
     fresh: FreshStatistics,
 ) -> tuple[Plan, frozenset[str] | None, str]:
-    """The plan that is asked for, the patterns that were planned again (None: all), and a sentence about them.
+    """The new plan, the patterns that were planned again (None: all), and a sentence about them.
 
     A search of all patterns together goes on from the current plan, where that is such a one.
     """
     if current is None:
-        if asked.planner is not None or asked.cost is not None:
-            made = plan_pattern_set(pattern_set, fresh.snapshot, planner=asked.planner, cost=asked.cost)
-            return made, None, ""
         made, said = plan_of_changed(pattern_set, fresh.snapshot, in_place_of)
         return made, None, said
-    names = [one.name for one in pattern_set.patterns]
-    if unknown := set(asked.patterns) - set(names):
-        raise InputError(
-            f"pattern set {pattern_set.name!r} has no pattern {listed([*map(repr, sorted(unknown))])}; it has: "
-            f"{listed(names)}"
-        )
-    if _goes_on(current.plan, pattern_set, asked):
-        if concerned:
-            again = connected(pattern_set.patterns, current.plan.sharing, concerned)
-            made = replan_components(pattern_set, fresh.snapshot, current.plan, again, cost=asked.cost)
-            return made, again, described_part(pattern_set, again)
-        made = plan_pattern_set(pattern_set, fresh.snapshot, cost=asked.cost, start=current.plan)
-        return made, None, ""
-    if asked.patterns:
-        raise InputError(
-            f"pattern set {pattern_set.name!r}: its plan is not one of all patterns together by "
-            f"{asked.planner or pattern_set.planner!r}, of which some could be planned again: leave the patterns out"
-        )
-    return plan_pattern_set(pattern_set, fresh.snapshot, planner=asked.planner, cost=asked.cost), None, ""
-
-
-def _goes_on(plan: Plan, pattern_set: PatternSet, asked: PlanRequest) -> bool:
-    """Return True if the requested planner makes plans of this kind, and can go on from it."""
-    by = None if plan.workload is None else plan.workload.search.planner
-    if by is None or asked.planner not in (None, by) or pattern_set.planner != by:
-        return False
-    return plan.sharing in ("none", pattern_set.search.get("sharing", plan.sharing))
+    if not goes_on(current.plan, pattern_set):
+        return plan_pattern_set(pattern_set, fresh.snapshot), None, ""
+    if not concerned:
+        return plan_pattern_set(pattern_set, fresh.snapshot, start=current.plan), None, ""
+    again = connected(pattern_set.patterns, current.plan.sharing, concerned)
+    made = replan_components(pattern_set, fresh.snapshot, current.plan, again)
+    return made, again, described_part(pattern_set, again)
 
 
 def _done_before(
@@ -283,7 +319,7 @@ def _distances(
         return state.distances.to_json()
     replaced = outcome == REPLACED
     verdict = verdict or function.decide(state, fresh.snapshot)
-    plan, gained = (made, comparison.observed_gain) if replaced else (current.plan, 0.0)
+    plan, gained = (made, comparison.gain) if replaced else (current.plan, 0.0)
     return function.replanned(state, verdict, plan, fresh.snapshot, gain=gained).distances.to_json()
 
 

@@ -70,59 +70,41 @@ def data_docs_folder(folder: Path | None, stream: str, run_id: str, day: date) -
 class _RunFile(logging.FileHandler):
     """Appends records to the file of a run: the tasks of Airflow, which are processes of their own, share it."""
 
-    def __init__(self, path: Path, shown_from: int) -> None:
-        super().__init__(path, encoding="utf-8")
-        self.shown_from = shown_from
-        self.setFormatter(JsonFormatter())
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; where nobody else listens, warnings reach stderr as without the file."""
-        super().emit(record)
-        others = logging.getLogger().handlers or [one for one in logging.getLogger(PACKAGE).handlers if one is not self]
-        if not others and logging.lastResort is not None and record.levelno >= logging.lastResort.level:
-            logging.lastResort.handle(record)
-
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
         """Go on without the record: a full disk is told by what cannot be published."""
-
-    def passes(self, record: logging.LogRecord) -> bool:
-        """True for what other handlers would be given without the file."""
-        return not record.name.startswith(PACKAGE) or record.levelno >= self.shown_from
 
 
 @contextmanager
 def kept_log(folder: Path | None, stream: str, run_id: str) -> Iterator[None]:
-    """Keep what the package logs in the block, from INFO on, in the file of a run; others are shown the same as before.
+    """Keep what the package logs in the block, from INFO on, in the file of a run; None: nowhere.
 
-    A file that cannot be written is a warning, and no reason to do no work.
+    Where a program has no handlers, warnings reach stderr as without the file. A file that cannot be written is a
+    warning, and no reason to do no work.
     """
-    if folder is None:
-        with working_on(run=run_id, stream=stream):
-            yield
-        return
     package = logging.getLogger(PACKAGE)
-    before, level = package.level, package.getEffectiveLevel()
+    before = package.level
+    handlers: list[logging.Handler] = []
     try:
-        path = log_file(folder, stream, run_id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handler = _RunFile(path, level)
+        if folder is not None:
+            path = log_file(folder, stream, run_id)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handlers = [_RunFile(path, encoding="utf-8")]
+            handlers[0].setFormatter(JsonFormatter())
     except OSError as error:
         package.warning("the log of run %s is not kept: %s", run_id, error)
-        with working_on(run=run_id, stream=stream):
-            yield
-        return
-    others = [*logging.getLogger().handlers, *package.handlers]
-    for other in others:
-        other.addFilter(handler.passes)
-    package.addHandler(handler)
-    package.setLevel(min(level, logging.INFO))
+    if handlers:
+        package.setLevel(min(package.getEffectiveLevel(), logging.INFO))
+        if not package.hasHandlers() and logging.lastResort is not None:
+            handlers.append(logging.lastResort)
+    for handler in handlers:
+        package.addHandler(handler)
     try:
         with working_on(run=run_id, stream=stream):
             yield
     finally:
         package.setLevel(before)
-        package.removeHandler(handler)
-        for other in others:
-            other.removeFilter(handler.passes)
-        with suppress(OSError):
-            handler.close()
+        for handler in handlers:
+            package.removeHandler(handler)
+        for file in handlers[:1]:
+            with suppress(OSError):
+                file.close()

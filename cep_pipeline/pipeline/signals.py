@@ -1,4 +1,4 @@
-"""Signals of a day for those who watch the pipeline from outside: metrics, lineage, alerts, unusual numbers of matches.
+"""Signals of a day for those who watch the pipeline from outside: metrics, alerts, unusual numbers of matches.
 
 All of it comes from what the run has recorded and published. Whoever runs the steps (`dags/`) sends it on.
 """
@@ -6,44 +6,47 @@ All of it comes from what the run has recorded and published. Whoever runs the s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from math import ceil, floor, sqrt
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.pipeline.configuration import Configuration, MatchBandSettings
+from cep_pipeline.pipeline.configuration import Configuration
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.day_work import DayWork
-    from cep_pipeline.warehouse.records import PublishedDay, RunRecord
+    from cep_pipeline.warehouse.records import RunRecord
 
 _NORMAL = 1.4826
 """The standard deviation of a normal distribution, in median distances from its median."""
+BAND_DAYS, LEAST_BAND_DAYS, BAND_WIDTH = 28, 7, 6.0
+"""A band is made of the counts of so many latest days, and of so many at least; it is so many deviations wide."""
 
 
-def usual_band(counts: Sequence[int], settings: MatchBandSettings) -> tuple[int, int] | None:
+def usual_band(counts: Sequence[int]) -> tuple[int, int] | None:
     """The band in which the next count is expected, both ends included; None where there are too few counts.
 
-    The median and the median distance from it are not moved by single days that were unusual themselves. A count that
-    never varied, or is small, still has the width that chance makes: square roots of the median.
+    It lies around the median of the latest counts. The median and the median distance from it are not moved by single
+    days that were unusual themselves. A count that never varied, or is small, still has the width that chance makes:
+    square roots of the median.
 
     Examples
     --------
-    >>> usual_band([100, 102, 98, 5_000, 101, 99, 100], MatchBandSettings(factor=5))
-    (50, 150)
-    >>> usual_band([0, 0, 0, 0, 0, 0, 0], MatchBandSettings(factor=5))
-    (0, 5)
+    >>> usual_band([100, 102, 98, 5_000, 101, 99, 100])
+    (40, 160)
+    >>> usual_band([0, 0, 0, 0, 0, 0, 0])
+    (0, 6)
     """
-    if not settings.days or len(counts) < settings.least:
+    counts = counts[-BAND_DAYS:]
+    if len(counts) < LEAST_BAND_DAYS:
         return None
     middle = median(counts)
     spread = _NORMAL * median(abs(count - middle) for count in counts)
-    width = settings.factor * max(spread, sqrt(middle), 1.0)
+    width = BAND_WIDTH * max(spread, sqrt(middle), 1.0)
     return max(0, ceil(middle - width)), floor(middle + width)
 
 
@@ -53,19 +56,19 @@ def unusual_matches(work: DayWork) -> dict[str, dict[str, int]]:
     The band is made of the days before that are published by the same version of the pattern set. Days on which a
     pattern was limited say nothing of it: none of its matches is published. Each finding is told to the observer.
     """
-    settings, found = work.stream.match_band, {}
-    if not settings.days or not work.detected:
-        return {}
+    found: dict[str, dict[str, int]] = {}
+    if not work.detected:
+        return found
     units = [unit for unit in work.tables.matches_days() if unit.final_day < work.day]
     for name, detected in work.detected.items():
         version = detected.fingerprint.pattern_set_version
         own = [unit for unit in units if unit.pattern_set == name and unit.fingerprint.pattern_set_version == version]
-        latest = sorted(own, key=lambda unit: unit.final_day)[-settings.days :]
+        latest = sorted(own, key=lambda unit: unit.final_day)[-BAND_DAYS:]
         for pattern, matches in detected.matches.items():
             if pattern in detected.limited:
                 continue
             known = [unit for unit in latest if pattern in unit.counts and pattern not in unit.limited]
-            band = usual_band([unit.counts[pattern] for unit in known], settings)
+            band = usual_band([unit.counts[pattern] for unit in known])
             if band is not None and not band[0] <= matches <= band[1]:
                 found[f"{name}.{pattern}"] = {"matches": matches, "least": band[0], "most": band[1]}
                 work.observer.note(f"{work.day}: {_unusual(f'{name}.{pattern}', found[f'{name}.{pattern}'])}")
@@ -87,68 +90,28 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """Data that a step has read or written: the namespace and name that OpenLineage gives them, and their size."""
-
-    namespace: str
-    name: str
-    rows: int | None = None
-    size_bytes: int | None = None
-
-    @classmethod
-    def at(cls, place: str, *, rows: int | None = None, size_bytes: int | None = None) -> Dataset:
-        """The data at a path, or at the address of an object store.
-
-        Examples
-        --------
-        >>> Dataset.at("s3://bucket/raw/a.csv"), Dataset.at("/srv/raw/a.csv").namespace
-        (Dataset(namespace='s3://bucket', name='raw/a.csv', rows=None, size_bytes=None), 'file')
-        """
-        if "://" not in place:
-            return cls("file", place, rows, size_bytes)
-        parts = urlsplit(place)
-        return cls(f"{parts.scheme}://{parts.netloc}", parts.path.lstrip("/"), rows, size_bytes)
-
-
-@dataclass(frozen=True)
 class DayReport:
     """The work of a run on a day, as it is recorded and published.
 
-    The day is `over` at that instant in the stream's time zone. `published` is None where there are no events. `raw`,
-    `events` and `matches` are the places of the raw files, and of the two tables.
+    The day is `over` at that instant in the stream's time zone.
     """
 
     stream: str
     day: date
     run: RunRecord
     over: datetime
-    published: PublishedDay | None
-    raw: str
-    events: str
-    matches: str
-    matched: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, config: Path, stream: str, day: date, run_id: str) -> DayReport:
         """Read the report of a run and day from the warehouse; an InputError says that nothing is recorded of them."""
         configuration = Configuration.load(config)
         loaded = configuration.stream(stream)
-        warehouse = configuration.open_warehouse()
-        tables = warehouse.stream(loaded.schema)
+        tables = configuration.open_warehouse().stream(loaded.schema)
         run = next((one for one in tables.runs() if (one.run_id, one.day) == (run_id, day)), None)
         if run is None:
             raise InputError(f"stream {stream!r}: run {run_id} has recorded nothing of {day}")
-        return cls(
-            stream,
-            day,
-            run,
-            datetime.fromtimestamp(day_bounds(day, loaded.schema.timezone)[1] / 1e6, UTC),
-            next((one for one in tables.days() if one.day == day), None),
-            loaded.data,
-            warehouse.table_location(stream, "events"),
-            warehouse.table_location(stream, "matches"),
-            {unit.pattern_set: unit.matches for unit in tables.matches_days() if unit.final_day == day},
-        )
+        over = datetime.fromtimestamp(day_bounds(day, loaded.schema.timezone)[1] / 1e6, UTC)
+        return cls(stream, day, run, over)
 
     @property
     def lateness_s(self) -> float | None:
@@ -171,19 +134,6 @@ class DayReport:
         yield Metric("lease_wait", "seconds", self.run.details.get("lease_wait_s", 0.0), of_stream)
         for name in ("unusual", "limited"):
             yield Metric(name, "gauge", len(self.run.details.get(name, {})), of_stream)
-
-    def flow(self, step: str) -> tuple[list[Dataset], list[Dataset]]:
-        """The data that a step has read and written: for `publish` raw files, and the tables of events and matches.
-
-        The steps before it only make drafts: until the day is published, its tables are those of an earlier run.
-        """
-        if self.published is None or step != "publish":
-            return [], []
-        files = self.published.fingerprint.raw_files
-        return [Dataset.at(f"{self.raw}/{file.name}", size_bytes=file.size) for file in files], [
-            Dataset.at(self.events, rows=self.published.events),
-            Dataset.at(self.matches, rows=sum(self.matched.values())),
-        ]
 
     def alerts(self, late_hours: float | None = None) -> list[str]:
         """The sentences that somebody should be told of a run that has succeeded."""

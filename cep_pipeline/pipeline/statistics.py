@@ -22,18 +22,17 @@ import pyarrow as pa
 from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream, patterns_of
-from cep_pipeline.pipeline.day_work import DayWork, Progress
+from cep_pipeline.pipeline.day_work import DayWork
 from cep_pipeline.slices.ownership import LookBack, look_back
-from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, keys_of, read_row_groups
-from cep_pipeline.spark.statistics import Counting, count_slice, merged
+from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.observed import Observed, combine_observed
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, StatisticsRecord
 
 if TYPE_CHECKING:
-    from cep_pipeline.patterns.pattern import Pattern, Window
-    from cep_pipeline.slices.prepared import Boundary, rows_before
+    from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
 
 
@@ -67,7 +66,6 @@ def windows_of_day(record: StatisticsRecord, stream: Stream) -> tuple[Statistics
         return ()
     what = f"the statistics of {record.day} of pattern set {record.pattern_set!r}"
     state = WindowedStatistics.from_json(_parsed(record.state, what), what)
-    state.dependent_factor = stream.statistics.dependent_factor
     return tuple(state.windows(*day_bounds(record.day, stream.schema.timezone), WINDOWS_SHOWN))
 
 
@@ -84,28 +82,24 @@ def carried_state(
         return None, None
     settings = work.stream.statistics
     empty = WindowedStatistics.of(patterns_of(pattern_sets), settings.length, settings.epsilon)
-    notes = []
+    reasons = []
     for pattern_set in pattern_sets:
         what = f"the statistics of {before} of pattern set {pattern_set.name!r}"
         try:
             record = known.before(pattern_set.name, work.day)
             if record is None or record.day != before or record.state is None:
-                notes.append(f"{what} hold no state")
-                continue
+                raise InputError(f"{what} hold no state")
             if reason := out_of_date(record, events.days[before], settings):
-                notes.append(f"{what} cannot be gone on from: {reason}")
-                continue
+                raise InputError(f"{what}: {reason}")
             content = _parsed(record.state, what)
             state = WindowedStatistics.from_json(content, what)
+            if not empty.goes_on(state):
+                raise InputError(f"{what} are of other patterns")
+            return state, content["checksum"]
         except (CepError, pa.ArrowException) as error:
-            notes.append(f"{what} cannot be read: {error}")
-            continue
-        if not empty.goes_on(state):
-            notes.append(f"{what} are of other patterns")
-            continue
-        return state, content["checksum"]
-    if notes:
-        logger.warning("%s: %s; the window before the day is read again", work.day, notes[0])
+            reasons.append(error)
+    if reasons:
+        logger.warning("%s: %s; the window begins with the day", work.day, reasons[0])
     return None, None
 
 
@@ -162,68 +156,6 @@ def cut_slices(
     return events.slices(start, end, look_back(patterns), count)
 
 
-def state_of_day(
-    tables: StreamReader,
-    stream: Stream,
-    patterns: Sequence[Pattern],
-    day: date,
-    *,
-    window: Window | None = None,
-    progress: Progress | None = None,
-) -> tuple[WindowedStatistics, tuple[int, int]]:
-    """Count a published day anew in this process, with the window before it; returns its bounds too."""
-    bounds = day_bounds(day, stream.schema.timezone)
-    length = window or stream.statistics.length
-    return _counted_anew(tables, stream, patterns, (bounds[0], 0), (bounds[1], 0), length, progress), bounds
-
-
-def snapshot_at(
-    tables: StreamReader,
-    stream: Stream,
-    patterns: Sequence[Pattern],
-    as_of_us: int,
-    *,
-    window: Window | None = None,
-    progress: Progress | None = None,
-) -> StatisticsSnapshot:
-    """The snapshot of the window that ends with a moment, from the published events of that window alone."""
-    length, end = window or stream.statistics.length, (as_of_us + 1, 0)
-    state = _counted_anew(tables, stream, patterns, end, end, length, progress, since_its_start=True)
-    return state.snapshot(as_of_us)
-
-
-def _counted_anew(
-    tables: StreamReader,
-    stream: Stream,
-    patterns: Sequence[Pattern],
-    start: Boundary,
-    end: Boundary,
-    window: Window,
-    progress: Progress | None,
-    *,
-    since_its_start: bool = False,
-) -> WindowedStatistics:
-    """The state of `[start, end)` and of the window before it, which may be known to begin before its first event."""
-    events = PublishedEvents.pin(tables, stream.schema.timezone)
-    begin = events.window_start(window, start)
-    slices = cut_slices(events, patterns, begin, end, _SHOWN_SLICES)
-    counting = Counting(tuple(patterns), window, stream.statistics.epsilon)
-    tell = progress or (lambda done, of: None)
-    counted = []
-    for number, slice_ in enumerate(slices):
-        tell(number, len(slices))
-        counted.append(count_slice(counting, slice_))
-    tell(len(slices), len(slices))
-    since_us = begin[0] if since_its_start and events.begin_before(begin) else None
-    state = merged(counting, counted, since_us=since_us)
-    state.dependent_factor = stream.statistics.dependent_factor
-    return state
-
-
-_SHOWN_SLICES = 64
-"""A progress bar has so many steps at most."""
-
-
 def with_observed(
     work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot, known: PinnedStatistics
 ) -> StatisticsSnapshot:
@@ -265,22 +197,6 @@ class PublishedEvents:
         """Pin the events that are published now."""
         return cls(tables, timezone, tables.pin_events())
 
-    def window_start(self, window: Window, end: Boundary) -> Boundary:
-        """The point from which on events are in the window that ends with the last event before `end`.
-
-        A window of time reaches back from the instant before `end`, both included; one of more events than there are
-        reaches back to the first.
-        """
-        if window.time_us is not None:
-            return end[0] - 1 - window.time_us, 0
-        assert window.events is not None
-        groups = self._row_groups(self.snapshot.day_of_positions(self._day_at(end[0]), window.events), end)
-        behind = sum(_rows_from(group, end) for group in groups)
-        instant = instant_before(groups, window.events + behind)
-        if instant is None:
-            return groups[0].first if groups else end
-        return instant, 0
-
     def slices(self, start: Boundary, end: Boundary, look_back: LookBack, count: int) -> list[Slice]:
         """The events of `[start, end)` in `count` slices that read about as many, or more where they are too many."""
         groups = self._row_groups(self.first_day(self._day_at(start[0]), start[0], look_back), end)
@@ -290,13 +206,6 @@ class PublishedEvents:
         """The day that a look-back reaches from a point of a day; None: before the beginning of the stream."""
         by_positions = self.snapshot.day_of_positions(day, look_back.positions)
         return None if by_positions is None else min(self._day_at(begin_us - look_back.time_us), by_positions)
-
-    def begin_before(self, point: Boundary) -> bool:
-        """Return True if there are events before a point."""
-        day = self._day_at(point[0])
-        if any(other.events and other.day < day for other in self.snapshot.days.values()):
-            return True
-        return bool(self._row_groups(day, point))
 
     def rows(self, start: Boundary, end: Boundary) -> int:
         """Estimate the number of events in `[start, end)`, by whole days."""
@@ -312,12 +221,3 @@ class PublishedEvents:
         # A window may reach back further than there are dates.
         instant = _EPOCH + timedelta(microseconds=max(instant_us, _EARLIEST_US))
         return instant.astimezone(ZoneInfo(self.timezone)).date()
-
-
-def _rows_from(group: RowGroup, point: Boundary) -> int:
-    """Number of events of a row group that do not come before a point."""
-    if group.last < point:
-        return 0
-    if point <= group.first:
-        return group.rows
-    return group.rows - rows_before(*keys_of(group), point)

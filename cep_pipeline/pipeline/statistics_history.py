@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -11,17 +11,15 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.timestamps import parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
 from cep_pipeline.pipeline.plans import of_another_format
-from cep_pipeline.pipeline.statistics import WINDOWS_SHOWN, out_of_date, snapshot_at, state_of_day, windows_of_day
+from cep_pipeline.pipeline.statistics import WINDOWS_SHOWN, out_of_date, windows_of_day
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.drift import numbers_of
 from cep_pipeline.statistics.estimate import windowed_statistics
 
 if TYPE_CHECKING:
-    from cep_pipeline.patterns.pattern import Pattern, Window
-    from cep_pipeline.pipeline.day_work import Progress
+    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.warehouse.records import StatisticsRecord
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
@@ -76,14 +74,9 @@ class StatisticsHistory:
 
     def of_day(self, day: date | None = None) -> StatisticsOverview:
         """The business day (None: the latest that has statistics), its windows, and its drift."""
-        records = self._records(day)
-        chosen = records[-1].day if day is None else day
-        (whole,) = self.tables.statistics(self.pattern_set.name, chosen, chosen)
-        shown = Labelled(f"business day {chosen}", self._snapshot(whole))
-        windows, unread = self._windows([whole])
-        notes = self._notes([whole])
-        compared, said = self._compared(chosen, records)
-        return StatisticsOverview(shown, self.timezone, compared, (), windows, (*notes, *unread, *said))
+        chosen = self._records(day)[-1].day
+        whole = self.tables.statistics(self.pattern_set.name, chosen, chosen)
+        return replace(self._over_days(whole, whole), days=())
 
     def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> StatisticsOverview:
         """Days one after another (None: from the first, to the last), or so many latest of them; the last in full."""
@@ -121,32 +114,6 @@ class StatisticsHistory:
         compared, said = self._compared(known[-1].day, known if len(known) > 1 else self._records())
         shown = Labelled(f"business day {known[-1].day}", days[-1].snapshot)
         return StatisticsOverview(shown, self.timezone, compared, days, windows, (*self._notes(known), *unread, *said))
-
-    def at_moment(
-        self, as_of_us: int, window: Window | None = None, progress: Progress | None = None
-    ) -> StatisticsOverview:
-        """The window that ends with a moment, counted anew from the published events."""
-        snapshot = snapshot_at(
-            self.tables, self.stream, self.pattern_set.patterns, as_of_us, window=window, progress=progress
-        )
-        plan, notes = self._planned()
-        shown = Labelled(_moment_label(as_of_us, self.timezone, window or self.stream.statistics.length), snapshot)
-        return StatisticsOverview(shown, self.timezone, plan, notes=notes)
-
-    def over_windows(self, day: date | None, window: Window, progress: Progress | None = None) -> StatisticsOverview:
-        """A business day over windows of another length than the configured one, counted anew."""
-        chosen = day or self.latest_published_day()
-        if chosen not in {record.day for record in self.tables.days()}:
-            raise InputError(
-                f"stream {self.stream.name!r} has no events of {chosen}; run "
-                f"`cep run --stream {self.stream.name} --day {chosen}` first"
-            )
-        state, bounds = state_of_day(
-            self.tables, self.stream, self.pattern_set.patterns, chosen, window=window, progress=progress
-        )
-        plan, notes = self._planned()
-        shown = Labelled(f"business day {chosen} in windows of {window}", state.business_day(*bounds))
-        return StatisticsOverview(shown, self.timezone, plan, windows=tuple(state.windows(*bounds)), notes=notes)
 
     def _records(self, day: date | None = None) -> list[StatisticsRecord]:
         """Return the records of all days up to one (None: the last), without their long columns."""
@@ -226,23 +193,14 @@ def statistics_of_events(
     patterns: Sequence[Pattern],
     events: pa.Table,
     timezone: str,
-    as_of: str | None = None,
     window: str | None = None,
     *,
     notes: Sequence[str] = (),
 ) -> StatisticsOverview:
-    """Statistics of events in memory: of the window that ends with the moment `as_of`, or of all events, in windows.
-
-    The moment is as a person writes it; the window as in `pipeline.yaml`, None: as where it says nothing.
-    """
+    """Statistics of events in memory, in windows: as in `pipeline.yaml`, None: as where it says nothing."""
     settings = StatisticsSettings(window=window) if window else StatisticsSettings()
     length = settings.length
     first, last = _ends(events)
-    if as_of is not None:
-        moment = parse_moment(as_of, timezone, local_time(last, timezone).date())
-        state = windowed_statistics(patterns, events, length, settings.epsilon, end=(moment + 1, 0))
-        shown = Labelled(_moment_label(moment, timezone, length), state.snapshot(moment))
-        return StatisticsOverview(shown, timezone, notes=tuple(notes))
     state = windowed_statistics(patterns, events, length, settings.epsilon)
     shown = Labelled(f"mean over windows of {length}", state.business_day(first, last + 1))
     return StatisticsOverview(shown, timezone, windows=tuple(state.windows(first, last + 1)), notes=tuple(notes))
@@ -252,11 +210,6 @@ def local_time(instant_us: int, timezone: str) -> datetime:
     """Return the time that the clocks of a time zone show at an instant."""
     instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant_us)
     return instant.astimezone(ZoneInfo(timezone)).replace(tzinfo=None)
-
-
-def _moment_label(moment_us: int, timezone: str, window: Window) -> str:
-    shown = local_time(moment_us, timezone)
-    return f"the {window} up to {shown:%Y-%m-%d %H:%M:%S} {timezone}"
 
 
 def _ends(events: pa.Table) -> tuple[int, int]:

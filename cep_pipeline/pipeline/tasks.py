@@ -1,8 +1,8 @@
 """The pipeline as tasks of a scheduler: the steps of a day, checks of plans, replanning, maintenance.
 
 The steps are those of `day.STEPS`, which `cep run` does in one process. As tasks each takes what the ones before have
-returned, and returns what it has made: a small JSON document, in which larger parts stand by their address in a scratch
-folder of the run and day, beside the staged events. Each step can be repeated; the folder goes with the last one.
+returned, and returns what it has made: a small JSON document with the addresses of larger ones in a scratch folder of
+the run and day, beside the staged events. Each step can be repeated; the folder goes with the last one.
 
 Several days may be on their way at once. A step that carries on from the day before (`Step.follows`) is given what that
 day has handed on; that it waits for it is the scheduler's matter. Days that are begun in order are never redone.
@@ -36,7 +36,6 @@ from cep_pipeline.pipeline.day import (
     step_of,
 )
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
-from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
 from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.pipeline.run_log import kept_log
@@ -59,33 +58,38 @@ LEASE_WAIT_S = 10.0
 """A task of the same run may just be giving the lease up."""
 _WAITED_S = 1.0
 """A lease that was free is had sooner."""
-MOST_INLINE = 16_384
-"""Characters of a document that is handed on as it is; a larger one by its address."""
 StepResult = Mapping[str, Any]
 """What a step returns, and hands on to the next: JSON values."""
 
 
 @dataclass(frozen=True)
-class DayTask:
-    """The day, stream, configuration, run and pattern set (None: all of the stream) that a task works for.
+class StreamTask:
+    """The configuration, stream, run and pattern set (None: all of the stream) that a task works for."""
+
+    config: Path
+    stream: str
+    run_id: str
+    pattern_set: str | None = None
+
+    def open(self) -> tuple[Configuration, Stream, StreamTables, tuple[PatternSet, ...]]:
+        """The configuration, the stream, its tables and the pattern sets that are meant."""
+        configuration = Configuration.load(self.config)
+        stream = configuration.stream(self.stream)
+        tables = configuration.open_warehouse().stream(stream.schema)
+        return configuration, stream, tables, stream.chosen_sets(self.pattern_set)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayTask(StreamTask):
+    """A task for a day.
 
     - `end_of_stream`: the stream ends with the day, so that no match waits for later ones.
     - `detection_only`: the events stay as they are published, and only the matches are made anew.
     """
 
-    config: Path
-    stream: str
     day: date
-    run_id: str
-    pattern_set: str | None = None
     end_of_stream: bool = False
     detection_only: bool = False
-
-    def open(self) -> tuple[Configuration, Stream, StreamTables]:
-        """The configuration, the stream and its tables."""
-        configuration = Configuration.load(self.config)
-        stream = configuration.stream(self.stream)
-        return configuration, stream, configuration.open_warehouse().stream(stream.schema)
 
 
 def run_step(
@@ -180,14 +184,12 @@ def _result(work: DayWork, step: Step, scratch: str, steps: Sequence[RunStep], *
     }
 
 
-def _handed_on(content: Any, name: str, scratch: str) -> dict[str, Any]:
-    """A document as it is, or the address of the file that it is written to."""
-    if len(json.dumps(content)) <= MOST_INLINE:
-        return {"content": content}
+def _handed_on(content: Any, name: str, scratch: str) -> str:
+    """The address of the file that a document is written to."""
     make_directory(scratch)
     location = f"{scratch}/{name}-{uuid.uuid4().hex}.json"
     write_document(location, content)
-    return {"at": location}
+    return location
 
 
 def write_document(address: str, content: Any) -> None:
@@ -213,10 +215,6 @@ def read_document(address: str) -> Any:
         raise _damaged(address, error) from error
 
 
-def _content(document: Mapping[str, Any]) -> Any:
-    return read_document(document["at"]) if "at" in document else document["content"]
-
-
 def _damaged(what: str, error: Exception) -> InputError:
     return InputError(f"{what} is damaged: {brief(error)}; run the day again from the step ingest")
 
@@ -228,9 +226,9 @@ def _take(work: DayWork, step: Step, handed: StepResult) -> None:
         work.lease_wait_s = max(work.lease_wait_s, handed["lease_wait_s"])
         work.steps += [RunStep(*one) for one in handed["steps"]]
         work.told.update(handed["told"])
-        for name, document in handed["documents"].items():
+        for name, address in handed["documents"].items():
             if step is STEPS[-1] or name in step.takes:
-                _DOCUMENTS[name][1](work, _content(document))
+                _DOCUMENTS[name][1](work, read_document(address))
 
 
 def _take_before(work: DayWork, step: Step, before: Mapping[date, Sequence[StepResult]]) -> None:
@@ -243,11 +241,11 @@ def _take_before(work: DayWork, step: Step, before: Mapping[date, Sequence[StepR
     for day, handed in sorted(before.items()):
         for one in handed:
             made_at = datetime.fromisoformat(one["made_at"])
-            for name, document in one["documents"].items() if not _published_since(work, day, made_at) else ():
+            for name, address in one["documents"].items() if not _published_since(work, day, made_at) else ():
                 if name == "drafted" or (name == "statistics" and day == max(before)):
                     with _reading(f"what the run of {day} handed on"):
                         try:
-                            content = _content(document)
+                            content = read_document(address)
                         except InputError:
                             if _published_since(work, day, made_at):  # and tidied up, just now
                                 continue
@@ -273,7 +271,7 @@ def _reading(what: str) -> Iterator[None]:
 
 def days_on_their_way(task: DayTask) -> dict[date, str]:
     """The earlier days that a run works on as far as the warehouse knows, each with the id of the latest such run."""
-    _, _, tables = task.open()
+    _, _, tables, _ = task.open()
     runs = sorted(tables.runs(), key=lambda run: run.started_at)
     latest = {run.day: run for run in runs if run.day is not None}
     return {day: run.run_id for day, run in sorted(latest.items()) if run.status == "running" and day < task.day}
@@ -284,7 +282,7 @@ def documents_of(task: DayTask, step: str) -> tuple[str, str]:
 
     They are in the scratch folder of the run and day, which goes with its last step.
     """
-    _, _, tables = task.open()
+    _, _, tables, _ = task.open()
     scratch = _scratch_of(task, tables)
     make_directory(scratch)
     name = f"{scratch}/{step}-{uuid.uuid4().hex}"
@@ -362,8 +360,7 @@ _DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any]
 @contextmanager
 def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tuple[DayWork, str]]:
     """Hold the lease of the day for a step; a failure is recorded with the run. Gives the work and its scratch."""
-    configuration, stream, tables = task.open()
-    pattern_sets = stream.chosen_sets(task.pattern_set)
+    configuration, stream, tables, pattern_sets = task.open()
     check_runnable(pattern_sets)
     scratch = _scratch_of(task, tables)
     # The pattern sets of a day are detected side by side, each under a lease of its own.
@@ -395,7 +392,7 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
             raise
 
 
-def stale_days(task: AdaptationTask, tried: Sequence[Sequence[str]] = ()) -> list[dict[str, Any]]:
+def stale_days(task: StreamTask, tried: Sequence[Sequence[str]] = ()) -> list[dict[str, Any]]:
     """The stale days of a stream, the earliest first, each with what a run that redoes it needs to know.
 
     Parameters
@@ -408,7 +405,7 @@ def stale_days(task: AdaptationTask, tried: Sequence[Sequence[str]] = ()) -> lis
     list of dict
         With `day`, `detection_only`: the events of the day stay as they are, and `reasons`.
     """
-    stream, tables, _ = task.open()
+    _, stream, tables, _ = task.open()
     found: dict[date, list[Any]] = {}
     for one in find_stale_days(stream, tables):
         if not any([str(one.day), reason] in [list(before) for before in tried] for reason in one.reasons):
@@ -426,38 +423,15 @@ def stale_days(task: AdaptationTask, tried: Sequence[Sequence[str]] = ()) -> lis
 # -- checking and replanning: tasks are given texts, and hand on JSON values -------------------------------------------
 
 
-@dataclass(frozen=True)
-class AdaptationTask:
-    """The stream, configuration, run, pattern set (None: all) and `StatisticsRequest` that a task works for."""
-
-    config: Path
-    stream: str
-    run_id: str
-    pattern_set: str | None = None
-    as_of: str | None = None
-    window: str | None = None
-
-    @property
-    def asked(self) -> StatisticsRequest:
-        """The statistics that the task is to use."""
-        return StatisticsRequest(self.as_of or None, self.window or None)
-
-    def open(self) -> tuple[Stream, StreamTables, tuple[PatternSet, ...]]:
-        """The stream, its tables and the pattern sets that are meant."""
-        configuration = Configuration.load(self.config)
-        stream = configuration.stream(self.stream)
-        return stream, configuration.open_warehouse().stream(stream.schema), stream.chosen_sets(self.pattern_set)
-
-
-def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:
+def check_plans(task: StreamTask) -> list[dict[str, Any]]:
     """Check the current plans, and record a decision for each.
 
     For each violation that has not been handled the run is returned that is to handle it: `trigger_run_id`, the same
     however often it is seen, and `conf` with the parameters of that run.
     """
-    stream, tables, pattern_sets = task.open()
+    _, stream, tables, pattern_sets = task.open()
     runs = []
-    for one in check_invariants(tables, stream, pattern_sets, run_id=task.run_id, asked=task.asked):
+    for one in check_invariants(tables, stream, pattern_sets, run_id=task.run_id):
         for note in one.notes:
             logger.warning("%s: %s", one.decision.pattern_set, note)
         if one.violation is not None:
@@ -465,29 +439,19 @@ def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:
                 "pattern_set": one.violation.pattern_set,
                 "reason": one.violation.reason,
                 "violation": one.violation.to_json(),
-                **one.violation.statistics,
             }
             runs.append({"trigger_run_id": one.violation.run_id, "conf": conf})
     return runs
 
 
-def plan_again(
-    task: AdaptationTask,
-    reason: str,
-    planner: str | None = None,
-    cost: str | None = None,
-    violation: Mapping[str, Any] | None = None,
-    patterns: Sequence[str] | None = None,
-) -> dict[str, Any]:
+def plan_again(task: StreamTask, reason: str, violation: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Make the plan of a pattern set again; returns what came of it.
 
-    The violation is as `check_plans` handed it on; None: a person wants the plan. Of a plan of many patterns together
-    only `patterns` are planned, with what is connected with them; None: as the violation says.
+    The violation is as `check_plans` handed it on; None: a person wants the plan.
     """
-    stream, tables, pattern_sets = task.open()
+    _, stream, tables, pattern_sets = task.open()
     answered = None if violation is None else Violation.from_json(violation)
-    asked = PlanRequest(reason, planner or None, cost or None, answered, task.asked, patterns=tuple(patterns or ()))
-    done = replan(tables, stream, pattern_sets[0], asked, run_id=task.run_id)
+    done = replan(tables, stream, pattern_sets[0], PlanRequest(reason, answered), run_id=task.run_id)
     for note in done.notes:
         logger.warning("%s", note)
     return {
@@ -506,12 +470,10 @@ def maintain_warehouse(config: Path, grace_hours: float, keep_days: float) -> di
 
     Damaged metadata of a table is a DataError; all other tables are maintained.
     """
-    configuration = Configuration.load(config)
-    warehouse = configuration.open_warehouse()
+    warehouse = Configuration.load(config).open_warehouse()
     report = warehouse.maintain(
         grace_s=grace_hours * 3600,
         keep_snapshots_s=keep_days * 86_400,
-        file_rows=configuration.settings.warehouse.file_rows,
     )
     for table, done in report.by_table.items():
         logger.info("%s: %s", table, dict(done))

@@ -6,7 +6,7 @@ They are read without the check itself, so that `cep status` need not import wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from cep_pipeline.warehouse.records import Decision
@@ -22,8 +22,7 @@ class Violation:
     """A reason to make another plan: a sentence about the violated invariant, or the number that moved too far.
 
     `key` stays the same as long as it is being handled. `patterns` are those concerned of a plan of many patterns
-    together: their components are planned again; (): all. By `statistics` it was found, and is to be answered: what is
-    given of `StatisticsRequest`, each moment with its date.
+    together: their components are planned again; (): all.
     """
 
     pattern_set: str
@@ -31,7 +30,6 @@ class Violation:
     key: str
     reason: str
     patterns: tuple[str, ...] = ()
-    statistics: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run_id(self) -> str:
@@ -40,16 +38,15 @@ class Violation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {**vars(self), "patterns": list(self.patterns), "statistics": dict(self.statistics)}
+        return {**vars(self), "patterns": list(self.patterns)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "violation") -> Violation:
         """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
         from cep_pipeline.documents import check_form, form_of
 
-        whole = {"patterns": (), "statistics": {}, **content} if isinstance(content, Mapping) else content
-        check_form(form_of(cls), whole, "no violation of a plan", source, "check the plan again")
-        return cls(**{**whole, "patterns": tuple(whole["patterns"]), "statistics": dict(whole["statistics"])})
+        check_form(form_of(cls), content, "no violation of a plan", source, "check the plan again")
+        return cls(**{**content, "patterns": tuple(content["patterns"])})
 
 
 def replannings_of(decisions: Sequence[Decision], version: int) -> int:
@@ -59,7 +56,8 @@ def replannings_of(decisions: Sequence[Decision], version: int) -> int:
 
 def checks_of(decisions: Sequence[Decision], version: int) -> Iterator[Decision]:
     """The checks of a version of the plan that looked at statistics, in the order of the decisions."""
-    return (one for one in decisions if one.plan_version == version and "basis" in one.details)
+    of_version = (one for one in decisions if one.plan_version == version and one.kind != REPLANNING)
+    return (one for one in of_version if "statistics" in one.details)
 
 
 def violation_of(check: Decision) -> Violation | None:

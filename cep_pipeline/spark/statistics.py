@@ -36,7 +36,6 @@ def merged(
     counted: Sequence[WindowedStatistics],
     *,
     carried: WindowedStatistics | None = None,
-    since_us: int | None = None,
 ) -> WindowedStatistics:
     """Merge what consecutive slices have counted, in their order.
 
@@ -46,14 +45,10 @@ def merged(
         What they have counted.
     carried
         The state before the first slice; it is not changed.
-    since_us
-        Where the slices begin, if the stream began before: that no event came since then is known too.
     """
     state = WindowedStatistics.of(counting.patterns, counting.window, counting.epsilon)
     for part in ([carried] if carried is not None else []) + list(counted):
         state.merge(part)
-    if since_us is not None:
-        state.since_us = since_us if state.since_us is None else min(since_us, state.since_us)
     return state
 
 

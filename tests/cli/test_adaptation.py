@@ -87,7 +87,9 @@ def test_a_report_forecasts_the_nearest_invariants_from_the_latest_days_where_it
 
 
 def test_a_plan_without_invariants_says_what_is_checked_instead(own: DriftingStream) -> None:
-    assert cep("replan", "--planner", "ii_random", "--force", folder=own.folder).code == 0
+    with (own.folder / "pipeline.yaml").open("a") as configuration:
+        configuration.write("planning: {planner: ii_random}\n")
+    assert cep("replan", "--force", folder=own.folder).code == 0
     shown = cep("invariants", folder=own.folder)
     assert "pattern rising has no invariants: local search" in shown.output
     assert "moved by" in shown.output and "0.0%" in shown.output
@@ -123,7 +125,6 @@ def test_a_plan_is_made_compared_and_recorded(own: DriftingStream) -> None:
     done = cep("replan", "--reason", "the rates have moved", folder=own.folder)
     assert done.code == 0, done.errors
     assert done.output.startswith("all: replaced: the rates have moved; by cost the new plan saves ")
-    assert "over a sample of the latest day" in done.output
     (row,) = [[cell.strip() for cell in line.split("│")] for line in done.output.splitlines() if "│ rising" in line]
     assert row[1:5] == ["rising", "c, b, a", "a, b, c", "dp_left_deep"]
     assert done.output.endswith("current plan: 2\n")
@@ -133,10 +134,8 @@ def test_a_plan_is_made_compared_and_recorded(own: DriftingStream) -> None:
         "kept",
         "asked for by hand; planning again gives the same plan",
     )
-    other = cep("replan", "--planner", "trivial", "--dry-run", "--explain", folder=own.folder)
-    assert "planner trivial" in other.output and "order a, b, c" in other.output
-    worse = cep("replan", "--planner", "zstream", "--cost", "throughput", "--dry-run", folder=own.folder)
-    assert worse.code == 0, worse.errors
+    other = cep("replan", "--dry-run", "--explain", folder=own.folder)
+    assert "planner dp_left_deep" in other.output and "order a, b, c" in other.output
     explained = cep("explain", folder=own.folder)
     assert "version 2 (current)" in explained.output and "because: the rates have moved" in explained.output
 
@@ -146,10 +145,6 @@ def test_a_plan_is_made_compared_and_recorded(own: DriftingStream) -> None:
     [
         (("invariants", "--pattern-set", "none"), "it has: all"),
         (("invariants", "--stream", "none"), "no stream 'none'"),
-        (("invariants", "--window", "an hour"), "--window: 'an hour' is no length of time"),
-        (("invariants", "--as-of", "noon"), "write a time (14:30, 14:30:05)"),
-        (("replan", "--planner", "best"), "there is no planner 'best'"),
-        (("replan", "--cost", "money"), "there is no cost model 'money'"),
         (("replan", "--pattern-set", "none"), "it has: all"),
     ],
 )
@@ -208,27 +203,6 @@ def test_status_tells_a_violation_until_a_replanning_has_answered_it(own: Drifti
     assert "pattern rising, step 2" in rows[0][6] and "pattern rising, step 2" in rows[2][6]
     assert "1 → 2" in status("--decisions", "1") and "no new data" not in status("--decisions", "1")
     assert "decisions about plans" not in status("--decisions", "0")
-
-
-def test_a_wrong_moment_is_an_error_of_several_sets_too(own: DriftingStream) -> None:
-    """Only a set that has no plan keeps the others from nothing."""
-    path = own.folder / "pipeline.yaml"
-    path.write_text(path.read_text().replace("all: {", "other: {file: all.sase}\n      all: {"))
-    shown = cep("invariants", folder=own.folder)
-    assert shown.code == 0 and "pattern set all, plan 1" in shown.output
-    assert "'other': the pattern set has no plan yet" in " ".join(shown.errors.split())
-    for flags in ([], ["--json"]):
-        wrong = cep("invariants", "--as-of", "noon", *flags, folder=own.folder)
-        assert wrong.code == 2 and not wrong.output
-        assert "'noon' is no moment" in " ".join(wrong.errors.split())
-
-
-def test_a_violation_is_answered_by_the_statistics_that_it_was_found_by(own: DriftingStream) -> None:
-    cep("invariants", "--check", "--as-of", "16:00", "--window", "3 hours", folder=own.folder)
-    made = cep("replan", "--json", folder=own.folder)
-    assert made.code == 0, made.errors
-    label = json.loads(made.output)["details"]["statistics"]["label"]
-    assert label.startswith(f"the 3 hours up to {DRIFT_DAYS[2]} 16:00")
 
 
 def test_a_plan_of_another_format_is_said_and_ends_no_command(own: DriftingStream) -> None:

@@ -96,12 +96,11 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "plan": [(), OVER_FILES, (*OVER_FILES, "--compare"), ("--planner", WRONG), ("--out", f"{FILE}.json")],
     "explain": [(), ("--analyze", *OVER_FILES), ("--plan", "plan.json"), ("--pattern", WRONG)],
     "statistics": [(), ("--days", "2"), ("--json",), ("--match", WRONG), OVER_FILES],
-    "invariants": [(), ("--check",), ("--json",), ("--as-of", WRONG)],
+    "invariants": [(), ("--check",), ("--json",)],
     "replan": [
-        ("--reason", HOSTILE, "--planner", "greedy", "--force"),
+        ("--reason", HOSTILE, "--force"),
         ("--reason", HOSTILE, "--force", "--json"),
         ("--explain", "--dry-run", "--reason", HOSTILE),
-        ("--pattern", WRONG),
     ],
     "matches": [
         (),

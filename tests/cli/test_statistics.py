@@ -63,31 +63,6 @@ def test_days_stand_side_by_side(project: Project) -> None:
     assert len(json.loads(cep("statistics", "--days", "..", "--json", folder=project.folder).output)["days"]) == 3
 
 
-def test_the_window_that_ends_at_a_time_of_day(project: Project) -> None:
-    def events(*arguments: str) -> int:
-        done = cep("statistics", "--day", "2024-03-05", "--json", *arguments, folder=project.folder)
-        assert done.code == 0, done.errors
-        return int(json.loads(done.output)["snapshot"]["events"])
-
-    # 00:00:00 Tick, A; 00:20:00 B, C; and of the evening before 23:20 A, 23:30 A, B, 23:59:59.999 B
-    assert events("--as-of", "00:20", "--window", "20 minutes") == 4
-    assert events("--as-of", "00:19:59", "--window", "20 minutes") == 3
-    assert events("--as-of", "00:20", "--window", "1 hour") == 8
-    assert events("--as-of", "2024-03-05 00:20", "--window", "3 events") == 3
-    assert events("--as-of", "11:00", "--window", "1 hour") == 0
-    assert events("--as-of", "2024-03-05T05:20:00Z", "--window", "20 minutes") == 4
-    shown = cep("statistics", "--as-of", "00:20", "--day", "2024-03-05", folder=project.folder)
-    assert "the 1 h up to 2024-03-05 00:20:00 America/New_York" in shown.output
-
-
-def test_a_day_in_windows_of_another_length(project: Project) -> None:
-    done = cep("statistics", "--day", "2024-03-05", "--window", "6 hours", "--json", folder=project.folder)
-    content = json.loads(done.output)
-    assert content["label"] == "business day 2024-03-05 in windows of 6 h"
-    assert content["snapshot"]["window_us"] == 21_600_000_000
-    assert content["snapshot"]["kind"] == "business day"
-
-
 def test_a_page_reads_as_many_days_and_windows_as_its_bound_allows(project: Project) -> None:
     stream = Configuration.load(project.folder / "pipeline.yaml").stream("ticks")
     history = StatisticsHistory(project.tables(), stream, stream.pattern_set("all"))
@@ -118,8 +93,8 @@ def test_statistics_of_files(project: Project) -> None:
     whole = cep("statistics", *FILES, "--json", folder=project.folder)
     assert whole.code == 0, whole.errors
     assert json.loads(whole.output)["snapshot"]["kind"] == "business day"
-    late = cep("statistics", *FILES, "--as-of", "23:30", "--window", "20 minutes", "--json", folder=project.folder)
-    assert json.loads(late.output)["snapshot"]["events"] == 3
+    short = cep("statistics", *FILES, "--window", "20 minutes", "--json", folder=project.folder)
+    assert json.loads(short.output)["snapshot"]["window_us"] == 1_200_000_000
     half = cep("statistics", "--patterns", "all.sase", folder=project.folder)
     assert half.code == 2 and "--patterns, --schema and --events belong together" in half.error
 
@@ -135,12 +110,11 @@ def test_only_what_matches_is_shown(project: Project) -> None:
         (("--day", "2024-03-09"), "no statistics of 2024-03-09"),
         (("--days", "2024-04-01..2024-04-05"), "no statistics from 2024-04-01 to 2024-04-05"),
         (("--days", "a week"), "write a number of days, as in 7"),
-        (("--days", "2", "--as-of", "12:00"), "leave --day, --as-of and --window out"),
-        (("--as-of", "noon"), "write a time (14:30, 14:30:05)"),
-        (("--window", "an hour"), "or write a number of events"),
-        (("--day", "2024-03-09", "--window", "1 hour"), "has no events of 2024-03-09"),
+        (("--days", "2", "--day", "2024-03-04"), "leave --day out"),
+        ((*FILES, "--window", "an hour"), "or write a number of events"),
+        (("--window", "1 hour"), "that of `statistics:` in pipeline.yaml"),
         (("--match", "Nothing"), "no leaf and no condition has this text in it"),
-        ((*FILES, "--day", "2024-03-04"), "of files, --as-of takes a date and a time"),
+        ((*FILES, "--day", "2024-03-04"), "leave them out with --events"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(project: Project, arguments: tuple[str, ...], words: str) -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from cep_pipeline.planning.costs import COSTS
-from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, write_project
 
 STREAM = "us_equity_trades"
@@ -58,11 +56,8 @@ def test_the_form_of_a_replanning_has_lists(dags: dict[str, Any]) -> None:
     assert not dag.timetable.can_be_scheduled
     params = {name: dag.params.get_param(name) for name in dag.params}
     assert params["pattern_set"].schema["enum"] == ["market"] and params["pattern_set"].value == "market"
-    assert params["planner"].schema["enum"] == [None, *PLANNERS, *MULTI_PATTERN_PLANNER_NAMES]
-    assert params["cost"].schema["enum"] == [None, *COSTS]
     assert params["reason"].value == "by hand"
     assert params["violation"].value is None
-    assert params["patterns"].value is None and params["patterns"].schema["items"] == {"type": "string"}
 
 
 class OtherRuns:
@@ -82,7 +77,7 @@ def run_task(
     """Call a task's function in the context of a run with these parameters."""
     import cep_tasks
 
-    given = {"pattern_set": None, "as_of": None, "window": None, "patterns": None, **params}
+    given = {"pattern_set": None, **params}
     context = {"params": given, "run_id": run_id, "ti": others or OtherRuns()}
     monkeypatch.setattr(cep_tasks, "get_current_context", lambda: context)
     return getattr(cep_tasks, function)("ticks")
@@ -91,8 +86,6 @@ def run_task(
 def test_a_check_hands_on_what_the_replanning_takes(
     airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cep_tasks import UserError
-
     write_project(tmp_path)
     monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
     drifting = DriftingStream(tmp_path)
@@ -106,16 +99,14 @@ def test_a_check_hands_on_what_the_replanning_takes(
     assert second == {**found, "trigger_run_id": f"{name}__attempt_2"}
     (third,) = run_task(monkeypatch, "check_plans", "so has the next", OtherRuns(name, second["trigger_run_id"]))
     assert third["trigger_run_id"] == f"{name}__attempt_3"
-    form = {"planner": None, "cost": None, **found["conf"]}
+    form = found["conf"]
     done = run_task(monkeypatch, "plan_again", found["trigger_run_id"], **form)
     assert (done["outcome"], done["plan_version"]) == ("replaced", 2)
     assert run_task(monkeypatch, "plan_again", found["trigger_run_id"], **form) == done, "a task that is repeated"
     assert run_task(monkeypatch, "check_plans", "afterwards") == []
-    by_hand = {"pattern_set": "all", "planner": "greedy", "cost": "throughput", "reason": "a try", "violation": None}
+    by_hand = {"pattern_set": "all", "reason": "a try", "violation": None}
     kept = run_task(monkeypatch, "plan_again", "manual__1", **by_hand)
     assert kept["outcome"] == "kept" and kept["reason"].startswith("a try; ")
-    with pytest.raises(UserError, match="has no pattern 'near'; it has: rising"):
-        run_task(monkeypatch, "plan_again", "manual__2", **by_hand, patterns=["near"])
 
 
 def test_what_will_fail_again_is_not_retried(

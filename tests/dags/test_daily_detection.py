@@ -218,7 +218,8 @@ def test_a_step_is_given_what_others_have_handed_on(asked: list[Asked]) -> None:
     done, events = do_step("publish", Instance(), handed=handed)
     (step, task, given, before) = asked[0]
     assert (step, before) == ("publish", {})
-    assert task == DayTask(Path("/etc/cep/pipeline.yaml"), "trades", date(2013, 10, 7), "manual__1", "market", True)
+    told = Path("/etc/cep/pipeline.yaml"), "trades", "manual__1", "market"
+    assert task == DayTask(*told, day=date(2013, 10, 7), end_of_stream=True)
     assert given == [{"step": "ingest"}, {"step": "detect", "of": 1}, {"step": "detect", "of": 2}]
     assert done["done"]
     extras = {asset.uri: told.extra for asset, told in events.items()}

@@ -1,4 +1,4 @@
-"""What the DAGs send of a day: real StatsD packets, OpenLineage's own classes, a notifier, deadlines."""
+"""What the DAGs send of a day: real StatsD packets, a notifier, deadlines."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ import pytest
 import yaml
 
 from cep_pipeline.errors import CepError
-from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.pipeline.signals import DayReport
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint
-from cep_pipeline.warehouse.records import PublishedDay, RunRecord, RunStep
+from cep_pipeline.warehouse.records import RunRecord, RunStep
 from tests.dags.conftest import CHECKOUT
 from tests.dags.test_daily_detection import write_stream
 
@@ -34,18 +32,7 @@ RUN = RunRecord(
     matches={"market.v_reversal": 1_234},
     details={"lease_wait_s": 0.25, "unusual": {"market.v_reversal": {"matches": 1_234, "least": 5, "most": 50}}},
 )
-FINGERPRINT = EventsFingerprint((RawFile("2013-10-07/trades.csv.gz", 4_711, "00"),), "schema")
-REPORT = DayReport(
-    "trades",
-    DAY,
-    RUN,
-    OVER,
-    PublishedDay(DAY, 388_417, 3, FINGERPRINT, "", {}, "manual__1", OVER, 1),
-    "s3://bucket/raw",
-    "/srv/warehouse/trades/events",
-    "/srv/warehouse/trades/matches",
-    {"market": 1_234},
-)
+REPORT = DayReport("trades", DAY, RUN, OVER)
 
 
 @pytest.fixture
@@ -210,42 +197,3 @@ def test_a_late_run_is_a_deadline_of_airflow(
 
 def test_no_deadline_is_set_where_none_is_asked_for(dags: dict[str, Any]) -> None:
     assert all(not dag.deadline for dag in dags.values())
-
-
-def test_a_step_says_what_it_has_read_and_written(
-    dags: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the manager of Airflow's provider, as its listener asks when a task has succeeded."""
-    from airflow.providers.openlineage.extractors.manager import ExtractorManager
-    from airflow.utils.state import TaskInstanceState
-
-    manager: Any = ExtractorManager()
-    read: list[tuple[Any, ...]] = []
-
-    def read_report(*asked: Any) -> DayReport:
-        read.append(asked)
-        return REPORT
-
-    monkeypatch.setattr(DayReport, "read", read_report)
-    dag = dags["daily_detection_us_equity_trades"]
-    context = {
-        "params": {"day": None},
-        "dag_run": SimpleNamespace(logical_date=datetime(2013, 10, 7, 4, tzinfo=UTC), run_type="scheduled"),
-    }
-    instance = SimpleNamespace(run_id="manual__1", get_template_context=lambda: context)
-    run: Any = SimpleNamespace(run_id="manual__1")
-
-    def flow(step: str) -> Any:
-        task = dag.get_task(step)
-        return manager.extract_metadata(run, task, TaskInstanceState.SUCCESS, instance)
-
-    (raw,), (events, matches) = (published := flow("publish")).inputs, published.outputs
-    assert (raw.namespace, raw.name) == ("s3://bucket", "raw/2013-10-07/trades.csv.gz")
-    assert raw.inputFacets["inputStatistics"].size == 4_711
-    assert (events.namespace, events.name) == ("file", "/srv/warehouse/trades/events")
-    assert events.outputFacets["outputStatistics"].rowCount == 388_417
-    assert (matches.namespace, matches.name) == ("file", "/srv/warehouse/trades/matches")
-    assert matches.outputFacets["outputStatistics"].rowCount == 1_234
-    for drafting in ("preprocess", "detect"):
-        assert flow(drafting).inputs == flow(drafting).outputs == []
-    assert {asked[1:] for asked in read} == {("us_equity_trades", DAY, "manual__1")}

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.raw_files import RawFile
+from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
 from cep_pipeline.pipeline.plans import record_plan
-from cep_pipeline.pipeline.statistics import state_of_day
+from cep_pipeline.statistics.estimate import windowed_statistics
 from cep_pipeline.storage import digest_of, write_data_file
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 from cep_pipeline.warehouse.records import DayStatistics
@@ -113,8 +114,10 @@ class DriftingStream:
     def publish_statistics(self, day: date) -> Any:
         """The statistics of a published day."""
         tables, settings = self.tables, self.stream.statistics
-        state, bounds = state_of_day(tables, self.stream, self.pattern_set.patterns, day)
-        snapshot = state.business_day(*bounds)
+        start, end = day_bounds(day, self.stream.schema.timezone)
+        events = tables.read_events(None, day)
+        state = windowed_statistics(self.pattern_set.patterns, events, settings.length, settings.epsilon)
+        snapshot = state.business_day(start, end)
         published = next(record for record in tables.days() if record.day == day)
         basis = {"events": published.fingerprint.digest, "window": settings.window, "epsilon": settings.epsilon}
         with tables.day_lease(day, run_id="publish") as lease:

@@ -22,7 +22,7 @@ class Scheduler:
 
     def task(self, day: date, **asked: Any) -> DayTask:
         run_id = f"scheduled__{day}T00:00:00+00:00"
-        return DayTask(self.project.folder / "pipeline.yaml", "ticks", day, run_id, **asked)
+        return DayTask(self.project.folder / "pipeline.yaml", "ticks", run_id, day=day, **asked)
 
     def do(self, day: date, step: str, *, spark: bool = True, **asked: Any) -> dict[str, Any]:
         """A step of a day, with what the steps before it, and earlier days on their way, have handed on."""

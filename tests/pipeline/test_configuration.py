@@ -78,7 +78,6 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE + "spark: {slices_per_core: 0}\n", 7, "slices_per_core"),
         (PIPELINE + "statistics: {window: an hour}\n", 7, "or write a number of events, as in 50000 events"),
         (PIPELINE + "statistics:\n  epsilon: 0\n", 8, "greater than or equal to 0.001 (found 0)"),
-        (PIPELINE + "statistics:\n  dependent_factor: 1\n", 8, "greater than 1 (found 1)"),
         (PIPELINE + "statistics: {windows: 1 hour}\n", 7, "did you mean 'window'"),
         (PIPELINE + "adaptation: {decision: sometimes}\n", 7, "static, unconditional, constant_threshold, invariant"),
         (PIPELINE + "adaptation:\n  distance: far\n", 8, "there are: a number, average_relative_difference"),
@@ -86,7 +85,7 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE + "adaptation: {k: 0}\n", 7, "write 1, 2, …, planner or all (found 0)"),
         (PIPELINE + "adaptation: {k: some}\n", 7, "write 1, 2, …, planner or all (found 'some')"),
         (PIPELINE + "adaptation: {threshold: 0}\n", 7, "greater than 0"),
-        (PIPELINE + "adaptation: {sample: -1}\n", 7, "greater than or equal to 0"),
+        (PIPELINE + "adaptation: {minimum_gain: -1}\n", 7, "greater than or equal to 0"),
         (PIPELINE + "adaptation: {distances: 1}\n", 7, "did you mean 'distance'"),
         (PIPELINE + "warehouse:\n  properties:\n    s3.secret-access-key: x\n", 8, "set it in the environment"),
         (PIPELINE + "warehouse: {properties: {adls.sas-token: x}}\n", 7, "adls.sas-token is a credential"),
@@ -99,13 +98,13 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (
             PIPELINE + "statistics: {window: 60}\n",
             7,
-            "text, in quotes (found 60); write for example `window: 20 minutes`",
+            "text, in quotes (found 60); write for example `window: 1 hour`",
         ),
-        (PIPELINE + "statistics: {window: 2 weeks}\n", 7, "write for example `window: 20 minutes`"),
+        (PIPELINE + "statistics: {window: 2 weeks}\n", 7, "write for example `window: 1 hour`"),
         (
             PIPELINE + "limits: {max_matches: -5}\n",
             7,
-            "or equal to 0 (found -5); write for example `max_matches: 1000000`",
+            "or equal to 0 (found -5); write for example `max_matches: 100000000`",
         ),
         (PIPELINE + "spark: {slices_per_core: yes}\n", 7, "a number; YAML reads yes, no, on and off as true and false"),
         (PIPELINE + "retention: 3\n", 7, "retention: unknown setting; known are streams, warehouse"),
@@ -117,7 +116,7 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE.replace("schema:", "schem:"), 3, "did you mean 'schema'"),
         (PIPELINE.replace("  trades:", "  trades-2:"), 2, "streams.trades-2: 'trades-2' is no name"),
         (PIPELINE + "streams: {}\n", 7, "'streams' is set twice, first in line 1"),
-        ("streams: {}\n", 1, "at least one stream"),
+        ("streams: {}\n", 1, "at least 1 item"),
         ("warehouse: {}\n", 1, "streams: this setting is required"),
         ("streams: [\n", 2, "no valid YAML"),
         ("just text\n", 1, "mapping"),
@@ -273,13 +272,13 @@ def test_statements_of_plans_keep_parameters_of_one_value(folder: Path) -> None:
     assert (told, told.timezone) == (pattern, "America/New_York")
 
 
-def test_adaptation_is_set_for_all_streams_for_one_and_for_a_pattern_set(folder: Path) -> None:
+def test_adaptation_is_set_for_all_pattern_sets_and_for_one(folder: Path) -> None:
     of_set = PIPELINE.replace('MSFT"}', 'MSFT"}, adaptation: {k: all}')
-    of_stream = of_set.replace("    data: raw\n", "    data: raw\n    adaptation: {distance: 0.2, k: 3}\n")
-    (folder / "pipeline.yaml").write_text(f"{of_stream}adaptation: {{decision: invariant, distance: 0.1, sample: 0}}\n")
+    of_all = "adaptation: {decision: invariant, distance: 0.2, k: 3, minimum_gain: 0}\n"
+    (folder / "pipeline.yaml").write_text(of_set + of_all)
     (market,) = Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_sets
     settings = market.adaptation
-    assert (settings.decision, settings.distance, settings.k, settings.sample) == ("invariant", 0.2, "all", 0)
+    assert (settings.decision, settings.distance, settings.k, settings.minimum_gain) == ("invariant", 0.2, "all", 0)
     assert settings.function() == InvariantBased(k=None, distance=Fixed(0.2), threshold=0.5)
     assert settings.decisive() == {"distance": 0.2, "k": "all", "threshold": 0.5}
 

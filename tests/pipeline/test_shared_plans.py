@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cep_pipeline.adaptation import Distances
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.plan_checks import CurrentPlan, PlanCheck, check_invariants, current_plan
+from cep_pipeline.pipeline.plan_checks import PlanCheck, check_invariants
 from cep_pipeline.pipeline.plans import change_since, record_plan
 from cep_pipeline.pipeline.replanning import PlanRequest, Replanning, replan
-from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans, plan_again
+from cep_pipeline.pipeline.tasks import StreamTask, check_plans, plan_again
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import PlanRecord
-from tests.adaptation.verified import verify
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, drifting_rows
 from tests.pipeline.project import PIPELINE, SCHEMA, Project
 
@@ -113,29 +111,6 @@ def test_patterns_are_planned_together_and_the_plan_says_what_they_share(project
     assert matches_alone(project, DRIFT_DAYS[:1], plan) == matches_alone(project, DRIFT_DAYS[:1])
 
 
-def test_a_process_makes_the_check_of_a_plan_once(project: DriftingStream) -> None:
-    """A plan, or patterns, that are others have a check of their own; what has been recorded since is not forgotten."""
-    write_project(project.folder, (RISING, OTHER, FAR, FARTHER), "planner: dp_left_deep")
-    project.publish(DRIFT_DAYS[:2])
-    fresh = project.publish_statistics(DRIFT_DAYS[0])
-
-    def checked() -> CurrentPlan:
-        found = current_plan(project.tables, project.pattern_set, project.tables.decisions("all"))
-        assert isinstance(found, CurrentPlan)
-        return found
-
-    first = checked().state(fresh)
-    assert first.invariants and checked().state(fresh).check is first.check
-    later = replace(checked(), distances=Distances(0.3), since={"far": fresh}).state(fresh)
-    assert later.check is first.check and (later.minimal, dict(later.since)) == (0.3, {"far": fresh})
-    assert first.minimal == 0.05 and not first.since
-    every = first.check.checked(fresh, to_the_end=True)
-    assert every == verify(first.invariants, project.pattern_set.patterns, fresh)
-    write_project(project.folder, (RISING, OTHER, FAR, FARTHER, MORE), "planner: dp_left_deep")
-    plan_changed(project)
-    assert checked().state(fresh).check is not first.check
-
-
 def test_a_pattern_that_is_added_changes_the_plans_of_its_component_only(project: DriftingStream) -> None:
     project.publish(DRIFT_DAYS[:2])
     before = current(project)
@@ -174,14 +149,14 @@ def test_a_statement_that_changes_is_another_pattern(project: DriftingStream) ->
     before = current(project)
     write_project(project.folder, (RISING, OTHER.replace("15 minutes", "20 minutes"), FAR, FARTHER))
     change = change_since(before, project.pattern_set)
-    assert change is not None and change.changed == ("other",) and change.again == FIRST
-    # Where it no longer has anything in common, those are planned anew that it had something in common with.
+    assert change is not None and change[0] == FIRST and change[1].startswith("changed other; ")
+    # Where it no longer has anything in common, those are planned anew that it shared work with: none.
     write_project(project.folder, (RISING, "NAME other PATTERN SEQ(G g, C c) WITHIN 1 minute", FAR, FARTHER))
     change = change_since(before, project.pattern_set)
-    assert change is not None and change.again == FIRST
+    assert change is not None and change[0] == {"other"}
     write_project(project.folder, (FAR, OTHER, RISING, FARTHER))
     change = change_since(before, project.pattern_set)
-    assert change is not None and not change.again
+    assert change is not None and not change[0]
 
 
 @pytest.mark.long
@@ -205,7 +180,6 @@ def test_a_drift_replans_one_component_and_leaves_the_other_untouched(project: D
     assert second.decision.outcome == "replan" and second.violation is not None
     assert set(second.violation.patterns) <= FIRST
     assert "planned anew: 2 of 4 patterns (rising, other); 2 keep their plan" in second.decision.reason
-    assert second.decision.details["moved"] and not second.decision.details["verdicts"], "numbers are watched"
 
     done = answer(project, PlanRequest(second.violation.reason, violation=second.violation), second.violation.run_id)
     assert done.decision.outcome == "replaced" and done.comparison is not None and done.comparison.better
@@ -236,47 +210,23 @@ def test_a_replanning_answers_what_is_violated_by_then(project: DriftingStream) 
 def test_the_tasks_of_the_scheduler_hand_on_what_a_violation_concerns(project: DriftingStream) -> None:
     project.publish(DRIFT_DAYS[:3])
     config = project.folder / "pipeline.yaml"
-    (run,) = check_plans(AdaptationTask(config, "ticks", "check"))
+    (run,) = check_plans(StreamTask(config, "ticks", "check"))
     conf = json.loads(json.dumps(run["conf"]))
     assert set(conf["violation"]["patterns"]) <= FIRST
-    task = AdaptationTask(config, "ticks", run["trigger_run_id"], conf["pattern_set"])
+    task = StreamTask(config, "ticks", run["trigger_run_id"], conf["pattern_set"])
     before = current(project)
     done = plan_again(task, conf["reason"], violation=conf["violation"])
     assert done["outcome"] == "replaced" and "planned anew: 2 of 4 patterns" in done["reason"]
     assert all(patterns_in(current(project))[name] == patterns_in(before)[name] for name in SECOND)
     assert plan_again(task, conf["reason"], violation=conf["violation"]) == done, "a task that is repeated"
-    by_hand = plan_again(AdaptationTask(config, "ticks", "manual"), "a try", patterns=["far"])
-    assert "planned anew: 2 of 4 patterns (far, farther)" in by_hand["reason"]
 
 
-def test_thresholds_of_a_component_that_keeps_its_plan_begin_anew(project: DriftingStream) -> None:
-    write_project(
-        project.folder, (RISING, OTHER, FAR, FARTHER), adaptation="{decision: constant_threshold, threshold: 0.6}"
-    )
-    project.publish(DRIFT_DAYS[:2])
-    project.publish([DRIFT_DAYS[2]])
-    found = check(project, "one")
-    assert found.violation is not None and set(found.violation.patterns) == FIRST
-    assert found.decision.reason.startswith("pattern rising: A moved from ")
-    # By hand, on the days before the drift: the plan stays, and what it is compared with from now on is that.
-    kept = answer(project, PlanRequest("by hand", patterns=("rising",)), "same")
-    again = answer(project, PlanRequest("by hand", patterns=("other",)), "again")
-    assert kept.decision.details["planned_again"] == again.decision.details["planned_again"] == sorted(FIRST)
-    assert again.decision.outcome == "kept"
-    assert check(project, "two").decision.outcome == "keep"
-
-
-def test_by_hand_all_of_it_or_some_components_are_planned_again(project: DriftingStream) -> None:
+def test_by_hand_all_of_it_is_planned_again(project: DriftingStream) -> None:
     project.publish(DRIFT_DAYS[:2])
     everything = answer(project, PlanRequest("by hand"), "one")
     assert everything.decision.details["planned_again"] == "all"
-    some = answer(project, PlanRequest("by hand", patterns=("far",)), "two")
-    assert some.decision.details["planned_again"] == sorted(SECOND)
-    with pytest.raises(InputError, match="has no pattern 'near'"):
-        answer(project, PlanRequest("by hand", patterns=("near",)), "three")
-    with pytest.raises(InputError, match="leave the patterns out"):
-        answer(project, PlanRequest("by hand", planner="dp_bushy", patterns=("far",)), "four")
-    apart = answer(project, PlanRequest("by hand", planner="dp_bushy", force=True), "five")
+    write_project(project.folder, (RISING, OTHER, FAR, FARTHER), "planner: dp_bushy")
+    apart = answer(project, PlanRequest("by hand", force=True), "two")
     assert apart.decision.outcome == "replaced" and current(project).plan["sharing"] == "none"
 
 

@@ -7,18 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
-import pyarrow as pa
 import pytest
 
-from cep_pipeline.pipeline.statistics import snapshot_at, state_of_day, windows_of_day
+from cep_pipeline.events.timestamps import day_bounds
+from cep_pipeline.pipeline.statistics import windows_of_day
 from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.estimate import windowed_statistics
-from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import DayStatistics, StatisticsRecord
-from tests.pipeline.project import DAYS, MONDAY, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project, make_project
+from tests.pipeline.project import DAYS, MONDAY, PIPELINE, TUESDAY, WEDNESDAY, Project, make_project
 from tests.warehouse.published_days import publish_statistics
 
 if TYPE_CHECKING:
@@ -79,28 +77,6 @@ def test_days_one_after_another_are_one_run_over_all_of_them(windowed: Project, 
     assert list(contents(windowed)) == list(DAYS)
 
 
-def test_the_state_of_the_last_day_is_that_of_all_events_within_its_bounds(three_days: Project) -> None:
-    stream = three_days.configuration.stream("ticks")
-    patterns = stream.pattern_set("all").patterns
-    tables = three_days.tables()
-    events = tables.read_events()
-    counted = events["timestamp"].cast(pa.int64()).to_numpy()
-    last = int(counted[-1])
-    for minutes in (0, 30, 200):
-        moment = last + minutes * 60_000_000
-        published = snapshot_at(tables, stream, patterns, moment)
-        at_once = windowed_statistics(patterns, events, stream.statistics.length, 0.1).snapshot(moment)
-        assert published.window_us == at_once.window_us == 21_600_000_000
-        assert [rate.leaf for rate in published.rates] == [rate.leaf for rate in at_once.rates]
-        exact = int(((counted >= moment - 21_600_000_000) & (counted <= moment)).sum())
-        for snapshot in (published, at_once):
-            assert snapshot.events == pytest.approx(exact, rel=0.1)
-            for one, other in zip(published.rates, at_once.rates, strict=True):
-                assert one.low is not None and one.high is not None
-                assert other.low is not None and other.high is not None
-                assert max(one.low, other.low) <= min(one.high, other.high) * (1 + 1e-9)
-
-
 @pytest.mark.long
 def test_a_rerun_goes_on_from_the_day_before_and_changes_neither_statistics_nor_plan(windowed: Project) -> None:
     windowed.run().run_days(DAYS)
@@ -126,7 +102,7 @@ CHANGES: dict[str, Callable[[StatisticsRecord], dict[str, Any]]] = {
     "is no JSON": lambda record: {"state": "{broken"},
     "is a JSON object": lambda record: {"state": "[]"},
     "of version 0": lambda record: {"state": '{"version": 0}'},
-    "cannot be read": lambda record: {"state": str(record.state).replace("Tick", "Tock", 1)},
+    "is damaged": lambda record: {"state": str(record.state).replace("Tick", "Tock", 1)},
     "of an older version": lambda record: {"basis": {}},
     "made with window 3 hours": lambda record: {"basis": {**record.basis, "window": "3 hours"}},
     "published anew since": lambda record: {"basis": {**record.basis, "events": "other"}},
@@ -145,7 +121,7 @@ def test_a_state_that_cannot_be_gone_on_from_is_said_and_begun_anew(
         anew = estimate(windowed, TUESDAY, caplog)
         assert words in caplog.text
         assert anew.basis["carried"] is None
-        # The window before the day was read again, so the day is as if its state had been carried.
+        # The window begins with the day; the events of the day are the same.
         assert anew.snapshot is not None and good.snapshot is not None
         assert StatisticsSnapshot.from_json(anew.snapshot).events == StatisticsSnapshot.from_json(good.snapshot).events
 
@@ -154,7 +130,9 @@ def test_the_windows_of_a_day_are_shown_from_its_state(windowed: Project, three_
     stream = three_days.configuration.stream("ticks")
     for day, record in rows(three_days).items():
         shown = windows_of_day(record, stream)
-        state, (start, end) = state_of_day(three_days.tables(), stream, stream.pattern_set("all").patterns, day)
+        start, end = day_bounds(day, stream.schema.timezone)
+        events, length = three_days.tables().read_events(None, day), stream.statistics.length
+        state = windowed_statistics(stream.pattern_set("all").patterns, events, length, stream.statistics.epsilon)
         anew = list(state.windows(start, end, 48))
         assert [window.as_of_us for window in shown] == [window.as_of_us for window in anew]
         assert [window.events for window in shown] == [window.events for window in anew]
@@ -199,37 +177,3 @@ def test_an_empty_day_passes_the_state_on(windowed: Project) -> None:
     assert tuesday.snapshot is not None and tuesday.snapshot["events"] == 0
     assert all(rate["per_s"] == 0 for rate in tuesday.snapshot["rates"]), "an event that never comes has the rate 0"
     assert rows(windowed)[WEDNESDAY].basis["carried"] is not None
-
-
-def test_a_snapshot_of_any_moment_counts_its_window_alone(three_days: Project) -> None:
-    stream = three_days.configuration.stream("ticks")
-    patterns = stream.pattern_set("all").patterns
-    tables = three_days.tables()
-    times = tables.read_events()["timestamp"].cast(pa.int64()).to_pylist()
-    with mock.patch("cep_pipeline.spark.slicing.Slice.read", autospec=True, side_effect=_Reading()) as read:
-        for moment in (times[0] - 1, times[2], times[6] + 1, times[-1], times[-1] + 10**12):
-            snapshot = snapshot_at(tables, stream, patterns, moment)
-            expected = sum(moment - 21_600_000_000 <= time <= moment for time in times)
-            assert snapshot.events == pytest.approx(expected, rel=0.1), moment
-            assert snapshot.as_of_us == moment
-            if moment == times[-1] + 10**12:
-                assert snapshot.notes == ("there are no events in the window of 6 h",), "there were some before"
-                assert {rate.per_s for rate in snapshot.rates} == {0.0}
-    assert read.call_count
-    assert len(ROWS) == 3
-    assert canonical_json(snapshot.to_json())
-
-
-class _Reading:
-    """Reads slices as they are, and refuses one that holds more than a window and its look-back."""
-
-    def __init__(self) -> None:
-        from cep_pipeline.spark.slicing import Slice
-
-        self._read = Slice.read
-
-    def __call__(self, task: Any, columns: Any) -> pa.Table:
-        table = self._read(task, columns)
-        times = table["timestamp"].cast(pa.int64()).to_pylist()
-        assert not times or times[-1] - times[0] <= 21_600_000_000 + task.look_back.time_us
-        return table

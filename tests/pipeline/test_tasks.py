@@ -11,7 +11,7 @@ import pytest
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.pipeline import tasks
-from cep_pipeline.pipeline.tasks import AdaptationTask, days_on_their_way, look_ahead, stale_days
+from cep_pipeline.pipeline.tasks import StreamTask, days_on_their_way, look_ahead, stale_days
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, Project, published
 from tests.pipeline.scheduler import Scheduler
 from tests.thoroughness import long_but
@@ -24,15 +24,11 @@ def scheduler(project: Project) -> Scheduler:
     return Scheduler(project)
 
 
-@pytest.mark.parametrize("inline", [True, False])
-def test_scheduled_days_give_the_tables_of_one_run(
-    project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, inline: bool
-) -> None:
-    """Each step once, with documents by their content; and each twice, with all documents by their address."""
-    if not inline:
-        monkeypatch.setattr(tasks, "MOST_INLINE", 0)
+@pytest.mark.parametrize("twice", [False, True])
+def test_scheduled_days_give_the_tables_of_one_run(project: Project, scheduler: Scheduler, twice: bool) -> None:
+    """Each step once, and each twice, as after a retry."""
     for day in DAYS:
-        scheduler.day(day, twice=not inline)
+        scheduler.day(day, twice=twice)
     project.run(warehouse="run").run_days(DAYS)
     assert published(project.tables()) == published(project.tables("run"))
     assert project.run().run_stale().days == ()
@@ -119,21 +115,20 @@ def test_a_day_that_is_published_while_the_next_takes_what_it_handed_on(
     project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its scratch goes with its last step: what was handed on stands in the tables then."""
-    monkeypatch.setattr(tasks, "MOST_INLINE", 0)
-    content, left = tasks._content, ["plan", "detect", "publish"]
+    content, left = tasks.read_document, ["plan", "detect", "publish"]
 
-    def read(document: dict[str, Any]) -> Any:
-        if f"-{MONDAY}-" in document["at"]:
-            monkeypatch.setattr(tasks, "_content", content)
+    def read(address: str) -> Any:
+        if f"-{MONDAY}-" in address:
+            monkeypatch.setattr(tasks, "read_document", content)
             while left:
                 scheduler.do(MONDAY, left.pop(0))
-        return content(document)
+        return content(address)
 
     for step in ("ingest", "validate", "preprocess", "estimate_statistics"):
         scheduler.do(MONDAY, step)
     for step in ("ingest", "validate", "preprocess"):
         scheduler.do(TUESDAY, step)
-    monkeypatch.setattr(tasks, "_content", read)
+    monkeypatch.setattr(tasks, "read_document", read)
     scheduler.do(TUESDAY, "estimate_statistics")
     assert not left, "the day before was published in the middle"
     scheduler.day(TUESDAY, "plan")
@@ -194,10 +189,7 @@ def test_preprocessing_again_needs_the_staged_events(project: Project, scheduler
         scheduler.do(MONDAY, "preprocess")
 
 
-def test_a_document_that_is_gone_or_damaged_says_so(
-    project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tasks, "MOST_INLINE", 0)
+def test_a_document_that_is_gone_or_damaged_says_so(project: Project, scheduler: Scheduler) -> None:
     scheduler.do(MONDAY, "ingest")
     (document,) = Path(project.tables().warehouse.scratch).glob("*/staged-*.json")
     whole = document.read_text()
@@ -238,7 +230,7 @@ def test_a_run_that_is_killed_before_it_records_what_it_published_publishes_it_a
     """The small files that one file of matches was put together of are there until the record says that all is done."""
     for step in NAMES[:-1]:
         scheduler.do(MONDAY, step)
-    (detected,) = json.loads(scheduler.returned[MONDAY, "detect"])["documents"]["detected"]["content"]
+    (detected,) = tasks.read_document(json.loads(scheduler.returned[MONDAY, "detect"])["documents"]["detected"])
     small = [Path(path) for path, *_ in detected["files"]]
     assert len(small) > 1
 
@@ -271,7 +263,7 @@ def test_a_schema_that_changes_between_steps_is_noticed(project: Project, schedu
 def test_stale_days_are_named_until_they_are_redone(project: Project, scheduler: Scheduler) -> None:
     for day in DAYS[:2]:
         scheduler.day(day)
-    asked = AdaptationTask(project.folder / "pipeline.yaml", "ticks", "stale__1")
+    asked = StreamTask(project.folder / "pipeline.yaml", "ticks", "stale__1")
     assert stale_days(asked) == []
     project.write_day(MONDAY, ROWS[MONDAY][1:])
     (found,) = stale_days(asked)

@@ -8,17 +8,13 @@ from unittest import mock
 
 import pytest
 
-from cep_pipeline.pipeline import plan_comparison, plans
-from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
+from cep_pipeline.pipeline import plans
 from cep_pipeline.pipeline.invariant_report import InvariantReport, show_invariants
-from cep_pipeline.pipeline.plan_comparison import Trial
-from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans
-from cep_pipeline.pipeline.violations import REPLANNING, Violation, answer_to, describe_answer, pending_violation
+from cep_pipeline.pipeline.violations import REPLANNING, answer_to, describe_answer, pending_violation
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.pipeline.drift import COUNTS, DRIFT_DAYS, DriftingStream, write_project
-from tests.pipeline.test_adaptation import answer, check, current, decisions, plan_again
+from tests.pipeline.test_adaptation import answer, check, current, decisions, keep_the_plan, plan_again
 
-WORSE = [Trial(100, {"rising": 1}), Trial(101, {"rising": 1})]
 NONE: dict[str, int] = {}
 
 
@@ -26,11 +22,6 @@ NONE: dict[str, int] = {}
 def drifting(tmp_path: Path) -> DriftingStream:
     write_project(tmp_path)
     return DriftingStream(tmp_path)
-
-
-def keep_the_plan(of: DriftingStream, violation: Violation | None) -> None:
-    with mock.patch.object(plan_comparison, "run_plans", lambda *_: WORSE):
-        assert answer(of, violation).decision.outcome == "kept"
 
 
 def test_days_that_are_not_in_the_statistics_are_nothing_new(drifting: DriftingStream) -> None:
@@ -47,16 +38,6 @@ def test_days_that_are_not_in_the_statistics_are_nothing_new(drifting: DriftingS
     assert older.decision.reason == f"the statistics of business day {DRIFT_DAYS[2]} are those that plan 1 was " + (
         "checked by before"
     )
-
-
-def test_what_was_decided_stays_decided_whoever_checks_in_between(drifting: DriftingStream) -> None:
-    drifting.publish(DRIFT_DAYS[:3])
-    keep_the_plan(drifting, check(drifting, "morning").violation)
-    asked = StatisticsRequest(as_of=f"{DRIFT_DAYS[0]} 16:00", window="3 hours")
-    assert check(drifting, "by hand", asked).decision.outcome == "keep"
-    again = check(drifting, "next morning")
-    assert (again.decision.outcome, again.violation) == ("no new data", None)
-    assert again.decision.details["since"] == decisions(drifting)[0].decided_at.isoformat()
 
 
 @pytest.mark.long
@@ -113,18 +94,6 @@ def test_plans_of_one_number_in_different_warehouses_are_different_plans(tmp_pat
     assert found[0] != found[1]
 
 
-def test_it_is_answered_by_the_statistics_that_it_was_found_by(drifting: DriftingStream) -> None:
-    drifting.publish(DRIFT_DAYS[:3])
-    task = AdaptationTask(drifting.folder / "pipeline.yaml", "ticks", "noon", as_of="16:00", window="3 hours")
-    (run,) = check_plans(task)
-    asked = {"as_of": f"{DRIFT_DAYS[2]} 16:00", "window": "3 hours"}
-    assert {name: run["conf"][name] for name in asked} == asked == run["conf"]["violation"]["statistics"]
-    # So does the check that only finds it waiting.
-    drifting.publish(DRIFT_DAYS[:1])
-    pending = pending_violation(drifting.tables.decisions("all"), 1)
-    assert pending == Violation.from_json(run["conf"]["violation"]) and pending.statistics == asked
-
-
 def test_a_replanning_that_comes_too_late_is_one_of_the_old_plan(drifting: DriftingStream) -> None:
     drifting.publish(DRIFT_DAYS[:3])
     violation = check(drifting, "one").violation
@@ -162,7 +131,7 @@ def test_a_day_takes_the_plan_that_was_made_while_it_made_one(drifting: Drifting
 
     def while_it_searches(*arguments: Any, **options: Any) -> Any:
         with mock.patch.object(plans, "plan_of_changed", make):
-            plan_again(drifting, "by-hand", planner="event_frequency")
+            plan_again(drifting, "by-hand")
         return make(*arguments, **options)
 
     with mock.patch.object(plans, "plan_of_changed", while_it_searches):

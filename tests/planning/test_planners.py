@@ -53,7 +53,7 @@ def test_reasons_are_told_by_name() -> None:
     ]
 
 
-@pytest.mark.parametrize("command", ["plan", "replan"])
+@pytest.mark.parametrize("command", ["plan"])
 def test_the_help_of_commands_lists_all_planners(command: str) -> None:
     shown = CliRunner().invoke(cli, [command, "--help"]).output
     for line in planners_text().splitlines():
