@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -12,11 +11,9 @@ from cep_pipeline.events.timestamps import has_date, parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, Stream, parse_window
 from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_day
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.snapshot import leaves_of
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.records import EventsSnapshot
     from cep_pipeline.warehouse.stream_reader import StreamReader
@@ -114,9 +111,8 @@ def _published(
     pattern_set: PatternSet,
     events: EventsSnapshot,
     day: date,
-    patterns: Sequence[Pattern] | None = None,
 ) -> tuple[StatisticsSnapshot | None, str]:
-    """The day's published statistics of some patterns (None: all); None where they are not to be used, and why."""
+    """The day's published statistics; None where they are not to be used, and why."""
     what = f"statistics of {day} of pattern set {pattern_set.name!r}"
     try:
         records = tables.statistics(pattern_set.name, day, day, without=("state", "windows"))
@@ -128,29 +124,6 @@ def _published(
         snapshot = StatisticsSnapshot.from_json(record.snapshot, what)
     except InputError as error:
         return None, f"{error}; they are counted anew"
-    asked = leaves_of(pattern_set.patterns if patterns is None else patterns)
-    if not all(leaf in snapshot.by_leaf for leaf in asked):
+    if not snapshot.covers(pattern_set.patterns):
         return None, f"{what} are of other patterns; they are counted anew"
     return snapshot, ""
-
-
-def published_history(
-    tables: StreamReader,
-    stream: Stream,
-    pattern_set: PatternSet,
-    events: EventsSnapshot,
-    most: int | None = None,
-    patterns: Sequence[Pattern] | None = None,
-) -> Mapping[date, StatisticsSnapshot]:
-    """The published statistics of the days that have events, in order, without those that are out of date.
-
-    They are those of all days, or of the latest ones, so many at `most`, and know these patterns (None: the whole set).
-    """
-    found: dict[date, StatisticsSnapshot] = {}
-    tables = tables.pinned(("statistics",))
-    days = [day for day, record in events.days.items() if record.events]
-    for day in days if most is None else days[-most:]:
-        snapshot, _ = _published(tables, stream, pattern_set, events, day, patterns)
-        if snapshot is not None:
-            found[day] = snapshot
-    return found
