@@ -24,7 +24,8 @@ from cep_pipeline.pipeline.statistics import (
     carried_state,
     cut_slices,
     day_before,
-    with_observed,
+    window_start,
+    with_observed_orders,
 )
 from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.spark.tasks import cores_of, run_tasks
@@ -53,7 +54,7 @@ def estimate_day(
         carried, digest = carried_state(work, pattern_sets, events.snapshot, known)
         start = work.start
         if carried is None and day_before(work.day, events.snapshot) is not None:
-            start = events.window_start(settings.length, work.start)
+            start = window_start(settings.length, work.start)
         slices = cut_slices(events, patterns, start, work.end, cores_of(spark))
         counting = Counting(tuple(patterns), settings.length, settings.epsilon)
         count = partial(count_slice, counting)
@@ -65,7 +66,7 @@ def estimate_day(
         published = events.snapshot.days.get(work.day)
         made = {
             pattern_set.name: DayStatistics(
-                with_observed(work, pattern_set, snapshot, known).to_json(),
+                with_observed_orders(work, pattern_set, snapshot, known).to_json(),
                 text,
                 basis_of(pattern_set, settings, published, digest),
             )

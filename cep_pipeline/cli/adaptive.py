@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -104,13 +105,18 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _length(option: str, text: str) -> str | int:
     """A length of time, as it is written, or a number of events."""
-    from cep_pipeline.pipeline.configuration import parse_window
+    from cep_pipeline.patterns.pattern import parse_duration_us
 
+    if counted := _EVENTS.fullmatch(text.strip()):
+        return int(counted[1])
     try:
-        events = parse_window(text).events
+        parse_duration_us(text)
     except InputError as error:
-        raise InputError(f"--{option}: {error}") from error
-    return text if events is None else events
+        raise InputError(f"--{option}: {error}; or write a number of events, as in 50000 events") from error
+    return text
+
+
+_EVENTS = re.compile(r"([1-9][0-9]{0,17}) +events?")
 
 
 def _k(text: str) -> int | str | None:

@@ -316,8 +316,7 @@ class StatisticsSettings(Document):
     """Settings of the estimation of arrival rates and selectivities."""
 
     window: str = setting(
-        "The sliding window that statistics are of: a length of time in us, ms, seconds, minutes, hours or days, "
-        "or a number of events.",
+        "The sliding window that statistics are of: a length of time in us, ms, seconds, minutes, hours or days.",
         "1 hour",
         example="20 minutes",
     )
@@ -349,24 +348,16 @@ class StatisticsSettings(Document):
 
 
 def parse_window(text: str) -> Window:
-    """The window that a text says: a length of time, or a number of events; else an InputError.
+    """The window that a text says, a length of time; else an InputError.
 
     Examples
     --------
-    >>> parse_window("20 minutes").time_us, parse_window("50000 events").events
-    (1200000000, 50000)
+    >>> parse_window("20 minutes").time_us
+    1200000000
     """
     from cep_pipeline.patterns.pattern import Window, parse_duration_us
 
-    if counted := _EVENTS.fullmatch(text.strip()):
-        return Window(events=int(counted[1]))
-    try:
-        return Window(time_us=parse_duration_us(text))
-    except InputError as error:
-        raise InputError(f"{error}; or write a number of events, as in 50000 events") from error
-
-
-_EVENTS = re.compile(r"([1-9][0-9]{0,17}) +events?")
+    return Window(time_us=parse_duration_us(text))
 
 
 _NAMES: dict[str, Any] = {"propertyNames": {"pattern": f"^{_NAME.pattern}$"}}

@@ -12,7 +12,7 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -23,11 +23,11 @@ from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, Progress
-from cep_pipeline.slices.ownership import LookBack, look_back, rows_before
-from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, keys_of, read_row_groups
+from cep_pipeline.slices.ownership import LookBack, look_back
+from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.observed import Observed, combine_observed
+from cep_pipeline.statistics.observed import Observed, with_orders
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, StatisticsRecord
 
@@ -205,7 +205,7 @@ def _counted_anew(
 ) -> WindowedStatistics:
     """The state of `[start, end)` and of the window before it, which may be known to begin before its first event."""
     events = PublishedEvents.pin(tables, stream.schema.timezone)
-    begin = events.window_start(window, start)
+    begin = window_start(window, start)
     slices = cut_slices(events, patterns, begin, end, _SHOWN_SLICES)
     counting = Counting(tuple(patterns), window, stream.statistics.epsilon)
     tell = progress or (lambda done, of: None)
@@ -224,10 +224,10 @@ _SHOWN_SLICES = 64
 """A progress bar has so many steps at most."""
 
 
-def with_observed(
+def with_observed_orders(
     work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot, known: PinnedStatistics
 ) -> StatisticsSnapshot:
-    """The day's snapshot for a pattern set, with what detection observed on the latest day before it.
+    """The day's snapshot for a pattern set, with the orders of matches that the latest day before it had.
 
     Always of a day before, not of the day itself, so that a day that is redone gets the statistics that it had. What
     cannot be read is said, and left out.
@@ -241,15 +241,17 @@ def with_observed(
     except (InputError, DamagedError) as error:
         logger.warning("%s; the statistics of %s are made without it", error, work.day)
         return snapshot
-    combined = combine_observed(snapshot, pattern_set.patterns, observed)
-    if combined == snapshot:
-        return snapshot
-    return replace(combined, notes=(*combined.notes, f"some selectivities are as detection observed them on {day}"))
+    return with_orders(snapshot, pattern_set.patterns, observed)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST_US = -62_135_500_000_000_000
 """Soon after the first instant that is a date in every time zone."""
+
+
+def window_start(window: Window, end: Boundary) -> Boundary:
+    """The point from which on events are in the window of time up to the instant before `end`, both included."""
+    return end[0] - 1 - (window.time_us or 0), 0
 
 
 @dataclass(frozen=True)
@@ -264,22 +266,6 @@ class PublishedEvents:
     def pin(cls, tables: StreamReader, timezone: str) -> PublishedEvents:
         """Pin the events that are published now."""
         return cls(tables, timezone, tables.pin_events())
-
-    def window_start(self, window: Window, end: Boundary) -> Boundary:
-        """The point from which on events are in the window that ends with the last event before `end`.
-
-        A window of time reaches back from the instant before `end`, both included; one of more events than there are
-        reaches back to the first.
-        """
-        if window.time_us is not None:
-            return end[0] - 1 - window.time_us, 0
-        assert window.events is not None
-        groups = self._row_groups(self.snapshot.day_of_positions(self._day_at(end[0]), window.events), end)
-        behind = sum(_rows_from(group, end) for group in groups)
-        instant = instant_before(groups, window.events + behind)
-        if instant is None:
-            return groups[0].first if groups else end
-        return instant, 0
 
     def slices(self, start: Boundary, end: Boundary, look_back: LookBack, count: int) -> list[Slice]:
         """The events of `[start, end)` in `count` slices that read about as many, or more where they are too many."""
@@ -312,12 +298,3 @@ class PublishedEvents:
         # A window may reach back further than there are dates.
         instant = _EPOCH + timedelta(microseconds=max(instant_us, _EARLIEST_US))
         return instant.astimezone(ZoneInfo(self.timezone)).date()
-
-
-def _rows_from(group: RowGroup, point: Boundary) -> int:
-    """Number of events of a row group that do not come before a point."""
-    if group.last < point:
-        return 0
-    if point <= group.first:
-        return group.rows
-    return group.rows - rows_before(*keys_of(group), point)

@@ -460,7 +460,7 @@ def _merged(
         matches={**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
         nodes=tuple(counters.nodes.values()),
         slices=len(own),
-        observed=Observed(observations_of(job.patterns, counters.nodes.values()), merge_profiles(profiles)),
+        observed=Observed(observations_of(counters.nodes.values()), merge_profiles(profiles)),
         carry_out=job.state if kept is None else kept.carry_out,
         pending={name: number for name, number in pending.items() if number},
         summaries={name: summary.to_json() for name, summary in summaries.items()},

@@ -205,7 +205,7 @@ def windowed_statistics(
     for leaf in terms.leaves:
         found = rows[leaf]
         mine = found[np.searchsorted(found, first) : np.searchsorted(found, last)]
-        arrivals[leaf.key] = (own if len(mine) == len(own) else times[mine]), mine.astype(np.int64) - first
+        arrivals[leaf.key] = own if len(mine) == len(own) else times[mine]
     edges = first + np.arange(CELLS + 1) * len(own) // CELLS
     conditions = {scope.key: scope.conditions for scope in state.scopes}
     cells = {

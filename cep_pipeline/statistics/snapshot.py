@@ -31,7 +31,7 @@ CONFIDENCE = 0.95
 
 
 class Source(Enum):
-    """The origin of a number: counted, sampled, observed, combined or assumed."""
+    """The origin of a number: counted, sampled or assumed."""
 
     COUNT = "count"
     """Every event was counted."""
@@ -41,10 +41,6 @@ class Source(Enum):
     """A stratified sample of the pairs, or the tuples, of the scope was tested."""
     WINDOW = "window"
     """A histogram of a sliding window: low and high are the bounds of its error."""
-    OBSERVED = "observed"
-    """Detection itself counted candidates and passes."""
-    COMBINED = "combined"
-    """A sample and what detection observed, weighed by how sure each is."""
     PRIOR = "prior"
     """A constant by the condition's form: nothing was measured."""
     GIVEN = "given"
@@ -147,7 +143,7 @@ class JointSelectivity:
     tested: int
     independent: float
     over: tuple[tuple[int, ...], ...]
-    source: Source = Source.OBSERVED
+    source: Source = Source.SAMPLED_PAIRS
 
     def __post_init__(self) -> None:
         members = tuple(zip(self.conditions, self.over, strict=True))

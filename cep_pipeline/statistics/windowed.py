@@ -37,7 +37,7 @@ _SHORTEST_US, _LONGEST_US = 60_000_000, 900_000_000
 """Bins are a quarter of a window, but from one minute to a quarter of an hour."""
 
 
-def bin_width_us(window_us: int | None) -> int:
+def bin_width_us(window_us: int) -> int:
     """Length of a bin: a whole part of the window, where the window is longer than a minute.
 
     Examples
@@ -45,7 +45,7 @@ def bin_width_us(window_us: int | None) -> int:
     >>> [bin_width_us(minutes * 60_000_000) / 60e6 for minutes in (20, 60, 50, 1, 1440)]
     [5.0, 15.0, 12.5, 1.0, 15.0]
     """
-    if window_us is None or window_us <= _SHORTEST_US:
+    if window_us <= _SHORTEST_US:
         return _SHORTEST_US
     target = min(max(window_us // 4, _SHORTEST_US), _LONGEST_US)
     return -(-window_us // -(-window_us // target))
@@ -118,13 +118,6 @@ class DayBins:
         value = (self.counts * np.clip(part, 0, 1)).sum(axis=1)
         return value, self.counts[:, inside].sum(axis=1), self.counts[:, touched].sum(axis=1)
 
-    def start_of(self, end_us: int, events: int) -> int:
-        """The instant that the latest `events` up to another one began with, to a bin."""
-        stop = int(np.clip(end_us // self.width_us + 1 - self.first, 0, self.counts.shape[1]))
-        behind = np.cumsum(self.counts[0, :stop][::-1])
-        bins = int(np.searchsorted(behind, events)) + 1
-        return (self.first + max(stop - bins, 0)) * self.width_us
-
     def totals(self, start_us: int, end_us: int) -> Array:
         """Counts of the bins of a span, of shape (rows,)."""
         first, last = self._span(start_us, end_us)
@@ -137,29 +130,24 @@ class DayBins:
         step = max(1, -(-(last - first) // most))
         return [(self.first + place) * self.width_us - 1 for place in range(last, first, -step)][::-1]
 
-    def windows(self, start_us: int, end_us: int, window: Window) -> DayWindows | None:
+    def windows(self, start_us: int, end_us: int, window_us: int) -> DayWindows | None:
         """All windows of a span that events came in, from its first to its last events; None where none came.
 
-        A window begins with every bin. One of events is the least number of bins that holds so many.
+        A window begins with every bin.
         """
         first, last = self._span(start_us, end_us)
         if first == last:
             return None
         behind = np.zeros((len(self.counts), last - first + 1), np.int64)
         np.cumsum(self.counts[:, first:last], axis=1, out=behind[:, 1:])
-        if window.time_us is not None:
-            size = max(1, round(window.time_us / self.width_us))
-            stops = np.arange(size, last - first + 1)
-            starts = stops - size
-        else:
-            assert window.events is not None
-            stops = np.flatnonzero(behind[0] >= window.events)
-            starts = np.searchsorted(behind[0], behind[0, stops] - window.events, "right") - 1
+        size = max(1, round(window_us / self.width_us))
+        stops = np.arange(size, last - first + 1)
+        starts = stops - size
         notes = []
         if not len(stops):
             starts, stops = np.array([0]), np.array([last - first])
             notes.append("the business day is shorter than a window: rates are over all of it")
-        if window.time_us is not None and window.time_us < self.width_us:
+        if window_us < self.width_us:
             notes.append(f"windows are of {self.width_us / 1e6:g} s, the shortest that a business day is told apart by")
         some = behind[0, stops] > behind[0, starts]
         starts, stops = starts[some], stops[some]
@@ -185,56 +173,7 @@ class DayBins:
         self.first, self.counts = int(content["first"]), counts
 
 
-MARKS = 256
-"""Positions of a window whose instants are known."""
-
-
-class StreamClock:
-    """Instants of positions of the stream, for windows of `events` events.
-
-    Notes
-    -----
-    At most about two for each 1/256 of a window, whatever the slices: the instant of any position of the window is
-    known to so small a part of its events.
-    """
-
-    def __init__(self, events: int) -> None:
-        self.window = events
-        self.step = max(1, events // MARKS)
-        self.marks = np.empty((2, 0), np.int64)
-        self.events = 0
-
-    def count(self, timestamps: Array) -> None:
-        """Take in the ascending timestamps of one slice."""
-        start = max(0, len(timestamps) - self.window - self.step)
-        positions = np.append(np.arange(start, len(timestamps) - 1, self.step), len(timestamps) - 1)
-        self.marks = np.stack((positions, timestamps[positions]))
-        self.events = len(timestamps)
-
-    def merge(self, later: StreamClock, offset: int) -> None:
-        """Go on with a slice whose first event has the position `offset`."""
-        marks = np.concatenate((self.marks, later.marks + np.array([[offset], [0]])), axis=1)
-        self.events = offset + later.events
-        _, first = np.unique(marks[0] // self.step, return_index=True)
-        marks = marks[:, np.union1d(first, marks.shape[1] - 1)]
-        begun = int(np.searchsorted(marks[0], self.events - self.window, "right")) - 1
-        self.marks = marks[:, max(begun, 0) :]
-
-    def window_start(self) -> int:
-        """The instant that the window of the latest events begins with, or one a little before."""
-        place = int(np.searchsorted(self.marks[0], self.events - self.window, "right")) - 1
-        return int(self.marks[1, max(place, 0)])
-
-    def to_json(self) -> dict[str, Any]:
-        """The clock as JSON values."""
-        return {"events": self.events, "marks": packed(self.marks)}
-
-    def read(self, content: dict[str, Any]) -> None:
-        """Take over what `to_json` wrote."""
-        self.events, self.marks = int(content["events"]), unpacked(content["marks"], np.int64, 2)
-
-
-VERSION = 1
+VERSION = 2
 """Version of the JSON form."""
 EPSILON = 0.02
 """Largest relative error of a leaf's count in the window, unless told otherwise."""
@@ -254,17 +193,16 @@ def _form() -> Any:
         {
             "version": int,
             "stream": str,
-            "window": tuple[int | None, int | None],
+            "window_us": int,
             "epsilon": float,
             "leaves": tuple[str, ...],
-            "scopes": tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...],
+            "scopes": tuple[tuple[str, tuple[str, ...]], ...],
             "events": int,
             "since_us": int | None,
             "latest_us": int | None,
             "counts": arrays,
             "bins": {"first": int, "counts": str},
             "sums": arrays,
-            "clock": form_of({"events": int, "marks": str}) | None,
             "checksum": str,
         }
     )
@@ -278,7 +216,7 @@ class WindowedStatistics:
     stream
         Name of the stream.
     window
-        A length of time, or a number of events.
+        A length of time.
     epsilon
         Largest relative error of a leaf's count in the window, in (0, 0.5].
     leaves, scopes
@@ -299,22 +237,21 @@ class WindowedStatistics:
     def __init__(
         self, stream: str, window: Window, epsilon: float, leaves: Sequence[str], scopes: Sequence[ScopeKeys]
     ) -> None:
+        if window.time_us is None:
+            raise InputError(f"statistics are of a window of time, not of {window}")
         self.stream, self.window, self.epsilon = stream, window, epsilon
+        self._width_us = window.time_us
         self.leaves, self.scopes = tuple(leaves), tuple(scopes)
         self.dependent_factor = DEPENDENT_FACTOR
         self.events = 0
         self.since_us: int | None = None
         self.latest_us: int | None = None
-        by_time = window.time_us is not None
-        # A position p is in the window of n events that ends with position q where q - p <= n - 1.
-        width = window.time_us if window.time_us is not None else (window.events or 1) - 1
-        self._counts = {key: SlidingWindow(width, epsilon) for key in (_EVENTS, *self.leaves)}
-        self._bins = DayBins(len(self.leaves) + 1, bin_width_us(window.time_us), 2 * DAY_US)
-        horizon = max(DAY_US, width if by_time else 0)
+        self._counts = {key: SlidingWindow(self._width_us, epsilon) for key in (_EVENTS, *self.leaves)}
+        self._bins = DayBins(len(self.leaves) + 1, bin_width_us(self._width_us), 2 * DAY_US)
+        horizon = max(DAY_US, self._width_us)
         self._sums = {
             scope.key: SlidingWindow(horizon, epsilon, 3 + 2 * len(scope.conditions)) for scope in self.scopes
         }
-        self._clock = None if by_time else StreamClock(window.events or 1)
 
     @classmethod
     def of(cls, patterns: Sequence[Pattern], window: Window, epsilon: float = EPSILON) -> WindowedStatistics:
@@ -348,10 +285,7 @@ class WindowedStatistics:
                 f"before, at {later.since_us} us: merge slices and days in the order of time, each once"
             )
         for key, histogram in self._counts.items():
-            other = later._counts[key]
-            histogram.merge(other if self._clock is None else other.shifted(self.events))
-        if self._clock is not None and later._clock is not None:
-            self._clock.merge(later._clock, self.events)
+            histogram.merge(later._counts[key])
         self._bins.merge(later._bins)
         for key, sums in self._sums.items():
             sums.merge(later._sums[key])
@@ -359,9 +293,7 @@ class WindowedStatistics:
         self.since_us = later.since_us if self.since_us is None else self.since_us
         self.latest_us = later.latest_us
 
-    def take_in(
-        self, own: Array, arrivals: Mapping[str, tuple[Array, Array]], cells: Mapping[str, tuple[Array, Array]]
-    ) -> None:
+    def take_in(self, own: Array, arrivals: Mapping[str, Array], cells: Mapping[str, tuple[Array, Array]]) -> None:
         """Count the events of one slice into an empty state.
 
         Parameters
@@ -369,23 +301,19 @@ class WindowedStatistics:
         own
             Ascending timestamps of all events of the slice, at least one.
         arrivals
-            For each leaf the timestamps of its events, and their positions in the slice.
+            For each leaf the ascending timestamps of its events.
         cells
             For each scope spans, and sums of shape (3 + 2 conditions, n): pairs, tested, their squares, and for each
             condition those that pass and their squares.
         """
         self.events, self.since_us, self.latest_us = len(own), int(own[0]), int(own[-1])
-        by_time = self._clock is None
-        counted = {_EVENTS: own if by_time else np.arange(len(own))}
-        counted |= {key: arrivals[key][0 if by_time else 1] for key in self.leaves}
+        counted = {_EVENTS: own, **{key: arrivals[key] for key in self.leaves}}
         for key, instants in counted.items():
             window = self._counts[key]
             # What the latest instant leaves behind is not looked at: a slice is often many windows long.
             reached = int(np.searchsorted(instants, instants[-1] - window.width)) if len(instants) else 0
             window.count(instants[reached:])
-        self._bins.count([own, *(arrivals[key][0] for key in self.leaves)])
-        if self._clock is not None:
-            self._clock.count(own)
+        self._bins.count(list(counted.values()))
         for key, (spans, sums) in cells.items():
             self._sums[key].add(spans, sums)
 
@@ -401,7 +329,7 @@ class WindowedStatistics:
         if end is None or self.since_us is None or self.latest_us is None:
             said = "no events have come yet" if self.since_us is None else self._no_events
             return self._described_snapshot(Kind.WINDOW, None, None, end, (said,))
-        start = self._window_start(end)
+        start = end - self._width_us
         if end < self.since_us or (end < self.latest_us and max(start, self.since_us) < self._bins.start_us):
             known = max(self.since_us, self._bins.start_us)
             raise InputError(
@@ -447,7 +375,7 @@ class WindowedStatistics:
         Windows begin at every bin, a quarter of a window after another, so that no event weighs more for where a
         window happens to begin. A day that is shorter than a window is one window.
         """
-        found = self._bins.windows(start_us, end_us, self.window)
+        found = self._bins.windows(start_us, end_us, self._width_us)
         if found is None:
             notes = ("no events came in the business day",)
             return self._described_snapshot(Kind.BUSINESS_DAY, start_us, end_us, end_us, notes, windows=0)
@@ -483,7 +411,6 @@ class WindowedStatistics:
             "counts": [[packed(part) for part in window.held] for window in self._counts.values()],
             "bins": self._bins.to_json(),
             "sums": [[packed(part) for part in self._sums[scope.key].held] for scope in self.scopes],
-            "clock": self._clock.to_json() if self._clock is not None else None,
         }
         return {**content, "checksum": digest_of(content)}
 
@@ -510,8 +437,8 @@ class WindowedStatistics:
             whole = {key: value for key, value in content.items() if key != "checksum"}
             if digest_of(whole) != content["checksum"]:
                 raise ValueError("its checksum is that of something else")
-            window = Window(*content["window"])
-            scopes = [ScopeKeys(key, tuple(asked)) for key, asked, _ in content["scopes"]]
+            window = Window(time_us=content["window_us"])
+            scopes = [ScopeKeys(key, tuple(asked)) for key, asked in content["scopes"]]
             conditions = [condition for scope in scopes for condition in scope.conditions]
             for key in conditions:
                 check_key(key)
@@ -526,8 +453,6 @@ class WindowedStatistics:
             state._bins.read(content["bins"])
             for sums, (spans, values) in zip(state._sums.values(), content["sums"], strict=True):
                 sums.hold(unpacked(spans, np.int64, 2), unpacked(values, np.float64, sums.rows))
-            if state._clock is not None:
-                state._clock.read(content["clock"])
             state._check_time()
         return state
 
@@ -541,19 +466,18 @@ class WindowedStatistics:
             or (self.since_us or 0) > (self.latest_us or 0)
         ):
             raise ValueError(f"it is of {self.events:,} events from {self.since_us} to {self.latest_us}")
-        latest = self.latest_us if self._clock is None else self.events - 1  # a window of events counts positions
-        if ends and (latest is None or max(ends) > latest):
-            raise ValueError(f"it ends at {latest}, and counts events up to {max(ends)}")
+        if ends and (self.latest_us is None or max(ends) > self.latest_us):
+            raise ValueError(f"it ends at {self.latest_us}, and counts events up to {max(ends)}")
 
     @cached_property
     def _what(self) -> dict[str, Any]:
         """The key of what is measured: states with equal keys can be merged."""
         return {
             "stream": self.stream,
-            "window": [self.window.time_us, self.window.events],
+            "window_us": self._width_us,
             "epsilon": self.epsilon,
             "leaves": list(self.leaves),
-            "scopes": [[scope.key, list(scope.conditions), []] for scope in self.scopes],
+            "scopes": [[scope.key, list(scope.conditions)] for scope in self.scopes],
         }
 
     @property
@@ -565,23 +489,11 @@ class WindowedStatistics:
     def _no_events(self) -> str:
         return f"there are no events in the window of {self.window}"
 
-    def _window_start(self, end: int) -> int:
-        """The instant that the window begins with which ends at `end`."""
-        if self.window.time_us is not None:
-            return end - self.window.time_us
-        assert self._clock is not None
-        assert self.window.events is not None
-        assert self.latest_us is not None
-        if end >= self.latest_us:
-            return self._clock.window_start()
-        return self._bins.start_of(end, self.window.events)
-
     def _window_counts(self, start: int, end: int) -> dict[str, Estimate]:
         """The number of events of each leaf from one instant to another."""
         assert self.latest_us is not None
         if end >= self.latest_us:
-            now = end if self._clock is None else self.events - 1
-            return {key: histogram.estimate(now) for key, histogram in self._counts.items()}
+            return {key: histogram.estimate(end) for key, histogram in self._counts.items()}
         bounds = zip(*self._bins.between(start, end), strict=True)
         return {
             key: Estimate(float(value), float(low), float(high))
@@ -604,9 +516,6 @@ class WindowedStatistics:
     def _described_snapshot(
         self, kind: Kind, start: int | None, end: int | None, as_of: int | None, notes: tuple[str, ...], **numbers: Any
     ) -> StatisticsSnapshot:
-        described = {"window_us": self.window.time_us, "window_events": self.window.events}
-        if self.window.events is not None:
-            numbers.pop("window_us", None)
         if not numbers.get("rates"):
             numbers["rates"] = tuple(LeafRate(key, 0.0, 0, Source.COUNT, 0.0, 0.0) for key in self.leaves)
         numbers["selectivities"], numbers["joints"] = split_joints(
@@ -619,7 +528,7 @@ class WindowedStatistics:
             kind=kind,
             as_of_us=as_of,
             notes=notes,
-            **{**described, **numbers},
+            **{"window_us": self._width_us, **numbers},
         )
 
 

@@ -75,7 +75,7 @@ def test_the_window_that_ends_at_a_time_of_day(project: Project) -> None:
     assert events("--as-of", "00:20", "--window", "20 minutes") == 4
     assert events("--as-of", "00:19:59", "--window", "20 minutes") == 3
     assert events("--as-of", "00:20", "--window", "1 hour") == 8
-    assert events("--as-of", "2024-03-05 00:20", "--window", "3 events") == 3
+    assert events("--as-of", "2024-03-05 00:20", "--window", "20 minutes") == 4
     assert events("--as-of", "11:00", "--window", "1 hour") == 0
     assert events("--as-of", "2024-03-05T05:20:00Z", "--window", "20 minutes") == 4
     shown = cep("statistics", "--as-of", "00:20", "--day", "2024-03-05", folder=project.folder)
@@ -170,7 +170,7 @@ def test_only_what_matches_is_shown(project: Project) -> None:
         (("--days", "a week"), "write a number of days, as in 7"),
         (("--days", "2", "--as-of", "12:00"), "leave --day, --as-of and --window out"),
         (("--as-of", "noon"), "write a time (14:30, 14:30:05)"),
-        (("--window", "an hour"), "or write a number of events"),
+        (("--window", "3 events"), "is no length of time"),
         (("--day", "2024-03-09", "--window", "1 hour"), "has no events of 2024-03-09"),
         (("--match", "Nothing"), "no leaf and no condition has this text in it"),
         (("--chart", "chart.pdf"), "a chart is SVG or PNG"),
