@@ -396,41 +396,20 @@ def _of_json(fault: Any) -> str:
     return f"{message.removeprefix('Value error, ')}{f' (found {found})' if found else ''}"
 
 
-def nested(leaf: type, most_depth: int, *, sides: Sequence[int] = ()) -> Any:
-    """The form of a tree as nested lists with leaves of a type; a list has one of `sides` entries ((): any number)."""
-    accepted: set[str] = set()  # by their text: a plan has the same trees again and again
+def nested(leaf: type, most_depth: int) -> Any:
+    """The form of a tree as nested lists with leaves of a type: texts, or positions from 0 on."""
+
+    def walk(node: object, depth: int) -> None:
+        if isinstance(node, list | tuple):
+            if not node or depth == most_depth:
+                raise ValueError(f"a tree nests at most {most_depth} lists, and none is empty")
+            for side in node:
+                walk(side, depth + 1)
+        elif type(node) is not leaf or (isinstance(node, int) and node < 0):
+            raise ValueError(f"a leaf of a tree is no {leaf.__name__} that it can be: {reprlib.repr(node)}")
 
     def check(content: object) -> object:
-        try:
-            text = repr(content)
-        except RecursionError:
-            raise ValueError(f"a tree nests at most {most_depth} lists") from None
-        if text in accepted:
-            return content
-        waiting = [(content, 0)]
-        while waiting:
-            node, depth = waiting.pop()
-            if isinstance(node, list | tuple):
-                if depth == most_depth:
-                    raise ValueError(f"a tree nests at most {most_depth} lists")
-                if not node or (sides and len(node) not in sides):
-                    raise ValueError(f"a node of a tree has {max(sides, default='some')} sides, not {len(node)}")
-                waiting += [(side, depth + 1) for side in node]
-            elif (
-                type(node) is not leaf
-                or (isinstance(node, int) and not 0 <= node < MOST_POSITIONS)
-                or (isinstance(node, str) and not node.isprintable())
-            ):
-                raise ValueError(f"a leaf of a tree is no {leaf.__name__} that it can be: {reprlib.repr(node)}")
-        if len(accepted) >= MOST_ACCEPTED:
-            accepted.clear()
-        accepted.add(text)
+        walk(content, 0)
         return content
 
     return Annotated[Any, AfterValidator(check)]
-
-
-MOST_POSITIONS = 4096
-"""Positions of variables are below this, more than any pattern has."""
-MOST_ACCEPTED = 1 << 16
-"""Trees that are remembered; then they are forgotten, all together."""

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, ConfigDict, field_validator
 from cep_pipeline.documents import Document, checked, example_at, line_at, load_document, one_of, setting
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.guarded import MOST_DIGITS, read_text, without_collecting
+from cep_pipeline.guarded import read_text, without_collecting
 from cep_pipeline.planning.planners import BY_PLANNER
 from cep_pipeline.storage import keep_free, reach_object_stores
 
@@ -917,10 +917,6 @@ def _set_in(settings: Document) -> dict[str, Any]:
     return settings.model_dump(exclude_unset=True)
 
 
-MOST_PARAMETER_BYTES = 64 << 20
-"""Size of a file with the values of a parameter."""
-
-
 def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> tuple[Pattern, ...]:
     """Parse a pattern file; an InputError says that it cannot be read, or holds no statement."""
     from cep_pipeline.language.parser import parse_patterns
@@ -955,7 +951,7 @@ def read_parameter(value: str, folder: Path) -> Swept:
 
     if value.startswith("@"):
         file = folder / value[1:]
-        parts = read_text(file, "parameter file", MOST_PARAMETER_BYTES).splitlines()
+        parts = read_text(file, "parameter file").splitlines()
     else:
         parts = value.split(",")
     return Swept(_parameter_value(part.strip()) for part in parts if part.strip())
@@ -971,7 +967,7 @@ def _parameter_value(text: str) -> int | float | bool | str:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     if _INTEGER.fullmatch(text):
-        if len(text) > MOST_DIGITS:
+        if len(text) > 400:
             raise InputError(f"a parameter is a number of {len(text):,} digits: write it in quotes if it is text")
         return int(text)
     return float(text) if _NUMBER.fullmatch(text) else text

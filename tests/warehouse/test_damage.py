@@ -403,7 +403,8 @@ def test_a_damaged_page_is_an_error_that_says_what_to_do(tmp_path: Path) -> None
     whole = Path(file.path).read_bytes()
     before = read_data_file(file.path, tables.events_schema)
     said = []
-    for at in range(40, len(whole), 43):
+    footer = int.from_bytes(whole[-8:-4], "little") + 8  # it has no checksum: `cep verify --deep` compares the whole
+    for at in range(40, len(whole) - footer, 43):
         Path(file.path).write_bytes(flipped(whole, at, 5))
         try:
             assert read_data_file(file.path, tables.events_schema) == before, "or an error says it"
