@@ -22,14 +22,14 @@ from cep_pipeline.adaptation.plan_makers import (
     planned_together,
 )
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream
-from cep_pipeline.adaptation.recent_statistics import PAIRS_A_CHECK, RecentStatistics, statistics_window
+from cep_pipeline.adaptation.recent_statistics import PAIRS_A_CHECK, RecentStatistics
 from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import Tables, check_limit, check_output
 from cep_pipeline.detection.mechanisms import Counters, check_options, choose_mechanisms
 from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.errors import InputError, UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
+from cep_pipeline.patterns.pattern import Pattern, parse_duration_us
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
@@ -69,6 +69,8 @@ class AdaptiveRun:
     ) -> None:
         self._settings = settings
         check_output(output, patterns)
+        if output == "compressed":
+            raise InputError("compressed matches do not follow a plan: leave adaptation (--adapt) out")
         check_limit(limit)
         self._chosen = choose_mechanisms(patterns, settings.mechanism)
         asked = settings.planner, settings.cost, settings.alpha, settings.search
@@ -109,7 +111,7 @@ class AdaptiveRun:
         followed = {pattern.name for loop in self._adapting for pattern in loop.patterns}
         adapting = [pattern for pattern in patterns if pattern.name in followed]
         self._statistics = (
-            RecentStatistics(adapting, settings.statistics_window(), seed=settings.seed, max_pairs=settings.max_pairs)
+            RecentStatistics(adapting, settings.window, seed=settings.seed, max_pairs=settings.max_pairs)
             if adapting
             else None
         )
@@ -301,8 +303,7 @@ class AdaptiveDetection:
         patterns has passed. What is decided more often than that follows numbers of less than a window, which the next
         window need not have, and keeps several plans at work at a time.
     window
-        How far back the statistics reach: a length of time such as `"20 minutes"`, or a number of events; None: as far
-        as the decision before the last.
+        The number of events that the statistics reach back; None: as far as the decision before the last.
     seed, max_pairs
         Decide which pairs of events the statistics test, and how many a scope between two decisions.
     minimum_gain
@@ -327,7 +328,7 @@ class AdaptiveDetection:
     decision: DecisionFunction = field(default_factory=InvariantBased)
     every_events: int | None = None
     every: str | None = None
-    window: str | int | None = None
+    window: int | None = None
     seed: int = 0
     max_pairs: int = PAIRS_A_CHECK
     minimum_gain: float | None = None
@@ -345,16 +346,13 @@ class AdaptiveDetection:
             raise InputError(f"detection every {self.detect_events} events: it runs over one or more")
         if self.minimum_gain is not None and not 0 <= self.minimum_gain < 1:
             raise InputError(f"a minimal gain of {self.minimum_gain}: it is a share of the cost, from 0 to below 1")
-        self.statistics_window()
+        if self.window is not None and self.window < 1:
+            raise InputError(f"the statistics' window is {self.window} events; it is one or more")
 
     def __repr__(self) -> str:
         often = self.every or f"{self.interval_events:,} events"
         planner = self.planner or "the default planner"
         return f"<AdaptiveDetection by {planner}, {type(self.decision).__name__}, a decision every {often}>"
-
-    def statistics_window(self) -> Window | None:
-        """The reach of the statistics; None: over the last two intervals, however long they are."""
-        return statistics_window(self.window, self.every_events, self.interval_us)
 
     @property
     def waits_for_windows(self) -> bool:
@@ -396,7 +394,7 @@ class AdaptiveDetection:
         snapshot
             The statistics that the first plan is, or was, made from.
         output, limit
-            As `detect` takes them.
+            As `detect` takes them; no output is compressed.
 
         Returns
         -------

@@ -68,7 +68,10 @@ adaptation_options = with_options(
         "plan has lost, or the new one is likely to save, as much as a switch costs]",
     ),
     click.option(
-        "--window", metavar="LENGTH", help="How far back statistics reach.  [default: the last two decisions]"
+        "--window",
+        type=int,
+        metavar="EVENTS",
+        help="The events that statistics reach back.  [default: the last two decisions]",
     ),
 )
 """`--adapt`, and what decides about plans then: handed on by these names."""
@@ -90,12 +93,12 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     name = asked.pop("decision", "invariant")
     settings: dict[str, Any] = {}
     if "every" in asked:
-        every = _length("every", asked.pop("every"))
+        every = _every(asked.pop("every"))
         settings["every" if isinstance(every, str) else "every_events"] = every
     if "minimum_gain" in asked:
         settings["minimum_gain"] = asked.pop("minimum_gain")
     if "window" in asked:
-        settings["window"] = _length("window", asked.pop("window"))
+        settings["window"] = asked.pop("window")
     if "k" in asked:
         asked["k"] = _k(asked["k"])
     if "distance" in asked:
@@ -103,7 +106,7 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "decision": decision_function(name, **asked)}
 
 
-def _length(option: str, text: str) -> str | int:
+def _every(text: str) -> str | int:
     """A length of time, as it is written, or a number of events."""
     from cep_pipeline.patterns.pattern import parse_duration_us
 
@@ -112,7 +115,7 @@ def _length(option: str, text: str) -> str | int:
     try:
         parse_duration_us(text)
     except InputError as error:
-        raise InputError(f"--{option}: {error}; or write a number of events, as in 50000 events") from error
+        raise InputError(f"--every: {error}; or write a number of events, as in 50000 events") from error
     return text
 
 
