@@ -27,7 +27,7 @@ from cep_pipeline.slices.ownership import LookBack, look_back
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.observed import Observed, with_orders
+from cep_pipeline.statistics.observed import Observed, with_profiles
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, StatisticsRecord
 
@@ -224,10 +224,10 @@ _SHOWN_SLICES = 64
 """A progress bar has so many steps at most."""
 
 
-def with_observed_orders(
+def with_observed_profiles(
     work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot, known: PinnedStatistics
 ) -> StatisticsSnapshot:
-    """The day's snapshot for a pattern set, with the orders of matches that the latest day before it had.
+    """The day's snapshot for a pattern set, with the output profiles of the latest day before it.
 
     Always of a day before, not of the day itself, so that a day that is redone gets the statistics that it had. What
     cannot be read is said, and left out.
@@ -241,7 +241,7 @@ def with_observed_orders(
     except (InputError, DamagedError) as error:
         logger.warning("%s; the statistics of %s are made without it", error, work.day)
         return snapshot
-    return with_orders(snapshot, pattern_set.patterns, observed)
+    return with_profiles(snapshot, pattern_set.patterns, observed)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

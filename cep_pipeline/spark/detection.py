@@ -47,7 +47,7 @@ from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice
 from cep_pipeline.spark.tasks import Progress, cores_of, run_tasks
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
-from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
+from cep_pipeline.statistics.output_profile import OutputProfile, OutputProfiler, merge_profiles
 from cep_pipeline.storage import (
     DataDirectory,
     remove_file,
@@ -215,7 +215,7 @@ class DetectedSlice:
     candidates: str | None
     matches: dict[str, int]
     nodes: tuple[NodeCounts, ...]
-    profiles: tuple[OrderProfile, ...]
+    profiles: tuple[OutputProfile, ...]
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     waiting: Mapping[str, Boundary] = field(default_factory=dict)
     limited: Mapping[str, Kind] = field(default_factory=dict)

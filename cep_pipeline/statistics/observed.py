@@ -1,7 +1,7 @@
-"""The observations of detection: candidates and passes of plan nodes, and temporal orders of matches.
+"""The observations of detection: candidates and passes of plan nodes, and the last events of matches.
 
 They cost nothing to count, and are published with the day. The pages show the work of a plan by the candidates of its
-nodes; the next day's plans go by the orders, where latency counts (`with_orders`).
+nodes; the next day's plans go by the last events, where latency counts (`with_profiles`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.node_counts import NodeCounts
-from cep_pipeline.statistics.output_profile import OrderProfile, merge_profiles, profile_form
+from cep_pipeline.statistics.output_profile import OutputProfile, merge_profiles
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.versioned import check_version
 
@@ -48,17 +48,13 @@ class Observation:
 
 @dataclass(frozen=True)
 class Observed:
-    """The observations of a day's detection: the counts of plan nodes, and the temporal orders of its matches."""
+    """The observations of a day's detection: the counts of plan nodes, and the last events of its matches."""
 
     observations: tuple[Observation, ...] = ()
-    profiles: tuple[OrderProfile, ...] = ()
+    profiles: tuple[OutputProfile, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.observations or self.profiles)
-
-    def shortened(self, most: int) -> Observed:
-        """Return only the `most` most frequent temporal orders of each clause, with all else."""
-        return replace(self, profiles=tuple(profile.shortened(most) for profile in self.profiles))
 
     def __add__(self, other: Observed) -> Observed:
         return Observed(
@@ -73,7 +69,7 @@ class Observed:
             "observations": [
                 [one.pattern, list(one.variables), one.candidates, one.passes] for one in self.observations
             ],
-            "profiles": [profile.to_json() for profile in self.profiles],
+            "profiles": [vars(profile) for profile in self.profiles],
         }
 
     @classmethod
@@ -91,7 +87,10 @@ class Observed:
         with reading_form(_form(), content, "no record of what detection observed", source, "detect the day again"):
             return cls(
                 tuple(Observation(name, tuple(bound), *counts) for name, bound, *counts in content["observations"]),
-                tuple(map(OrderProfile.from_json, content["profiles"])),
+                tuple(
+                    OutputProfile(one["pattern"], tuple(one["variables"]), tuple(one["last"]))
+                    for one in content["profiles"]
+                ),
             )
 
 
@@ -103,7 +102,7 @@ def _form() -> Any:
     observation = form_of(tuple[str, tuple[str, ...], int, int])
     return form_of(
         Observed,
-        {"version": int, "observations": list[observation], "profiles": list[profile_form()]},  # type: ignore[misc, valid-type]
+        {"version": int, "observations": list[observation], "profiles": list[form_of(OutputProfile)]},  # type: ignore[misc, valid-type]
     )
 
 
@@ -126,8 +125,8 @@ def merge_observations(observations: Iterable[Observation]) -> tuple[Observation
     return tuple(merged.values())
 
 
-def with_orders(snapshot: StatisticsSnapshot, patterns: Sequence[Pattern], observed: Observed) -> StatisticsSnapshot:
-    """The snapshot with the temporal orders that an earlier day's detection observed of these patterns."""
+def with_profiles(snapshot: StatisticsSnapshot, patterns: Sequence[Pattern], observed: Observed) -> StatisticsSnapshot:
+    """The snapshot with the output profiles that an earlier day's detection observed of these patterns."""
     names = {(one.name, tuple(v.name for v in clause.positive)) for one in patterns for clause in one.clauses}
     profiles = (profile for profile in observed.profiles if (profile.pattern, profile.variables) in names)
-    return replace(snapshot, order_profiles=tuple(profiles))
+    return replace(snapshot, output_profiles=tuple(profiles))

@@ -41,7 +41,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.estimate import windowed_statistics
 from cep_pipeline.statistics.observed import Observation, Observed
-from cep_pipeline.statistics.output_profile import OrderProfile
+from cep_pipeline.statistics.output_profile import OutputProfile
 from cep_pipeline.statistics.versioned import digest_of
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from tests.fuzz.mutations import mutated_bytes, mutated_document, refused
@@ -130,7 +130,7 @@ def use_state(content: Any) -> object:
 
 
 def observed() -> Observed:
-    profile = OrderProfile("both", ("a", "b"), 3, (1, 2), ((("a", "b"), 2), (("b", "a"), 1)))
+    profile = OutputProfile("both", ("a", "b"), (1, 2))
     return Observed((Observation("both", ("a", "b"), 10, 4),), (profile,))
 
 

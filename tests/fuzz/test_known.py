@@ -88,7 +88,7 @@ CASES: list[tuple[str, Place, Any, str]] = [
     ("state", ("window_us",), "5s", "window_us"),
     ("state", ("bins", "counts"), "eJw=", "cut off|damaged"),
     ("observed", ("observations", 0, 2), -1, "candidates pass"),
-    ("observed", ("profiles", 0, "orders", 0, 0), [0, 7], "no record of what detection observed"),
+    ("observed", ("profiles", 0, "last"), [0], "no record of what detection observed"),
     ("state", ("latest_us",), 7, "counts events up to|damaged"),
     ("state", ("leaves",), ["A", "A"], "measures something twice|damaged"),
     ("carry", ("last_values", "x", "A"), 2.0, r"last_values\.x\.A"),

@@ -1,4 +1,4 @@
-"""Detection day by day counts what one detection over all days counts: work at nodes, orders of matches."""
+"""Detection day by day counts what one detection over all days counts: work at nodes, last events of matches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def detect_days(folder: Path, patterns: list[Pattern], slices: int) -> tuple[pa.
 
 
 @pytest.mark.parametrize("slices", [1, 3])
-def test_the_orders_of_all_days_are_those_of_one_detection(tmp_path: Path, slices: int) -> None:
+def test_the_profiles_of_all_days_are_those_of_one_detection(tmp_path: Path, slices: int) -> None:
     patterns = cep.parse_patterns(TEXT, SCHEMA)
     events, days = detect_days(tmp_path, patterns, slices)
     profiler = OutputProfiler(patterns)

@@ -1,4 +1,4 @@
-"""The statistics of a day know in which orders the matches of the day before came."""
+"""The statistics of a day know which events ended the matches of the day before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from cep_pipeline.cli.statistics_view import StatisticsView
-from cep_pipeline.pipeline.statistics import with_observed_orders
+from cep_pipeline.pipeline.statistics import with_observed_profiles
 from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsOverview
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.stream_reader import PinnedStatistics
@@ -43,20 +43,18 @@ def snapshot_of(project: Project, day: object, warehouse: str = "warehouse") -> 
 
 
 @pytest.mark.long
-def test_the_next_day_knows_the_orders_and_a_redone_day_what_it_knew(project: Project) -> None:
+def test_the_next_day_knows_the_last_events_and_a_redone_day_what_it_knew(project: Project) -> None:
     project.run().run_days(DAYS)
     first, second, third = (snapshot_of(project, day) for day in DAYS)
-    assert first.joints == () and first.order_profiles == () and first.notes == ()
-    [profile] = second.order_profiles
+    assert first.joints == () and first.output_profiles == () and first.notes == ()
+    [profile] = second.output_profiles
     assert (profile.pattern, profile.variables) == ("both", ("a", "b"))
     assert profile.matches == project.tables().matches_days("all")[0].counts["both"] > 0
     view = StatisticsView(StatisticsOverview(Labelled("Tuesday", second), "UTC"))
-    *_, orders = view.tables()
-    first_order, _ = profile.orders[0]
-    cells = [list(column.cells) for column in orders.columns]
+    *_, last = view.tables()
+    cells = [list(column.cells) for column in last.columns]
     assert cells[0] == ["both"] and cells[1] == [f"{profile.matches:,}"]
-    assert str(cells[2][0]).startswith(f"{', '.join(first_order)}: {profile.share(first_order):.1%}")
-    assert f"b: {profile.last_share('b'):.1%}" in str(cells[3][0])
+    assert f"b: {profile.last_share('b'):.1%}" in str(cells[2][0])
     before = [first, second, third], published(project.tables())
     observed = [record.observed for record in project.tables().statistics("all")]
     assert all(observed)
@@ -91,7 +89,7 @@ def test_what_cannot_be_read_is_said_and_left_out(content: object, caplog: pytes
         StatisticsSnapshot(),
     )
     with caplog.at_level(logging.WARNING):
-        assert with_observed_orders(work, pattern_set, snapshot, Recorded(content)) == snapshot  # type: ignore[arg-type]
+        assert with_observed_profiles(work, pattern_set, snapshot, Recorded(content)) == snapshot  # type: ignore[arg-type]
     assert f"the statistics of {TUESDAY} are made without it" in caplog.text
     assert f"observed on {MONDAY}: " in caplog.text
 

@@ -1,4 +1,4 @@
-"""What detection observed: the work at the nodes of plans, and the orders of matches."""
+"""What detection observed: the work at the nodes of plans, and the last events of matches."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cep_pipeline.statistics.observed import (
     Observed,
     merge_observations,
     observations_of,
-    with_orders,
+    with_profiles,
 )
-from cep_pipeline.statistics.output_profile import OrderProfile
+from cep_pipeline.statistics.output_profile import OutputProfile
 from tests.statistics.market import market, parse
 
 
@@ -80,11 +80,11 @@ def test_observations_add_up_and_are_handed_on_as_json() -> None:
         Observation("p", ("a",), 2, 3)
 
 
-def test_plans_go_by_the_orders_of_their_own_patterns() -> None:
+def test_plans_go_by_the_profiles_of_their_own_patterns() -> None:
     patterns = parse(
         "NAME both PATTERN AND(A a, B b) WITHIN 2 seconds; NAME one PATTERN AND(A a, C c) WITHIN 2 seconds"
     )
-    known = OrderProfile("both", ("a", "b"), 3, (1, 2), ((("a", "b"), 2), (("b", "a"), 1)))
+    known = OutputProfile("both", ("a", "b"), (1, 2))
     gone = replace(known, pattern="gone")
     snapshot = cep.estimate_statistics(patterns, market(300))
-    assert with_orders(snapshot, patterns, Observed((), (known, gone))).order_profiles == (known,)
+    assert with_profiles(snapshot, patterns, Observed((), (known, gone))).output_profiles == (known,)
