@@ -17,8 +17,8 @@ import numpy as np
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_key, split_joints
-from cep_pipeline.statistics.samples import ScopeKeys, Terms
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, split_joints
+from cep_pipeline.statistics.samples import Terms
 from cep_pipeline.statistics.sliding_window import Estimate, SlidingWindow, Sums
 from cep_pipeline.statistics.snapshot import (
     Kind,
@@ -166,11 +166,8 @@ class DayBins:
         return {"first": self.first, "counts": packed(self.counts)}
 
     def read(self, content: dict[str, Any]) -> None:
-        """Take over what `to_json` wrote; ValueError where it does not fit."""
-        counts = unpacked(content["counts"], np.int64, len(self.counts))
-        if counts.shape[1] > self.most or (counts < 0).any():
-            raise ValueError("more bins than are held, or a count below 0")
-        self.first, self.counts = int(content["first"]), counts
+        """Take over what `to_json` wrote."""
+        self.first, self.counts = int(content["first"]), unpacked(content["counts"], np.int64, len(self.counts))
 
 
 VERSION = 2
@@ -220,7 +217,7 @@ class WindowedStatistics:
     epsilon
         Largest relative error of a leaf's count in the window, in (0, 0.5].
     leaves, scopes
-        Keys of what is measured.
+        Keys of what is measured; of each scope those of its conditions.
 
     Attributes
     ----------
@@ -235,13 +232,14 @@ class WindowedStatistics:
     """
 
     def __init__(
-        self, stream: str, window: Window, epsilon: float, leaves: Sequence[str], scopes: Sequence[ScopeKeys]
+        self, stream: str, window: Window, epsilon: float, leaves: Sequence[str], scopes: Mapping[str, Sequence[str]]
     ) -> None:
         if window.time_us is None:
             raise InputError(f"statistics are of a window of time, not of {window}")
         self.stream, self.window, self.epsilon = stream, window, epsilon
         self._width_us = window.time_us
-        self.leaves, self.scopes = tuple(leaves), tuple(scopes)
+        self.leaves = tuple(leaves)
+        self.scopes = {key: tuple(conditions) for key, conditions in scopes.items()}
         self.dependent_factor = DEPENDENT_FACTOR
         self.events = 0
         self.since_us: int | None = None
@@ -250,7 +248,7 @@ class WindowedStatistics:
         self._bins = DayBins(len(self.leaves) + 1, bin_width_us(self._width_us), 2 * DAY_US)
         horizon = max(DAY_US, self._width_us)
         self._sums = {
-            scope.key: SlidingWindow(horizon, epsilon, 3 + 2 * len(scope.conditions)) for scope in self.scopes
+            key: SlidingWindow(horizon, epsilon, 3 + 2 * len(conditions)) for key, conditions in self.scopes.items()
         }
 
     @classmethod
@@ -410,7 +408,7 @@ class WindowedStatistics:
             "latest_us": self.latest_us,
             "counts": [[packed(part) for part in window.held] for window in self._counts.values()],
             "bins": self._bins.to_json(),
-            "sums": [[packed(part) for part in self._sums[scope.key].held] for scope in self.scopes],
+            "sums": [[packed(part) for part in sums.held] for sums in self._sums.values()],
         }
         return {**content, "checksum": digest_of(content)}
 
@@ -438,14 +436,7 @@ class WindowedStatistics:
             if digest_of(whole) != content["checksum"]:
                 raise ValueError("its checksum is that of something else")
             window = Window(time_us=content["window_us"])
-            scopes = [ScopeKeys(key, tuple(asked)) for key, asked in content["scopes"]]
-            conditions = [condition for scope in scopes for condition in scope.conditions]
-            for key in conditions:
-                check_key(key)
-            for keys in (content["leaves"], [scope.key for scope in scopes], conditions):
-                if len(set(keys)) != len(keys):
-                    raise ValueError("it measures something twice")
-            state = cls(content["stream"], window, content["epsilon"], content["leaves"], scopes)
+            state = cls(content["stream"], window, content["epsilon"], content["leaves"], dict(content["scopes"]))
             state.events, state.since_us = content["events"], content["since_us"]
             state.latest_us = content["latest_us"]
             for histogram, (spans, counts) in zip(state._counts.values(), content["counts"], strict=True):
@@ -453,21 +444,7 @@ class WindowedStatistics:
             state._bins.read(content["bins"])
             for sums, (spans, values) in zip(state._sums.values(), content["sums"], strict=True):
                 sums.hold(unpacked(spans, np.int64, 2), unpacked(values, np.float64, sums.rows))
-            state._check_time()
         return state
-
-    def _check_time(self) -> None:
-        """Raise ValueError where the histograms know of a later event than the state does."""
-        ends = [int(spans[1].max()) for spans, _ in (window.held for window in self._counts.values()) if spans.size]
-        times = (self.since_us, self.latest_us)
-        if (
-            self.events < 0
-            or (None in times) != (times == (None, None))
-            or (self.since_us or 0) > (self.latest_us or 0)
-        ):
-            raise ValueError(f"it is of {self.events:,} events from {self.since_us} to {self.latest_us}")
-        if ends and (self.latest_us is None or max(ends) > self.latest_us):
-            raise ValueError(f"it ends at {self.latest_us}, and counts events up to {max(ends)}")
 
     @cached_property
     def _what(self) -> dict[str, Any]:
@@ -477,7 +454,7 @@ class WindowedStatistics:
             "window_us": self._width_us,
             "epsilon": self.epsilon,
             "leaves": list(self.leaves),
-            "scopes": [[scope.key, list(scope.conditions)] for scope in self.scopes],
+            "scopes": [[key, list(conditions)] for key, conditions in self.scopes.items()],
         }
 
     @property
@@ -503,13 +480,12 @@ class WindowedStatistics:
     def _selectivities(self, start: int, end: int) -> tuple[Selectivity, ...]:
         """The selectivities of conditions, by the pairs whose later event lies between two instants."""
         found: list[Selectivity] = []
-        for scope in self.scopes:
-            sums = self._sums[scope.key].between(start, end)
+        for key, conditions in self.scopes.items():
+            sums = self._sums[key].between(start, end)
             if sums.inside[1] + sums.cut[1] == 0:
                 continue  # nothing was tested: the snapshot's reader falls back to the prior
             found += [
-                selectivity_in_window(condition, sums, 3 + 2 * place)
-                for place, condition in enumerate(scope.conditions)
+                selectivity_in_window(condition, sums, 3 + 2 * place) for place, condition in enumerate(conditions)
             ]
         return tuple(found)
 

@@ -23,7 +23,6 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.event_files import load_events, stream_events
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import parse_json
-from cep_pipeline.statistics.versioned import inflated
 from tests.cli.command_line import cep as command
 from tests.fuzz.mutations import refused, watchdog
 from tests.fuzz.test_fuzz import (
@@ -86,11 +85,9 @@ CASES: list[tuple[str, Place, Any, str]] = [
     ("statistics", ("start_us",), 10**30, "start_us|ends"),
     ("statistics", ("events",), 1.5, "events: "),
     ("state", ("window_us",), "5s", "window_us"),
-    ("state", ("bins", "counts"), "eJw=", "cut off|damaged"),
+    ("state", ("bins", "counts"), "eJw=", "damaged"),
     ("observed", ("observations", 0, 2), -1, "candidates pass"),
     ("observed", ("profiles", 0, "last"), [0], "no record of what detection observed"),
-    ("state", ("latest_us",), 7, "counts events up to|damaged"),
-    ("state", ("leaves",), ["A", "A"], "measures something twice|damaged"),
     ("carry", ("last_values", "x", "A"), 2.0, r"last_values\.x\.A"),
     ("distances", ("own",), "abc", "own: "),
     ("violation", ("patterns",), 3, "patterns: "),
@@ -130,15 +127,6 @@ def test_what_is_no_object_is_refused(kind: str, content: Any) -> None:
 def test_text_that_is_no_json(text: str | bytes, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_json(text, "p.json", "plan")
-
-
-def test_a_few_bytes_do_not_fill_the_memory() -> None:
-    import zlib
-
-    packer = zlib.compressobj(9)
-    bomb = b"".join([*(packer.compress(bytes(1 << 24)) for _ in range(17)), packer.flush()])
-    with pytest.raises(ValueError, match="more than 268,435,456 bytes"):
-        inflated(bomb)
 
 
 # Buffers of matches
