@@ -15,7 +15,7 @@ import shutil
 import uuid
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from cep_pipeline.errors import CepError, DamagedError, InputError
+from cep_pipeline.errors import FROM_A_BACKUP, CepError, DamagedError, InputError
 
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -215,7 +215,12 @@ def storage_errors(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def damage_errors(path: str) -> Iterator[None]:
+def damage_errors(
+    path: str,
+    said: str = "it cannot be read",
+    remedy: str = FROM_A_BACKUP,
+    kinds: tuple[type[Exception], ...] = (Exception,),  # a mangled file may raise anything
+) -> Iterator[None]:
     """Turn whatever goes wrong while one file of the warehouse is read into a DamagedError that names it."""
     try:
         yield
@@ -223,13 +228,22 @@ def damage_errors(path: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise DamagedError(path, "it is not there") from error
-    except Exception as error:  # a mangled file may raise anything
+    except kinds as error:
         if isinstance(error, OSError):
             explained = explain_storage_error(f"reading {path}", error)
-            if isinstance(explained, InputError) or error.errno is not None:
+            if isinstance(explained, InputError) or error.errno is not None or "AWS Error" in str(error):
                 raise explained from error
-        said = " ".join(str(error).split())[:200]
-        raise DamagedError(path, f"it cannot be read ({type(error).__name__}: {said})") from error
+        text = " ".join(str(error).split())[:200]
+        raise DamagedError(path, f"{said} ({type(error).__name__}: {text})", remedy) from error
+
+
+def reading_data(path: str) -> AbstractContextManager[None]:
+    """Turn what a damaged data file raises into a DamagedError that names the file and says what to do."""
+    remedy = "`cep verify --deep` notes which days are damaged, and `cep run --stale` makes them again"
+    return damage_errors(path, "the file is damaged", remedy, _OF_DAMAGED_DATA)
+
+
+_OF_DAMAGED_DATA = (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError, zlib.error)
 
 
 def explain_storage_error(what: str, error: OSError) -> CepError:
@@ -527,33 +541,6 @@ def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Express
             page_checksum_verification=True,
         )
         return conform(table, columns)
-
-
-@contextmanager
-def reading_data(path: str) -> Iterator[None]:
-    """Turn what a damaged data file raises into a DamagedError that names the file and says what to do."""
-    try:
-        with storage_errors(f"reading {path}"):
-            yield
-    except (CepError, pa.ArrowException, ValueError, KeyError, OverflowError, MemoryError, zlib.error) as error:
-        cause = error.__cause__
-        if isinstance(cause, FileNotFoundError):
-            raise DamagedError(path, "it is not there") from cause
-        if isinstance(error, InputError) or _is_no_damage(error, cause):
-            raise
-        said = " ".join(str(cause or error).split())[:200]
-        raise DamagedError(
-            path,
-            f"the file is damaged ({said})",
-            "`cep verify --deep` notes which days are damaged, and `cep run --stale` makes them again",
-        ) from error
-
-
-def _is_no_damage(error: BaseException, cause: BaseException | None) -> bool:
-    """Return whether an error is of the storage, and not of the content of a file."""
-    if not isinstance(error, CepError):
-        return False
-    return not isinstance(cause, OSError) or cause.errno is not None or "AWS Error" in str(cause)
 
 
 @contextmanager
