@@ -1,7 +1,7 @@
 """Compiled code of the kernels that is part of the package, so that no user waits for a compiler.
 
 A file in the folder `shipped_code` holds the code of one kernel. Its first line is a JSON document: digests of the
-source that the code was made of, who made it, and the lengths of the parts. Behind it stand the parts, compressed:
+source that the code was made of, who made it, and the length and the digest of each part. Behind it stand the parts, compressed:
 
 - object code for x86-64-v3, which nearly all servers and laptops of the last ten years run: loaded as it is;
 - bitcode that LLVM has simplified and not yet fitted to a processor. For any other machine it becomes object code in a
@@ -122,8 +122,8 @@ class ShippedCode:
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
-        lengths = {name: len(part) for name, part in self.parts.items()}
-        head = {"text": self.text, "meaning": self.meaning, "made_by": self.made_by, "parts": lengths}
+        places = {name: [len(part), sha256(part).hexdigest()] for name, part in self.parts.items()}
+        head = {"text": self.text, "meaning": self.meaning, "made_by": self.made_by, "parts": places}
         return json.dumps(head).encode() + b"\n" + b"".join(self.parts.values())
 
 
@@ -153,7 +153,7 @@ def read_shipped(module: str, name: str) -> ShippedCode | None:
         head, _, body = file.read_bytes().partition(b"\n")
         said = json.loads(head)
         parts, at = {}, 0
-        for part, length in said["parts"].items():
+        for part, (length, _) in said["parts"].items():
             parts[part] = body[at : at + length]
             at += length
         return ShippedCode(said["text"], said["meaning"], said["made_by"], parts)
