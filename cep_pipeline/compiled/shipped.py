@@ -1,7 +1,7 @@
 """Compiled code of the kernels that is part of the package, so that no user waits for a compiler.
 
 A file in the folder `shipped_code` holds the code of one kernel. Its first line is a JSON document: digests of the
-source that the code was made of, who made it, and the length and the digest of each part. Behind it stand the parts, compressed:
+source that the code was made of and of each part, and who made it. Behind it stand the parts, compressed:
 
 - object code for x86-64-v3, which nearly all servers and laptops of the last ten years run: loaded as it is;
 - bitcode that LLVM has simplified and not yet fitted to a processor. For any other machine it becomes object code in a
