@@ -189,25 +189,12 @@ class AdaptiveRun:
                 if not stream.has_more():
                     return
                 if every_us is None:
-                    rows = self._past_a_window(*stream.advance_by(self._settings.interval_events or 1))
+                    rows = stream.advance_by(self._settings.interval_events or 1)
                 else:
                     since = stream.time_of(stream.arrived) - stream.start_us
                     rows = stream.advance_to(stream.start_us + (since // every_us + 1) * every_us)
                 stream.has_more()
             yield rows
-
-    def _past_a_window(self, first: int, stop: int) -> tuple[int, int]:
-        """The rows of an interval, and where decisions wait for windows to pass as many more as that takes."""
-        stream, windows = self._stream, [one.window for loop in self._adapting for one in loop.patterns]
-        if not self._settings.waits_for_windows or not windows:
-            return first, stop
-        most = max(window.events or 0 for window in windows)
-        if stop - first < most:
-            stop = stream.advance_by(most - (stop - first))[1]
-        until_us = stream.time_of(first) + max(window.time_us or 0 for window in windows)
-        if stream.time_of(stop - 1) < until_us:
-            stop = max(stop, stream.advance_to(until_us)[1])
-        return first, stop
 
     def _count(self, first: int, stop: int) -> None:
         """Count the events of the rows `[first, stop)`, if anybody is going to ask."""
@@ -299,9 +286,7 @@ class AdaptiveDetection:
         Decides whether to plan again.
     every_events, every
         A decision is taken every so many events, or whenever so much of the stream's time has passed, such as
-        `"10 minutes"`: one of the two; neither: every `EVERY_EVENTS` events, and not before the longest window of the
-        patterns has passed. What is decided more often than that follows numbers of less than a window, which the next
-        window need not have, and keeps several plans at work at a time.
+        `"10 minutes"`: one of the two; neither: every `EVERY_EVENTS` events.
     window
         The number of events that the statistics reach back; None: as far as the decision before the last.
     seed, max_pairs
@@ -353,11 +338,6 @@ class AdaptiveDetection:
         often = self.every or f"{self.interval_events:,} events"
         planner = self.planner or "the default planner"
         return f"<AdaptiveDetection by {planner}, {type(self.decision).__name__}, a decision every {often}>"
-
-    @property
-    def waits_for_windows(self) -> bool:
-        """True if no decision is taken before a window has passed."""
-        return self.every is None and self.every_events is None
 
     @property
     def interval_us(self) -> int | None:

@@ -57,8 +57,7 @@ adaptation_options = with_options(
     click.option(
         "--every",
         metavar="LENGTH",
-        help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events, or the longest "
-        "window of the patterns where that is more]",
+        help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events]",
     ),
     click.option(
         "--minimum-gain",
