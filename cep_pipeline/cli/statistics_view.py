@@ -27,7 +27,7 @@ PANELS_DRAWN = 12
 """Numbers that are drawn unless all are asked for: those that move most."""
 SPARK_WIDTH = 24
 SHOWN_VARIABLES = 5
-"""Temporal orders of a pattern's matches that are shown, the most frequent ones."""
+"""The most variables of a pattern that are shown with how often their events come last."""
 
 
 @dataclass(frozen=True)
