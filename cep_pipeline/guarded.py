@@ -78,9 +78,9 @@ _MOST_DIGITS = 400
 class _Loader(yaml.SafeLoader):
     """A loader that refuses a key that is set twice, and names the place of a value that is none."""
 
-    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Read a mapping."""
-        node: yaml.MappingNode = super().compose_mapping_node(anchor)  # type: ignore[no-untyped-call]
+        node = super().compose_mapping_node(anchor)
         _refuse_repeated_keys(node)
         return node
 
