@@ -331,6 +331,8 @@ class AdaptiveDetection:
             raise InputError(f"detection every {self.detect_events} events: it runs over one or more")
         if self.minimum_gain is not None and not 0 <= self.minimum_gain < 1:
             raise InputError(f"a minimal gain of {self.minimum_gain}: it is a share of the cost, from 0 to below 1")
+        if self.every is not None:
+            parse_duration_us(self.every)
         if self.window is not None and self.window < 1:
             raise InputError(f"the statistics' window is {self.window} events; it is one or more")
 

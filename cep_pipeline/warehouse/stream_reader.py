@@ -427,7 +427,8 @@ class StreamReader:
 
         @cache
         def read(path: str) -> Mapping[str, Any]:
-            return self._read("statistics", path).to_pylist()[0]
+            row: Mapping[str, Any] = self._read("statistics", path).to_pylist()[0]
+            return row
 
         files = self._published("statistics").files(DAY, None, last)
         listed = {(file.partition[name], day_of(file.partition[day])): file.file_path for file in files}
