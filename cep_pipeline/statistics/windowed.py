@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -178,31 +178,6 @@ DAY_US = 25 * 3_600_000_000
 """The span for which bins and tested pairs are remembered: the longest day of a clock that is put back."""
 _EVENTS = ""
 """The key that all events of the stream are counted by."""
-
-
-@cache
-def _form() -> Any:
-    """The JSON form of a state."""
-    from cep_pipeline.documents import form_of
-
-    arrays = tuple[tuple[str, str], ...]
-    return form_of(
-        {
-            "version": int,
-            "stream": str,
-            "window_us": int,
-            "epsilon": float,
-            "leaves": tuple[str, ...],
-            "scopes": tuple[tuple[str, tuple[str, ...]], ...],
-            "events": int,
-            "since_us": int | None,
-            "latest_us": int | None,
-            "counts": arrays,
-            "bins": {"first": int, "counts": str},
-            "sums": arrays,
-            "checksum": str,
-        }
-    )
 
 
 class WindowedStatistics:
@@ -430,7 +405,7 @@ class WindowedStatistics:
 
         check_version(content, VERSION, "state of statistics", source)
         with reading_form(
-            _form(), content, "the state of the statistics is damaged", source, "estimate the statistics again"
+            dict, content, "the state of the statistics is damaged", source, "estimate the statistics again"
         ):
             whole = {key: value for key, value in content.items() if key != "checksum"}
             if digest_of(whole) != content["checksum"]:

@@ -84,7 +84,6 @@ CASES: list[tuple[str, Place, Any, str]] = [
     ("statistics", ("selectivities", 0, "value"), 2, r"a selectivity lies in \[0, 1\]"),
     ("statistics", ("start_us",), 10**30, "start_us|ends"),
     ("statistics", ("events",), 1.5, "events: "),
-    ("state", ("window_us",), "5s", "window_us"),
     ("state", ("bins", "counts"), "eJw=", "damaged"),
     ("observed", ("observations", 0, 2), -1, "candidates pass"),
     ("observed", ("profiles", 0, "last"), [0], "no record of what detection observed"),
