@@ -49,11 +49,9 @@ def estimate_statistics(
         The patterns are of several streams, `max_pairs` is below 1, or the events are not in the order of time.
     """
     patterns = [patterns] if isinstance(patterns, Pattern) else patterns
-    timestamps = events.column("timestamp").cast(pa.int64()).to_numpy()
-    if len(timestamps) > 1 and (timestamps[1:] < timestamps[:-1]).any():
-        raise InputError("the events are not in the order of time: sort them by (timestamp, seq)")
-    logger.info("statistics of %s patterns over %s events", len(patterns), len(timestamps))
-    return snapshot_of(partial_statistics(patterns, events, seed=seed, max_pairs=max_pairs), dependent_factor)
+    logger.info("statistics of %s patterns over %s events", len(patterns), events.num_rows)
+    prepared = in_order(prepare(patterns, events))
+    return snapshot_of(partial_statistics(patterns, prepared, seed=seed, max_pairs=max_pairs), dependent_factor)
 
 
 def partial_statistics(
@@ -130,6 +128,13 @@ def prepare(patterns: Sequence[Pattern], events: pa.Table | PreparedEvents) -> P
     return PreparedEvents(events, type_attribute=type_attribute, base_type=base_type)
 
 
+def in_order(prepared: PreparedEvents) -> PreparedEvents:
+    """The same events; InputError where they are not in the order of time."""
+    if (prepared.timestamps[1:] < prepared.timestamps[:-1]).any():
+        raise InputError("the events are not in the order of time: sort them by (timestamp, seq)")
+    return prepared
+
+
 def owned_rows(prepared: PreparedEvents, start: Boundary | int | None, end: Boundary | None) -> tuple[int, int]:
     """The rows `[first, last)` of the slice `[start, end)`."""
     first, last = prepared.rows_in((None if isinstance(start, int) else start, end))
@@ -168,10 +173,8 @@ def windowed_statistics(
     InputError
         The patterns are of several streams, or the events are not in the order of time.
     """
-    prepared = prepare(patterns, events)
+    prepared = in_order(prepare(patterns, events))
     times = prepared.timestamps
-    if len(times) > 1 and (times[1:] < times[:-1]).any():
-        raise InputError("the events are not in the order of time: sort them by (timestamp, seq)")
     owned = owned_rows(prepared, start, end)
     terms = Terms.of(patterns)
     rows = rows_of_leaves(terms.leaves, prepared)

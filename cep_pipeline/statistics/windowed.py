@@ -53,10 +53,14 @@ def bin_width_us(window_us: int) -> int:
 
 @dataclass(frozen=True)
 class DayWindows:
-    """Windows of a day: counts of shape (rows, windows), the length of each in seconds, and what to know of them."""
+    """Windows of a day: counts of shape (rows, windows), the length of each in seconds, and what to know of them.
+
+    `totals` are the counts of the day, of shape (rows,).
+    """
 
     counts: Array
     seconds: Array
+    totals: Array
     notes: tuple[str, ...] = ()
 
 
@@ -118,12 +122,6 @@ class DayBins:
         value = (self.counts * np.clip(part, 0, 1)).sum(axis=1)
         return value, self.counts[:, inside].sum(axis=1), self.counts[:, touched].sum(axis=1)
 
-    def totals(self, start_us: int, end_us: int) -> Array:
-        """Counts of the bins of a span, of shape (rows,)."""
-        first, last = self._span(start_us, end_us)
-        totals: Array = self.counts[:, first:last].sum(axis=1)
-        return totals
-
     def ends(self, start_us: int, end_us: int, most: int) -> list[int]:
         """The last instants of up to `most` bins of a span, from its first to its last events, evenly spread."""
         first, last = self._span(start_us, end_us)
@@ -151,7 +149,8 @@ class DayBins:
             notes.append(f"windows are of {self.width_us / 1e6:g} s, the shortest that a business day is told apart by")
         some = behind[0, stops] > behind[0, starts]
         starts, stops = starts[some], stops[some]
-        return DayWindows(behind[:, stops] - behind[:, starts], (stops - starts) * (self.width_us / 1e6), tuple(notes))
+        seconds = (stops - starts) * (self.width_us / 1e6)
+        return DayWindows(behind[:, stops] - behind[:, starts], seconds, behind[:, -1], tuple(notes))
 
     def _span(self, start_us: int, end_us: int) -> tuple[int, int]:
         """Places of the first bin of a span that holds an event, and after the last one; equal where there is none."""
@@ -355,7 +354,6 @@ class WindowedStatistics:
         counts, seconds = found.counts, found.seconds
         rates = counts / seconds
         mean, worst = rates.mean(axis=1), rates.max(axis=1)
-        totals = self._bins.totals(start_us, end_us)
         length = float(seconds.mean())
         return self._described_snapshot(
             Kind.BUSINESS_DAY,
@@ -367,7 +365,7 @@ class WindowedStatistics:
             events=round(float(mean[0]) * length),
             rates=tuple(
                 LeafRate(key, float(per_s), int(total), Source.COUNT, float(per_s), float(per_s), float(highest))
-                for key, per_s, total, highest in zip(self.leaves, mean[1:], totals[1:], worst[1:], strict=True)
+                for key, per_s, total, highest in zip(self.leaves, mean[1:], found.totals[1:], worst[1:], strict=True)
             ),
             selectivities=self._selectivities(start_us, end_us - 1),
             window_us=round(length * 1e6),
