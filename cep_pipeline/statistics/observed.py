@@ -107,12 +107,15 @@ def _form() -> Any:
 
 
 def observations_of(nodes: Iterable[NodeCounts]) -> tuple[Observation, ...]:
-    """Turn node counts into observations; a node that several plans share has counted for each of them."""
+    """Turn node counts into observations. Nodes at which anything but conjuncts filtered are skipped.
+
+    A node that several plans share has counted for each of them.
+    """
     return merge_observations(
         Observation(name, tuple(sorted(variables)), node.candidates, node.passes)
         for node in nodes
         for name, variables in ((node.pattern, node.node), *((one, bound) for one, _, bound in node.shared_with))
-        if node.candidates and len(variables) > 1
+        if node.tested and node.candidates
     )
 
 
