@@ -41,8 +41,6 @@ def read_yaml(path: Path, what: str) -> yaml.Node | None:
             root: yaml.Node | None = _Loader(text).get_single_node()
     except yaml.YAMLError as error:
         raise _no_yaml(path, what, text, error) from error
-    except RecursionError:
-        raise InputError(f"{path}: the {what} nests mappings and lists too deeply; write it flatter") from None
     return root
 
 
@@ -72,11 +70,25 @@ class _RepeatedKey(yaml.composer.ComposerError):
     """A mapping sets a key twice."""
 
 
-_MOST_DIGITS = 400
+_MOST_DIGITS, _MOST_DEPTH = 400, 50
 
 
 class _Loader(yaml.SafeLoader):
     """A loader that refuses a key that is set twice, and names the place of a value that is none."""
+
+    _open = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Read a node; one that lies too deep is refused."""
+        self._open += 1
+        if self._open > _MOST_DEPTH:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(
+                None, None, f"it nests more than {_MOST_DEPTH} levels; write it flatter", mark
+            )
+        node = super().compose_node(parent, index)
+        self._open -= 1
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Read a mapping."""
