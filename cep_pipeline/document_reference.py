@@ -139,41 +139,20 @@ def _kind(root: Schema, setting: Schema, anchors: Mapping[int, str]) -> str:
         options = [_kind(root, option, anchors) for option in setting["anyOf"] if option.get("type") != "null"]
         return " or ".join(dict.fromkeys(options))
     if "enum" in setting:
-        names = [f"`{name}`" for name in setting["enum"]]
-        return _listed(names) if len(names) <= _MOST_LISTED else f"one of {len(names)} names"
+        names = setting["enum"]
+        return " or ".join(f"`{one}`" for one in names) if len(names) <= _MOST_LISTED else f"one of {len(names)} names"
     if setting["type"] == "array":
-        return f"list of {_one(_kind(root, setting['items'], anchors))}"
+        return f"list of {_kind(root, setting['items'], anchors)}"
     if setting["type"] == "object":
         of_names = setting["additionalProperties"]
-        return (
-            "names, each with a value"
-            if of_names is True
-            else f"names, each with {_one(_kind(root, of_names, anchors))}"
-        )
-    return _WORDS[setting["type"]] + _bounds(setting)
+        return f"names, each with {'a value' if of_names is True else _kind(root, of_names, anchors)}"
+    bounds = (f", {words} {setting[bound]:,}" for bound, words in _BOUNDS.items() if bound in setting)
+    return _WORDS[setting["type"]] + "".join(bounds)
 
 
 _MOST_LISTED = 30
 _WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true` or `false`"}
-
-
-def _one(kind: str) -> str:
-    return f"({kind})" if " or " in kind else kind
-
-
-def _bounds(setting: Schema) -> str:
-    if "minimum" in setting and "maximum" in setting:
-        return f", {_number(setting['minimum'])} to {_number(setting['maximum'])}"
-    words = {"exclusiveMinimum": "above", "minimum": "at least", "maximum": "at most"}
-    return "".join(f", {said} {_number(setting[bound])}" for bound, said in words.items() if bound in setting)
-
-
-def _number(value: float) -> str:
-    return f"{int(value):,}" if value == int(value) else f"{value:,}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+_BOUNDS = {"exclusiveMinimum": "above", "minimum": "at least", "maximum": "at most"}
 
 
 def _default(setting: Schema) -> str:

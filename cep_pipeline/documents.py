@@ -56,6 +56,7 @@ class Document(BaseModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
+Setting = TypeVar("Setting")
 
 
 def setting(description: str, default: Any = ..., *, example: Any = None, **rules: Any) -> Any:
@@ -85,21 +86,22 @@ def one_of(*registries: str, also: Sequence[str] = (), least: int | None = None)
     return add
 
 
-def checked_by(check: str) -> AfterValidator:
-    """Make what checks the value of a setting by a function, named as `module:function` and imported when it is used.
+def checked(check: Callable[[Any], object], value: Setting) -> Setting:
+    """Return the value of a setting that a check does not refuse; its InputError becomes a fault of the document.
 
-    Its InputError becomes a fault of the document. None, a setting that is not given, is not checked.
+    None, a setting that is not given, is not checked.
     """
+    try:
+        if value is not None:
+            check(value)
+    except InputError as error:
+        raise ValueError(str(error)) from error
+    return value
 
-    def checked(value: Any) -> Any:
-        try:
-            if value is not None:
-                resolve_name(check)(value)
-        except InputError as error:
-            raise ValueError(str(error)) from error
-        return value
 
-    return AfterValidator(checked)
+def checked_by(check: str) -> AfterValidator:
+    """Make what checks a setting by a function, named as `module:function` and imported when it is used."""
+    return AfterValidator(lambda value: checked(resolve_name(check), value))
 
 
 def load_document(path: Path, model: type[Model], what: str, *, variables: bool = False) -> Model:
@@ -401,41 +403,20 @@ def _of_json(fault: Any) -> str:
     return f"{message.removeprefix('Value error, ')}{f' (found {found})' if found else ''}"
 
 
-def nested(leaf: type, most_depth: int, *, sides: Sequence[int] = ()) -> Any:
-    """The form of a tree as nested lists with leaves of a type; a list has one of `sides` entries ((): any number)."""
-    accepted: set[str] = set()  # by their text: a plan has the same trees again and again
+def nested(leaf: type, most_depth: int) -> Any:
+    """The form of a tree as nested lists with leaves of a type: texts, or positions from 0 on."""
+
+    def walk(node: object, depth: int) -> None:
+        if isinstance(node, list | tuple):
+            if not node or depth == most_depth:
+                raise ValueError(f"a tree nests at most {most_depth} lists, and none is empty")
+            for side in node:
+                walk(side, depth + 1)
+        elif type(node) is not leaf or (isinstance(node, int) and node < 0):
+            raise ValueError(f"a leaf of a tree is no {leaf.__name__} that it can be: {reprlib.repr(node)}")
 
     def check(content: object) -> object:
-        try:
-            text = repr(content)
-        except RecursionError:
-            raise ValueError(f"a tree nests at most {most_depth} lists") from None
-        if text in accepted:
-            return content
-        waiting = [(content, 0)]
-        while waiting:
-            node, depth = waiting.pop()
-            if isinstance(node, list | tuple):
-                if depth == most_depth:
-                    raise ValueError(f"a tree nests at most {most_depth} lists")
-                if not node or (sides and len(node) not in sides):
-                    raise ValueError(f"a node of a tree has {max(sides, default='some')} sides, not {len(node)}")
-                waiting += [(side, depth + 1) for side in node]
-            elif (
-                type(node) is not leaf
-                or (isinstance(node, int) and not 0 <= node < MOST_POSITIONS)
-                or (isinstance(node, str) and not node.isprintable())
-            ):
-                raise ValueError(f"a leaf of a tree is no {leaf.__name__} that it can be: {reprlib.repr(node)}")
-        if len(accepted) >= MOST_ACCEPTED:
-            accepted.clear()
-        accepted.add(text)
+        walk(content, 0)
         return content
 
     return Annotated[Any, AfterValidator(check)]
-
-
-MOST_POSITIONS = 4096
-"""Positions of variables are below this, more than any pattern has."""
-MOST_ACCEPTED = 1 << 16
-"""Trees that are remembered; then they are forgotten, all together."""

@@ -1,11 +1,10 @@
-"""Names and modules that are imported when they are first used, so that nobody waits for what is not asked for."""
+"""Names that are imported when they are first used, so that nobody waits for what is not asked for."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 
@@ -42,17 +41,3 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         return sorted([*names(), *(["__version__"] if hasattr(module, "__version__") else [])])
 
     return find, listed
-
-
-class _LateModule(ModuleType):
-    """A module of somebody else, imported when one of its names is first used."""
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(import_module(self.__name__), name)
-        setattr(self, name, found)
-        return found
-
-
-def late_module(name: str) -> Any:
-    """Stand for a module that takes long to import and that few of those who import the caller need."""
-    return sys.modules.get(name) or _LateModule(name)

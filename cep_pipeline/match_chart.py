@@ -32,7 +32,7 @@ MOST_PANELS = 8
 """Series that are drawn below each other; of a match with more of them the first ones are."""
 MOST_LABELS = 40
 """Places of bound events that are named in one panel; the others are marked without a name."""
-MOST_EVENTS = 20_000
+MOST_EVENTS = 4 * WIDTH
 """Events that a match is drawn on; of more, those of the match and as many others, evenly spread."""
 CHART_ENDINGS = (".html", ".svg", ".png")
 SERIES_COLOUR = PALETTE[2]
@@ -154,7 +154,7 @@ def draw_match(
     """
     bound = [(one["variable"], one["seq"]) for one in match["bindings"]]
     drawing = match_chart(
-        thinned(events, [seq for _, seq in bound]),
+        events,
         bound,
         series.attribute,
         timezone=timezone,
@@ -165,16 +165,16 @@ def draw_match(
     return Drawing(drawing, f"{match['pattern']} {match['match_id']}")
 
 
-def thinned(events: pa.Table, kept: Sequence[int], most: int = MOST_EVENTS) -> pa.Table:
-    """Return at most so many events, evenly spread, and besides those of some seqs."""
+def _thinned(events: pa.Table, kept: Sequence[int]) -> pa.Table:
+    """Return at most `MOST_EVENTS`, evenly spread, and besides those of some seqs."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if events.num_rows <= most:
+    if events.num_rows <= MOST_EVENTS:
         return events
     marked = np.flatnonzero(pc.is_in(events["seq"], pa.array(kept, pa.int64())).to_numpy())
-    return events.take(np.union1d(marked, np.linspace(0, events.num_rows - 1, most).astype(np.int64)))
+    return events.take(np.union1d(marked, np.linspace(0, events.num_rows - 1, MOST_EVENTS).astype(np.int64)))
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -219,7 +219,7 @@ def match_chart(
     kind = events.schema.field(attribute).type
     if not _is_number(kind):
         raise InputError(f"a match is drawn over an attribute of numbers; {attribute!r} is of type {kind}")
-    panels = _panels(events, bound, attribute, series)
+    panels = _panels(_thinned(events, [seq for _, seq in bound]), bound, attribute, series)
     zone = ZoneInfo(timezone)
     instants = [at for panel in panels for at in (*panel.at[:1], *panel.at[-1:], *(one.at for one in panel.marks))]
     # One offset for the whole chart, so that a clock that is set back does not turn the line around.
@@ -298,8 +298,7 @@ def _layers(
 ) -> Iterator[dict[str, Any]]:
     """The line of a series, the events of the match on it, and the names of their variables."""
     y = {"field": "y", "type": "quantitative", "scale": {"zero": False}}
-    rows = _extremes(panel.at, panel.values)
-    line = [{"at": place(panel.at[row]), "y": float(panel.values[row])} for row in rows]
+    line = [{"at": place(at), "y": float(value)} for at, value in zip(panel.at, panel.values, strict=True)]
     yield layer(line, {"type": "line", "color": SERIES_COLOUR, "strokeWidth": 1.2}, x=axis, y=y)
     lowest = float(min(panel.values, default=0.0))
     marks, named = list[Spec](), dict[tuple[float, float], list[str]]()
@@ -326,18 +325,6 @@ def _layers(
     ]
     text = {"type": "text", "dy": -11, "fontSize": 12, "fontWeight": "bold"}
     yield layer(names, text, x=axis, y=y, color=colour, text={"field": "names", "type": "nominal"})
-
-
-def _extremes(at: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> Sequence[int]:
-    """Rows of a line: all of few events, of very many the lowest and the highest of each small part of the time."""
-    import numpy as np
-
-    if len(at) <= 2 * WIDTH:
-        return range(len(at))
-    parts = (at - at[0]) * WIDTH // (at[-1] - at[0] + 1)
-    order = np.lexsort((values, parts))
-    firsts = np.flatnonzero(np.diff(parts[order], prepend=-1))
-    return [int(row) for row in np.union1d(order[firsts], order[np.append(firsts[1:], len(order)) - 1])]
 
 
 def quoted(text: str) -> str:

@@ -15,9 +15,8 @@ import shutil
 import uuid
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -25,16 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from cep_pipeline.errors import CepError, DamagedError, InputError
-from cep_pipeline.lazy_names import late_module
+from cep_pipeline.errors import FROM_A_BACKUP, CepError, DamagedError, InputError
 
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
-
-pc = late_module("pyarrow.compute")
 
 ROW_GROUP_ROWS = 65_536
 """Rows of a row group: small enough that the bounds of a group prune a slice's reads, large enough to scan fast."""
@@ -218,7 +215,12 @@ def storage_errors(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def damage_errors(path: str) -> Iterator[None]:
+def damage_errors(
+    path: str,
+    said: str = "it cannot be read",
+    remedy: str = FROM_A_BACKUP,
+    kinds: tuple[type[Exception], ...] = (Exception,),  # a mangled file may raise anything
+) -> Iterator[None]:
     """Turn whatever goes wrong while one file of the warehouse is read into a DamagedError that names it."""
     try:
         yield
@@ -226,13 +228,22 @@ def damage_errors(path: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise DamagedError(path, "it is not there") from error
-    except Exception as error:  # a mangled file may raise anything
+    except kinds as error:
         if isinstance(error, OSError):
             explained = explain_storage_error(f"reading {path}", error)
-            if isinstance(explained, InputError) or error.errno is not None:
+            if isinstance(explained, InputError) or error.errno is not None or "AWS Error" in str(error):
                 raise explained from error
-        said = " ".join(str(error).split())[:200]
-        raise DamagedError(path, f"it cannot be read ({type(error).__name__}: {said})") from error
+        text = " ".join(str(error).split())[:200]
+        raise DamagedError(path, f"{said} ({type(error).__name__}: {text})", remedy) from error
+
+
+def reading_data(path: str) -> AbstractContextManager[None]:
+    """Turn what a damaged data file raises into a DamagedError that names the file and says what to do."""
+    remedy = "`cep verify --deep` notes which days are damaged, and `cep run --stale` makes them again"
+    return damage_errors(path, "the file is damaged", remedy, _OF_DAMAGED_DATA)
+
+
+_OF_DAMAGED_DATA = (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError, zlib.error)
 
 
 def explain_storage_error(what: str, error: OSError) -> CepError:
@@ -278,9 +289,8 @@ def open_data_file(
     with (
         storage_errors(f"writing {path}"),
         filesystem.open_output_stream(inner) as stream,
-        _DigestedFile(path, stream) as digested,
         _Writer(
-            digested,
+            stream,
             schema,
             compression="zstd",
             compression_level=1,
@@ -331,87 +341,14 @@ def files_from_json(content: Iterable[Any]) -> tuple[str, ...]:
     return tuple(one if isinstance(one, str) else WrittenFile.of(*one) for one in content)
 
 
-MOST_DIGESTS = 10_000
-_DIGESTS: dict[str, tuple[int, str]] = {}
-"""Size and SHA-256 of files that this process has written, until they are asked for."""
-
-
-FOOTER_MARK = b"cep-foot"
-"""Stands with a SHA-256 before the footer of a Parquet file: pages have checksums, and the footer has none."""
-_MARK_BYTES = len(FOOTER_MARK) + 32
-_ENDING_BYTES = 8
-"""A Parquet file ends with the length of its footer and four letters."""
-_LAST_WRITES = 4
-"""The footer and its ending are among the last so many writes."""
-
-
-class _DigestedFile:
-    """A Parquet file that is written from the beginning to the end, and its digest on the way.
-
-    The digest of the footer is put before it, where readers of Parquet do not look.
-    """
-
-    def __init__(self, path: str, stream: pa.NativeFile) -> None:
-        self._path, self._stream = path, stream
-        self._size, self._digest = 0, hashlib.sha256()
-        self._told = 0
-        self._last: list[bytes] = []
-        self.closed = False
-
-    def write(self, content: Any) -> int:
-        self._last.append(bytes(content))
-        self._told += len(self._last[-1])
-        while len(self._last) > _LAST_WRITES:
-            self._put(self._last.pop(0))
-        return len(content)
-
-    def _put(self, content: bytes) -> None:
-        self._digest.update(content)
-        self._stream.write(content)
-        self._size += len(content)
-
-    def tell(self) -> int:
-        return self._told
-
-    def flush(self) -> None:
-        """The stream is flushed when it is closed."""
-
-    def close(self) -> None:
-        self.closed = True
-
-    def __enter__(self) -> _DigestedFile:
-        return self
-
-    def __exit__(self, failure: object, *_: object) -> None:
-        if failure is None:
-            rest = b"".join(self._last)
-            begin = len(rest) - _footer_bytes(rest)
-            if begin >= 0:
-                rest = rest[:begin] + FOOTER_MARK + hashlib.sha256(rest[begin:]).digest() + rest[begin:]
-            self._put(rest)
-            _DIGESTS[self._path] = self._size, self._digest.hexdigest()
-        while len(_DIGESTS) > MOST_DIGESTS:  # nobody asks for those of files that are never published
-            _DIGESTS.pop(next(iter(_DIGESTS)))
-
-
-def _footer_bytes(tail: bytes) -> int:
-    """Return the length of a Parquet file's footer with its ending, as the end of the file says it."""
-    return int.from_bytes(tail[-_ENDING_BYTES : -_ENDING_BYTES // 2], "little") + _ENDING_BYTES
-
-
-def written(path: str) -> str:
-    """Return the path of a file that this process has written, with its size and digest, to be handed to the driver."""
-    known = _DIGESTS.pop(path, None)
-    return path if known is None else WrittenFile.of(path, *known)
+def written(path: str) -> WrittenFile:
+    """Return the path of a file that is written, with its size and digest, to be handed to the driver."""
+    return WrittenFile.of(path, *read_digest(path))
 
 
 def size_and_digest(path: str) -> tuple[int, str]:
     """Return the size and the SHA-256 of a file: as it was written, where that is known, else as it is."""
-    if isinstance(path, WrittenFile):
-        return path.size, path.sha256
-    if (known := _DIGESTS.pop(path, None)) is not None:
-        return known
-    return read_digest(path)
+    return (path.size, path.sha256) if isinstance(path, WrittenFile) else read_digest(path)
 
 
 def read_whole(path: str) -> bytes:
@@ -489,7 +426,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def in_type(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """Return a column in a type that it can be cast to; of ids, text is the usual one."""
     if column.type == kind:
-        return column  # to cast imports pyarrow.compute
+        return column
     return (id_texts(column) if pa.types.is_string(kind) or pa.types.is_list(kind) else column).cast(kind)
 
 
@@ -606,52 +543,6 @@ def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Express
         return conform(table, columns)
 
 
-def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a table as Python values.
-
-    `to_pylist` does the same, but imports pandas where there are times with a time zone.
-    """
-    zoned = [one.name for one in table.schema if one.type == _UTC_MICROSECONDS]
-    plain = pa.timestamp("us")
-    for name in zoned:  # a view, since a cast imports pyarrow.compute
-        times = pa.chunked_array([chunk.view(plain) for chunk in table.column(name).chunks], plain)
-        table = table.set_column(table.column_names.index(name), name, times)
-    rows: list[dict[str, Any]] = table.to_pylist()
-    for row in rows:
-        row |= {name: row[name].replace(tzinfo=UTC) for name in zoned if row[name] is not None}
-    return rows
-
-
-_UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
-
-
-@contextmanager
-def reading_data(path: str) -> Iterator[None]:
-    """Turn what a damaged data file raises into a DamagedError that names the file and says what to do."""
-    try:
-        with storage_errors(f"reading {path}"):
-            yield
-    except (CepError, pa.ArrowException, ValueError, KeyError, OverflowError, MemoryError, zlib.error) as error:
-        cause = error.__cause__
-        if isinstance(cause, FileNotFoundError):
-            raise DamagedError(path, "it is not there") from cause
-        if isinstance(error, InputError) or _is_no_damage(error, cause):
-            raise
-        said = " ".join(str(cause or error).split())[:200]
-        raise DamagedError(
-            path,
-            f"the file is damaged ({said})",
-            "`cep verify --deep` notes which days are damaged, and `cep run --stale` makes them again",
-        ) from error
-
-
-def _is_no_damage(error: BaseException, cause: BaseException | None) -> bool:
-    """Return whether an error is of the storage, and not of the content of a file."""
-    if not isinstance(error, CepError):
-        return False
-    return not isinstance(cause, OSError) or cause.errno is not None or "AWS Error" in str(cause)
-
-
 @contextmanager
 def open_parquet(path: str, **options: Any) -> Iterator[pq.ParquetFile]:
     """Open a published Parquet file; each page that is read is compared with its checksum."""
@@ -659,33 +550,16 @@ def open_parquet(path: str, **options: Any) -> Iterator[pq.ParquetFile]:
     with (
         reading_data(path),
         filesystem.open_input_file(inner) as stream,
-        pq.ParquetFile(stream, metadata=_checked_footer(stream), page_checksum_verification=True, **options) as file,
+        pq.ParquetFile(stream, page_checksum_verification=True, **options) as file,
     ):
         yield file
 
 
 def read_footer(path: str) -> pq.FileMetaData:
-    """Read the footer of a published Parquet file; a DamagedError says that it is not what its checksum says."""
+    """Read the footer of a published Parquet file."""
     filesystem, inner = open_filesystem(path)
     with reading_data(path), filesystem.open_input_file(inner) as stream:
-        return _checked_footer(stream)
-
-
-def _checked_footer(stream: pa.NativeFile) -> pq.FileMetaData:
-    size = stream.size()
-    tail = stream.read_at(min(size, _TAIL), max(size - _TAIL, 0))
-    length = _footer_bytes(tail)
-    if len(tail) < length + _MARK_BYTES <= size:
-        tail = stream.read_at(length + _MARK_BYTES, size - length - _MARK_BYTES)
-    mark = tail[: len(tail) - length][-_MARK_BYTES:]
-    # A file of an earlier version has none.
-    if mark.startswith(FOOTER_MARK) and hashlib.sha256(tail[-length:]).digest() != mark[len(FOOTER_MARK) :]:
-        raise pa.ArrowInvalid("its footer is not what its checksum says")
-    return pq.read_metadata(pa.BufferReader(tail))
-
-
-_TAIL = 64 * 1024
-"""Bytes at the end of a file in which a footer usually is."""
+        return pq.read_metadata(stream)
 
 
 def canonical_json(value: Any) -> str:

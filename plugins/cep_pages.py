@@ -40,7 +40,7 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 import cep_pipeline
-from cep_pipeline.band_charts import BandPanel, BandPoint, band_chart
+from cep_pipeline.band_charts import band_chart
 from cep_pipeline.cli.statistics_view import StatisticsView
 from cep_pipeline.cli.tables import csv_pieces, write_batches
 from cep_pipeline.errors import CepError, InputError
@@ -642,46 +642,19 @@ def statistics(
 
 @app.get("/invariants")
 def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
-    """The invariants of the current plan: both sides, the distance to violation over the days, and the forecast."""
+    """The invariants of the current plan: both sides, and the distance to violation."""
     patterns = pages.loaded.pattern_set(pages.pattern_set)
-    report = show_invariants(
-        pages.tables,
-        pages.loaded,
-        patterns,
-        most_forecasts=DRAWN_PANELS,
-        most_days=SHOWN_DAYS,
-        most_numbers=READ_NUMBERS,
-    )
-    shown = report.to_json(nearest=SHOWN_RUNS)
+    report = show_invariants(pages.tables, pages.loaded, patterns)
     latest = pages.tables.decisions(pages.pattern_set, SHOWN_PATTERNS)
-    panels = [
-        BandPanel(one["says"], with_forecast(one["forecast"]), 0.0) for one in shown["invariants"] if one["forecast"]
-    ]
     return pages.show(
         "invariants.html",
-        report=shown,
+        report=report.to_json(nearest=SHOWN_RUNS),
         number=len(report.verifications),
         decisions=[
             (one, brought, answer_to(one, latest))
             for one, brought in what_they_brought(pages.tables, pages.pattern_set, latest)
         ],
-        panels_chart=band_chart(panels[:DRAWN_PANELS], level_title="below it the plan no longer fits").decode()
-        if panels
-        else "",
     )
-
-
-def with_forecast(trend: Mapping[str, Any]) -> list[BandPoint]:
-    """The distance of an invariant to its violation on each day, and the band of its trend for half as many days on."""
-    days = [datetime.fromisoformat(day) for day in trend["days"]]
-    distances = trend["distances"]
-    points = [BandPoint(day, distance, None, None) for day, distance in zip(days, distances, strict=True)]
-    if trend["per_day"] is None or trend["error"] is None or distances[-1] is None:
-        return points
-    ahead = max((days[-1] - days[0]).days // 2, 1)
-    ends = [distances[-1] + ahead * (trend["per_day"] + side * trend["error"]) for side in (-2, 2)]
-    points[-1] = BandPoint(days[-1], distances[-1], distances[-1], distances[-1])
-    return [*points, BandPoint(days[-1] + timedelta(days=ahead), None, *ends)]
 
 
 def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str, Any]:

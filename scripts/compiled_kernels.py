@@ -55,7 +55,7 @@ def made_by() -> str:
 def stale_part(kernel: NativeKernel) -> str:
     """Return the part of a kernel's file that differs from its source: `""`, `"text"` or `"code"`."""
     shipped, present = read_shipped(kernel.module, kernel.name), kernel.source
-    if shipped is None or shipped.made_by != made_by() or not shipped.is_of(present) or not shipped.is_whole():
+    if shipped is None or shipped.made_by != made_by() or not shipped.is_of(present):
         return "code"
     return "" if shipped.text == present.text else "text"
 

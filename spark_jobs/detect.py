@@ -21,7 +21,6 @@ from cep_pipeline.language.doubts import doubts_about
 from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, Progress
 from cep_pipeline.pipeline.detection import (
-    MOST_ORDERS_PUBLISHED,
     DayInputs,
     PreparedDay,
     detection_scratch,
@@ -72,7 +71,7 @@ def detect_day(
         plan.version if plan is not None else None,
         result.carry_out.to_json(),
         result.pending,
-        result.observed.shortened(MOST_ORDERS_PUBLISHED),
+        result.observed,
         result.limited,
         result.summaries,
         result.routes,

@@ -23,7 +23,7 @@ from cep_pipeline.pipeline.statistics import (
     basis_of,
     carried_state,
     cut_slices,
-    with_observed,
+    with_observed_profiles,
 )
 from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.spark.tasks import cores_of, run_tasks
@@ -60,7 +60,7 @@ def estimate_day(
         published = events.snapshot.days.get(work.day)
         made = {
             pattern_set.name: DayStatistics(
-                with_observed(work, pattern_set, snapshot, known).to_json(),
+                with_observed_profiles(work, pattern_set, snapshot, known).to_json(),
                 text,
                 basis_of(pattern_set, settings, published, digest),
             )

@@ -23,7 +23,6 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
@@ -45,7 +44,7 @@ from cep_pipeline.events.validate import (
 from cep_pipeline.spark.frames import accepted_rows, rejected_rows
 from cep_pipeline.spark.reading import RawFiles, ReadDay
 from cep_pipeline.spark.tasks import Batches, collect, of_partitions
-from cep_pipeline.storage import DataDirectory, rows_of
+from cep_pipeline.storage import DataDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -179,7 +178,7 @@ def _write_repeated(
     counts: Counter[date] = Counter()
     with StagedFile(schema, scratch, number, attempt) as staged:
         for batch in rows:
-            for row in rows_of(pa.Table.from_batches([batch])):
+            for row in batch.to_pylist():
                 key = ", ".join(f"{name}={row[name]}" for name in schema.key)
                 reason = f"repeated key ({key}): first in {row['_first'][FILE]} on line {row['_first'][LINE]}"
                 values = {name: row[name] for name in (TIMESTAMP, *schema.raw_attributes)}

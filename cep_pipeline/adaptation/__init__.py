@@ -1,4 +1,4 @@
-"""The plan follows the data: invariants of plans, decision functions, minimal distances, forecasts, and the loop.
+"""The plan follows the data: invariants of plans, decision functions, minimal distances, and the loop.
 
     detect > estimate > decide > plan again > switch (acep-invariants patent, Algorithm 1)
 
@@ -14,7 +14,7 @@
 | `thresholds` | the check of numbers against a threshold |
 | `distance`, `scanning` | minimal distances of invariants, and how one is chosen on a stream |
 | `plan_quality` | the cost of a plan on other statistics, and the gain of another one |
-| `forecast`, `report` | trends of invariants, and the report of a run |
+| `report` | the report of a run |
 """
 
 from typing import TYPE_CHECKING
@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # the names of the package, each imported when it is first us
     from cep_pipeline.adaptation.distance import DISTANCES as DISTANCES
     from cep_pipeline.adaptation.distance import Distances as Distances
     from cep_pipeline.adaptation.distance import distance_rule as distance_rule
-    from cep_pipeline.adaptation.forecast import Trend as Trend
     from cep_pipeline.adaptation.invariants import Invariant as Invariant
     from cep_pipeline.adaptation.invariants import invariants_of as invariants_of
     from cep_pipeline.adaptation.invariants import without_invariants as without_invariants

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, MetaAdaptive, distance_rule
+from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
 from cep_pipeline.adaptation.invariants import Invariant, check_k, invariants_of, without_invariants
 from cep_pipeline.adaptation.thresholds import (
     Deviation,
@@ -130,12 +130,11 @@ class DecisionState:
         return found
 
     @cached_property
-    def unguarded(self) -> tuple[list[str], list[str]]:
-        """The patterns checked by thresholds: those that can be planned otherwise, and those that keep their order."""
+    def unguarded(self) -> list[str]:
+        """The patterns checked by thresholds: those without invariants that can be planned otherwise."""
         without = without_invariants(self.plan)
         names = [pattern.name for pattern in self.patterns if pattern.name in without or self.together]
-        kept = [name for name in names if keeps_order(self.plan.for_pattern(name).planner)]
-        return [name for name in names if name not in kept], kept
+        return [name for name in names if not keeps_order(self.plan.for_pattern(name).planner)]
 
     @property
     def together(self) -> bool:
@@ -176,11 +175,6 @@ class DecisionFunction(ABC):
         first = self._first_distances(plan) if distances is None else distances
         return DecisionState(plan, tuple(patterns), snapshot, invariants, first, since or {})
 
-    @property
-    def learns_from_gains(self) -> bool:
-        """True if what replannings gain has a part in later decisions."""
-        return False
-
     @abstractmethod
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         """True if these statistics ask for another plan."""
@@ -195,8 +189,8 @@ class DecisionFunction(ABC):
         plan
             The plan in use from now on: the new one, or the old one where that is not worse.
         gain
-            The share of the old plan's work that the new one was seen to save; where nothing was seen, of its cost on
-            this snapshot (`plan_quality.gain`). 0 where it is the same plan.
+            The share of the old plan's work that the new one was seen to save, or of its cost on this snapshot
+            (`plan_quality.gain`). 0 where it is the same plan.
         """
         same = plan is state.plan
         return DecisionState(
@@ -277,10 +271,6 @@ class InvariantBased(DecisionFunction):
         _check_threshold(self.threshold)
         check_k(self.k)
 
-    @property
-    def learns_from_gains(self) -> bool:
-        return isinstance(self.distance, MetaAdaptive)
-
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         of_all = state.together
         checks = state.check.checked(snapshot, distance=state.minimal, to_the_end=of_all)
@@ -309,17 +299,9 @@ class InvariantBased(DecisionFunction):
 
         What planning again cannot change asks for nothing.
         """
-        others, kept = state.unguarded
-        if not others and not kept:
+        if not state.unguarded:
             return _NOTHING_DECIDED
-        moved = _by_threshold(others, state, snapshot, self.threshold)
-        if moved.replan or not kept:
-            return moved
-        of_kept = _by_threshold(kept, state, snapshot, self.threshold)
-        checks = (*moved.checks, *of_kept.checks)
-        if of_kept.replan:
-            return Verdict(False, f"{of_kept.reason}; but its planner keeps the pattern's order", checks)
-        return Verdict(False, of_kept.reason, checks)
+        return _by_threshold(state.unguarded, state, snapshot, self.threshold)
 
     def _invariants(self, plan: Plan, patterns: tuple[Pattern, ...]) -> Sequence[Invariant]:
         return invariants_of(plan, patterns, self.k)

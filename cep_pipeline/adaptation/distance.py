@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import InputError
 
@@ -68,18 +68,6 @@ class Distances:
         return cls(content["everywhere"], dict(content["own"]))
 
 
-class DistanceRule(Protocol):
-    """The rule that sets the minimal distances."""
-
-    def begin(self, plan: Plan) -> Distances:
-        """The distances of the first plan."""
-        ...
-
-    def after_replanning(self, distances: Distances, violated: Iterable[Invariant], gain: float) -> Distances:
-        """The distances to go on with after violated invariants led to a plan that gained this share of the cost."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """The same distance for all invariants at all times."""
@@ -87,9 +75,11 @@ class Fixed:
     distance: float = 0.0
 
     def begin(self, plan: Plan) -> Distances:
+        """The distances of the first plan."""
         return Distances(self.distance)
 
     def after_replanning(self, distances: Distances, violated: Iterable[Invariant], gain: float) -> Distances:
+        """The distances to go on with after violated invariants led to a plan that gained this share of the cost."""
         return distances
 
 
@@ -161,6 +151,8 @@ def average_relative_difference(comparisons: Iterable[DecidingComparison]) -> fl
     return math.fsum(found) / len(found) if found else 0.0
 
 
+DistanceRule = Fixed | AverageRelativeDifference | MetaAdaptive
+"""The rule that sets the minimal distances."""
 DISTANCES: dict[str, DistanceRule] = {
     "average_relative_difference": AverageRelativeDifference(),
     "meta_adaptive": MetaAdaptive(),

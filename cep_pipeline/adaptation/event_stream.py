@@ -46,7 +46,6 @@ class EventStream:
         self._held = 0
         self._start_us: int | None = None
         self._last: tuple[int, int] | None = None
-        self._seqs = _Seqs()
         self.first = 0
         self.arrived = 0
         self.ended = False
@@ -151,7 +150,6 @@ class EventStream:
                 f"the events are not sorted by (timestamp, seq): a table begins with {first} after one that ends with "
                 f"{self._last}; hand the tables over in the order of the stream"
             )
-        self._seqs.add(seqs)
         self._last = last
         if self._start_us is None:
             self._start_us = first[0]
@@ -162,42 +160,3 @@ class EventStream:
             self._timestamps = room
         self._timestamps[self._held : stop] = timestamps
         self._held = stop
-
-
-class _Seqs:
-    """The seqs that have come, as ranges without gaps: no two events of a stream have the same one.
-
-    Notes
-    -----
-    Memory grows with the gaps between seqs, not with the events.
-    """
-
-    def __init__(self) -> None:
-        self._starts, self._ends = np.empty(0, np.int64), np.empty(0, np.int64)
-
-    def add(self, seqs: Array) -> None:
-        """Take the seqs of the next table, which are different from each other.
-
-        Raises
-        ------
-        InputError
-            One of them has come before.
-        """
-        ordered = seqs if (np.diff(seqs) > 0).all() else np.sort(seqs)
-        jumps = np.flatnonzero(np.diff(ordered) != 1)
-        starts = ordered[np.concatenate(([0], jumps + 1))]
-        ends = ordered[np.append(jumps, len(ordered) - 1)]
-        if len(self._ends):
-            before = np.searchsorted(self._starts, ends, "right") - 1
-            twice = (before >= 0) & (self._ends[before] >= starts)
-            if twice.any():
-                one = int(twice.argmax())
-                known = max(int(starts[one]), int(self._starts[before[one]]))
-                raise InputError(
-                    f"the events have the seq {known} twice, in two of the tables; a seq identifies one event"
-                )
-            starts, ends = np.concatenate((self._starts, starts)), np.concatenate((self._ends, ends))
-            order = np.argsort(starts, kind="stable")
-            starts, ends = starts[order], ends[order]
-        begins = np.append(True, starts[1:] - 1 != ends[:-1])
-        self._starts, self._ends = starts[begins], ends[np.append(begins[1:], True)]

@@ -22,14 +22,14 @@ from cep_pipeline.adaptation.plan_makers import (
     planned_together,
 )
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream
-from cep_pipeline.adaptation.recent_statistics import PAIRS_A_CHECK, RecentStatistics, statistics_window
+from cep_pipeline.adaptation.recent_statistics import PAIRS_A_CHECK, RecentStatistics
 from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import Tables, check_limit, check_output
 from cep_pipeline.detection.mechanisms import Counters, check_options, choose_mechanisms
 from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.errors import InputError, UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
+from cep_pipeline.patterns.pattern import Pattern, parse_duration_us
 from cep_pipeline.planning.multi_pattern.plan_workload import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
@@ -69,6 +69,8 @@ class AdaptiveRun:
     ) -> None:
         self._settings = settings
         check_output(output, patterns)
+        if output == "compressed":
+            raise InputError("compressed matches do not follow a plan: leave adaptation (--adapt) out")
         check_limit(limit)
         self._chosen = choose_mechanisms(patterns, settings.mechanism)
         asked = settings.planner, settings.cost, settings.alpha, settings.search
@@ -109,7 +111,7 @@ class AdaptiveRun:
         followed = {pattern.name for loop in self._adapting for pattern in loop.patterns}
         adapting = [pattern for pattern in patterns if pattern.name in followed]
         self._statistics = (
-            RecentStatistics(adapting, settings.statistics_window(), seed=settings.seed, max_pairs=settings.max_pairs)
+            RecentStatistics(adapting, settings.window, seed=settings.seed, max_pairs=settings.max_pairs)
             if adapting
             else None
         )
@@ -187,25 +189,12 @@ class AdaptiveRun:
                 if not stream.has_more():
                     return
                 if every_us is None:
-                    rows = self._past_a_window(*stream.advance_by(self._settings.interval_events or 1))
+                    rows = stream.advance_by(self._settings.interval_events or 1)
                 else:
                     since = stream.time_of(stream.arrived) - stream.start_us
                     rows = stream.advance_to(stream.start_us + (since // every_us + 1) * every_us)
                 stream.has_more()
             yield rows
-
-    def _past_a_window(self, first: int, stop: int) -> tuple[int, int]:
-        """The rows of an interval, and where decisions wait for windows to pass as many more as that takes."""
-        stream, windows = self._stream, [one.window for loop in self._adapting for one in loop.patterns]
-        if not self._settings.waits_for_windows or not windows:
-            return first, stop
-        most = max(window.events or 0 for window in windows)
-        if stop - first < most:
-            stop = stream.advance_by(most - (stop - first))[1]
-        until_us = stream.time_of(first) + max(window.time_us or 0 for window in windows)
-        if stream.time_of(stop - 1) < until_us:
-            stop = max(stop, stream.advance_to(until_us)[1])
-        return first, stop
 
     def _count(self, first: int, stop: int) -> None:
         """Count the events of the rows `[first, stop)`, if anybody is going to ask."""
@@ -297,12 +286,9 @@ class AdaptiveDetection:
         Decides whether to plan again.
     every_events, every
         A decision is taken every so many events, or whenever so much of the stream's time has passed, such as
-        `"10 minutes"`: one of the two; neither: every `EVERY_EVENTS` events, and not before the longest window of the
-        patterns has passed. What is decided more often than that follows numbers of less than a window, which the next
-        window need not have, and keeps several plans at work at a time.
+        `"10 minutes"`: one of the two; neither: every `EVERY_EVENTS` events.
     window
-        How far back the statistics reach: a length of time such as `"20 minutes"`, or a number of events; None: as far
-        as the decision before the last.
+        The number of events that the statistics reach back; None: as far as the decision before the last.
     seed, max_pairs
         Decide which pairs of events the statistics test, and how many a scope between two decisions.
     minimum_gain
@@ -327,7 +313,7 @@ class AdaptiveDetection:
     decision: DecisionFunction = field(default_factory=InvariantBased)
     every_events: int | None = None
     every: str | None = None
-    window: str | int | None = None
+    window: int | None = None
     seed: int = 0
     max_pairs: int = PAIRS_A_CHECK
     minimum_gain: float | None = None
@@ -345,21 +331,15 @@ class AdaptiveDetection:
             raise InputError(f"detection every {self.detect_events} events: it runs over one or more")
         if self.minimum_gain is not None and not 0 <= self.minimum_gain < 1:
             raise InputError(f"a minimal gain of {self.minimum_gain}: it is a share of the cost, from 0 to below 1")
-        self.statistics_window()
+        if self.every is not None:
+            parse_duration_us(self.every)
+        if self.window is not None and self.window < 1:
+            raise InputError(f"the statistics' window is {self.window} events; it is one or more")
 
     def __repr__(self) -> str:
         often = self.every or f"{self.interval_events:,} events"
         planner = self.planner or "the default planner"
         return f"<AdaptiveDetection by {planner}, {type(self.decision).__name__}, a decision every {often}>"
-
-    def statistics_window(self) -> Window | None:
-        """The reach of the statistics; None: over the last two intervals, however long they are."""
-        return statistics_window(self.window, self.every_events, self.interval_us)
-
-    @property
-    def waits_for_windows(self) -> bool:
-        """True if no decision is taken before a window has passed."""
-        return self.every is None and self.every_events is None
 
     @property
     def interval_us(self) -> int | None:
@@ -396,7 +376,7 @@ class AdaptiveDetection:
         snapshot
             The statistics that the first plan is, or was, made from.
         output, limit
-            As `detect` takes them.
+            As `detect` takes them; no output is compressed.
 
         Returns
         -------

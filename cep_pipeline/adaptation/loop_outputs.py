@@ -25,11 +25,11 @@ from cep_pipeline.adaptation.plan_switch import (
     matches_of_stretch,
     moved,
 )
-from cep_pipeline.detection.clause_runs import JointRun, count_blocks
+from cep_pipeline.detection.clause_runs import count_blocks
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.detect import COUNT_SCHEMA, count_table
 from cep_pipeline.detection.matches import match_batches, matches_schema
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism
+from cep_pipeline.detection.mechanisms import Counters, Mechanism
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.outputs import SummaryOf, route_of
@@ -42,8 +42,6 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.storage import from_decimal_text
 
 Array = np.ndarray[Any, Any]
-MOST_SAMPLED = 1 << 20
-"""Matches of a pattern that are found to see how much work a plan is."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +84,9 @@ class LoopOutput(ABC):
         Of the batches.
     most
         The most matches that may be listed; None: no limit.
-    asks_plans
-        Whether matches are found by plans: merged runs are not.
     """
 
     schema: pa.Schema
-    asks_plans = True
 
     def __init__(self, finding: Finding) -> None:
         self.finding, self.most = finding, finding.limit
@@ -184,47 +179,6 @@ class SummaryOutput(ListedOutput):
         return iter(())
 
 
-class ListedBuffersOutput(ListedOutput):
-    """A row for all matches that end with one event, where conditions ask for the lists themselves."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding)
-        self.schema = _compressed_schema(finding.pattern)
-
-    def _write(self, blocks: list[Block], events: PreparedEvents) -> Iterator[pa.RecordBatch]:
-        from cep_pipeline.detection.compressed.tables import ListedBuffers
-
-        self._count(count_blocks(blocks, events))
-        buffers = ListedBuffers(self.finding.pattern, events)
-        buffers.add(blocks)
-        yield from buffers.table().to_batches()
-
-
-class MergedBuffersOutput(LoopOutput):
-    """The same by merged runs, which follow no plan: matches belong to the stretch that they end in."""
-
-    asks_plans = False
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding)
-        self._found: list[pa.RecordBatch] = []
-        self.schema = _compressed_schema(finding.pattern)
-
-    def find_unlisted(self, stretch: Stretch) -> bool:
-        self._found += _merged(self.finding, stretch).to_batches()
-        return True
-
-    def take(self, blocks: list[Block]) -> None:
-        raise AssertionError("matches that merged runs find are not listed")
-
-    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        found, self._found = self._found, []
-        yield from found
-
-    def needs_from(self, begin: int) -> int:
-        return self.finding.reading.ends_read_from(begin)
-
-
 class NumberOutput(LoopOutput):
     """The number of matches, of any size."""
 
@@ -261,11 +215,9 @@ class NumberOutput(LoopOutput):
 
 
 def output_of(finding: Finding, output: str) -> LoopOutput:
-    """The output of a pattern's matches in one of the forms `detect.OUTPUTS`."""
+    """The output of a pattern's matches: their number, or rows."""
     if output == "count":
         return NumberOutput(finding)
-    if output == "compressed":
-        return (ListedBuffersOutput if route_of(finding.pattern, Sink.COMPRESS).lists else MergedBuffersOutput)(finding)
     return RowsOutput(finding) if finding.pattern.summary is None else SummaryOutput(finding)
 
 
@@ -289,25 +241,6 @@ def _run_together(outputs: Iterable[LoopOutput], *, shares: bool) -> Iterable[li
         alone = None if shares or mechanism.always_shares else pattern.name
         groups.setdefault((mechanism.find, pattern.type_attribute, pattern.base_type, alone), []).append(output)
     return groups.values()
-
-
-def work_over(outputs: Sequence[LoopOutput], stretch: Stretch) -> int:
-    """Candidates that a plan tests over a stretch of events, and partial matches that it makes; its matches are let go.
-
-    Raises
-    ------
-    TooManyMatches
-        A pattern has more than `MOST_SAMPLED`.
-    """
-    counters = Counters()
-    for group in _run_together((one for one in outputs if one.asks_plans), shares=stretch.shares):
-        first, patterns = group[0].finding, [output.finding.pattern for output in group]
-        events = first.slices.prepared(first.pattern, (stretch.first, stretch.stop))
-        orders = [stretch.orders[pattern.name] for pattern in patterns]
-        most = [MOST_SAMPLED] * len(patterns)
-        for _ in JointRun(patterns, first.mechanism, orders, events, EVERYTHING, counters, most).parts():
-            pass
-    return sum(node.candidates + node.created for node in counters.nodes.values())
 
 
 class _Waiting:
@@ -381,9 +314,3 @@ def _merged(finding: Finding, stretch: Stretch) -> pa.Table:
     events = finding.slices.prepared(pattern, (start, stop))
     events.split(operand.event_type for operand in pattern.operands)
     return compress_merged(pattern, events, finding.counters, ending=(stretch.first - start, stretch.stop - start))
-
-
-def _compressed_schema(pattern: Pattern) -> pa.Schema:
-    from cep_pipeline.detection.compressed.tables import compressed_schema
-
-    return compressed_schema([pattern])

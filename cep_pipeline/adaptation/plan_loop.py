@@ -12,11 +12,10 @@ from statistics import median
 import pyarrow as pa
 
 from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
-from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_together, output_of, work_over
+from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_together, output_of
 from cep_pipeline.adaptation.plan_makers import PlanMaker
 from cep_pipeline.adaptation.plan_switch import Stretch
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
-from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import runs_of
 from cep_pipeline.planning.trees import written
@@ -27,8 +26,6 @@ LATEST_RUNS = 32
 """The price of a switch is that of so many of the latest runs of detection."""
 DETECT_WINDOWS = 32
 """Detection runs over at least so many windows at once while the plan stays: it reads one of them twice."""
-SAMPLE_EVENTS = 10_000
-"""The work of an old plan and of a new one is compared over so many of the latest events."""
 
 
 class SwitchRule:
@@ -120,7 +117,7 @@ class PlanLoop:
     findings
         The patterns, what runs each, and the stream.
     output
-        A form of `detect.OUTPUTS`.
+        `verbose` or `count`.
     plan_maker
         Makes plans of these patterns from statistics.
     decision
@@ -180,7 +177,7 @@ class PlanLoop:
     def adapts(self) -> bool:
         """True if there is more than one plan.
 
-        Strategies of section 4 and some mechanisms keep the pattern's order, and merged runs follow no plan.
+        Strategies of section 4 and some mechanisms keep the pattern's order.
         """
         return any(map(_follows_plans, self._outputs))
 
@@ -192,9 +189,7 @@ class PlanLoop:
     @property
     def needs_from(self) -> int:
         """The row of the stream from which on events are needed."""
-        needed = min(output.needs_from(self._detected) for output in self._outputs)
-        learns = self._find and self.adapts and self.decision.learns_from_gains
-        return min(needed, max(self._stream.arrived - SAMPLE_EVENTS, 0)) if learns else needed
+        return min(output.needs_from(self._detected) for output in self._outputs)
 
     @property
     def _detected(self) -> int:
@@ -231,7 +226,8 @@ class PlanLoop:
         if verdict.replan:
             gain = self._replan(old, row, snapshot)
             planned = clock()
-            gained = self._gained(old, row, gain)
+            # A plan that saves less than the fixed minimum gains nothing; one that waits until its switch pays does.
+            gained = 0.0 if self._begin_of_plan != row and self._minimum_gain is not None else gain
             self._state = self.decision.replanned(state, verdict, self.plan or old, snapshot, gain=gained)
             ended = clock()
         self.seconds += Seconds(decided - began + ended - planned, planned - decided)
@@ -250,27 +246,6 @@ class PlanLoop:
         plans = old.plan_id, new.plan_id, "; ".join(map(written, runs))
         self.switches.append(PlanSwitch(self.name, check.row, t0, *plans, check.reason, check.gain, check.patterns))
         logger.info("%s, event %s: new plan %s saves %.1f %%", self.name, check.row, plans[2], 100 * check.gain)
-
-    def _gained(self, old: Plan, row: int, gain: float) -> float:
-        """The gain that the decision function learns of.
-
-        A plan that saves less than the fixed minimum gains nothing. One that waits until its switch pays has not been
-        judged: its gain is what it saves by its cost.
-
-        Where it learns from gains, the work of both plans over the latest events is compared, as a daily replanning
-        does over a sample of the day. Where that tells nothing, it is what the new plan saves by its cost.
-        """
-        new = self.plan
-        if self._begin_of_plan != row or new is None:
-            return 0.0 if self._minimum_gain is not None else gain
-        if not (self._find and self.decision.learns_from_gains):
-            return gain
-        first = max(row - SAMPLE_EVENTS, self._stream.first)
-        try:
-            before, now = (work_over(self._outputs, self._stretch(plan, first, row)) for plan in (old, new))
-        except TooManyMatches:
-            return gain
-        return 1 - now / before if before else gain
 
     def _stretch(self, plan: Plan, first: int, stop: int) -> Stretch:
         """A stretch of the stream that follows a plan."""
@@ -348,6 +323,4 @@ def _follows_plans(output: LoopOutput) -> bool:
     """True if there is more than one plan by which a pattern's matches are found."""
     pattern = output.finding.pattern
     in_order = not pattern.strategy.forks or output.finding.mechanism.in_pattern_order
-    if in_order or not output.asks_plans:
-        return False
-    return any(len(clause.positive) > 1 for clause in pattern.clauses)
+    return not in_order and any(len(clause.positive) > 1 for clause in pattern.clauses)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from cep_pipeline.adaptation.plan_quality import gain, same_plans
 from cep_pipeline.adaptation.thresholds import questions_of
@@ -48,41 +48,23 @@ class PlanProposal:
     write: Callable[[], Plan]
 
 
-class PlanMaker(Protocol):
-    """A maker of plans for patterns that follow one plan."""
-
-    @property
-    def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
-        """The questions to snapshots about each pattern."""
-        ...
-
-    def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
-        """A plan that was made before, as the loop takes it in use."""
-        ...
-
-    def first(self, snapshot: StatisticsSnapshot) -> Plan:
-        """A plan from these statistics alone."""
-        ...
-
-    def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> PlanProposal:
-        """A plan from these statistics in place of the one in use."""
-        ...
-
-
 class SinglePlanMaker:
     """Plans of one pattern by itself."""
 
     def __init__(self, pattern: Pattern, replanner: Replanner) -> None:
         self._replanner = replanner
-        self.questions = {pattern.name: replanner.questions}
+        self.questions: Mapping[str, Sequence[ClauseQuestions]] = {pattern.name: replanner.questions}
 
     def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
+        """A plan that was made before, as the loop takes it in use."""
         return plan
 
     def first(self, snapshot: StatisticsSnapshot) -> Plan:
+        """A plan from these statistics alone."""
         return self._replanner.written(self._replanner.search(snapshot))
 
     def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> PlanProposal:
+        """A plan from these statistics in place of the one in use."""
         found = self._replanner.search(snapshot)
         if self._replanner.is_of(plan, found):
             return PlanProposal(None, lambda: self._replanner.confirmed(plan, found))
@@ -177,6 +159,10 @@ class JointPlanMaker:
             for name, asked in self.questions.items()
             for number, clause in enumerate(asked)
         }
+
+
+PlanMaker = SinglePlanMaker | JointPlanMaker
+"""A maker of plans for patterns that follow one plan."""
 
 
 def planned_together(

@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from cep_pipeline.adaptation.invariants import Invariant, describe
+from cep_pipeline.adaptation.thresholds import questions_of
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.logarithms import format_ln
 from cep_pipeline.planning.orderings import DecidingComparison, grains, ln_measure
@@ -58,10 +57,6 @@ def describe_verification(verification: Verification, patterns: Sequence[Pattern
     return f"{describe(verification.invariant, patterns)}: {left} {relation} {distance}{right}"
 
 
-_Group: TypeAlias = tuple[ClauseQuestions, CostModel]
-"""The questions about one clause, and a cost model by which its comparisons are measured."""
-
-
 class InvariantCheck:
     """Invariants, and what is asked of snapshots to verify them: made once, for many checks.
 
@@ -84,10 +79,8 @@ class InvariantCheck:
         patterns: Sequence[Pattern],
         questions: Mapping[str, Sequence[ClauseQuestions]] | None = None,
     ) -> None:
-        self._questions = questions or {}
-        self._by_name = {pattern.name: pattern for pattern in patterns}
-        self._groups: dict[tuple[str, int, str, float], _Group] = {}
-        self._invariants = [(invariant, self._group(invariant)) for invariant in invariants]
+        asked = questions_of(patterns) if questions is None else questions
+        self._invariants = [(one, _questions_about(one, asked), one.cost) for one in invariants]
 
     def checked(
         self,
@@ -111,7 +104,7 @@ class InvariantCheck:
             The snapshot does not know a leaf.
         """
         found = []
-        for invariant, (questions, cost) in self._invariants:
+        for invariant, questions, cost in self._invariants:
             one, statistics = invariant.comparison, questions.statistics(snapshot)
             left, right = (ln_measure(one.measure, side, statistics, cost) for side in (one.chosen, one.rejected))
             minimal = distance if isinstance(distance, int | float) else distance.get(invariant.key, 0.0)
@@ -120,23 +113,15 @@ class InvariantCheck:
                 break
         return tuple(found)
 
-    def _group(self, invariant: Invariant) -> _Group:
-        of_what = invariant.pattern, invariant.clause, invariant.cost_model, invariant.alpha
-        if of_what not in self._groups:
-            pattern = self._by_name.get(invariant.pattern)
-            if pattern is None or invariant.clause >= len(pattern.clauses):
-                raise PlanError(
-                    f"there is an invariant of clause {invariant.clause} of pattern {invariant.pattern!r}, which is "
-                    f"not among the patterns {', '.join(self._by_name) or '(none)'}: plan them again"
-                )
-            known = self._questions.get(invariant.pattern)
-            questions = (
-                ClauseQuestions(pattern, pattern.clauses[invariant.clause])
-                if known is None
-                else known[invariant.clause]
-            )
-            self._groups[of_what] = questions, invariant.cost
-        return self._groups[of_what]
+
+def _questions_about(invariant: Invariant, asked: Mapping[str, Sequence[ClauseQuestions]]) -> ClauseQuestions:
+    clauses = asked.get(invariant.pattern, ())
+    if invariant.clause >= len(clauses):
+        raise PlanError(
+            f"there is an invariant of clause {invariant.clause} of pattern {invariant.pattern!r}, which is "
+            f"not among the patterns {', '.join(asked) or '(none)'}: plan them again"
+        )
+    return clauses[invariant.clause]
 
 
 def is_violated(comparison: DecidingComparison, left: float, right: float, distance: float = 0.0) -> bool:

@@ -40,13 +40,12 @@ def invariants(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Verify the current plans on fresh statistics: both sides of each invariant, then and now, and when it will fall.
+    """Verify the current plans on fresh statistics: both sides of each invariant, then and now, and how near it is.
 
     A plan is the best one as long as the comparisons that built it come out as they did: those are its invariants.
-    They are verified on the latest day that has events, and forecast by their trend over the published days. Nothing
-    is changed; with --check one decision a pattern set is recorded in the table `decisions`: replan, keep, or no new
-    data since the last check. Of more than 40 invariants those are shown and forecast that are closest to their
-    violation; --all and --json have all of them.
+    They are verified on the latest day that has events. Nothing is changed; with --check one decision a pattern set is
+    recorded in the table `decisions`: replan, keep, or no new data since the last check. Of more than 40 invariants
+    those are shown that are closest to their violation; --all and --json have all of them.
 
     A plan of all patterns together is checked by the invariants of the local plans inside it, and by those of what its
     patterns share; a violation names the patterns that it concerns, and `cep replan` plans those again with what is
@@ -61,7 +60,7 @@ def invariants(
     """
     from cep_pipeline.cli.adaptation_view import (
         MOST_SHOWN,
-        forecast_line,
+        closest_line,
         invariants_table,
         moved_table,
         shown_headline,
@@ -80,7 +79,7 @@ def invariants(
             most = None if show_all or as_json else MOST_SHOWN
             for wanted in opened.pattern_sets:
                 try:
-                    shown.append(show_invariants(opened.tables, opened.stream, wanted, most_forecasts=most))
+                    shown.append(show_invariants(opened.tables, opened.stream, wanted))
                 except InputError as error:
                     failed.append(error)
             if failed and not shown:
@@ -109,7 +108,7 @@ def invariants(
         for table in (invariants_table(of, most), moved_table(of, most)):
             if table is not None:
                 console.print(table)
-        console.print(forecast_line(of), highlight=False)
+        console.print(closest_line(of), highlight=False)
         _tell(of.notes)
 
 

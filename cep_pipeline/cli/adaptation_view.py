@@ -1,4 +1,4 @@
-"""The output of `cep invariants`: the invariants of a plan as a table, and the one that is violated next."""
+"""The output of `cep invariants`: the invariants of a plan as a table, and the one that is closest to its violation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 
 from rich.table import Table
 
-from cep_pipeline.adaptation import Trend
 from cep_pipeline.adaptation.invariants import describe
 from cep_pipeline.cli.statistics_view import figure
 from cep_pipeline.cli.terminal import styled, table_of
@@ -47,7 +46,6 @@ def invariants_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Tabl
             f"the {most} of {len(of.verifications):,} invariants that are closest to violation, {violated:,} violated"
         )
     patterns = of.current.pattern_set.patterns
-    by_invariant = {trend.invariant.key: trend for trend in of.trends}
     then_and_now = ("chosen then", "rejected then", "chosen now", "rejected now", "may still grow")
     rows = (
         (
@@ -58,11 +56,10 @@ def invariants_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Tabl
             format_ln(one.right),
             _share(one.distance_to_violation),
             styled(("violated", "bold red")) if one.violated else "holds",
-            _forecast(by_invariant.get(one.invariant.key)),
         )
         for one in shown
     )
-    return table_of(("invariant", *then_and_now, "verdict", "forecast"), rows, title, right=slice(1, 6))
+    return table_of(("invariant", *then_and_now, "verdict"), rows, title, right=slice(1, 6))
 
 
 def moved_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Table | None:
@@ -80,8 +77,8 @@ def moved_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Table | N
     return table_of(("pattern", "number", "then", "now", "moved by"), rows, title, right=slice(2, None))
 
 
-def forecast_line(of: InvariantReport) -> str:
-    """The invariant that is closest to its violation, and when the trend violates it."""
+def closest_line(of: InvariantReport) -> str:
+    """The invariant that is closest to its violation, and the patterns that have none."""
     lines = [f"pattern {name} has no invariants: {why}" for name, why in of.without.items()]
     if not of.verifications:
         return "\n".join(lines) or "nothing of the plan was decided by statistics: it has no invariants"
@@ -89,20 +86,6 @@ def forecast_line(of: InvariantReport) -> str:
     closest = min(of.verifications, key=lambda one: one.distance_to_violation)
     state = "is violated" if closest.violated else f"may still grow by {_share(closest.distance_to_violation)}"
     lines.append(f"closest to violation: {describe(closest.invariant, patterns)}: it {state}")
-    soonest = of.trends[0] if of.trends else None
-    days = len(soonest.days) if soonest is not None else 0
-    among = "" if len(of.trends) == len(of.verifications) else f", of the {len(of.trends)} closest to violation"
-    if soonest is None or soonest.per_day is None:
-        lines.append(f"no forecast: it takes the statistics of 3 days, and {days} are published")
-    elif soonest.latest.violated:
-        lines.append(f"violated already: {describe(soonest.invariant, patterns)}")
-    elif soonest.violated_on is not None:
-        lines.append(
-            f"violated next{among}, by the trend of {days} days: {describe(soonest.invariant, patterns)}, "
-            f"{_forecast(soonest)}"
-        )
-    else:
-        lines.append(f"by the trend of {days} days none will be violated{among}")
     return "\n".join(lines)
 
 
@@ -130,16 +113,3 @@ def _share(ln_distance: float) -> str:
     if ln_distance >= math.log(10):
         return "× " + format_ln(ln_distance)
     return f"{math.expm1(ln_distance):.1%}"
-
-
-def _forecast(trend: Trend | None) -> str:
-    if trend is None or trend.per_day is None:
-        return ""
-    if trend.latest.violated:
-        return "violated"
-    if trend.violated_on is None:
-        return "does not fall" if trend.per_day >= 0 else "not within ten years"
-    first, last = trend.between
-    between = f" ({first or '?'} to {last or 'never'})"
-    sure = "" if trend.falls else ", unsure"
-    return f"{trend.violated_on}{between}{sure}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -58,8 +59,7 @@ adaptation_options = with_options(
     click.option(
         "--every",
         metavar="LENGTH",
-        help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events, or the longest "
-        "window of the patterns where that is more]",
+        help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events]",
     ),
     click.option(
         "--minimum-gain",
@@ -69,7 +69,10 @@ adaptation_options = with_options(
         "plan has lost, or the new one is likely to save, as much as a switch costs]",
     ),
     click.option(
-        "--window", metavar="LENGTH", help="How far back statistics reach.  [default: the last two decisions]"
+        "--window",
+        type=int,
+        metavar="EVENTS",
+        help="The events that statistics reach back.  [default: the last two decisions]",
     ),
 )
 """`--adapt`, and what decides about plans then: handed on by these names."""
@@ -91,12 +94,12 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     name = asked.pop("decision", "invariant")
     settings: dict[str, Any] = {}
     if "every" in asked:
-        every = _length("every", asked.pop("every"))
+        every = _every(asked.pop("every"))
         settings["every" if isinstance(every, str) else "every_events"] = every
     if "minimum_gain" in asked:
         settings["minimum_gain"] = asked.pop("minimum_gain")
     if "window" in asked:
-        settings["window"] = _length("window", asked.pop("window"))
+        settings["window"] = asked.pop("window")
     if "k" in asked:
         asked["k"] = _k(asked["k"])
     if "distance" in asked:
@@ -104,15 +107,20 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "decision": decision_function(name, **asked)}
 
 
-def _length(option: str, text: str) -> str | int:
+def _every(text: str) -> str | int:
     """A length of time, as it is written, or a number of events."""
-    from cep_pipeline.pipeline.configuration import parse_window
+    from cep_pipeline.patterns.pattern import parse_duration_us
 
+    if counted := _EVENTS.fullmatch(text.strip()):
+        return int(counted[1])
     try:
-        events = parse_window(text).events
+        parse_duration_us(text)
     except InputError as error:
-        raise InputError(f"--{option}: {error}") from error
-    return text if events is None else events
+        raise InputError(f"--every: {error}; or write a number of events, as in 50000 events") from error
+    return text
+
+
+_EVENTS = re.compile(r"([1-9][0-9]{0,17}) +events?")
 
 
 def _k(text: str) -> int | str | None:

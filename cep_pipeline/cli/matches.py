@@ -32,7 +32,6 @@ from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.storage import rows_of
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -163,7 +162,7 @@ def matches(
         totals[of] += number
     if as_json:
         moment = _iso_in(zone)
-        rows = [_as_json(row, moment, of_match.get(row["match_id"])) for row in rows_of(found)]
+        rows = [_as_json(row, moment, of_match.get(row["match_id"])) for row in found.to_pylist()]
         say_json({**heading, "timezone": zone, "totals": totals, "matches": rows})
         return
     console = output_console()
@@ -316,7 +315,7 @@ def _events_by_match(
 def events_by_match(rows: pa.Table, read: Mapping[str, Sequence[str]]) -> dict[str, list[dict[str, Any]]]:
     """Match id -> its events, from the rows of `match_events`, with the attributes that patterns read (else all)."""
     events: dict[str, list[dict[str, Any]]] = {}
-    for row in rows_of(rows):
+    for row in rows.to_pylist():
         of, match_id = row.pop("pattern"), row.pop("match_id")
         fixed = {name: row.pop(name) for name in ("variable", TIMESTAMP, SEQ)}
         attributes = {name: row[name] for name in read[of] if name in row} if of in read else row
@@ -326,7 +325,7 @@ def events_by_match(rows: pa.Table, read: Mapping[str, Sequence[str]]) -> dict[s
 
 def _match_table(found: pa.Table, local: Callable[[datetime], str], zone: str) -> Table:
     rows = []
-    for row in rows_of(found):
+    for row in found.to_pylist():
         start, end = local(row["start_ts"]), local(row["end_ts"])
         until = end.partition(" ")[2] if start[:10] == end[:10] else end
         bound = ", ".join(_binding(binding, row["final_day"]) for binding in row["bindings"])
@@ -342,7 +341,7 @@ def event_tables(
     zone: str,
 ) -> Iterator[Table]:
     """A table for each pattern, in which lines stand between the matches."""
-    for pattern, of_pattern in groupby(rows_of(found), key=lambda row: row["pattern"]):
+    for pattern, of_pattern in groupby(found.to_pylist(), key=lambda row: row["pattern"]):
         rows = list(of_pattern)
         names = [*events[rows[0]["match_id"]][0]["attributes"]]
         returned = ["returns"] if any(row["returns"] for row in rows) else []
@@ -450,7 +449,7 @@ def _show_summaries(
         write_table(rows, out)
         output_console().print(f"{counted(rows.num_rows, 'row')} written to {out}")
     elif as_json:
-        shown = {of: plain_value(rows_of(rows)) for of, rows in found.items()}
+        shown = {of: plain_value(rows.to_pylist()) for of, rows in found.items()}
         say_json({"stream": name, "pattern_set": pattern_set, "summaries": shown})
     else:
         zone = configuration.stream_schema(name).timezone
@@ -464,6 +463,6 @@ def summary_table(name: str, rows: pa.Table, zone: str) -> Table:
     local = local_in(zone)
     shown = (
         [local(value) if isinstance(value, datetime) else cell(value) for value in row.values()]
-        for row in rows_of(rows.slice(0, SHOWN_ROWS))
+        for row in rows.slice(0, SHOWN_ROWS).to_pylist()
     )
     return table_of(rows.column_names, shown, f"{name}{more}")

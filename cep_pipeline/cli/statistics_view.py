@@ -26,8 +26,8 @@ TITLES: dict[What, tuple[str, str]] = {
 PANELS_DRAWN = 12
 """Numbers that are drawn unless all are asked for: those that move most."""
 SPARK_WIDTH = 24
-SHOWN_ORDERS = 5
-"""Temporal orders of a pattern's matches that are shown, the most frequent ones."""
+SHOWN_VARIABLES = 5
+"""The most variables of a pattern that are shown with how often their events come last."""
 
 
 @dataclass(frozen=True)
@@ -61,21 +61,17 @@ class StatisticsView:
     # -- tables ------------------------------------------------------------------------------------------------------
 
     def tables(self) -> list[Table]:
-        """A table for each kind of number, and one of the orders in which the events of matches came."""
-        orders = [self._orders()] if self.of.shown.snapshot.order_profiles else []
-        return [table for kind in TITLES if (table := self._table(kind)) is not None] + orders
+        """A table for each kind of number, and one of the last events of matches."""
+        last = [self._last_events()] if self.of.shown.snapshot.output_profiles else []
+        return [table for kind in TITLES if (table := self._table(kind)) is not None] + last
 
-    def _orders(self) -> Table:
+    def _last_events(self) -> Table:
         rows = []
-        for profile in self.of.shown.snapshot.order_profiles:
-            orders = [
-                f"{', '.join(order)}: {count / profile.matches:.1%}" for order, count in profile.orders[:SHOWN_ORDERS]
-            ]
+        for profile in self.of.shown.snapshot.output_profiles:
             last = sorted(profile.variables, key=profile.last_share, reverse=True)
-            seen = "\n".join(orders) + ("\n…" if len(profile.orders) > SHOWN_ORDERS else "")
-            ends = "\n".join(f"{name}: {profile.last_share(name):.1%}" for name in last[:SHOWN_ORDERS])
-            rows.append((profile.pattern, f"{profile.matches:,}", seen, ends))
-        columns = ("pattern", "matches", "temporal orders of its matches", "last event")
+            ends = "\n".join(f"{name}: {profile.last_share(name):.1%}" for name in last[:SHOWN_VARIABLES])
+            rows.append((profile.pattern, f"{profile.matches:,}", ends))
+        columns = ("pattern", "matches", "last event of its matches")
         return table_of(columns, rows, right=slice(1, 2))
 
     def _table(self, kind: What) -> Table | None:

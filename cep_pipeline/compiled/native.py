@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from cep_pipeline.compiled.cache import kept
 from cep_pipeline.compiled.numba_ir import numba_ir, numba_version
-from cep_pipeline.compiled.object_code import Library, code_key, compile_ir, kept, load
+from cep_pipeline.compiled.object_code import Library, code_key, compile_ir, load
 from cep_pipeline.compiled.shipped import KernelSource, read_shipped, source
 
 Array = np.ndarray[Any, Any]
@@ -85,8 +86,8 @@ class NativeKernel:
 
     def _load(self) -> Callable[..., int]:
         present, shipped = self.source, read_shipped(self.module, self.name)
-        code = shipped.object_code() if shipped and shipped.is_of(present) else None
-        self._library = load(code or self._compiled(present))
+        code = shipped.object_code() if shipped and shipped.is_of(present) else self._compiled(present)
+        self._library = load(code)
         function: Callable[..., int] = self._library.function(self.name, len(self.arguments))
         return function
 

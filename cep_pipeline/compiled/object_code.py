@@ -1,15 +1,13 @@
-"""Compile LLVM IR for this CPU, keep the object code, and load its functions."""
+"""Compile LLVM IR for this CPU, and load the functions of object code."""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from cep_pipeline.compiled.cache import read_cached, write_cached
 from cep_pipeline.errors import InputError
 from cep_pipeline.version import VERSION
 
@@ -116,15 +114,6 @@ def load(code: bytes) -> Library:
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return Library(engine)
-
-
-def kept(key: str, make: Callable[[], bytes]) -> bytes:
-    """Object code from the cache folder, made and kept now if there is none of the key."""
-    code = read_cached(key)
-    if code is None:
-        code = make()
-        write_cached(key, code)
-    return code
 
 
 LIBRARY_FUNCTIONS = ("memset", "memcpy", "memmove", "sqrt", "log", "fmod")

@@ -22,7 +22,8 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-from cep_pipeline.compiled.object_code import LEVEL, bitcode_of, code_key, compile_bitcode, compile_ir, kept, runs_level
+from cep_pipeline.compiled.cache import kept
+from cep_pipeline.compiled.object_code import LEVEL, bitcode_of, code_key, compile_bitcode, compile_ir, runs_level
 
 logger = logging.getLogger(__name__)
 
@@ -99,37 +100,29 @@ class ShippedCode:
         Digests of the source that it was made of, as those of `KernelSource`.
     made_by
         The versions of the compilers that made it.
-    digests, parts
-        The SHA-256 and the bytes of each part, compressed.
+    parts
+        The bytes of each part, compressed.
     """
 
     text: str
     meaning: str
     made_by: str
-    digests: Mapping[str, str]
     parts: Mapping[str, bytes]
 
     def is_of(self, present: KernelSource) -> bool:
         """Return True if the source says today what it said when the code was made."""
         return self.text == present.text or self.meaning == present.meaning()
 
-    def is_whole(self) -> bool:
-        """Return True if no part is damaged."""
-        return all(sha256(part).hexdigest() == self.digests[name] for name, part in self.parts.items())
-
-    def object_code(self) -> bytes | None:
-        """Return object code for this machine; None where the part that it needs is damaged."""
-        name = LEVEL if runs_level() else _BITCODE
-        part = self.parts.get(name, b"")
-        if sha256(part).hexdigest() != self.digests.get(name):
-            return None
-        if name == LEVEL:
-            return zlib.decompress(part)
-        return kept(code_key(self.digests[name]), lambda: compile_bitcode(zlib.decompress(part)))
+    def object_code(self) -> bytes:
+        """Return object code for this machine; zlib.error where the part that it needs is damaged."""
+        if runs_level():
+            return zlib.decompress(self.parts[LEVEL])
+        bitcode = zlib.decompress(self.parts[_BITCODE])
+        return kept(code_key(sha256(bitcode).hexdigest()), lambda: compile_bitcode(bitcode))
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
-        places = {name: [len(part), self.digests[name]] for name, part in self.parts.items()}
+        places = {name: [len(part), sha256(part).hexdigest()] for name, part in self.parts.items()}
         head = {"text": self.text, "meaning": self.meaning, "made_by": self.made_by, "parts": places}
         return json.dumps(head).encode() + b"\n" + b"".join(self.parts.values())
 
@@ -138,8 +131,7 @@ def pack(ir: str, present: KernelSource, made_by: str) -> ShippedCode:
     """Make the code of a kernel of its IR."""
     made = {LEVEL: compile_ir(ir, LEVEL), _BITCODE: bitcode_of(ir)}
     parts = {name: zlib.compress(part, 9) for name, part in made.items()}
-    digests = {name: sha256(part).hexdigest() for name, part in parts.items()}
-    return ShippedCode(present.text, present.meaning(), made_by, digests, parts)
+    return ShippedCode(present.text, present.meaning(), made_by, parts)
 
 
 def stamped(code: ShippedCode, present: KernelSource) -> ShippedCode:
@@ -164,8 +156,7 @@ def read_shipped(module: str, name: str) -> ShippedCode | None:
         for part, (length, _) in said["parts"].items():
             parts[part] = body[at : at + length]
             at += length
-        digests = {part: digest for part, (_, digest) in said["parts"].items()}
-        return ShippedCode(said["text"], said["meaning"], said["made_by"], digests, parts)
+        return ShippedCode(said["text"], said["meaning"], said["made_by"], parts)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):

@@ -13,11 +13,9 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.lazy_names import late_module
-
-pc = late_module("pyarrow.compute")
 
 _SMALLEST_SPLIT = 8
 

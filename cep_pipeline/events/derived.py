@@ -22,17 +22,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import ARROW_TYPES
-from cep_pipeline.lazy_names import late_module
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
     from cep_pipeline.events.source import DerivedAttribute
 
-pc = late_module("pyarrow.compute")
 
 Number = int | float
 _VERSION = 1

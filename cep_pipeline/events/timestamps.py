@@ -10,13 +10,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import as_mask, cast_checked_to
 from cep_pipeline.expressions.local_time import local_clock
-from cep_pipeline.lazy_names import late_module
-
-pc = late_module("pyarrow.compute")
 
 EPOCH_UNITS = {"epoch_s": "s", "epoch_ms": "ms", "epoch_us": "us", "epoch_ns": "ns"}
 """Formats that are a number of units since 1970-01-01 UTC, and the unit."""

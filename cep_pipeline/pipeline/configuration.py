@@ -17,7 +17,7 @@ from pydantic import AfterValidator, ConfigDict, field_validator
 from cep_pipeline.documents import Document, checked_by, example_at, line_at, load_document, one_of, setting
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.guarded import MOST_DIGITS, read_text, without_collecting
+from cep_pipeline.guarded import read_text, without_collecting
 from cep_pipeline.planning.planners import BY_PLANNER
 from cep_pipeline.storage import keep_free, reach_object_stores
 
@@ -272,8 +272,7 @@ class StatisticsSettings(Document):
     """Settings of the estimation of arrival rates and selectivities."""
 
     window: Annotated[str, checked_by("cep_pipeline.pipeline.configuration:parse_window")] = setting(
-        "The sliding window that statistics are of: a length of time in us, ms, seconds, minutes, hours or days, "
-        "or a number of events.",
+        "The sliding window that statistics are of: a length of time in us, ms, seconds, minutes, hours or days.",
         "1 hour",
     )
     epsilon: float = setting(
@@ -290,24 +289,16 @@ class StatisticsSettings(Document):
 
 
 def parse_window(text: str) -> Window:
-    """The window that a text says: a length of time, or a number of events; else an InputError.
+    """The window that a text says, a length of time; else an InputError.
 
     Examples
     --------
-    >>> parse_window("20 minutes").time_us, parse_window("50000 events").events
-    (1200000000, 50000)
+    >>> parse_window("20 minutes").time_us
+    1200000000
     """
     from cep_pipeline.patterns.pattern import Window, parse_duration_us
 
-    if counted := _EVENTS.fullmatch(text.strip()):
-        return Window(events=int(counted[1]))
-    try:
-        return Window(time_us=parse_duration_us(text))
-    except InputError as error:
-        raise InputError(f"{error}; or write a number of events, as in 50000 events") from error
-
-
-_EVENTS = re.compile(r"([1-9][0-9]{0,17}) +events?")
+    return Window(time_us=parse_duration_us(text))
 
 
 _NAMES: dict[str, Any] = {"propertyNames": {"pattern": f"^{_NAME.pattern}$"}}
@@ -803,10 +794,6 @@ def _set_in(settings: Document) -> dict[str, Any]:
     return settings.model_dump(exclude_unset=True)
 
 
-MOST_PARAMETER_BYTES = 64 << 20
-"""Size of a file with the values of a parameter."""
-
-
 def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> tuple[Pattern, ...]:
     """Parse a pattern file; an InputError says that it cannot be read, or holds no statement."""
     from cep_pipeline.language.parser import parse_patterns
@@ -841,7 +828,7 @@ def read_parameter(value: str, folder: Path) -> Swept:
 
     if value.startswith("@"):
         file = folder / value[1:]
-        parts = read_text(file, "parameter file", MOST_PARAMETER_BYTES).splitlines()
+        parts = read_text(file, "parameter file").splitlines()
     else:
         parts = value.split(",")
     return Swept(_parameter_value(part.strip()) for part in parts if part.strip())
@@ -857,7 +844,7 @@ def _parameter_value(text: str) -> int | float | bool | str:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     if _INTEGER.fullmatch(text):
-        if len(text) > MOST_DIGITS:
+        if len(text) > 400:
             raise InputError(f"a parameter is a number of {len(text):,} digits: write it in quotes if it is text")
         return int(text)
     return float(text) if _NUMBER.fullmatch(text) else text

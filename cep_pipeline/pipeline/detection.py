@@ -229,10 +229,6 @@ def draft_detected(work: DayWork, detected: DetectedDay) -> list[Draft]:
     return [matches, *drafted]
 
 
-MOST_ORDERS_PUBLISHED = 64
-"""Temporal orders of each clause's matches that are kept with a day."""
-
-
 def waits_at_the_end(pattern_set: PatternSet) -> bool:
     """Return True if matches of a pattern set may wait when a day is over, so that the end of the stream matters."""
     return any(map(can_pend, pattern_set.statements))

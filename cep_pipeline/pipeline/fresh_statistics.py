@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,8 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import PatternSet, Stream
 from cep_pipeline.pipeline.statistics import out_of_date
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.snapshot import leaves_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.warehouse.records import EventsSnapshot
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
@@ -61,9 +58,8 @@ def _published(
     pattern_set: PatternSet,
     events: EventsSnapshot,
     day: date,
-    patterns: Sequence[Pattern] | None = None,
 ) -> tuple[StatisticsSnapshot | None, str]:
-    """The day's published statistics of some patterns (None: all); None where they are not to be used, and why."""
+    """The day's published statistics; None where they are not to be used, and why."""
     what = f"statistics of {day} of pattern set {pattern_set.name!r}"
     try:
         records = tables.statistics(pattern_set.name, day, day, without=("state", "windows"))
@@ -75,29 +71,6 @@ def _published(
         snapshot = StatisticsSnapshot.from_json(record.snapshot, what)
     except InputError as error:
         return None, str(error)
-    asked = leaves_of(pattern_set.patterns if patterns is None else patterns)
-    if not all(leaf in snapshot.by_leaf for leaf in asked):
+    if not snapshot.covers(pattern_set.patterns):
         return None, f"{what} are of other patterns"
     return snapshot, ""
-
-
-def published_history(
-    tables: StreamReader,
-    stream: Stream,
-    pattern_set: PatternSet,
-    events: EventsSnapshot,
-    most: int | None = None,
-    patterns: Sequence[Pattern] | None = None,
-) -> Mapping[date, StatisticsSnapshot]:
-    """The published statistics of the days that have events, in order, without those that are out of date.
-
-    They are those of all days, or of the latest ones, so many at `most`, and know these patterns (None: the whole set).
-    """
-    found: dict[date, StatisticsSnapshot] = {}
-    tables = tables.pinned(("statistics",))
-    days = [day for day, record in events.days.items() if record.events]
-    for day in days if most is None else days[-most:]:
-        snapshot, _ = _published(tables, stream, pattern_set, events, day, patterns)
-        if snapshot is not None:
-            found[day] = snapshot
-    return found

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import Trend, Verdict, Verification, invariants_of, without_invariants
-from cep_pipeline.adaptation.forecast import forecast
+from cep_pipeline.adaptation import Verdict, Verification, invariants_of, without_invariants
 from cep_pipeline.adaptation.invariants import describe
 from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
 from cep_pipeline.adaptation.verification import InvariantCheck
@@ -18,7 +16,6 @@ from cep_pipeline.pipeline.fresh_statistics import (
     FreshStatistics,
     fresh_statistics,
     latest_day,
-    published_history,
 )
 from cep_pipeline.pipeline.plan_checks import (
     CurrentPlan,
@@ -27,7 +24,6 @@ from cep_pipeline.pipeline.plan_checks import (
     finite,
 )
 from cep_pipeline.pipeline.violations import REPLANNING, describe_answer
-from cep_pipeline.statistics.drift import numbers_of
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -41,8 +37,8 @@ class InvariantReport:
     """The invariants of the current plan of a pattern set, verified on fresh statistics.
 
     `verdict` is that of the decision function of the pattern set. `verifications` are of all of the invariants, in
-    their order. The patterns `without` any are there with the reason. `trends` forecast over the published days, the
-    soonest violated first. `answered` says how a replanning has dealt with the verdict, by these very statistics.
+    their order. The patterns `without` any are there with the reason. `answered` says how a replanning has dealt with
+    the verdict, by these very statistics.
     """
 
     current: CurrentPlan
@@ -50,7 +46,6 @@ class InvariantReport:
     verdict: Verdict
     verifications: Sequence[Verification]
     without: Mapping[str, str]
-    trends: tuple[Trend, ...]
     answered: str = ""
 
     @property
@@ -70,12 +65,7 @@ class InvariantReport:
     def to_json(self, nearest: int | None = None) -> dict[str, Any]:
         """All of it as JSON values; of the invariants only so many, if asked, those nearest to their violation."""
         by_name = {pattern.name: pattern for pattern in self.current.pattern_set.patterns}
-        by_invariant = {trend.invariant.key: trend for trend in self.trends}
-        invariants = []
-        for one in self.verifications if nearest is None else self.nearest(nearest):
-            content = _verification_json(one, [by_name[one.invariant.pattern]])
-            trend = by_invariant.get(one.invariant.key)
-            invariants.append({**content, "forecast": None if trend is None else _trend_json(trend)})
+        shown = self.verifications if nearest is None else self.nearest(nearest)
         return {
             "pattern_set": self.current.pattern_set.name,
             "plan_version": self.current.record.version,
@@ -84,7 +74,7 @@ class InvariantReport:
             "replan": self.verdict.replan,
             "reason": self.verdict.reason,
             "answered": self.answered,
-            "invariants": invariants,
+            "invariants": [_verification_json(one, [by_name[one.invariant.pattern]]) for one in shown],
             "without_invariants": dict(self.without),
             "moved": [_deviation_json(one) for one in self.moved],
             "notes": list(self.notes),
@@ -117,22 +107,6 @@ def _deviation_json(one: Deviation) -> dict[str, Any]:
     }
 
 
-def _trend_json(trend: Trend) -> dict[str, Any]:
-    return {
-        "days": [day.isoformat() for day in trend.days],
-        "distances": [finite(one) for one in trend.distances],
-        "per_day": trend.per_day,
-        "error": trend.error,
-        "falls": trend.falls,
-        "violated_on": _day(trend.violated_on),
-        "between": [_day(day) for day in trend.between],
-    }
-
-
-def _day(day: date | None) -> str | None:
-    return None if day is None else day.isoformat()
-
-
 def _answered(decisions: Sequence[Decision], current: CurrentPlan, fresh: FreshStatistics) -> str:
     """Say what came of the replanning that looked at these statistics, and left this plan; "" where there was none."""
     for one in decisions:
@@ -147,17 +121,8 @@ def show_invariants(
     tables: StreamReader,
     stream: Stream,
     pattern_set: PatternSet,
-    *,
-    most_forecasts: int | None = None,
-    most_days: int | None = None,
-    most_numbers: int | None = None,
 ) -> InvariantReport:
-    """Verify the current plan of a pattern set on fresh statistics, and forecast from those of all published days.
-
-    Forecast are at most so many invariants, those nearest to their violation, from so many latest days. Where
-    `most_numbers` is given, those days have so many numbers together, or there are fewer of them, down to two. Without
-    a plan to check, or events, that is an InputError.
-    """
+    """Verify the current plan of a pattern set on fresh statistics; InputError without a plan to check, or events."""
     events = tables.pin_events()
     day = latest_day(events)
     decisions = tables.decisions(pattern_set.name)
@@ -177,14 +142,4 @@ def show_invariants(
     verifications = check.checked(fresh.snapshot, distance=distance, to_the_end=True)
     without = without_invariants(current.plan)
     answered = _answered(decisions, current, fresh) if verdict.replan else ""
-    report = InvariantReport(current, fresh, verdict, verifications, without, (), answered)
-    forecast_of = invariants
-    if most_forecasts is not None:
-        forecast_of = [one.invariant for one in report.nearest(most_forecasts)]
-    if most_numbers is not None:
-        few = max(2, most_numbers // max(1, len(numbers_of(fresh.snapshot))))
-        most_days = few if most_days is None else min(most_days, few)
-    named = {one.pattern for one in forecast_of}
-    patterns = [one for one in pattern_set.patterns if one.name in named]
-    history = published_history(tables, stream, pattern_set, events, most_days, patterns)
-    return replace(report, trends=forecast(forecast_of, patterns, history, distance=distance)) if history else report
+    return InvariantReport(current, fresh, verdict, verifications, without, answered)

@@ -12,7 +12,7 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -26,7 +26,7 @@ from cep_pipeline.pipeline.day_work import DayWork
 from cep_pipeline.slices.ownership import LookBack, look_back
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.observed import Observed, combine_observed
+from cep_pipeline.statistics.observed import Observed, with_profiles
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, StatisticsRecord
 
@@ -156,10 +156,10 @@ def cut_slices(
     return events.slices(start, end, look_back(patterns), count)
 
 
-def with_observed(
+def with_observed_profiles(
     work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot, known: PinnedStatistics
 ) -> StatisticsSnapshot:
-    """The day's snapshot for a pattern set, with what detection observed on the latest day before it.
+    """The day's snapshot for a pattern set, with the output profiles of the latest day before it.
 
     Always of a day before, not of the day itself, so that a day that is redone gets the statistics that it had. What
     cannot be read is said, and left out.
@@ -173,10 +173,7 @@ def with_observed(
     except (InputError, DamagedError) as error:
         logger.warning("%s; the statistics of %s are made without it", error, work.day)
         return snapshot
-    combined = combine_observed(snapshot, pattern_set.patterns, observed)
-    if combined == snapshot:
-        return snapshot
-    return replace(combined, notes=(*combined.notes, f"some selectivities are as detection observed them on {day}"))
+    return with_profiles(snapshot, pattern_set.patterns, observed)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -124,7 +124,7 @@ def forms_of_parts() -> dict[Any, Any]:
     """The JSON forms of the parts of a plan that are not written as an object with their fields."""
     from cep_pipeline.documents import form_of, nested
 
-    tree = nested(str, MOST_DEPTH, sides=(2, 1))
+    tree = nested(str, MOST_DEPTH)
     forms: dict[Any, Any] = {
         Join: tree,
         NodeUse: tuple[form_of(str), form_of(int), list[form_of(str)]],  # type: ignore[misc]

@@ -21,10 +21,8 @@ from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 def estimate_statistics(
     patterns: Pattern | Sequence[Pattern],
     events: pa.Table,
-    window: str | None = None,
     seed: int = 0,
     max_pairs: int = MAX_PAIRS,
-    as_of: int | None = None,
     dependent_factor: float = DEPENDENT_FACTOR,
 ) -> StatisticsSnapshot:
     """Estimate all that planning the patterns needs, in one pass over the events.
@@ -35,14 +33,10 @@ def estimate_statistics(
         Patterns of one stream, or one pattern. What they compose is detected, since its matches are events for them.
     events
         Events of that stream, sorted by (timestamp, seq).
-    window
-        Only the latest events of this length count, such as `"20 minutes"`. None: all events.
     seed
         Decides which pairs are drawn; the same seed, patterns and events give the same snapshot.
     max_pairs
         At most this many pairs are tested a scope; where there are fewer, all are.
-    as_of
-        Microseconds since the epoch: later events do not count, and the window ends here. None: with the last event.
     dependent_factor
         Conditions on the same two events, tested together, get a joint selectivity where that is off from the product
         of theirs by more than this factor.
@@ -50,17 +44,15 @@ def estimate_statistics(
     Raises
     ------
     InputError
-        The patterns are of several streams, `window` or `max_pairs` is no length or number, or the events are not in
-        the order of time.
+        The patterns are of several streams, `max_pairs` is below 1, or the events are not in the order of time.
 
     Notes
     -----
     O(events) for the split by type and for each distinct scope. Rates are over the span of the data, from its first
-    to its last timestamp, or over the window; of a window that is longer than the data over what there is, and a note
-    says so.
+    to its last timestamp.
     """
     patterns = [patterns] if isinstance(patterns, Pattern) else patterns
-    asked = (window, seed, max_pairs, as_of, dependent_factor)
+    asked = (seed, max_pairs, dependent_factor)
     composing = [pattern for pattern in patterns if pattern.composes]
     if not composing:
         return statistics_over(patterns, events, *asked)

@@ -44,7 +44,7 @@ from cep_pipeline.spark.slicing import Pieces, Slice
 from cep_pipeline.spark.tasks import Progress, cores_of, run_tasks
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
-from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
+from cep_pipeline.statistics.output_profile import OutputProfile, OutputProfiler, merge_profiles
 from cep_pipeline.storage import (
     DataDirectory,
     remove_file,
@@ -161,7 +161,7 @@ class DetectedSlice:
     candidates: str | None
     matches: dict[str, int]
     nodes: tuple[NodeCounts, ...]
-    profiles: tuple[OrderProfile, ...]
+    profiles: tuple[OutputProfile, ...]
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     limited: Mapping[str, Kind] = field(default_factory=dict)
     summaries: Mapping[str, Groups] = field(default_factory=dict)
@@ -396,7 +396,7 @@ def _merged(
         matches={**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
         nodes=tuple(counters.nodes.values()),
         slices=len(own),
-        observed=Observed(observations_of(job.patterns, counters.nodes.values()), merge_profiles(profiles)),
+        observed=Observed(observations_of(counters.nodes.values()), merge_profiles(profiles)),
         carry_out=job.state if kept is None else kept.carry_out,
         pending={name: number for name, number in pending.items() if number},
         summaries={name: summary.to_json() for name, summary in summaries.items()},

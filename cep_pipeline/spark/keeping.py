@@ -32,7 +32,7 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import counts_in_partitions, waits_for_later_events
-from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
+from cep_pipeline.statistics.output_profile import OutputProfile, OutputProfiler
 from cep_pipeline.storage import (
     DataDirectory,
     conform,
@@ -406,7 +406,7 @@ class KeepingResult:
     matches: Mapping[str, int]
     waiting: Mapping[str, int]
     carry_out: CarryState
-    profiles: tuple[OrderProfile, ...]
+    profiles: tuple[OutputProfile, ...]
     summaries: Mapping[str, list[dict[str, Any]]]
 
 

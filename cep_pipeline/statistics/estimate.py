@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,12 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.composing import plain_pattern
-from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
+from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR
 from cep_pipeline.statistics.partial import PairCount, PartialStatistics, snapshot_of
 from cep_pipeline.statistics.samples import Sample, Terms, rows_of_leaves, sample_scopes
-from cep_pipeline.statistics.snapshot import Kind, StatisticsSnapshot
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.windowed import EPSILON, WindowedStatistics
 
 Array = np.ndarray[Any, Any]
@@ -36,10 +35,8 @@ CELLS = 512
 def estimate_statistics(
     patterns: Pattern | Sequence[Pattern],
     events: pa.Table,
-    window: str | None = None,
     seed: int = 0,
     max_pairs: int = MAX_PAIRS,
-    as_of: int | None = None,
     dependent_factor: float = DEPENDENT_FACTOR,
 ) -> StatisticsSnapshot:
     """Estimate all that planning the patterns needs, as the public function of this name says.
@@ -49,32 +46,12 @@ def estimate_statistics(
     Raises
     ------
     InputError
-        The patterns are of several streams, `window` or `max_pairs` is no length or number, or the events are not in
-        the order of time.
+        The patterns are of several streams, `max_pairs` is below 1, or the events are not in the order of time.
     """
     patterns = [patterns] if isinstance(patterns, Pattern) else patterns
-    timestamps = events.column("timestamp").cast(pa.int64()).to_numpy()
-    if len(timestamps) > 1 and (timestamps[1:] < timestamps[:-1]).any():
-        raise InputError("the events are not in the order of time: sort them by (timestamp, seq)")
-    end = len(timestamps) if as_of is None else int(np.searchsorted(timestamps, as_of, "right"))
-    length_us = None if window is None else parse_duration_us(window)
-    start, notes = 0, []
-    if length_us is not None and end:
-        last = int(timestamps[end - 1]) if as_of is None else as_of
-        start = int(np.searchsorted(timestamps[:end], last - length_us, "left"))
-        if timestamps[0] > last - length_us:
-            notes.append(f"the window of {window} is longer than the data: rates are over what there is")
-    if length_us is not None and start == end:
-        notes.append(f"there are no events in the window of {window}")
-    logger.info("statistics of %s patterns over %s events", len(patterns), end - start)
-    whole = partial_statistics(patterns, events.slice(start, end - start), seed=seed, max_pairs=max_pairs)
-    if length_us is None:
-        return snapshot_of(whole, dependent_factor, notes=tuple(notes))
-    as_of = whole.end_us if as_of is None else as_of
-    if whole.start_us is not None and as_of is not None:
-        whole = replace(whole, start_us=max(as_of - length_us, int(timestamps[0])), end_us=as_of)
-    described = {"window_us": length_us, "as_of_us": as_of, "notes": tuple(notes)}
-    return snapshot_of(whole, dependent_factor, kind=Kind.WINDOW, **described)
+    logger.info("statistics of %s patterns over %s events", len(patterns), events.num_rows)
+    prepared = in_order(prepare(patterns, events))
+    return snapshot_of(partial_statistics(patterns, prepared, seed=seed, max_pairs=max_pairs), dependent_factor)
 
 
 def partial_statistics(
@@ -151,6 +128,13 @@ def prepare(patterns: Sequence[Pattern], events: pa.Table | PreparedEvents) -> P
     return PreparedEvents(events, type_attribute=type_attribute, base_type=base_type)
 
 
+def in_order(prepared: PreparedEvents) -> PreparedEvents:
+    """The same events; InputError where they are not in the order of time."""
+    if (prepared.timestamps[1:] < prepared.timestamps[:-1]).any():
+        raise InputError("the events are not in the order of time: sort them by (timestamp, seq)")
+    return prepared
+
+
 def owned_rows(prepared: PreparedEvents, start: Boundary | int | None, end: Boundary | None) -> tuple[int, int]:
     """The rows `[first, last)` of the slice `[start, end)`."""
     first, last = prepared.rows_in((None if isinstance(start, int) else start, end))
@@ -189,10 +173,8 @@ def windowed_statistics(
     InputError
         The patterns are of several streams, or the events are not in the order of time.
     """
-    prepared = prepare(patterns, events)
+    prepared = in_order(prepare(patterns, events))
     times = prepared.timestamps
-    if len(times) > 1 and (times[1:] < times[:-1]).any():
-        raise InputError("the events are not in the order of time: sort them by (timestamp, seq)")
     owned = owned_rows(prepared, start, end)
     terms = Terms.of(patterns)
     rows = rows_of_leaves(terms.leaves, prepared)
@@ -205,11 +187,10 @@ def windowed_statistics(
     for leaf in terms.leaves:
         found = rows[leaf]
         mine = found[np.searchsorted(found, first) : np.searchsorted(found, last)]
-        arrivals[leaf.key] = (own if len(mine) == len(own) else times[mine]), mine.astype(np.int64) - first
+        arrivals[leaf.key] = own if len(mine) == len(own) else times[mine]
     edges = first + np.arange(CELLS + 1) * len(own) // CELLS
-    conditions = {scope.key: scope.conditions for scope in state.scopes}
     cells = {
-        scope.key: _cells(sample, conditions[scope.key], times, edges)
+        scope.key: _cells(sample, state.scopes[scope.key], times, edges)
         for scope, sample in sample_scopes(terms, prepared, rows, owned, seed=seed, max_pairs=max_pairs)
     }
     state.take_in(own, arrivals, cells)

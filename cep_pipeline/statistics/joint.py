@@ -5,15 +5,14 @@ pattern order: `a.x < b.x` and `b.x < c.x` of three A have one key, and are not 
 clause that asks the same question shares the number, as with selectivities.
 
 Joint selectivities are of conditions on the same two variables. These are tested on the same pairs, so that their joint
-share (`JointPairs`) costs no more than an AND. Each set of conditions that a clause asks of two variables is counted
-under a key of its own beside the conditions themselves; snapshots decide what of it becomes a joint selectivity.
+share (`JointPairs`) costs no more than an AND. All conditions that a clause asks of two variables are counted under a
+key of their own beside the conditions themselves; snapshots decide what of it becomes a joint selectivity.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import reprlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -52,10 +51,6 @@ Members = tuple[tuple[str, tuple[int, ...]], ...]
 """Keys of conditions, sorted, each with its variables: what `JointSelectivity.members` has."""
 DEPENDENT_FACTOR = 2.0
 """Shares that are off by more than this factor make conditions count as dependent, unless told otherwise."""
-
-MOST_TOGETHER = 6
-"""The most conditions on two variables of which all sets are counted; of more, all together and the first ones in
-twos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +106,8 @@ class ClauseTerms:
     def increments(self) -> dict[frozenset[int], float]:
         """Sets of terms, and the logarithm of what each multiplies the estimate of every set by that holds it.
 
-        A joint selectivity replaces the product for its terms, joints of some of them included: what these do already
-        is taken off.
+        A joint selectivity replaces the product for its terms, joints of some of them (of other patterns) included:
+        what these do already is taken off.
         """
         found: dict[frozenset[int], float] = {}
         for terms, joint in self.joints.items():
@@ -170,23 +165,6 @@ _SEVERAL = "[["
 
 def _members_of_key(key: str) -> Members:
     return tuple((condition, tuple(over)) for condition, over in json.loads(key))
-
-
-def _numbers(over: Iterable[object]) -> bool:
-    return all(type(number) is int and 0 <= number < 2 for number in over)
-
-
-def check_key(key: str) -> None:
-    """Raise ValueError where a key that somebody wrote begins as one of several conditions, and is none."""
-    if not key.startswith(_SEVERAL):
-        return
-    try:
-        members = _members_of_key(key)
-        if members_to_key(members) == key and all(isinstance(text, str) and _numbers(over) for text, over in members):
-            return
-    except (TypeError, ValueError, RecursionError):
-        pass
-    raise ValueError(f"{reprlib.repr(key)} is no key of conditions")
 
 
 def split_joints(
@@ -339,7 +317,7 @@ class JointPairs:
 
 
 def joint_pairs(patterns: Iterable[Pattern]) -> list[JointPairs]:
-    """The sets of conditions that clauses ask of two single events, each once."""
+    """The conditions that clauses ask of two single events together, each set once."""
     found: dict[Members, JointPairs] = {}
     for pattern in patterns:
         for clause in pattern.clauses:
@@ -350,17 +328,10 @@ def joint_pairs(patterns: Iterable[Pattern]) -> list[JointPairs]:
                     on_pair.setdefault(frozenset(term.names), []).append(term)
             for names, terms in on_pair.items():
                 earlier = min(names, key=positions.__getitem__)
-                for chosen in _sets(terms):
-                    joint = _joint(chosen, earlier)
+                if len(terms) > 1:
+                    joint = _joint(terms, earlier)
                     found.setdefault(joint.members, joint)
     return list(found.values())
-
-
-def _sets(terms: Sequence[Term]) -> Iterator[Sequence[Term]]:
-    if len(terms) > 1:
-        yield terms
-    if len(terms) > 2:
-        yield from combinations(terms[:MOST_TOGETHER], 2)
 
 
 def _joint(terms: Sequence[Term], earlier: str) -> JointPairs:

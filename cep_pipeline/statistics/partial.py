@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,14 +42,6 @@ class PairCount:
     squares: float = 0.0
     passing_squares: float = 0.0
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.tested <= self.pairs:
-            raise ValueError(f"{self.tested} pairs tested of {self.pairs}")
-        if not 0 <= self.passing <= self.pairs:
-            raise ValueError(f"{self.passing} pairs pass of {self.pairs}")
-        if not (0 <= self.squares < math.inf and 0 <= self.passing_squares <= self.squares * (1 + 1e-9)):
-            raise ValueError(f"squares of {self.squares}, of {self.passing_squares} for those that pass")
-
     def __add__(self, other: PairCount) -> PairCount:
         pairs = self.pairs + other.pairs
         return PairCount(
@@ -75,12 +66,6 @@ class PartialStatistics:
     end_us: int | None
     leaves: Mapping[str, int]
     conditions: Mapping[str, PairCount]
-
-    def __post_init__(self) -> None:
-        if self.events < 0 or any(count < 0 for count in self.leaves.values()):
-            raise ValueError("a count of events is not negative")
-        if (self.start_us is None) != (self.end_us is None) or (self.start_us or 0) > (self.end_us or 0):
-            raise ValueError(f"the slice begins at {self.start_us} and ends at {self.end_us}")
 
     def __add__(self, other: PartialStatistics) -> PartialStatistics:
         if other.stream != self.stream:

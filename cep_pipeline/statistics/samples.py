@@ -45,14 +45,6 @@ Condition = PairCondition | JointPairs | TupleCondition
 
 
 @dataclass(frozen=True)
-class ScopeKeys:
-    """The conditions of one scope by their keys."""
-
-    key: str
-    conditions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Terms:
     """All that planning some patterns asks of a stream, each question once."""
 
@@ -85,12 +77,10 @@ class Terms:
         return cls(tuple(known), {scope: tuple(asked) for scope, asked in scopes.items()})
 
     @property
-    def keys(self) -> tuple[ScopeKeys, ...]:
-        """The keys of what is measured of pairs and tuples, in their order."""
-        found = (
-            ScopeKeys(scope.key, tuple(condition.key for condition in asked)) for scope, asked in self.scopes.items()
-        )
-        return tuple(sorted(found, key=lambda scope: scope.key))
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """The keys of what is measured of pairs and tuples: of each scope those of its conditions, sorted."""
+        found = {scope.key: tuple(condition.key for condition in asked) for scope, asked in self.scopes.items()}
+        return dict(sorted(found.items()))
 
 
 _MOST_KNOWN = 32

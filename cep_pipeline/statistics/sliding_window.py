@@ -121,13 +121,6 @@ class SlidingWindow:
             raise ValueError(f"a histogram of {self._what()} and one of {other._what()} do not merge")
         self.add(*other.held)
 
-    def shifted(self, by: int) -> SlidingWindow:
-        """The same values at later instants, such as positions of a part counted from the beginning of the whole."""
-        moved = SlidingWindow(self.width, self.epsilon, self.rows)
-        spans, sums = self.held
-        moved._spans, moved._sums = spans + by, sums.copy()
-        return moved
-
     def estimate(self, now: int | None = None) -> Estimate:
         """The first sum of the window that ends with an instant, not before the latest (None: the latest).
 

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from statistics import NormalDist
+from typing import Any
 
 from cep_pipeline.errors import PlanError
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.patterns.composing import plain_pattern
-from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.conditions import (
+    Atom,
+    Between,
+    Comparator,
+    Comparison,
+    Conjunct,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+)
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.statistics.output_profile import OutputProfile
 from cep_pipeline.statistics.terms import agreement, clauses_read, format_conjunct, leaf_of, pair_of, tuple_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
-if TYPE_CHECKING:
-    from cep_pipeline.statistics.output_profile import OrderProfile
-import math
-from statistics import NormalDist
-
-from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Like, Membership, NullTest, Truth
-
-VERSION = 2
+VERSION = 3
 """Version of the JSON form."""
 CONFIDENCE = 0.95
 """The confidence of the interval that goes with a sampled number."""
 
 
 class Source(Enum):
-    """The origin of a number: counted, sampled, observed, combined or assumed."""
+    """The origin of a number: counted, sampled or assumed."""
 
     COUNT = "count"
     """Every event was counted."""
@@ -41,10 +47,6 @@ class Source(Enum):
     """A stratified sample of the pairs, or the tuples, of the scope was tested."""
     WINDOW = "window"
     """A histogram of a sliding window: low and high are the bounds of its error."""
-    OBSERVED = "observed"
-    """Detection itself counted candidates and passes."""
-    COMBINED = "combined"
-    """A sample and what detection observed, weighed by how sure each is."""
     PRIOR = "prior"
     """A constant by the condition's form: nothing was measured."""
     GIVEN = "given"
@@ -147,7 +149,7 @@ class JointSelectivity:
     tested: int
     independent: float
     over: tuple[tuple[int, ...], ...]
-    source: Source = Source.OBSERVED
+    source: Source = Source.SAMPLED_PAIRS
 
     def __post_init__(self) -> None:
         members = tuple(zip(self.conditions, self.over, strict=True))
@@ -256,8 +258,8 @@ class StatisticsSnapshot:
         The number of windows that a business day is the mean of.
     confidence
         How sure the intervals of sampled numbers are.
-    order_profiles
-        In which temporal orders the events of reported matches came.
+    output_profiles
+        Which events of reported matches came last.
     notes
         What a reader should know of the numbers, such as a window that is longer than the data.
     """
@@ -275,7 +277,7 @@ class StatisticsSnapshot:
     windows: int | None = None
     confidence: float = CONFIDENCE
     joints: tuple[JointSelectivity, ...] = ()
-    order_profiles: tuple[OrderProfile, ...] = ()
+    output_profiles: tuple[OutputProfile, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -375,12 +377,7 @@ class StatisticsSnapshot:
 
     def to_json(self) -> dict[str, Any]:
         """The snapshot as JSON values, with its version."""
-        return {
-            "version": VERSION,
-            **{one.name: _plain(getattr(self, one.name)) for one in fields(self) if one.name != "order_profiles"},
-            "orders": [],  # earlier versions had the shares of pairs in temporal order
-            "order_profiles": [profile.to_json() for profile in self.order_profiles],
-        }
+        return {"version": VERSION, **_plain(self)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "statistics") -> StatisticsSnapshot:
@@ -392,18 +389,12 @@ class StatisticsSnapshot:
             `content` is of another version, or no snapshot; `source` names it in the message.
         """
         from cep_pipeline.documents import reading_form
-        from cep_pipeline.statistics.output_profile import OrderProfile
 
         check_version(content, VERSION, "statistics snapshot", source)
         with reading_form(_form(), content, "no statistics snapshot", source, "estimate the statistics again"):
-            plain = {name: value for name, value in content.items() if name not in ("version", "orders")}
-            numbers = {
-                name: tuple(kind(**_tuples({**one, "source": Source(one["source"])})) for one in content[name])
-                for name, kind in _NUMBERS.items()
-            }
-            profiles = tuple(map(OrderProfile.from_json, content["order_profiles"]))
-            described = {"kind": Kind(content["kind"]), "notes": tuple(content["notes"])}
-            return cls(**{**plain, **numbers, **described, "order_profiles": profiles})
+            plain = {name: _tuples(value) for name, value in content.items() if name != "version"}
+            parts = {name: tuple(kind(**one) for one in plain[name]) for name, kind in _PARTS.items()}
+            return cls(**{**plain, **parts, "kind": Kind(plain["kind"])})
 
     @cached_property
     def digest(self) -> str:
@@ -415,12 +406,11 @@ class StatisticsSnapshot:
 def _form() -> Any:
     """The JSON form of a snapshot."""
     from cep_pipeline.documents import form_of
-    from cep_pipeline.statistics.output_profile import profile_form
 
-    return form_of(StatisticsSnapshot, {"version": int, "orders": list[Any], "order_profiles": list[profile_form()]})  # type: ignore[misc]
+    return form_of(StatisticsSnapshot, {"version": int})
 
 
-_NUMBERS = {"rates": LeafRate, "selectivities": Selectivity, "joints": JointSelectivity}
+_PARTS = {"rates": LeafRate, "selectivities": Selectivity, "joints": JointSelectivity, "output_profiles": OutputProfile}
 
 
 def _plain(value: Any) -> Any:
@@ -433,9 +423,9 @@ def _plain(value: Any) -> Any:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON values with tuples in place of lists."""
+    """JSON values with tuples in place of lists, and sources by their names."""
     if isinstance(value, dict):
-        return {name: _tuples(of) for name, of in value.items()}
+        return {name: Source(of) if name == "source" else _tuples(of) for name, of in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 

@@ -1,6 +1,6 @@
 """JSON documents with a version: those of another one are refused, and a digest tells them apart.
 
-Arrays stand in them as text: little-endian, compressed, and read back without trusting what they hold.
+Arrays stand in them as text: little-endian, and compressed.
 """
 
 from __future__ import annotations
@@ -53,28 +53,6 @@ def packed(array: Array) -> str:
     return b64encode(zlib.compress(data, 6)).decode("ascii")
 
 
-MOST_INFLATED = 1 << 28
-"""Bytes that a compressed part of a document may have: a few bytes must not fill the memory."""
-
-
-def inflated(data: bytes) -> bytes:
-    """The bytes that zlib compressed, of which there are not too many.
-
-    Raises
-    ------
-    ValueError
-        The data are damaged, or of more than `MOST_INFLATED` bytes.
-    """
-    stream = zlib.decompressobj()
-    try:
-        found = stream.decompress(data, MOST_INFLATED)
-    except zlib.error as error:
-        raise ValueError(f"an array is damaged: {error}") from error
-    if not stream.eof:
-        raise ValueError(f"an array is cut off, or has more than {MOST_INFLATED:,} bytes")
-    return found
-
-
 def unpacked(text: str, dtype: type[np.int64] | type[np.float64], rows: int) -> Array:
     """The array of so many rows that `packed` wrote.
 
@@ -83,7 +61,10 @@ def unpacked(text: str, dtype: type[np.int64] | type[np.float64], rows: int) -> 
     ValueError
         The text is none, or holds numbers that are not finite.
     """
-    data = inflated(b64decode(text, validate=True))
+    try:
+        data = zlib.decompress(b64decode(text, validate=True))
+    except zlib.error as error:
+        raise ValueError(f"an array is damaged: {error}") from error
     array = np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).astype(dtype).reshape(rows, -1)
     if not np.isfinite(array).all():
         raise ValueError("an array holds numbers that are not finite")

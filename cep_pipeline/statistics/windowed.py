@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_key, split_joints
-from cep_pipeline.statistics.samples import ScopeKeys, Terms
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, split_joints
+from cep_pipeline.statistics.samples import Terms
 from cep_pipeline.statistics.sliding_window import Estimate, SlidingWindow, Sums
 from cep_pipeline.statistics.snapshot import (
     Kind,
@@ -37,7 +37,7 @@ _SHORTEST_US, _LONGEST_US = 60_000_000, 900_000_000
 """Bins are a quarter of a window, but from one minute to a quarter of an hour."""
 
 
-def bin_width_us(window_us: int | None) -> int:
+def bin_width_us(window_us: int) -> int:
     """Length of a bin: a whole part of the window, where the window is longer than a minute.
 
     Examples
@@ -45,7 +45,7 @@ def bin_width_us(window_us: int | None) -> int:
     >>> [bin_width_us(minutes * 60_000_000) / 60e6 for minutes in (20, 60, 50, 1, 1440)]
     [5.0, 15.0, 12.5, 1.0, 15.0]
     """
-    if window_us is None or window_us <= _SHORTEST_US:
+    if window_us <= _SHORTEST_US:
         return _SHORTEST_US
     target = min(max(window_us // 4, _SHORTEST_US), _LONGEST_US)
     return -(-window_us // -(-window_us // target))
@@ -53,10 +53,14 @@ def bin_width_us(window_us: int | None) -> int:
 
 @dataclass(frozen=True)
 class DayWindows:
-    """Windows of a day: counts of shape (rows, windows), the length of each in seconds, and what to know of them."""
+    """Windows of a day: counts of shape (rows, windows), the length of each in seconds, and what to know of them.
+
+    `totals` are the counts of the day, of shape (rows,).
+    """
 
     counts: Array
     seconds: Array
+    totals: Array
     notes: tuple[str, ...] = ()
 
 
@@ -118,52 +122,35 @@ class DayBins:
         value = (self.counts * np.clip(part, 0, 1)).sum(axis=1)
         return value, self.counts[:, inside].sum(axis=1), self.counts[:, touched].sum(axis=1)
 
-    def start_of(self, end_us: int, events: int) -> int:
-        """The instant that the latest `events` up to another one began with, to a bin."""
-        stop = int(np.clip(end_us // self.width_us + 1 - self.first, 0, self.counts.shape[1]))
-        behind = np.cumsum(self.counts[0, :stop][::-1])
-        bins = int(np.searchsorted(behind, events)) + 1
-        return (self.first + max(stop - bins, 0)) * self.width_us
-
-    def totals(self, start_us: int, end_us: int) -> Array:
-        """Counts of the bins of a span, of shape (rows,)."""
-        first, last = self._span(start_us, end_us)
-        totals: Array = self.counts[:, first:last].sum(axis=1)
-        return totals
-
     def ends(self, start_us: int, end_us: int, most: int) -> list[int]:
         """The last instants of up to `most` bins of a span, from its first to its last events, evenly spread."""
         first, last = self._span(start_us, end_us)
         step = max(1, -(-(last - first) // most))
         return [(self.first + place) * self.width_us - 1 for place in range(last, first, -step)][::-1]
 
-    def windows(self, start_us: int, end_us: int, window: Window) -> DayWindows | None:
+    def windows(self, start_us: int, end_us: int, window_us: int) -> DayWindows | None:
         """All windows of a span that events came in, from its first to its last events; None where none came.
 
-        A window begins with every bin. One of events is the least number of bins that holds so many.
+        A window begins with every bin.
         """
         first, last = self._span(start_us, end_us)
         if first == last:
             return None
         behind = np.zeros((len(self.counts), last - first + 1), np.int64)
         np.cumsum(self.counts[:, first:last], axis=1, out=behind[:, 1:])
-        if window.time_us is not None:
-            size = max(1, round(window.time_us / self.width_us))
-            stops = np.arange(size, last - first + 1)
-            starts = stops - size
-        else:
-            assert window.events is not None
-            stops = np.flatnonzero(behind[0] >= window.events)
-            starts = np.searchsorted(behind[0], behind[0, stops] - window.events, "right") - 1
+        size = max(1, round(window_us / self.width_us))
+        stops = np.arange(size, last - first + 1)
+        starts = stops - size
         notes = []
         if not len(stops):
             starts, stops = np.array([0]), np.array([last - first])
             notes.append("the business day is shorter than a window: rates are over all of it")
-        if window.time_us is not None and window.time_us < self.width_us:
+        if window_us < self.width_us:
             notes.append(f"windows are of {self.width_us / 1e6:g} s, the shortest that a business day is told apart by")
         some = behind[0, stops] > behind[0, starts]
         starts, stops = starts[some], stops[some]
-        return DayWindows(behind[:, stops] - behind[:, starts], (stops - starts) * (self.width_us / 1e6), tuple(notes))
+        seconds = (stops - starts) * (self.width_us / 1e6)
+        return DayWindows(behind[:, stops] - behind[:, starts], seconds, behind[:, -1], tuple(notes))
 
     def _span(self, start_us: int, end_us: int) -> tuple[int, int]:
         """Places of the first bin of a span that holds an event, and after the last one; equal where there is none."""
@@ -178,63 +165,11 @@ class DayBins:
         return {"first": self.first, "counts": packed(self.counts)}
 
     def read(self, content: dict[str, Any]) -> None:
-        """Take over what `to_json` wrote; ValueError where it does not fit."""
-        counts = unpacked(content["counts"], np.int64, len(self.counts))
-        if counts.shape[1] > self.most or (counts < 0).any():
-            raise ValueError("more bins than are held, or a count below 0")
-        self.first, self.counts = int(content["first"]), counts
-
-
-MARKS = 256
-"""Positions of a window whose instants are known."""
-
-
-class StreamClock:
-    """Instants of positions of the stream, for windows of `events` events.
-
-    Notes
-    -----
-    At most about two for each 1/256 of a window, whatever the slices: the instant of any position of the window is
-    known to so small a part of its events.
-    """
-
-    def __init__(self, events: int) -> None:
-        self.window = events
-        self.step = max(1, events // MARKS)
-        self.marks = np.empty((2, 0), np.int64)
-        self.events = 0
-
-    def count(self, timestamps: Array) -> None:
-        """Take in the ascending timestamps of one slice."""
-        start = max(0, len(timestamps) - self.window - self.step)
-        positions = np.append(np.arange(start, len(timestamps) - 1, self.step), len(timestamps) - 1)
-        self.marks = np.stack((positions, timestamps[positions]))
-        self.events = len(timestamps)
-
-    def merge(self, later: StreamClock, offset: int) -> None:
-        """Go on with a slice whose first event has the position `offset`."""
-        marks = np.concatenate((self.marks, later.marks + np.array([[offset], [0]])), axis=1)
-        self.events = offset + later.events
-        _, first = np.unique(marks[0] // self.step, return_index=True)
-        marks = marks[:, np.union1d(first, marks.shape[1] - 1)]
-        begun = int(np.searchsorted(marks[0], self.events - self.window, "right")) - 1
-        self.marks = marks[:, max(begun, 0) :]
-
-    def window_start(self) -> int:
-        """The instant that the window of the latest events begins with, or one a little before."""
-        place = int(np.searchsorted(self.marks[0], self.events - self.window, "right")) - 1
-        return int(self.marks[1, max(place, 0)])
-
-    def to_json(self) -> dict[str, Any]:
-        """The clock as JSON values."""
-        return {"events": self.events, "marks": packed(self.marks)}
-
-    def read(self, content: dict[str, Any]) -> None:
         """Take over what `to_json` wrote."""
-        self.events, self.marks = int(content["events"]), unpacked(content["marks"], np.int64, 2)
+        self.first, self.counts = int(content["first"]), unpacked(content["counts"], np.int64, len(self.counts))
 
 
-VERSION = 1
+VERSION = 2
 """Version of the JSON form."""
 EPSILON = 0.02
 """Largest relative error of a leaf's count in the window, unless told otherwise."""
@@ -242,32 +177,6 @@ DAY_US = 25 * 3_600_000_000
 """The span for which bins and tested pairs are remembered: the longest day of a clock that is put back."""
 _EVENTS = ""
 """The key that all events of the stream are counted by."""
-
-
-@cache
-def _form() -> Any:
-    """The JSON form of a state."""
-    from cep_pipeline.documents import form_of
-
-    arrays = tuple[tuple[str, str], ...]
-    return form_of(
-        {
-            "version": int,
-            "stream": str,
-            "window": tuple[int | None, int | None],
-            "epsilon": float,
-            "leaves": tuple[str, ...],
-            "scopes": tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...],
-            "events": int,
-            "since_us": int | None,
-            "latest_us": int | None,
-            "counts": arrays,
-            "bins": {"first": int, "counts": str},
-            "sums": arrays,
-            "clock": form_of({"events": int, "marks": str}) | None,
-            "checksum": str,
-        }
-    )
 
 
 class WindowedStatistics:
@@ -278,11 +187,11 @@ class WindowedStatistics:
     stream
         Name of the stream.
     window
-        A length of time, or a number of events.
+        A length of time.
     epsilon
         Largest relative error of a leaf's count in the window, in (0, 0.5].
     leaves, scopes
-        Keys of what is measured.
+        Keys of what is measured; of each scope those of its conditions.
 
     Attributes
     ----------
@@ -297,24 +206,24 @@ class WindowedStatistics:
     """
 
     def __init__(
-        self, stream: str, window: Window, epsilon: float, leaves: Sequence[str], scopes: Sequence[ScopeKeys]
+        self, stream: str, window: Window, epsilon: float, leaves: Sequence[str], scopes: Mapping[str, Sequence[str]]
     ) -> None:
+        if window.time_us is None:
+            raise InputError(f"statistics are of a window of time, not of {window}")
         self.stream, self.window, self.epsilon = stream, window, epsilon
-        self.leaves, self.scopes = tuple(leaves), tuple(scopes)
+        self._width_us = window.time_us
+        self.leaves = tuple(leaves)
+        self.scopes = {key: tuple(conditions) for key, conditions in scopes.items()}
         self.dependent_factor = DEPENDENT_FACTOR
         self.events = 0
         self.since_us: int | None = None
         self.latest_us: int | None = None
-        by_time = window.time_us is not None
-        # A position p is in the window of n events that ends with position q where q - p <= n - 1.
-        width = window.time_us if window.time_us is not None else (window.events or 1) - 1
-        self._counts = {key: SlidingWindow(width, epsilon) for key in (_EVENTS, *self.leaves)}
-        self._bins = DayBins(len(self.leaves) + 1, bin_width_us(window.time_us), 2 * DAY_US)
-        horizon = max(DAY_US, width if by_time else 0)
+        self._counts = {key: SlidingWindow(self._width_us, epsilon) for key in (_EVENTS, *self.leaves)}
+        self._bins = DayBins(len(self.leaves) + 1, bin_width_us(self._width_us), 2 * DAY_US)
+        horizon = max(DAY_US, self._width_us)
         self._sums = {
-            scope.key: SlidingWindow(horizon, epsilon, 3 + 2 * len(scope.conditions)) for scope in self.scopes
+            key: SlidingWindow(horizon, epsilon, 3 + 2 * len(conditions)) for key, conditions in self.scopes.items()
         }
-        self._clock = None if by_time else StreamClock(window.events or 1)
 
     @classmethod
     def of(cls, patterns: Sequence[Pattern], window: Window, epsilon: float = EPSILON) -> WindowedStatistics:
@@ -348,10 +257,7 @@ class WindowedStatistics:
                 f"before, at {later.since_us} us: merge slices and days in the order of time, each once"
             )
         for key, histogram in self._counts.items():
-            other = later._counts[key]
-            histogram.merge(other if self._clock is None else other.shifted(self.events))
-        if self._clock is not None and later._clock is not None:
-            self._clock.merge(later._clock, self.events)
+            histogram.merge(later._counts[key])
         self._bins.merge(later._bins)
         for key, sums in self._sums.items():
             sums.merge(later._sums[key])
@@ -359,9 +265,7 @@ class WindowedStatistics:
         self.since_us = later.since_us if self.since_us is None else self.since_us
         self.latest_us = later.latest_us
 
-    def take_in(
-        self, own: Array, arrivals: Mapping[str, tuple[Array, Array]], cells: Mapping[str, tuple[Array, Array]]
-    ) -> None:
+    def take_in(self, own: Array, arrivals: Mapping[str, Array], cells: Mapping[str, tuple[Array, Array]]) -> None:
         """Count the events of one slice into an empty state.
 
         Parameters
@@ -369,23 +273,19 @@ class WindowedStatistics:
         own
             Ascending timestamps of all events of the slice, at least one.
         arrivals
-            For each leaf the timestamps of its events, and their positions in the slice.
+            For each leaf the ascending timestamps of its events.
         cells
             For each scope spans, and sums of shape (3 + 2 conditions, n): pairs, tested, their squares, and for each
             condition those that pass and their squares.
         """
         self.events, self.since_us, self.latest_us = len(own), int(own[0]), int(own[-1])
-        by_time = self._clock is None
-        counted = {_EVENTS: own if by_time else np.arange(len(own))}
-        counted |= {key: arrivals[key][0 if by_time else 1] for key in self.leaves}
+        counted = {_EVENTS: own, **{key: arrivals[key] for key in self.leaves}}
         for key, instants in counted.items():
             window = self._counts[key]
             # What the latest instant leaves behind is not looked at: a slice is often many windows long.
             reached = int(np.searchsorted(instants, instants[-1] - window.width)) if len(instants) else 0
             window.count(instants[reached:])
-        self._bins.count([own, *(arrivals[key][0] for key in self.leaves)])
-        if self._clock is not None:
-            self._clock.count(own)
+        self._bins.count(list(counted.values()))
         for key, (spans, sums) in cells.items():
             self._sums[key].add(spans, sums)
 
@@ -401,7 +301,7 @@ class WindowedStatistics:
         if end is None or self.since_us is None or self.latest_us is None:
             said = "no events have come yet" if self.since_us is None else self._no_events
             return self._described_snapshot(Kind.WINDOW, None, None, end, (said,))
-        start = self._window_start(end)
+        start = end - self._width_us
         if end < self.since_us or (end < self.latest_us and max(start, self.since_us) < self._bins.start_us):
             known = max(self.since_us, self._bins.start_us)
             raise InputError(
@@ -447,14 +347,13 @@ class WindowedStatistics:
         Windows begin at every bin, a quarter of a window after another, so that no event weighs more for where a
         window happens to begin. A day that is shorter than a window is one window.
         """
-        found = self._bins.windows(start_us, end_us, self.window)
+        found = self._bins.windows(start_us, end_us, self._width_us)
         if found is None:
             notes = ("no events came in the business day",)
             return self._described_snapshot(Kind.BUSINESS_DAY, start_us, end_us, end_us, notes, windows=0)
         counts, seconds = found.counts, found.seconds
         rates = counts / seconds
         mean, worst = rates.mean(axis=1), rates.max(axis=1)
-        totals = self._bins.totals(start_us, end_us)
         length = float(seconds.mean())
         return self._described_snapshot(
             Kind.BUSINESS_DAY,
@@ -466,7 +365,7 @@ class WindowedStatistics:
             events=round(float(mean[0]) * length),
             rates=tuple(
                 LeafRate(key, float(per_s), int(total), Source.COUNT, float(per_s), float(per_s), float(highest))
-                for key, per_s, total, highest in zip(self.leaves, mean[1:], totals[1:], worst[1:], strict=True)
+                for key, per_s, total, highest in zip(self.leaves, mean[1:], found.totals[1:], worst[1:], strict=True)
             ),
             selectivities=self._selectivities(start_us, end_us - 1),
             window_us=round(length * 1e6),
@@ -482,8 +381,7 @@ class WindowedStatistics:
             "latest_us": self.latest_us,
             "counts": [[packed(part) for part in window.held] for window in self._counts.values()],
             "bins": self._bins.to_json(),
-            "sums": [[packed(part) for part in self._sums[scope.key].held] for scope in self.scopes],
-            "clock": self._clock.to_json() if self._clock is not None else None,
+            "sums": [[packed(part) for part in sums.held] for sums in self._sums.values()],
         }
         return {**content, "checksum": digest_of(content)}
 
@@ -505,20 +403,13 @@ class WindowedStatistics:
 
         check_version(content, VERSION, "state of statistics", source)
         with reading_form(
-            _form(), content, "the state of the statistics is damaged", source, "estimate the statistics again"
+            dict, content, "the state of the statistics is damaged", source, "estimate the statistics again"
         ):
             whole = {key: value for key, value in content.items() if key != "checksum"}
             if digest_of(whole) != content["checksum"]:
                 raise ValueError("its checksum is that of something else")
-            window = Window(*content["window"])
-            scopes = [ScopeKeys(key, tuple(asked)) for key, asked, _ in content["scopes"]]
-            conditions = [condition for scope in scopes for condition in scope.conditions]
-            for key in conditions:
-                check_key(key)
-            for keys in (content["leaves"], [scope.key for scope in scopes], conditions):
-                if len(set(keys)) != len(keys):
-                    raise ValueError("it measures something twice")
-            state = cls(content["stream"], window, content["epsilon"], content["leaves"], scopes)
+            window = Window(time_us=content["window_us"])
+            state = cls(content["stream"], window, content["epsilon"], content["leaves"], dict(content["scopes"]))
             state.events, state.since_us = content["events"], content["since_us"]
             state.latest_us = content["latest_us"]
             for histogram, (spans, counts) in zip(state._counts.values(), content["counts"], strict=True):
@@ -526,34 +417,17 @@ class WindowedStatistics:
             state._bins.read(content["bins"])
             for sums, (spans, values) in zip(state._sums.values(), content["sums"], strict=True):
                 sums.hold(unpacked(spans, np.int64, 2), unpacked(values, np.float64, sums.rows))
-            if state._clock is not None:
-                state._clock.read(content["clock"])
-            state._check_time()
         return state
-
-    def _check_time(self) -> None:
-        """Raise ValueError where the histograms know of a later event than the state does."""
-        ends = [int(spans[1].max()) for spans, _ in (window.held for window in self._counts.values()) if spans.size]
-        times = (self.since_us, self.latest_us)
-        if (
-            self.events < 0
-            or (None in times) != (times == (None, None))
-            or (self.since_us or 0) > (self.latest_us or 0)
-        ):
-            raise ValueError(f"it is of {self.events:,} events from {self.since_us} to {self.latest_us}")
-        latest = self.latest_us if self._clock is None else self.events - 1  # a window of events counts positions
-        if ends and (latest is None or max(ends) > latest):
-            raise ValueError(f"it ends at {latest}, and counts events up to {max(ends)}")
 
     @cached_property
     def _what(self) -> dict[str, Any]:
         """The key of what is measured: states with equal keys can be merged."""
         return {
             "stream": self.stream,
-            "window": [self.window.time_us, self.window.events],
+            "window_us": self._width_us,
             "epsilon": self.epsilon,
             "leaves": list(self.leaves),
-            "scopes": [[scope.key, list(scope.conditions), []] for scope in self.scopes],
+            "scopes": [[key, list(conditions)] for key, conditions in self.scopes.items()],
         }
 
     @property
@@ -565,23 +439,11 @@ class WindowedStatistics:
     def _no_events(self) -> str:
         return f"there are no events in the window of {self.window}"
 
-    def _window_start(self, end: int) -> int:
-        """The instant that the window begins with which ends at `end`."""
-        if self.window.time_us is not None:
-            return end - self.window.time_us
-        assert self._clock is not None
-        assert self.window.events is not None
-        assert self.latest_us is not None
-        if end >= self.latest_us:
-            return self._clock.window_start()
-        return self._bins.start_of(end, self.window.events)
-
     def _window_counts(self, start: int, end: int) -> dict[str, Estimate]:
         """The number of events of each leaf from one instant to another."""
         assert self.latest_us is not None
         if end >= self.latest_us:
-            now = end if self._clock is None else self.events - 1
-            return {key: histogram.estimate(now) for key, histogram in self._counts.items()}
+            return {key: histogram.estimate(end) for key, histogram in self._counts.items()}
         bounds = zip(*self._bins.between(start, end), strict=True)
         return {
             key: Estimate(float(value), float(low), float(high))
@@ -591,22 +453,18 @@ class WindowedStatistics:
     def _selectivities(self, start: int, end: int) -> tuple[Selectivity, ...]:
         """The selectivities of conditions, by the pairs whose later event lies between two instants."""
         found: list[Selectivity] = []
-        for scope in self.scopes:
-            sums = self._sums[scope.key].between(start, end)
+        for key, conditions in self.scopes.items():
+            sums = self._sums[key].between(start, end)
             if sums.inside[1] + sums.cut[1] == 0:
                 continue  # nothing was tested: the snapshot's reader falls back to the prior
             found += [
-                selectivity_in_window(condition, sums, 3 + 2 * place)
-                for place, condition in enumerate(scope.conditions)
+                selectivity_in_window(condition, sums, 3 + 2 * place) for place, condition in enumerate(conditions)
             ]
         return tuple(found)
 
     def _described_snapshot(
         self, kind: Kind, start: int | None, end: int | None, as_of: int | None, notes: tuple[str, ...], **numbers: Any
     ) -> StatisticsSnapshot:
-        described = {"window_us": self.window.time_us, "window_events": self.window.events}
-        if self.window.events is not None:
-            numbers.pop("window_us", None)
         if not numbers.get("rates"):
             numbers["rates"] = tuple(LeafRate(key, 0.0, 0, Source.COUNT, 0.0, 0.0) for key in self.leaves)
         numbers["selectivities"], numbers["joints"] = split_joints(
@@ -619,7 +477,7 @@ class WindowedStatistics:
             kind=kind,
             as_of_us=as_of,
             notes=notes,
-            **{**described, **numbers},
+            **{"window_us": self._width_us, **numbers},
         )
 
 

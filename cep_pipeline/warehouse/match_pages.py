@@ -16,7 +16,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.timestamps import moved
 from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
-from cep_pipeline.storage import id_texts, open_parquet, place_of_id, read_data_file, read_group, rows_of
+from cep_pipeline.storage import id_texts, open_parquet, place_of_id, read_data_file, read_group
 from cep_pipeline.warehouse.stream_reader import bounds_in
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def opened_match(tables: StreamReader, match: Mapping[str, Any]) -> Mapping[str,
         return match
     row = pa.Table.from_pylist([match], tables.matches_schema)
     inside = tables.composed_matches(row)
-    starts = [one["start_ts"] for table in inside for one in rows_of(table.select(["start_ts"]))]
+    starts = [one["start_ts"] for table in inside for one in table.select(["start_ts"]).to_pylist()]
     bindings = opened(row, inside)["bindings"].to_pylist()[0]
     return {**match, "bindings": bindings, "composed": None, "start_ts": min([match["start_ts"], *starts])}
 

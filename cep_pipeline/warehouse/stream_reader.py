@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.raw_files import RawFile
-from cep_pipeline.lazy_names import late_module
-from cep_pipeline.storage import id_texts, open_parquet, read_data_file, read_group, rows_of
+from cep_pipeline.storage import id_texts, open_parquet, read_data_file, read_group
 from cep_pipeline.warehouse.database import CURRENT_PLANS, checked_record
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.layout import (
@@ -71,8 +71,6 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.summaries.partial import PartialSummary
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.warehouse.leases import Store
-
-pc = late_module("pyarrow.compute")
 
 
 @dataclass(frozen=True)
@@ -420,7 +418,7 @@ class StreamReader:
         schema = self._layouts["statistics"].schema
         columns = pa.schema([field for field in schema if field.name not in without])
         table = self._read_days("statistics", first, last, pattern_set, columns=columns)
-        return [statistics_record({**dict.fromkeys(without), **row}) for row in rows_of(table)]
+        return [statistics_record({**dict.fromkeys(without), **row}) for row in table.to_pylist()]
 
     def pin_statistics(self, last: date) -> PinnedStatistics:
         """Return the statistics of all pattern sets up to a day (in) as they are now."""
@@ -429,7 +427,8 @@ class StreamReader:
 
         @cache
         def read(path: str) -> Mapping[str, Any]:
-            return rows_of(self._read("statistics", path))[0]
+            row: Mapping[str, Any] = self._read("statistics", path).to_pylist()[0]
+            return row
 
         files = self._published("statistics").files(DAY, None, last)
         listed = {(file.partition[name], day_of(file.partition[day])): file.file_path for file in files}
@@ -538,7 +537,7 @@ class StreamReader:
             rows = self._read("plans", path)
             keys = [*zip(*(rows.column(name).to_pylist() for name in ("pattern_set", "version")), strict=True)]
             if (pattern_set, version) in keys:
-                (row,) = rows_of(rows.slice(keys.index((pattern_set, version)), 1))
+                (row,) = rows.slice(keys.index((pattern_set, version)), 1).to_pylist()
                 break
         else:
             raise CepError(f"stream {self.name}: version {version} of the plan of {pattern_set} is not among the plans")
@@ -584,7 +583,7 @@ class StreamReader:
         return _joined(self._columns(table), parts)
 
     def _read_all(self, table: str) -> list[dict[str, Any]]:
-        return [row for file in self._files(table) for row in rows_of(self._read(table, file.file_path))]
+        return [row for file in self._files(table) for row in self._read(table, file.file_path).to_pylist()]
 
     def _files(
         self, name: str, first: date | None = None, last: date | None = None, pattern_set: str | None = None

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cep_pipeline.cli.adaptation_view import forecast_line
-from cep_pipeline.pipeline.invariant_report import show_invariants
 from tests.cli.command_line import cep
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, write_project
 from tests.pipeline.test_adaptation import check
@@ -35,7 +32,7 @@ def own(tmp_path: Path) -> DriftingStream:
     return drifting
 
 
-def test_invariants_are_shown_then_and_now_with_their_forecast(published: DriftingStream) -> None:
+def test_invariants_are_shown_then_and_now(published: DriftingStream) -> None:
     done = cep("invariants", folder=published.folder)
     assert done.code == 0, done.errors
     head, verdict = done.output.splitlines()[:2]
@@ -48,15 +45,13 @@ def test_invariants_are_shown_then_and_now_with_their_forecast(published: Drifti
         "rejected now",
         "may still grow",
         "verdict",
-        "forecast",
     ):
         assert column in done.output
     assert "closest to violation: pattern rising, step 3" in done.output
-    assert "violated already: pattern rising, step 3" in done.output
     assert published.tables.decisions() == [], "nothing is recorded"
 
 
-def test_json_has_both_sides_and_the_trend(published: DriftingStream) -> None:
+def test_json_has_both_sides(published: DriftingStream) -> None:
     done = cep("invariants", "--pattern-set", "all", "--json", folder=published.folder)
     (shown,) = json.loads(done.output)
     assert shown["plan_version"] == 1 and shown["replan"] is True
@@ -65,25 +60,6 @@ def test_json_has_both_sides_and_the_trend(published: DriftingStream) -> None:
         assert one["then"][0] < one["then"][1]
         assert one["violated"] is (one["distance_to_violation"] < 0)
         assert one["distance_to_violation"] == pytest.approx(one["now"][1] - one["now"][0] + math.log(1.05))
-        assert one["forecast"]["days"] == [day.isoformat() for day in DRIFT_DAYS[:4]]
-        assert one["forecast"]["distances"][-1] == pytest.approx(one["distance_to_violation"])
-        assert one["forecast"]["violated_on"] == "2024-03-07"
-
-
-def test_a_report_forecasts_the_nearest_invariants_from_the_latest_days_where_it_is_asked_to(
-    published: DriftingStream,
-) -> None:
-    given = published.tables, published.stream, published.pattern_set
-    whole, brief = show_invariants(*given), show_invariants(*given, most_forecasts=1, most_days=3)
-    assert brief.verifications == whole.verifications and brief.verdict.reason == whole.verdict.reason
-    nearest = min(whole.verifications, key=lambda one: one.distance_to_violation)
-    assert [trend.invariant for trend in brief.trends] == [nearest.invariant] and len(whole.trends) > 1
-    assert [trend.days for trend in brief.trends] == [tuple(DRIFT_DAYS[1:4])]
-    assert whole.trends[0].days == tuple(DRIFT_DAYS[:4])
-    [trend] = brief.trends
-    still = replace(trend, latest=replace(trend.latest, violated=False), violated_on=None)
-    said = forecast_line(replace(brief, trends=(still,)))
-    assert said.endswith("by the trend of 3 days none will be violated, of the 1 closest to violation")
 
 
 def test_a_plan_without_invariants_says_what_is_checked_instead(own: DriftingStream) -> None:

@@ -111,7 +111,7 @@ def test_only_what_matches_is_shown(project: Project) -> None:
         (("--days", "2024-04-01..2024-04-05"), "no statistics from 2024-04-01 to 2024-04-05"),
         (("--days", "a week"), "write a number of days, as in 7"),
         (("--days", "2", "--day", "2024-03-04"), "leave --day out"),
-        ((*FILES, "--window", "an hour"), "or write a number of events"),
+        ((*FILES, "--window", "an hour"), "is no length of time"),
         (("--window", "1 hour"), "that of `statistics:` in pipeline.yaml"),
         (("--match", "Nothing"), "no leaf and no condition has this text in it"),
         ((*FILES, "--day", "2024-03-04"), "leave them out with --events"),

@@ -56,9 +56,6 @@ def test_no_process_of_a_user_needs_numba(tmp_path: Path, before: str) -> None:
 def test_only_the_first_process_compiles_a_kernel_that_is_not_shipped(tmp_path: Path) -> None:
     assert run(tmp_path, LIBRARY_PROGRAM) == ["1.0", "-1000", "True"]
     assert run(tmp_path, LIBRARY_PROGRAM) == ["1.0", "-1000", "False"], "it finds the functions of the C library, too"
-    for damaged in tmp_path.rglob("*.o"):  # a disk that was full
-        damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
-    assert run(tmp_path, LIBRARY_PROGRAM) == ["1.0", "-1000", "True"]
 
 
 def test_arrays_of_another_type_or_layout_are_refused() -> None:

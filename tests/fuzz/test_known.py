@@ -23,7 +23,6 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import parse_json
-from cep_pipeline.statistics.versioned import inflated
 from tests.cli.command_line import cep as command
 from tests.fuzz.mutations import refused, watchdog
 from tests.fuzz.test_fuzz import (
@@ -68,7 +67,7 @@ CASES: list[tuple[str, Place, Any, str]] = [
     ("plan", ("patterns", 0, "clauses", 0, "alternatives", 0, "ln_cost"), 10**400, "ln_cost"),
     ("plan", ("patterns", 0, "clauses", 0, "alternatives", 0, "order"), "abcd", r"alternatives\[0\]\.order"),
     ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "chosen"), [99], "comparison of step"),
-    ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "chosen"), [], "some sides, not 0"),
+    ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "chosen"), [], "none is empty"),
     ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "step"), 9, "which the plan does not have"),
     ("plan", (*STEP, "rate_per_s"), -1.0, "a rate is finite and not negative"),
     ("plan", (*STEP, "conditions", 0, "correction"), -2.0, "a correction is finite and not negative"),
@@ -85,12 +84,9 @@ CASES: list[tuple[str, Place, Any, str]] = [
     ("statistics", ("selectivities", 0, "value"), 2, r"a selectivity lies in \[0, 1\]"),
     ("statistics", ("start_us",), 10**30, "start_us|ends"),
     ("statistics", ("events",), 1.5, "events: "),
-    ("state", ("window",), ["5s", None], r"window\[0\]"),
-    ("state", ("bins", "counts"), "eJw=", "cut off|damaged"),
-    ("observed", ("observations", 0, 4), -1, "candidates pass"),
-    ("observed", ("profiles", 0, "orders", 0, 0), [0, 7], "no record of what detection observed"),
-    ("state", ("latest_us",), 7, "counts events up to|damaged"),
-    ("state", ("leaves",), ["A", "A"], "measures something twice|damaged"),
+    ("state", ("bins", "counts"), "eJw=", "damaged"),
+    ("observed", ("observations", 0, 2), -1, "candidates pass"),
+    ("observed", ("profiles", 0, "last"), [0], "no record of what detection observed"),
     ("carry", ("last_values", "x", "A"), 2.0, r"last_values\.x\.A"),
     ("distances", ("own",), "abc", "own: "),
     ("violation", ("patterns",), 3, "patterns: "),
@@ -107,12 +103,6 @@ def test_a_document_is_refused_with_its_place(kind: str, place: Place, value: An
         KINDS[kind].read(content)
 
 
-def test_a_state_over_numbers_of_events_counts_no_more_than_it_is_of() -> None:
-    _, by_events = good_documents("state")
-    with pytest.raises(InputError, match="it ends at 0, and counts events up to 299"):
-        KINDS["state"].read({**by_events, "events": 1})
-
-
 @pytest.mark.parametrize("content", [None, [], 3, "plan", [1]])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_object_is_refused(kind: str, content: Any) -> None:
@@ -122,7 +112,6 @@ def test_what_is_no_object_is_refused(kind: str, content: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": 1, "a": 2}', "the key 'a' twice"),
         ('{"a": NaN}', "NaN is no number of JSON"),
         ('{"a": -Infinity}', "-Infinity is no number"),
         ("[" * 100_000, "too deeply"),
@@ -132,20 +121,11 @@ def test_what_is_no_object_is_refused(kind: str, content: Any) -> None:
         (b"\xff\xfe{", "no JSON"),
         ("", "no JSON"),
     ],
-    ids=range(9),
+    ids=range(8),
 )
 def test_text_that_is_no_json(text: str | bytes, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_json(text, "p.json", "plan")
-
-
-def test_a_few_bytes_do_not_fill_the_memory() -> None:
-    import zlib
-
-    packer = zlib.compressobj(9)
-    bomb = b"".join([*(packer.compress(bytes(1 << 24)) for _ in range(17)), packer.flush()])
-    with pytest.raises(ValueError, match="more than 268,435,456 bytes"):
-        inflated(bomb)
 
 
 # Buffers of matches
@@ -408,11 +388,10 @@ def test_the_good_ones_are_good(tmp_path: Path) -> None:
             assert refused(lambda path=path, file=file: file.read(path)) is None, kind  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", ["aliases.yaml", "merge_keys.yaml", "cycle.yaml", "deep_flow.yaml", "digits.yaml"])
+@pytest.mark.parametrize("name", ["cycle.yaml", "deep_flow.yaml", "digits.yaml"])
 def test_a_command_refuses_a_configuration_at_once(name: str, tmp_path: Path) -> None:
-    """546 bytes once kept every command busy for minutes."""
-    bomb = Path(__file__).parent / "corpus" / "schema" / name
-    (tmp_path / "pipeline.yaml").write_bytes(bomb.read_bytes())
+    odd = Path(__file__).parent / "corpus" / "schema" / name
+    (tmp_path / "pipeline.yaml").write_bytes(odd.read_bytes())
     with watchdog():
         for arguments in (("status",), ("matches",), ("run",), ("plan",)):
             done = command(*arguments, folder=tmp_path)

@@ -76,7 +76,7 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE.replace("pattern_sets", "patern_sets"), 5, "patern_sets"),
         (PIPELINE + "planning:\n  planer: greedy\n", 8, "did you mean 'planner'"),
         (PIPELINE + "spark: {slices_per_core: 0}\n", 7, "slices_per_core"),
-        (PIPELINE + "statistics: {window: an hour}\n", 7, "or write a number of events, as in 50000 events"),
+        (PIPELINE + "statistics: {window: an hour}\n", 7, "an hour"),
         (PIPELINE + "statistics:\n  epsilon: 0\n", 8, "greater than or equal to 0.001 (found 0)"),
         (PIPELINE + "statistics: {windows: 1 hour}\n", 7, "did you mean 'window'"),
         (PIPELINE + "adaptation: {decision: sometimes}\n", 7, "static, unconditional, constant_threshold, invariant"),
@@ -206,10 +206,10 @@ def test_a_pattern_set_names_its_mechanism(folder: Path) -> None:
 
 
 def test_a_stream_may_have_statistics_of_its_own(folder: Path) -> None:
-    text = PIPELINE.replace("    data: raw\n", "    data: raw\n    statistics: {window: 500 events}\n")
+    text = PIPELINE.replace("    data: raw\n", "    data: raw\n    statistics: {window: 5 minutes}\n")
     (folder / "pipeline.yaml").write_text(f"{text}statistics: {{window: 20 minutes, epsilon: 0.1}}\n")
     statistics = Configuration.load(folder / "pipeline.yaml").stream("trades").statistics
-    assert (statistics.length, statistics.epsilon) == (Window(events=500), 0.1)
+    assert (statistics.length, statistics.epsilon) == (Window(time_us=300_000_000), 0.1)
     (folder / "pipeline.yaml").write_text(f"{PIPELINE}statistics: {{window: 20 minutes}}\n")
     statistics = Configuration.load(folder / "pipeline.yaml").stream("trades").statistics
     assert statistics.length == Window(time_us=1_200_000_000)

@@ -1,23 +1,18 @@
-"""Parts of a published stream: a window before a point begins where counting back says it does."""
+"""Parts of a published stream, by their points."""
 
 from __future__ import annotations
 
-import bisect
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.pipeline.statistics import PublishedEvents
 from cep_pipeline.slices.ownership import LookBack
 from tests.pipeline.local_days import LocalDays, events_by_day
-from tests.thoroughness import examples
 
 SCHEMA = StreamSchema.from_dict({"base_type": "Ev", "type_attribute": "k", "attributes": {"k": "string"}}, name="ticks")
 
@@ -35,29 +30,10 @@ def published(folder: Path, gaps_hours: list[float]) -> tuple[PublishedEvents, l
     return PublishedEvents.pin(reader, "UTC"), points
 
 
-@given(
-    st.lists(st.sampled_from([0.0, 0.1, 1.0, 7.0, 30.0]), min_size=1, max_size=25),
-    st.integers(0, 24),
-    st.integers(1, 30),
-)
-@settings(max_examples=examples(60))
-def test_a_window_of_events_holds_so_many(tmp_path_factory: Any, gaps: list[float], place: int, number: int) -> None:
-    events, points = published(tmp_path_factory.mktemp("days"), gaps)
-    end = points[min(place, len(points) - 1)]
-    before = bisect.bisect_left(points, end)
-    start = events.window_start(Window(events=number), end)
-    held = points[bisect.bisect_left(points, start) : before]
-    wanted = points[max(0, before - number) : before]
-    # All of the window, and with it at most what came at the same instant as its first event.
-    assert held[len(held) - len(wanted) :] == wanted
-    assert all(point[0] == wanted[0][0] for point in held[: len(held) - len(wanted)]) if wanted else not held
-
-
 def test_a_window_of_time_may_reach_back_before_all_dates(tmp_path: Path) -> None:
     events, points = published(tmp_path, [1.0, 50.0, 3.0])
     end = (points[-1][0] + 1, 0)
-    assert events.window_start(Window(time_us=3_600_000_000), end) == (points[-1][0] - 3_600_000_000, 0)
-    start = events.window_start(Window(time_us=2**61), end)
+    start = (end[0] - 2**61, 0)
     slices = events.slices(start, end, LookBack(time_us=10), 4)
     assert sum(part.read([]).num_rows for part in slices) >= 3
     assert events.rows(start, end) == 3

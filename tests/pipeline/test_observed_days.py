@@ -1,4 +1,4 @@
-"""Detection day by day counts what one detection over all days counts: shares at nodes, orders of matches."""
+"""Detection day by day counts what one detection over all days counts: work at nodes, last events of matches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def detect_days(folder: Path, patterns: list[Pattern], slices: int) -> tuple[pa.
 
 
 @pytest.mark.parametrize("slices", [1, 3])
-def test_the_orders_of_all_days_are_those_of_one_detection(tmp_path: Path, slices: int) -> None:
+def test_the_profiles_of_all_days_are_those_of_one_detection(tmp_path: Path, slices: int) -> None:
     patterns = cep.parse_patterns(TEXT, SCHEMA)
     events, days = detect_days(tmp_path, patterns, slices)
     profiler = OutputProfiler(patterns)
@@ -54,8 +54,8 @@ def test_the_orders_of_all_days_are_those_of_one_detection(tmp_path: Path, slice
     assert {pattern for pattern, _ in expected} == {"all", "apart", "late", "lists"}
 
 
-def test_the_shares_of_a_day_are_those_of_its_detection(tmp_path: Path) -> None:
-    """In one slice; more slices count the tuples of a look-back more than once, which changes no share."""
+def test_the_work_of_a_day_is_that_of_its_detection(tmp_path: Path) -> None:
+    """In one slice; more slices count the tuples of a look-back more than once."""
     patterns = cep.parse_patterns(TEXT, SCHEMA)
     _, (first, *_) = detect_days(tmp_path, patterns, 1)
     files = sorted(tmp_path.glob("events-*.parquet"))
@@ -63,9 +63,9 @@ def test_the_shares_of_a_day_are_those_of_its_detection(tmp_path: Path) -> None:
     _, metrics = cep.detect(patterns, events, _trivial(patterns, events), metrics=True)
     observed = first.observed.observations
     assert {o.pattern for o in observed} >= {"chain", "all"}
-    of_one_run = {o.what: o for o in observations_of(patterns, metrics.nodes)}
+    of_one_run = {(o.pattern, o.variables): o for o in observations_of(metrics.nodes)}
     for observation in observed:
-        assert observation == of_one_run[observation.what]
+        assert observation == of_one_run[observation.pattern, observation.variables]
 
 
 def test_what_is_observed_is_handed_on_as_json(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The statistics of a day know what the detection of the day before observed."""
+"""The statistics of a day know which events ended the matches of the day before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from cep_pipeline.cli.statistics_view import StatisticsView
-from cep_pipeline.pipeline.statistics import with_observed
+from cep_pipeline.pipeline.statistics import with_observed_profiles
 from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsOverview
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.stream_reader import PinnedStatistics
@@ -25,7 +25,7 @@ NAME both PATTERN AND(A a, B b) WITHIN 30 minutes
 
 @pytest.fixture
 def project(project: Project) -> Project:
-    """A busy stream, and two conditions that both ask for a large x of one event."""
+    """A busy stream, and two patterns."""
     (project.folder / "all.sase").write_text(PATTERNS)
     for number, day in enumerate(DAYS):
         rows = [
@@ -43,21 +43,18 @@ def snapshot_of(project: Project, day: object, warehouse: str = "warehouse") -> 
 
 
 @pytest.mark.long
-def test_the_next_day_knows_what_was_observed_and_a_redone_day_what_it_knew(project: Project) -> None:
+def test_the_next_day_knows_the_last_events_and_a_redone_day_what_it_knew(project: Project) -> None:
     project.run().run_days(DAYS)
     first, second, third = (snapshot_of(project, day) for day in DAYS)
-    assert first.joints == () and first.order_profiles == () and first.notes == ()
-    [profile] = second.order_profiles
+    assert first.joints == () and first.output_profiles == () and first.notes == ()
+    [profile] = second.output_profiles
     assert (profile.pattern, profile.variables) == ("both", ("a", "b"))
     assert profile.matches == project.tables().matches_days("all")[0].counts["both"] > 0
-    assert any(str(MONDAY) in note for note in second.notes)
     view = StatisticsView(StatisticsOverview(Labelled("Tuesday", second), "UTC"))
-    *_, orders = view.tables()
-    first_order, _ = profile.orders[0]
-    cells = [list(column.cells) for column in orders.columns]
+    *_, last = view.tables()
+    cells = [list(column.cells) for column in last.columns]
     assert cells[0] == ["both"] and cells[1] == [f"{profile.matches:,}"]
-    assert str(cells[2][0]).startswith(f"{', '.join(first_order)}: {profile.share(first_order):.1%}")
-    assert f"b: {profile.last_share('b'):.1%}" in str(cells[3][0])
+    assert f"b: {profile.last_share('b'):.1%}" in str(cells[2][0])
     before = [first, second, third], published(project.tables())
     observed = [record.observed for record in project.tables().statistics("all")]
     assert all(observed)
@@ -83,7 +80,7 @@ ROW = dict.fromkeys(("recorded_at", "snapshot", "state", "basis", "windows")) | 
 
 
 @pytest.mark.parametrize(
-    "content", [{"version": 0}, {"version": 1}, [], {"version": 1, "observations": [], "profiles": [3]}]
+    "content", [{"version": 1}, {"version": 2}, [], {"version": 2, "observations": [], "profiles": [3]}]
 )
 def test_what_cannot_be_read_is_said_and_left_out(content: object, caplog: pytest.LogCaptureFixture) -> None:
     work, pattern_set, snapshot = (
@@ -92,7 +89,7 @@ def test_what_cannot_be_read_is_said_and_left_out(content: object, caplog: pytes
         StatisticsSnapshot(),
     )
     with caplog.at_level(logging.WARNING):
-        assert with_observed(work, pattern_set, snapshot, Recorded(content)) == snapshot  # type: ignore[arg-type]
+        assert with_observed_profiles(work, pattern_set, snapshot, Recorded(content)) == snapshot  # type: ignore[arg-type]
     assert f"the statistics of {TUESDAY} are made without it" in caplog.text
     assert f"observed on {MONDAY}: " in caplog.text
 

@@ -62,7 +62,7 @@ def test_the_numbers_of_a_snapshot_say_what_they_rest_on() -> None:
     assert numbers["selectivity", "c"].rests == "sampled pairs: 50 of 100"
     assert numbers["selectivity", "given"].rests == "given"
     assert numbers["selectivity", "given"].estimate == exactly(0.25)
-    assert numbers["joint selectivity", "c (0, 1) and d (1, 2)"].rests == "observed: 40; 0.01 if independent"
+    assert numbers["joint selectivity", "c (0, 1) and d (1, 2)"].rests == "sampled pairs: 40; 0.01 if independent"
 
 
 def test_only_what_both_snapshots_have_is_compared() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -23,7 +22,6 @@ from cep_pipeline.patterns.pattern import Ties, Window
 from cep_pipeline.slices.order import StreamOrder
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import (
-    Kind,
     PartialStatistics,
     Selectivity,
     Source,
@@ -77,25 +75,6 @@ def test_no_span(events: int) -> None:
     assert rates(snapshot) == {"Stock": (events, float(events))}
     assert snapshot.selectivities == ()
     assert StatisticsSnapshot.from_json(json.loads(json.dumps(snapshot.to_json()))) == snapshot
-
-
-def test_window_keeps_the_latest_events() -> None:
-    patterns = parse("PATTERN SEQ(A a, B b) WHERE a.diff < b.diff WITHIN 1 second")
-    events = market(1001)
-    latest = estimate_statistics(patterns, events, window="20 seconds")
-    sliced = estimate_statistics(patterns, events.slice(800))
-    assert (latest.kind, latest.window_us, latest.as_of_us) == (Kind.WINDOW, 20_000_000, 100_000_000)
-    assert replace(latest, kind=Kind.SPAN, window_us=None, as_of_us=None) == sliced
-    assert latest.events == 201
-    longer = estimate_statistics(patterns, events, window="3 days")
-    assert longer.rates == estimate_statistics(patterns, events).rates
-    assert "longer than the data" in longer.notes[0]
-
-
-@pytest.mark.parametrize("window", ["", "20", "minutes", "-3 ms", "0 seconds", "1e3 ms", "2 weeks", "1000000000 days"])
-def test_a_window_that_is_no_length_is_an_input_error(window: str) -> None:
-    with pytest.raises(InputError, match=r"length of time|longer than the 53,375,995 days"):
-        estimate_statistics(parse("PATTERN A a WITHIN 1 second"), market(3), window=window)
 
 
 def test_patterns_of_several_streams_are_refused() -> None:
@@ -243,22 +222,6 @@ def test_parts_of_several_streams_do_not_combine() -> None:
     other = PartialStatistics("other", 0, None, None, {}, {})
     with pytest.raises(InputError, match="other"):
         add(part, other)
-
-
-def test_as_of_ends_the_window_and_later_events_do_not_count() -> None:
-    patterns = parse("PATTERN SEQ(A a, B b) WHERE a.diff < b.diff WITHIN 1 second")
-    events = market(1001)
-    found = estimate_statistics(patterns, events, window="20 seconds", as_of=50_050_000)
-    expected = estimate_statistics(patterns, events.slice(301, 200))
-    assert (found.events, found.as_of_us, found.start_us, found.end_us) == (200, 50_050_000, 30_050_000, 50_050_000)
-    assert [rate.count for rate in found.rates] == [rate.count for rate in expected.rates]
-    assert found.selectivities == expected.selectivities
-    assert found.events_per_s == pytest.approx(10)
-    assert estimate_statistics(patterns, events, as_of=50_000_000) == estimate_statistics(
-        patterns, events.slice(0, 501)
-    )
-    late = estimate_statistics(patterns, events, window="20 seconds", as_of=10**12)
-    assert (late.events, late.notes) == (0, ("there are no events in the window of 20 seconds",))
 
 
 def test_events_out_of_order_are_refused() -> None:

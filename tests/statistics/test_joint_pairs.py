@@ -53,14 +53,14 @@ def test_the_joint_share_is_that_of_all_pairs(structure: str) -> None:
         "diff": lambda a, b: a["diff"] < b["diff"],
         "sector": lambda a, b: a["sector"] == b["sector"],
     }
-    assert joint_pairs([pattern])[0].parts and len(joint_pairs([pattern])) == 4
+    assert joint_pairs([pattern])[0].parts and len(joint_pairs([pattern])) == 1
     for joint in snapshot.joints:
         chosen = [holds[name] for name in holds if any(name in condition for condition in joint.conditions)]
         assert len(chosen) == len(joint.conditions)
         passing = sum(all(test(a, b) for test in chosen) for a, b in pairs)
         assert joint.value == passing / len(pairs)
         assert (joint.low, joint.high, joint.source) == (joint.value, joint.value, Source.ALL_PAIRS)
-    assert {len(joint.conditions) for joint in snapshot.joints} == {2, 3}
+    assert {len(joint.conditions) for joint in snapshot.joints} == {3}
 
 
 def snapshot_of(where: str, **options: Any) -> StatisticsSnapshot:

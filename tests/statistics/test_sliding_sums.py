@@ -1,4 +1,4 @@
-"""Sums that are cut at the same instants, and the clock of windows of events: bounds that hold whatever is added."""
+"""Sums that are cut at the same instants: bounds that hold whatever is added."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from cep_pipeline.statistics.sliding_window import SlidingWindow
 from cep_pipeline.statistics.versioned import packed, unpacked
-from cep_pipeline.statistics.windowed import StreamClock
 from tests.thoroughness import examples
 
 values = st.lists(st.tuples(st.integers(0, 40), st.sampled_from([1.0, 1.0, 5.0, 1000.0])), max_size=60)
@@ -68,22 +67,6 @@ def test_sums_of_another_shape_are_refused() -> None:
         window.merge(SlidingWindow(100, 0.1, 3))
     with pytest.raises(ValueError, match="shape"):
         window.hold(np.zeros((2, 1), np.int64), np.ones((3, 1)))
-
-
-@settings(deadline=None, max_examples=examples(100))
-@given(st.lists(st.integers(1, 4000), min_size=1, max_size=8), st.sampled_from([1, 7, 300, 1000, 5000]))
-def test_the_clock_knows_when_a_window_of_events_began(parts: list[int], window: int) -> None:
-    times = np.cumsum(np.random.default_rng(len(parts)).integers(0, 50, sum(parts)))
-    clock, done = StreamClock(window), 0
-    for size in parts:
-        part = StreamClock(window)
-        part.count(times[done : done + size])
-        clock.merge(part, done)
-        done += size
-    first = max(done - window, 0)
-    slack = 2 * max(1, window // 256)
-    assert times[max(first - slack, 0)] <= clock.window_start() <= times[first]
-    assert clock.marks.shape[1] <= 2 * 256 + 4 + len(parts)
 
 
 @pytest.mark.parametrize("text", ["", "%%%", "AAAA", packed(np.array([1.0, np.nan])), packed(np.arange(3))])

@@ -480,10 +480,6 @@ def _evidence(selectivity: Selectivity) -> str:
             return f"all {selectivity.pairs:,} pairs"
         case Source.SAMPLED_PAIRS:
             return f"{selectivity.tested:,} of {selectivity.pairs:,} pairs"
-        case Source.OBSERVED:
-            return f"{selectivity.tested:,} tested by detection"
-        case Source.COMBINED:
-            return f"{selectivity.tested:,} tested, in a sample and by detection"
         case Source.PRIOR:
             return "nothing measured: a prior by the condition's form"
         case Source.COUNT | Source.GIVEN | Source.WINDOW:

@@ -216,7 +216,7 @@ def _last_in_order(clause: Clause) -> int | None:
 
 def last_so_far(pattern: str, names: Sequence[str], snapshot: StatisticsSnapshot) -> int | None:
     """The variable that is mostly the last one in the matches so far (JQPG section 6.1)."""
-    for profile in snapshot.order_profiles:
+    for profile in snapshot.output_profiles:
         if profile.pattern == pattern and list(profile.variables) == list(names) and profile.likely_last is not None:
             return names.index(profile.likely_last)
     return None
