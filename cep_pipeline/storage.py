@@ -45,12 +45,10 @@ class DataDirectory:
     """The folder in which the tasks of one step of a run write; it is shipped to the workers and needs no catalog.
 
     `location` lies under that of the table, and is of the day (and pattern set). The run is part of every file name.
-    `columns` are those of the table; None: whoever writes knows them.
     """
 
     location: str
     run_id: str
-    columns: pa.Schema | None = None
 
     def file(self, task: int, attempt: int = 0, ending: str = ".parquet") -> str:
         """Return a new path for a task's file, and make its folder.

@@ -119,7 +119,7 @@ def _published(
     """The day's published statistics of some patterns (None: all); None where they are not to be used, and why."""
     what = f"statistics of {day} of pattern set {pattern_set.name!r}"
     try:
-        records = tables.statistics(pattern_set.name, day, day, without=("state", "windows"))
+        records = tables.statistics(pattern_set.name, day, day, without=("state",))
         record = next((record for record in records if record.snapshot is not None), None)
         if record is None or record.snapshot is None:
             return None, f"there are no {what}; they are counted anew"

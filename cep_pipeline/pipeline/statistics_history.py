@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.records import StatisticsRecord
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
-LONG = ("state", "windows")
+LONG = ("state",)
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,8 @@ from cep_pipeline.storage import canonical_json
 from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.records import Decision, PlanRecord, RunRecord, RunStep, StatisticsRecord
 
-FORMAT_VERSION = 2
-"""Version of everything in a warehouse that Iceberg does not define: the tables here and those of the database.
-
-Version 2 gives the records of the database digests; a catalog of version 1 gets them when it is opened.
-"""
+FORMAT_VERSION = 3
+"""Version of everything in a warehouse that Iceberg does not define: the tables here and those of the database."""
 SCRATCH = "scratch"
 """Folder of a warehouse for what runs write on the way; not a stream."""
 COMPRESSED = "compressed"
@@ -55,8 +52,7 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
         ),
         "match_id": (
             pa.uuid(),
-            "Id of the match: the same events and the same statement give the same id in every run. Text where the "
-            "table is older than ids that are UUIDs.",
+            "Id of the match: the same events and the same statement give the same id in every run.",
         ),
         "start_ts": (UTC_MICROSECONDS, "Time of the first event of the match."),
         "end_ts": (UTC_MICROSECONDS, "Time of the last event of the match."),
@@ -107,7 +103,6 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
             pa.string(),
             "What the statistics were made from, as JSON: window, error bound, digests of events and patterns.",
         ),
-        "windows": (pa.string(), "Statistics of single windows in rows of older versions, as a JSON list."),
         "observed": (pa.string(), "What detection counted on the day, as JSON; null before detection."),
     },
     "plans": {
@@ -285,19 +280,16 @@ def decision_record(row: Mapping[str, Any]) -> Decision:
 
 
 def statistics_record(row: Mapping[str, Any]) -> StatisticsRecord:
-    """Return the record of a row; columns that an older version did not write are as if nothing was recorded.
-
-    A text of the row that is no JSON is an InputError.
-    """
+    """Return the record of a row; a text of it that is no JSON is an InputError."""
     what = f"statistics of {row['day']} of pattern set {row['pattern_set']!r}"
     again = f"make them again: cep run --steps statistics --redo --day {row['day']}"
     content = dict(row)
-    for column in ("snapshot", "basis", "windows", "observed"):
+    for column in ("snapshot", "basis", "observed"):
         try:
             content = _parsed(content, column)
         except ValueError as error:
             raise InputError(f"{what}: the column {column} is no JSON ({error}); {again}") from error
-    return StatisticsRecord(**{**content, "basis": content["basis"] or {}, "windows": tuple(content["windows"] or ())})
+    return StatisticsRecord(**{**content, "basis": content["basis"] or {}})
 
 
 def _parsed(row: Mapping[str, Any], *columns: str) -> Row:

@@ -1,8 +1,8 @@
-"""Leases: one writer per (stream, day), and per (stream, pattern set) for plans; `Store`, what they are taken on.
+"""Leases: one writer per (stream, day), and per (stream, pattern set) for plans.
 
 A lease is a row in the catalog's database. Its holder renews the heartbeat from a thread; a row without a heartbeat
 for the time-out belongs to a run that died, and the next one takes it over. The row also says which process holds it: a
-process on the same machine sees that it is dead, and takes the lease over at once. Publishing renews the row in the
+process on the same machine sees that it is gone, and takes the lease over at once. Publishing renews the row in the
 very transaction that commits: a run that has lost its lease in the meantime cannot commit, and one that commits cannot
 lose it before it is done.
 
@@ -19,28 +19,23 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
 from cep_pipeline.errors import BusyError, CepError, InputError
-from cep_pipeline.warehouse.database import CATALOG_NAME, LEASES, POINTERS, Database
-from cep_pipeline.warehouse.layout import SCRATCH
+from cep_pipeline.warehouse.database import LEASES, Database
 from cep_pipeline.warehouse.records import LeaseHolder
-
-if TYPE_CHECKING:
-    from cep_pipeline.warehouse.catalog import WarehouseCatalog
 
 logger = logging.getLogger(__name__)
 
 LEASE_TIMEOUT_S = 120.0
 """A lease lives so long without a heartbeat, where nothing else is said."""
 _BEATS_PER_TIMEOUT = 6
-_POLL_S = 0.2
 
 
 def day_unit(day: date, part: str = "") -> str:
@@ -83,7 +78,7 @@ class Lease:
         self._clock = clock
         self._timeout_s = timeout_s
         self._token = uuid.uuid4().hex
-        self._lost = False
+        self.lost = False
         self._stop = threading.Event()
         self.taken_from = self._acquire()
         self._thread = threading.Thread(target=self._beat, name=f"lease {stream} {unit}", daemon=True)
@@ -109,18 +104,12 @@ class Lease:
         self._thread.join()
         with self._database.begin() as connection:
             connection.execute(sql.delete(LEASES).where(*self._mine()))
-        self._lost = True
+        self.lost = True
 
     def check(self) -> None:
         """Renew the lease; a BusyError says that it is no longer held."""
         with self._database.begin() as connection:
             self.renew(connection)
-
-    def look(self) -> None:
-        """Raise a BusyError if the lease is lost, before work that could not be committed; writes nothing."""
-        with self._database.begin() as connection:
-            if connection.execute(sql.select(LEASES.c.token).where(*self._mine())).one_or_none() is None:
-                raise self._gone(connection)
 
     def renew(self, connection: Connection) -> None:
         """Renew the lease (BusyError: it is lost) within a transaction, whose commit then depends on it."""
@@ -129,7 +118,7 @@ class Lease:
             raise self._gone(connection)
 
     def _gone(self, connection: Connection) -> BusyError:
-        self._lost = True
+        self.lost = True
         holder = connection.execute(_select(self.stream, self.unit)).one_or_none()
         now = f"; now {_describe(holder)}" if holder else ""
         return BusyError(
@@ -137,11 +126,6 @@ class Lease:
             f"run was published after that; it had sent no heartbeat for {self._timeout_s:.0f} s (was the machine "
             "asleep or overloaded?). Run again when the other run has ended"
         )
-
-    @property
-    def lost(self) -> bool:
-        """True if it is known that the lease is no longer held."""
-        return self._lost
 
     def _mine(self) -> tuple[sql.ColumnElement[bool], ...]:
         return (LEASES.c.stream == self.stream, LEASES.c.unit == self.unit, LEASES.c.token == self._token)
@@ -175,7 +159,7 @@ class Lease:
             "run_id": self.run_id,
             "acquired_at": self._now,
             "heartbeat_at": self._now,
-            "process": _process(os.getpid()),
+            "place": _place(),
         }
         over = sql.or_(LEASES.c.heartbeat_at < self._now - self._timeout_s, LEASES.c.token == dead)
         mine = (LEASES.c.stream == self.stream, LEASES.c.unit == self.unit)
@@ -198,7 +182,7 @@ class Lease:
             try:
                 self.check()
             except BusyError as error:
-                if self._lost:
+                if self.lost:
                     logger.error("%s", error)
                     return
                 logger.warning("heartbeat of %s %s missed: %s", self.stream, self.unit, error)
@@ -215,45 +199,26 @@ def holder_of(row: Row[Any], *, expired: bool) -> LeaseHolder:
 def is_dead(holder: Row[Any]) -> bool:
     """Return True if the process that holds a lease is known to be dead; of another machine nothing is known.
 
-    A process id is given again to other processes; the time at which a process started tells them apart.
+    A process id may have been given again to another process: then the lease is free when it runs out.
     """
-    where, _, started = (holder.process or "").rpartition(" ")
-    if not where or where != _where():
+    if holder.place is None or holder.place != _place():
         return False
     try:
         os.kill(holder.pid, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:
-        pass  # of another user
-    now = _process(holder.pid)
-    return now is not None and now != f"{where} {started}"
+    except PermissionError:  # of another user
+        return False
+    return False
 
 
 @cache
-def _where() -> str | None:
-    """The boot of this machine and the namespace of its processes; None where the system does not tell."""
+def _place() -> str | None:
+    """The boot of this machine and the namespace of its process ids; None where the system does not tell."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return " ".join([boot, *(str(Path("/proc/self/ns", kind).readlink()) for kind in ("pid", "time"))])
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return None
-
-
-def _process(pid: int) -> str | None:
-    """Tell a process of this machine apart from all others, dead ones too; None where the system does not tell."""
-    try:
-        # The second field is the command in brackets; it may have any characters.
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    where = _where()
-    started = "dead" if state in "ZX" else fields[_STARTED]
-    return None if where is None else f"{where} {started}"
-
-
-_STARTED = 18
-"""Place of the start of a process, in ticks since the boot, among the fields behind its state."""
 
 
 def _select(stream: str, unit: str) -> sql.Select[Any]:
@@ -269,69 +234,3 @@ def _describe(holder: Row[Any]) -> str:
 
 def _clock_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-class Store:
-    """Folder, catalog, database and clock of a warehouse, which its tables share, and the leases on them.
-
-    The location is an absolute path or URI, without a slash at the end; `clock` gives seconds since the epoch. A lease
-    lives for `lease_timeout_s` without a heartbeat.
-    """
-
-    def __init__(
-        self, location: str, database: Database, *, clock: Callable[[], float], lease_timeout_s: float
-    ) -> None:
-        self.location = location
-        self.database = database
-        self.clock = clock
-        self.lease_timeout_s = lease_timeout_s
-
-    @cached_property
-    def catalog(self) -> WarehouseCatalog:
-        """The Iceberg catalog; opened on first use, since importing pyiceberg takes 1-2 s."""
-        from cep_pipeline.warehouse.catalog import WarehouseCatalog
-
-        with self.database.errors():
-            return WarehouseCatalog(self.database, self.location)
-
-    @property
-    def scratch(self) -> str:
-        """Folder for files that are not published; what has long not changed there was left by a dead run."""
-        return f"{self.location}/{SCRATCH}"
-
-    def close(self) -> None:
-        """Close the connections to the catalog's database; a later use opens them again."""
-        self.database.engine.dispose()
-
-    def table_location(self, stream: str, table: str) -> str:
-        """Return where the files of a table are."""
-        return f"{self.location}/{stream}/{table}"
-
-    def streams(self) -> list[str]:
-        """Return the names of the streams, sorted."""
-        if not self.database.has_catalog():
-            return []
-        query = sql.select(POINTERS.c.table_namespace).distinct().where(POINTERS.c.catalog_name == CATALOG_NAME)
-        return sorted(row.table_namespace for row in self.database.rows(query))
-
-    def lease(self, stream: str, unit: str, *, run_id: str, wait_s: float = 0.0) -> Lease:
-        """Take a lease; another holder has `wait_s` to give it up, before a BusyError names it and says what to do.
-
-        `StreamTables.day_lease` and `plan_lease` name the units.
-        """
-        deadline = time.monotonic() + wait_s
-        while True:
-            try:
-                return Lease(
-                    self.database, stream, unit, run_id=run_id, clock=self.clock, timeout_s=self.lease_timeout_s
-                )
-            except BusyError:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(_POLL_S)
-
-    def leases(self) -> list[LeaseHolder]:
-        """Return all leases, those of dead runs too, by stream and unit."""
-        over = LEASES.c.heartbeat_at < self.database.now(self.clock) - self.lease_timeout_s
-        query = sql.select(LEASES, over.label("over")).order_by(LEASES.c.stream, LEASES.c.unit)
-        return [holder_of(row, expired=row.over or is_dead(row)) for row in self.database.rows(query)]

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import sqlalchemy as sql
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -40,17 +39,24 @@ from cep_pipeline.storage import (
     stored_files,
     written,
 )
-from cep_pipeline.warehouse import commits, units
-from cep_pipeline.warehouse.catalog import VERSION_HINT, UnitTransaction, as_published, write_version_hint
-from cep_pipeline.warehouse.database import DAMAGES, FILES
+from cep_pipeline.warehouse import units
+from cep_pipeline.warehouse.catalog import (
+    VERSION_HINT,
+    UnitTransaction,
+    as_published,
+    lease_age_s,
+    replace_files,
+    replaced_snapshots,
+    write_version_hint,
+)
 from cep_pipeline.warehouse.layout import REPEATING_IN_MATCHES, SCRATCH, UNIT_TABLES, day_column
-from cep_pipeline.warehouse.published_table import bound
+from cep_pipeline.warehouse.published_table import bound, forget_files
 from cep_pipeline.warehouse.records import MaintenanceReport
 from cep_pipeline.warehouse.units import opened_tables
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.catalog import WarehouseCatalog
-    from cep_pipeline.warehouse.leases import Store
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
 logger = logging.getLogger(__name__)
 LEAST_GRACE_S = 600.0
@@ -65,7 +71,7 @@ PACK_ABOVE_FILES = 32
 """A table without partitions, which grows by a row at a time, is merged into one file when it has become more."""
 
 
-def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_rows: int) -> MaintenanceReport:
+def maintain(warehouse: Warehouse, *, grace_s: float, keep_snapshots_s: float, file_rows: int) -> MaintenanceReport:
     """Maintain all tables of all streams (see `Warehouse.maintain`)."""
     if grace_s < LEAST_GRACE_S:
         raise InputError(
@@ -79,7 +85,7 @@ def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_
         for _, table_name in sorted(warehouse.catalog.list_tables(stream)):
             name = f"{stream}.{table_name}"
             try:
-                with commits.catalog_errors(warehouse.catalog, f"maintaining {name}"):
+                with warehouse.catalog.errors(f"maintaining {name}"):
                     by_table[name] = _maintain_table(
                         warehouse, stream, table_name, now - grace_s, now - keep_snapshots_s, file_rows
                     )
@@ -94,7 +100,7 @@ _COUNTS = ("removed_files", "removed_bytes", "expired_snapshots", "merged_files"
 
 
 def _maintain_table(
-    warehouse: Store, stream: str, table_name: str, files_before_s: float, snapshots_before_s: float, file_rows: int
+    warehouse: Warehouse, stream: str, table_name: str, files_before_s: float, snapshots_before_s: float, file_rows: int
 ) -> Mapping[str, int]:
     if table_name in UNIT_TABLES:
         # Files that a damaged table does not name any more are left: they may be all that is left of a day.
@@ -107,8 +113,6 @@ def _maintain_table(
     removed = _remove_orphans(warehouse, stream, table_name, older_than_s=files_before_s)
     # Last: what is merged now is removed by the next maintenance, since a run may read it.
     merged = _compact(warehouse.catalog, stream, table_name, file_rows)
-    kept = warehouse.catalog.load_table((stream, table_name)).metadata.snapshots
-    units.forget_replaced(warehouse.database, stream, table_name, [one.snapshot_id for one in kept])
     logger.info("%s.%s: %s snapshots expired, %s orphaned files removed", stream, table_name, expired, len(removed))
     return {**_removed(removed), "expired_snapshots": expired, "merged_files": merged}
 
@@ -126,24 +130,26 @@ def _compact(catalog: WarehouseCatalog, stream: str, table_name: str, file_rows:
     return compact(catalog, stream, table_name, file_rows=file_rows)
 
 
-def _expire(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> int:
-    def expire(table: Table) -> int:
+def _expire(warehouse: Warehouse, stream: str, table_name: str, *, older_than_s: float) -> int:
+    old: list[int] = []
+
+    def expire(table: Table, transaction: UnitTransaction) -> None:
         now = warehouse.clock()
         # A snapshot that a run of now may be pinned to was the current one under its lease.
-        leased_s = commits.lease_age_s(warehouse.catalog, stream, warehouse.clock)
-        old = [
+        leased_s = lease_age_s(warehouse.catalog, stream, warehouse.clock)
+        old[:] = [
             snapshot.snapshot_id
-            for snapshot, by in commits.replaced_snapshots(table)
+            for snapshot, by in replaced_snapshots(table)
             if snapshot.timestamp_ms < older_than_s * 1000 and by.timestamp_ms < (now - leased_s) * 1000
         ]
         if old:
-            ExpireSnapshots(UnitTransaction(table, autocommit=True)).by_ids(old).commit()
-        return len(old)
+            ExpireSnapshots(transaction).by_ids(old).commit()
 
-    return warehouse.catalog.changed(stream, table_name, expire)
+    warehouse.catalog.commit(stream, {table_name: expire})
+    return len(old)
 
 
-def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[pafs.FileInfo]:
+def _remove_orphans(warehouse: Warehouse, stream: str, table_name: str, *, older_than_s: float) -> list[pafs.FileInfo]:
     location = warehouse.table_location(stream, table_name)
     candidates = {path: file for path, file in stored_files(location).items() if _written_s(file) < older_than_s}
     running = tuple(f"{folder_name(holder.run_id)}-" for holder in warehouse.leases() if not holder.expired)
@@ -156,7 +162,8 @@ def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_tha
     ]
     for path in orphans:
         remove_file(path)
-    _forget_files(warehouse, stream, table_name)
+    with warehouse.database.begin() as connection:
+        forget_files(stream, table_name, location, orphans, connection)
     return [candidates[path] for path in orphans]
 
 
@@ -165,35 +172,7 @@ def _written_s(file: pafs.FileInfo) -> float:
     return float(file.mtime_ns / 1e9)
 
 
-def _forget_files(warehouse: Store, stream: str, table_name: str) -> None:
-    """Forget the digests of files that are neither there nor named, and damages of files that are no longer read.
-
-    A file that is named and not there is a damage.
-    """
-    start = len(warehouse.table_location(stream, table_name)) + 1
-
-    def recorded_in(records: sql.Table) -> set[str]:
-        query = sql.select(records.c.path).where(records.c.stream == stream, records.c.table_name == table_name)
-        return {row.path for row in warehouse.database.rows(query)}
-
-    # Those that a commit or `cep verify` adds from now on are not among the recorded ones.
-    digests, damaged = recorded_in(FILES), recorded_in(DAMAGES)
-    table = warehouse.catalog.load_table((stream, table_name))
-    there = stored_files(warehouse.table_location(stream, table_name)).keys()
-    read = {task.file.file_path for task in table.scan().plan_files()} if damaged else set()
-    for records, paths, kept in (
-        (FILES, digests, there | as_published(table).named_files()),
-        (DAMAGES, damaged, read),
-    ):
-        gone = paths - {path[start:] for path in kept}
-        unit = (records.c.stream == stream, records.c.table_name == table_name)
-        if gone:
-            with warehouse.database.begin() as connection:
-                one = sql.delete(records).where(*unit, records.c.path == sql.bindparam("gone"))
-                connection.execute(one, [{"gone": path} for path in gone])
-
-
-def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
+def _remove_scratch(warehouse: Warehouse, *, older_than_s: float) -> dict[str, int]:
     """Remove folders of the scratch that runs left behind: those in which nothing is young."""
     filesystem, path = open_filesystem(warehouse.scratch)
     folders: dict[str, list[pafs.FileInfo]] = {}
@@ -253,9 +232,9 @@ def _replace(
         there = {task.file.file_path for task in table.scan().plan_files()}
         ready = [(group, path) for group, path in merged if there.issuperset(file.file_path for file in group)]
         new = [parquet_file_to_data_file(table.io, table.metadata, path) for _, path in ready]
-        return commits.replace_files(transaction, [file for group, _ in ready for file in group], new)
+        return replace_files(transaction, [file for group, _ in ready for file in group], new)
 
-    commits.commit(catalog, stream, table_name, change)
+    catalog.commit(stream, {table_name: change})
 
 
 def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[DataFile]]:

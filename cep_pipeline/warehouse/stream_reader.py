@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cache, cached_property
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,8 +21,7 @@ from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.lazy_names import late_module
 from cep_pipeline.storage import id_texts, open_parquet, read_data_file, read_group, rows_of
-from cep_pipeline.warehouse.database import CURRENT_PLANS, checked_record
-from cep_pipeline.warehouse.drafts import Drafts
+from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.layout import (
     SUMMARIES,
     UNIT_TABLES,
@@ -47,6 +46,7 @@ from cep_pipeline.warehouse.records import (
     StatisticsRecord,
 )
 from cep_pipeline.warehouse.units import (
+    Drafts,
     carry_before,
     check_rows,
     damaged_units,
@@ -65,12 +65,11 @@ from cep_pipeline.warehouse.units import (
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import Table
     from sqlalchemy.engine import Row
 
     from cep_pipeline.detection.summaries.partial import PartialSummary
     from cep_pipeline.patterns.pattern import Pattern
-    from cep_pipeline.warehouse.leases import Store
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
 pc = late_module("pyarrow.compute")
 
@@ -122,12 +121,12 @@ class StreamReader:
     The layout of `events` has the columns of the stream schema and `day`.
     """
 
-    def __init__(self, warehouse: Store, name: str, layouts: Mapping[str, TableLayout]) -> None:
+    def __init__(self, warehouse: Warehouse, name: str, layouts: Mapping[str, TableLayout]) -> None:
         self.warehouse = warehouse
         self.name = name
         self._layouts = dict(layouts)
         self._complete: set[str] = set()
-        self._plans: dict[tuple[str, str, int], PlanRecord] = {}
+        self._plans: dict[tuple[str, int], PlanRecord] = {}
         self.drafts = Drafts()
         self._pinned: Mapping[str, PublishedTable] = {}
         self._pinned_records: Mapping[str, Sequence[Row[Any]]] = {}
@@ -259,13 +258,10 @@ class StreamReader:
         row_filter = None if pattern is None else pc.field("pattern") == pattern
         return self._read_days("matches", first, last, pattern_set, row_filter=row_filter, limit=limit)
 
-    @cached_property
+    @property
     def matches_schema(self) -> pa.Schema:
-        """The columns of matches, in which ids are text if the table was made before they were UUIDs."""
-        schema = self._layouts["matches"].schema
-        place = schema.get_field_index("match_id")
-        kind = self._published("matches").columns.field("match_id").type
-        return schema.set(place, schema.field(place).with_type(kind))
+        """The columns of matches."""
+        return self._layouts["matches"].schema
 
     def matches_files(self, pattern_set: str, day: date) -> list[str]:
         """Return the files of the matches of (pattern set, day) in the order of `read_matches`."""
@@ -406,7 +402,7 @@ class StreamReader:
         if (pattern_set, day) in self.drafts.statistics:
             drafted = self.drafts.statistics[pattern_set, day].snapshot
             return None if drafted is None else dict(drafted)
-        found = self.statistics(pattern_set, day, day, without=("state", "windows"))
+        found = self.statistics(pattern_set, day, day, without=("state",))
         return dict(found[0].snapshot) if found and found[0].snapshot is not None else None
 
     def statistics(
@@ -414,7 +410,7 @@ class StreamReader:
     ) -> list[StatisticsRecord]:
         """Return the statistics of a pattern set on the days from `first` to `last`, in order of time.
 
-        Columns `without` which it does are not read: states and windows are long. A row that does not hold what it
+        Columns `without` which it does are not read: states are long. A row that does not hold what it
         should is an InputError; the states are not looked at.
         """
         schema = self._layouts["statistics"].schema
@@ -482,17 +478,14 @@ class StreamReader:
             damaged=reader._damaged_units(),
         )
 
-    def _damaged_units(self, day: date | None = None) -> dict[tuple[str, str], list[str]]:
-        """(day, pattern set or "") -> a sentence for each damage of the unit that is known, or that its rows show.
-
-        Rows are counted of this day (None: of all).
-        """
+    def _damaged_units(self) -> dict[tuple[str, str], list[str]]:
+        """(day, pattern set or "") -> a sentence for each damage of the unit that is known, or that its rows show."""
         found = damaged_units(self.warehouse.database, self.name)
         for name, table in self._pinned.items():
             if name not in UNIT_TABLES:
                 continue
-            rows = rows_by_unit(table, table.files(day_column(name), day, day))
-            for (pattern_set, of), said in differing_units(rows, recorded_rows(self._records(name), day, day)).items():
+            rows = rows_by_unit(table, table.files(day_column(name)))
+            for (pattern_set, of), said in differing_units(rows, recorded_rows(self._records(name))).items():
                 found.setdefault((of.isoformat(), pattern_set), []).append(f"its {name} are damaged: {said}")
         return found
 
@@ -522,28 +515,20 @@ class StreamReader:
 
     def current_plan(self, pattern_set: str) -> PlanRecord | None:
         """Return the current plan of a pattern set, None where there is none."""
-        database = self.warehouse.database
-        for row in database.rows(sql.select(CURRENT_PLANS).where(*self._plan_row(pattern_set))):
-            return self._plan(pattern_set, checked_record(database.name, CURRENT_PLANS, row).version)
+        for row in self.warehouse.database.rows(sql.select(CURRENT_PLANS).where(*self._plan_row(pattern_set))):
+            return self._plan(pattern_set, row.version)
         return None
 
     def _plan(self, pattern_set: str, version: int) -> PlanRecord:
         """One recorded plan, read once: a day asks for it several times, and that of a thousand patterns is large."""
-        paths = [file.file_path for file in self._files("plans")]
-        for path in paths:
-            known = self._plans.get((path, pattern_set, version))
-            if known is not None:
-                return known
-        for path in paths:
-            rows = self._read("plans", path)
-            keys = [*zip(*(rows.column(name).to_pylist() for name in ("pattern_set", "version")), strict=True)]
-            if (pattern_set, version) in keys:
-                (row,) = rows_of(rows.slice(keys.index((pattern_set, version)), 1))
-                break
-        else:
-            raise CepError(f"stream {self.name}: version {version} of the plan of {pattern_set} is not among the plans")
-        record = self._plans[path, pattern_set, version] = plan_record(row)
-        return record
+        if (known := self._plans.get((pattern_set, version))) is not None:
+            return known
+        schema = self._layouts["plans"].schema
+        asked = (pc.field("pattern_set") == pattern_set) & (pc.field("version") == version)
+        for file in self._files("plans"):
+            for row in rows_of(read_data_file(file.file_path, schema, asked)):
+                return self._plans.setdefault((pattern_set, version), plan_record(row))
+        raise CepError(f"stream {self.name}: version {version} of the plan of {pattern_set} is not among the plans")
 
     def plans(self, pattern_set: str | None = None) -> list[PlanRecord]:
         """Return all recorded plans, the latest first."""
@@ -569,19 +554,13 @@ class StreamReader:
             return self._pinned[name]
         return open_table(self.warehouse.database, self.name, name)
 
-    def _table(self, name: str) -> Table:
-        """The table as it is now for pyiceberg, by which it is written."""
-        from cep_pipeline.warehouse import commits
-
-        return commits.load_table(self.warehouse.catalog, self.name, name)
-
     def _plan_row(self, pattern_set: str) -> Iterable[sql.ColumnElement[bool]]:
         return (CURRENT_PLANS.c.stream == self.name, CURRENT_PLANS.c.pattern_set == pattern_set)
 
     def read_table(self, table: str) -> pa.Table:
         """Return all rows of a table, such as `plans`."""
         parts = [self._read(table, path) for path in sorted(file.file_path for file in self._files(table))]
-        return _joined(self._columns(table), parts)
+        return _joined(self._layouts[table].schema, parts)
 
     def _read_all(self, table: str) -> list[dict[str, Any]]:
         return [row for file in self._files(table) for row in rows_of(self._read(table, file.file_path))]
@@ -614,7 +593,7 @@ class StreamReader:
         limit: int | None = None,
         columns: pa.Schema | None = None,
     ) -> pa.Table:
-        schema = self._columns(table) if columns is None else columns
+        schema = self._layouts[table].schema if columns is None else columns
         position = self._layouts[table].partitions.index(day_column(table))
         files = self._files(table, first, last, pattern_set)
         parts: list[pa.Table] = []
@@ -627,10 +606,7 @@ class StreamReader:
         return _joined(schema, parts)
 
     def _read(self, table: str, path: str) -> pa.Table:
-        return read_data_file(path, self._columns(table))
-
-    def _columns(self, table: str) -> pa.Schema:
-        return self.matches_schema if table == "matches" else self._layouts[table].schema
+        return read_data_file(path, self._layouts[table].schema)
 
 
 def _joined(columns: pa.Schema, parts: Iterable[pa.Table]) -> pa.Table:

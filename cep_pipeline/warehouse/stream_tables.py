@@ -24,22 +24,22 @@ from cep_pipeline.storage import (
     stored_files,
     write_data_file,
 )
-from cep_pipeline.warehouse.database import CURRENT_PLANS, change_records, insert_record
-from cep_pipeline.warehouse.drafts import Draft, DraftedDay
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
+from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.layout import COMPRESSED, SUMMARIES, row_of
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
 from cep_pipeline.warehouse.published_table import in_stream_order
 from cep_pipeline.warehouse.records import (
     DayStatistics,
     Decision,
+    EventsFingerprint,
+    MatchesFingerprint,
     PlanRecord,
     PublishedDay,
     RunRecord,
     StatisticsRecord,
 )
 from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
-from cep_pipeline.warehouse.units import counted_of
+from cep_pipeline.warehouse.units import Draft, DraftedDay, counted_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -126,14 +126,14 @@ class StreamTables(StreamReader):
 
     def drafted(self, events: Draft, quarantine: Draft, *, run_id: str) -> DraftedDay:
         """Look at the files of a draft of a day, and return it with what a run reads of it."""
-        from cep_pipeline.warehouse import commits
+        from cep_pipeline.warehouse.catalog import data_files
 
         day = events.day
         self._add_columns("events")
-        table = self._table("events")
-        with commits.catalog_errors(self.warehouse.catalog, f"looking at the events of {self.name}, {day}"):
-            found = commits.data_files(table, events.unit, events.files)
-            rejected = commits.data_files(self._table("quarantine"), quarantine.unit, quarantine.files)
+        with self.warehouse.catalog.errors(f"looking at the events of {self.name}, {day}"):
+            table, rejects = (self.warehouse.catalog.load_table((self.name, name)) for name in ("events", "quarantine"))
+            found = data_files(table, events.unit, events.files)
+            rejected = data_files(rejects, quarantine.unit, quarantine.files)
         record = PublishedDay(
             day,
             sum(file.record_count for file in found),
@@ -191,15 +191,12 @@ class StreamTables(StreamReader):
         There is none where no pattern of the set has SUMMARIZE, and none had when the day was published last. The
         version is that of the pattern set, the fingerprint that of the matches.
         """
-        from cep_pipeline.warehouse import commits
-
         unit: dict[str, str | date] = {"pattern_set": pattern_set, "final_day": final_day}
         known = (pattern_set, final_day.isoformat())
         if not summaries and all((row.pattern_set, row.day) != known for row in self._records(SUMMARIES)):
             return []
         layout = self._layouts[SUMMARIES]
-        with commits.catalog_errors(self.warehouse.catalog, f"making the table {SUMMARIES} of {self.name}"):
-            self.warehouse.catalog.ensure_table(self.name, layout)
+        self.warehouse.catalog.ensure_table(self.name, layout)
         parts = []
         for summary in summaries:
             groups, aggregates, partial_ = summary.published()
@@ -224,7 +221,7 @@ class StreamTables(StreamReader):
         for pattern_set, own in made.items():
             before = _readable(known, pattern_set, day)
             observed = before.observed if before else None
-            content = (own.snapshot, own.state, own.basis, own.windows, observed)
+            content = (own.snapshot, own.state, own.basis, observed)
             records.append(StatisticsRecord(pattern_set, day, run_id, self._now(), *content))
         return records
 
@@ -246,16 +243,14 @@ class StreamTables(StreamReader):
         changed where the lease was lost to another run (BusyError), or a file is missing, does not fit its table or has
         rows of another unit (CepError).
         """
-        from cep_pipeline.warehouse import commits
+        from cep_pipeline.warehouse.catalog import UnitFiles, replace_units
 
         self._check_lease(lease, day_unit(day))
-        units = [
-            commits.UnitFiles(one.table, one.unit, one.files, one.fingerprint.digest, one.entries) for one in drafts
-        ]
+        units = [UnitFiles(one.table, one.unit, one.files, one.fingerprint.digest, one.entries) for one in drafts]
         for found in statistics:
             row = row_of(replace(found, run_id=lease.run_id, recorded_at=self._now()))
             unit: dict[str, str | date] = {"pattern_set": found.pattern_set, DAY: day}
-            units.append(commits.UnitFiles("statistics", unit, [self._write_rows("statistics", [row], unit)]))
+            units.append(UnitFiles("statistics", unit, [self._write_rows("statistics", [row], unit)]))
         if not units:
             return []
         names = dict.fromkeys(one.table for one in units)
@@ -263,14 +258,14 @@ class StreamTables(StreamReader):
             self._add_columns(name)
         at = self.warehouse.clock()
 
-        def beside(connection: Connection, snapshots: Mapping[str, int], rows: Sequence[int]) -> None:
+        def beside(connection: Connection, snapshots: Mapping[str, int | None], rows: Sequence[int]) -> None:
             lease.renew(connection)  # first: its row stays locked until the commit is done
             for draft, number in zip(drafts, rows, strict=False):  # rows of statistics come last
                 draft.write(connection, self.name, lease.run_id, at, snapshots[draft.table], number)
 
-        lease.look()
-        with commits.catalog_errors(self.warehouse.catalog, f"publishing {', '.join(names)} of {self.name}, {day}"):
-            rows = commits.replace_units(self.warehouse.catalog, self.name, units, run_id=lease.run_id, beside=beside)
+        lease.check()
+        with self.warehouse.catalog.errors(f"publishing {', '.join(names)} of {self.name}, {day}"):
+            rows = replace_units(self.warehouse.catalog, self.name, units, run_id=lease.run_id, beside=beside)
         return rows[: len(drafts)]
 
     def remove_merged(self, files: Sequence[str]) -> None:
@@ -381,7 +376,7 @@ class StreamTables(StreamReader):
         location = self.warehouse.table_location(self.name, table)
         if not all(path.startswith(f"{location}/") for path in files):
             return files  # publishing refuses them
-        return maintenance.merge_small_files(files, table, self._columns(table))
+        return maintenance.merge_small_files(files, table, self._layouts[table].schema)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.warehouse.clock(), UTC)
@@ -389,7 +384,7 @@ class StreamTables(StreamReader):
     def _directory(self, table: str, unit: Mapping[str, str | date], run_id: str) -> DataDirectory:
         folders = (f"{column}={folder_name(str(value))}" for column, value in unit.items())
         location = "/".join((self.warehouse.table_location(self.name, table), "data", *folders))
-        return DataDirectory(location, run_id, self._columns(table) if table == "matches" else None)
+        return DataDirectory(location, run_id)
 
     def _check_lease(self, lease: Lease, unit: str) -> None:
         if (lease.stream, lease.unit) != (self.name, unit):
@@ -400,13 +395,9 @@ class StreamTables(StreamReader):
 
     def _add_columns(self, table: str) -> None:
         """Give a published table the columns that it lacks; once, since a table keeps them."""
-        from cep_pipeline.warehouse import commits
-
-        if table in self._complete:
-            return
-        with commits.catalog_errors(self.warehouse.catalog, f"adding columns to the {table} of {self.name}"):
+        if table not in self._complete:
             self.warehouse.catalog.add_columns(self.name, self._layouts[table])
-        self._complete.add(table)
+            self._complete.add(table)
 
     def _write_rows(self, table: str, rows: list[dict[str, Any]], unit: Mapping[str, str | date]) -> str:
         schema = self._layouts[table].schema
@@ -414,23 +405,21 @@ class StreamTables(StreamReader):
         return write_data_file(path, pa.Table.from_pylist(rows, schema=schema), schema)
 
     def _append(self, table: str, row: dict[str, Any], beside: Callable[[Connection], None] = lambda _: None) -> None:
-        from cep_pipeline.warehouse import commits
+        from cep_pipeline.warehouse.catalog import append_file
 
-        path = self._write_rows(table, [row], {})
-        with commits.catalog_errors(self.warehouse.catalog, f"appending to {table} of {self.name}"):
-            commits.append_file(self.warehouse.catalog, self.name, table, path, beside)
+        append_file(self.warehouse.catalog, self.name, table, self._write_rows(table, [row], {}), beside)
 
     def _replace_current(self, connection: Connection, pattern_set: str, version: int, expected: int | None) -> None:
         """Make a version the current one where `expected` (None: none) still is."""
         now = {"version": version, "changed_at": self._now().timestamp()}
-        database = self.warehouse.database.name
-        try:
-            if expected is None:
-                key = {"stream": self.name, "pattern_set": pattern_set}
-                insert_record(connection, CURRENT_PLANS, {**key, **now})
-                return
+        change: sql.Insert | sql.Update = sql.insert(CURRENT_PLANS).values(
+            stream=self.name, pattern_set=pattern_set, **now
+        )
+        if expected is not None:
             same = [*self._plan_row(pattern_set), CURRENT_PLANS.c.version == expected]
-            changed = change_records(database, connection, CURRENT_PLANS, same, now)
+            change = sql.update(CURRENT_PLANS).where(*same).values(now)
+        try:
+            changed = connection.execute(change).rowcount
         except sql.exc.IntegrityError as error:  # none was expected, and another run has set one
             raise self._overtaken(pattern_set, expected) from error
         if not changed:

@@ -15,8 +15,7 @@ import yaml
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.pipeline.signals import DayReport
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint
-from cep_pipeline.warehouse.records import PublishedDay, RunRecord, RunStep
+from cep_pipeline.warehouse.records import EventsFingerprint, PublishedDay, RunRecord, RunStep
 from tests.dags.conftest import CHECKOUT
 from tests.dags.test_daily_detection import write_stream
 

@@ -19,8 +19,7 @@ from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Strea
 from cep_pipeline.pipeline.plans import record_plan
 from cep_pipeline.pipeline.statistics import state_of_day
 from cep_pipeline.storage import digest_of, write_data_file
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint
-from cep_pipeline.warehouse.records import DayStatistics
+from cep_pipeline.warehouse.records import DayStatistics, EventsFingerprint
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.pipeline.project import PIPELINE, SCHEMA

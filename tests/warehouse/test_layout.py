@@ -145,19 +145,6 @@ def test_a_plan_replaces_only_the_one_that_it_was_compared_with(tables: StreamTa
     assert tables.plans("demo")[0] == second, "nothing was recorded"
 
 
-def test_plans_of_an_older_version_have_no_statistics(tables: StreamTables) -> None:
-    from pyiceberg.table import Table
-
-    table: Table = tables._table("plans")
-    with table.update_schema(allow_incompatible_changes=True) as update:
-        update.delete_column("statistics")
-    first = record_plan(tables)
-    assert first.statistics is None
-    second = replace_plan(tables, 1, {"events": 7})
-    assert [one.statistics for one in tables.plans("demo")] == [{"events": 7}, None]
-    assert tables.current_plan("demo") == second
-
-
 def test_a_plan_needs_the_lease_of_its_pattern_set(tables: StreamTables) -> None:
     with tables.day_lease(MONDAY, run_id="run") as lease, pytest.raises(CepError, match="plan:demo"):
         tables.record_plan("demo", {}, lease=lease, explain="", reason="", pattern_set_version="v1")

@@ -11,7 +11,7 @@ import sqlalchemy as sql
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.storage import open_data_file, write_data_file
-from cep_pipeline.warehouse import commits
+from cep_pipeline.warehouse import catalog
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -356,7 +356,7 @@ def test_a_transaction_that_gave_way_to_another_is_tried_again(
         pgcode = state
 
     tried: list[sql.Connection] = []
-    replace_units = commits.replace_units
+    replace_units = catalog.replace_units
 
     def ended_once(connection: sql.Connection) -> None:
         tried.append(connection)
@@ -370,7 +370,7 @@ def test_a_transaction_that_gave_way_to_another_is_tried_again(
 
         return replace_units(*arguments, beside=with_it, **options)
 
-    monkeypatch.setattr(commits, "replace_units", with_an_end)
+    monkeypatch.setattr(catalog, "replace_units", with_an_end)
     publish_day(tables, MONDAY, [1.0])
     assert len(tried) == 2 and prices_of(tables) == [1.0]
 
@@ -385,7 +385,7 @@ def test_a_publication_that_is_stopped_before_it_has_written_its_manifests_says_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, caplog.at_level("WARNING"), pytest.raises(KeyboardInterrupt):
-        patch.setattr(commits._Replacement, "_manifests", stopped)
+        patch.setattr(catalog._Replacement, "_manifests", stopped)
         publish_day(tables, MONDAY, [2.0])
     assert caplog.records == []
     assert prices_of(tables) == [1.0]
