@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.records import EventsSnapshot
-    from cep_pipeline.warehouse.stream_reader import StreamReader
+    from cep_pipeline.warehouse.stream_tables import StreamReader
 
 
 @dataclass(frozen=True)

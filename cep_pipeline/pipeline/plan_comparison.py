@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.pipeline.fresh_statistics import FreshStatistics
     from cep_pipeline.warehouse.records import EventsSnapshot
-    from cep_pipeline.warehouse.stream_reader import StreamReader
+    from cep_pipeline.warehouse.stream_tables import StreamReader
 
 
 STRETCHES = 4

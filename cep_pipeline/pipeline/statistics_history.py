@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
     from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.records import StatisticsRecord
-    from cep_pipeline.warehouse.stream_reader import StreamReader
+    from cep_pipeline.warehouse.stream_tables import StreamReader
 
 LONG = ("state",)
 

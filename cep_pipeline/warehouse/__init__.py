@@ -12,7 +12,7 @@ together:
 
 A publication goes through these modules: `stream_tables` (what can be published), `leases` (one writer a day), `units`
 (drafts until then, the records of what is published, and what is stale), `catalog` (the new snapshots of all tables,
-their pointers and the records in one transaction of the `database`). `stream_reader` reads what is published, by
+their pointers and the records in one transaction of the `database`). `stream_tables` also reads what is published, by
 `published_table`, each list of files as it was recorded; `layout` says how it is stored, `records` what it means;
 `maintenance` removes what no table uses and merges small files, `verification` checks what is published, and
 `rebuilding` makes a lost catalog anew. `warehouse` has the place that all of them share.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial, reduce
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,7 +44,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots, _MergeAppendFiles, 
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection
 
-from cep_pipeline.errors import BusyError, CepError, DamagedError, InputError
+from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.storage import (
     damage_errors,
     make_durable,
@@ -61,11 +61,13 @@ from cep_pipeline.warehouse.published_table import (
     PublishedTable,
     day_of,
     forget_files,
-    is_recorded,
     read_again,
     record_files,
     rows_with,
 )
+
+if TYPE_CHECKING:
+    from cep_pipeline.warehouse.units import Draft
 
 COMMIT_PATIENCE_S = 120.0
 MOST_SNAPSHOTS = 120
@@ -200,7 +202,7 @@ class WarehouseCatalog(SqlCatalog):
             return self.load_table((stream, layout.name))
 
     def _make_table(self, stream: str, layout: TableLayout) -> None:
-        """Make a table; where one of the name had files once, and the catalog does not name it, a DamagedError."""
+        """Make a table, where no other process has just made it."""
         from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
         from pyiceberg.partitioning import PartitionField, PartitionSpec
         from pyiceberg.schema import assign_fresh_schema_ids
@@ -208,10 +210,6 @@ class WarehouseCatalog(SqlCatalog):
         from pyiceberg.transforms import IdentityTransform
 
         name = (stream, layout.name)
-        if is_recorded(self.database, *name):
-            if self.metadata_location(name) is not None:  # another process has just made it
-                return
-            raise DamagedError(f"catalog {self.database.name}", f"it has lost the table {'.'.join(name)}")
         schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(layout.schema))
         ids = {field.name: field.field_id for field in schema.fields}
         partitions = (
@@ -517,12 +515,12 @@ def replace_files(
 def replace_units(
     catalog: WarehouseCatalog,
     stream: str,
-    units: Sequence[UnitFiles],
+    units: Sequence[Draft],
     *,
     run_id: str,
     beside: Callable[[Connection, Mapping[str, int | None], Sequence[int]], None],
 ) -> list[int]:
-    """Replace everything of some units of a stream by exactly these files, in all their tables at once.
+    """Replace everything of some units of a stream by exactly the files of drafts, in all their tables at once.
 
     The rows of each unit are returned. Readers of the tables' history see `run_id`. `beside` writes in the transaction
     of the commit, by the id of the new snapshot of each table and the rows of each unit. A CepError says that a file
@@ -539,7 +537,7 @@ def replace_units(
         own = [(one, files) for one, files in zip(units, found, strict=True) if one.table == name]
         condition = reduce(Or, (rows_with(one.unit) for one, _ in own), cast(BooleanExpression, AlwaysFalse()))
         said = {"cep.run": run_id, "cep.unit": ", ".join(" ".join(map(str, one.unit.values())) for one, _ in own)}
-        if prints := [one.fingerprint for one, _ in own if one.fingerprint]:
+        if prints := [one.fingerprint.digest for one, _ in own if one.fingerprint]:
             said["cep.fingerprint"] = ", ".join(prints)
 
         def change(table: Table, transaction: UnitTransaction) -> int:
@@ -551,20 +549,6 @@ def replace_units(
     changes = {name: replaced(name) for name in tables}
     catalog.commit(stream, changes, lambda snapshots, connection: beside(connection, snapshots, rows))
     return rows
-
-
-@dataclass(frozen=True)
-class UnitFiles:
-    """A unit of a table and the files that are to be all of it, with a digest for the table's history.
-
-    `entries` is what `data_files` said of these files; None: they have not been looked at.
-    """
-
-    table: str
-    unit: Unit
-    files: Sequence[str]
-    fingerprint: str = ""
-    entries: Sequence[DataFile] | None = None
 
 
 def data_files(table: Table, unit: Unit, paths: Sequence[str]) -> list[DataFile]:

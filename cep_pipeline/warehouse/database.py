@@ -145,18 +145,14 @@ class Database:
         return {row.name: row.value for row in self.rows(sql.select(SETTINGS))}
 
     def _check_settings(self, location: str | None) -> None:
+        if location is not None and not self._settings():
+            expected = {"format_version": str(FORMAT_VERSION), "location": location}
+            rows = [{"name": name, "value": value} for name, value in expected.items()]
+            # Another process may write them at the same time.
+            with self.errors(), suppress(exc.IntegrityError), self.engine.begin() as connection:
+                connection.execute(sql.insert(SETTINGS), rows)
         found = self._settings()
         if not found:
-            if location is None:
-                return
-            expected = {"format_version": str(FORMAT_VERSION), "location": location}
-            try:
-                with self.begin() as connection:
-                    connection.execute(sql.insert(SETTINGS), [{"name": n, "value": v} for n, v in expected.items()])
-            except CepError as error:
-                if not isinstance(error.__cause__, exc.IntegrityError):
-                    raise
-                self._check_settings(location)  # another process has just written them
             return
         version = found.get("format_version", "")
         if version != str(FORMAT_VERSION):

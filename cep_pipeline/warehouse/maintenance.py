@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,13 +27,11 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.storage import (
     ROW_GROUP_ROWS,
-    conform,
     folder_name,
     make_durable,
-    names_in_file,
     open_data_file,
     open_filesystem,
-    open_parquet,
+    read_data_file,
     remove_file,
     storage_errors,
     stored_files,
@@ -283,32 +281,7 @@ def rewrite_files(paths: Sequence[str], table_name: str, columns: pa.Schema) -> 
     first = paths[0].removesuffix(".parquet").split(_PACKED)[0]
     target = f"{first}{_PACKED}{uuid.uuid4().hex[:8]}.parquet"
     dictionaries = REPEATING_IN_MATCHES if table_name == "matches" else None
+    rows = pa.concat_tables(read_data_file(path, columns) for path in paths)
     with open_data_file(target, columns, dictionaries=dictionaries) as writer:
-        for rows in _row_groups(_pieces(paths, columns)):
-            writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
     return written(target)
-
-
-def _pieces(paths: Sequence[str], columns: pa.Schema) -> Iterator[pa.Table]:
-    """Read files row group by row group, as these columns; a column that a file lacks is null."""
-    for path in paths:
-        with open_parquet(path) as file:
-            names = names_in_file(columns, file.schema_arrow.names)
-            for batch in file.iter_batches(ROW_GROUP_ROWS, columns=list(names.values())):
-                yield conform(pa.Table.from_batches([batch]), columns)
-
-
-def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Full row groups, and a last one that is smaller."""
-    waiting: list[pa.Table] = []
-    rows = 0
-    for piece in pieces:
-        waiting.append(piece)
-        rows += piece.num_rows
-        if rows >= ROW_GROUP_ROWS:
-            whole = pa.concat_tables(waiting)
-            full = rows - rows % ROW_GROUP_ROWS
-            yield whole.slice(0, full)
-            waiting, rows = [whole.slice(full)], rows - full
-    if rows:
-        yield pa.concat_tables(waiting)

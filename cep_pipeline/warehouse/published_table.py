@@ -130,12 +130,6 @@ def digest_of_bytes(content: bytes) -> Recorded:
     return len(content), hashlib.sha256(content).hexdigest()
 
 
-def is_recorded(database: Database, stream: str, table: str) -> bool:
-    """Return True if a commit has ever recorded a file of a table."""
-    query = sql.select(FILES.c.path).where(*_of_table(FILES, stream, table)).limit(1)
-    return bool(database.rows(query))
-
-
 def record_files(
     stream: str,
     table_name: str,
@@ -144,20 +138,14 @@ def record_files(
     removed: Sequence[str],
     connection: Connection,
 ) -> None:
-    """Record size and SHA-256 of files that a commit adds; what was damaged in files that it removes is mended.
-
-    No path is used twice: a file that is recorded already was written once, and its record stays.
-    """
+    """Record size and SHA-256 of files that a commit adds; what was damaged in files that it removes is mended."""
     start = len(location) + 1
-    rows = {
-        path[start:]: {"stream": stream, "table_name": table_name, "path": path[start:], "size": size, "sha256": sha256}
-        for path, (size, sha256) in added.items()
-    }
-    for paths in _some_at_a_time(rows):
-        query = sql.select(FILES.c.path).where(*_of_table(FILES, stream, table_name), FILES.c.path.in_(paths))
-        recorded = set(connection.execute(query).scalars())
-        if new := [rows[path] for path in paths if path not in recorded]:
-            connection.execute(sql.insert(FILES), new)
+    of_table = {"stream": stream, "table_name": table_name}
+    rows = [{**of_table, "path": path[start:], "size": size, "sha256": sha} for path, (size, sha) in added.items()]
+    # A draft that is published once more, after a kill, has files that are recorded already.
+    _delete(FILES, stream, table_name, [path[start:] for path in added], connection)
+    if rows:
+        connection.execute(sql.insert(FILES), rows)
     _delete(DAMAGES, stream, table_name, [path[start:] for path in removed], connection)
 
 

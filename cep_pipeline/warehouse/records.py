@@ -15,7 +15,6 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
 from cep_pipeline.version import IDS_VERSION
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.limits import LimitedPattern
 
 RunStatus = Literal["running", "succeeded", "failed", "interrupted", "abandoned"]
-RUN_STATUSES: tuple[RunStatus, ...] = ("running", "succeeded", "failed", "interrupted", "abandoned")
 
 
 NO_CARRY = digest_of({})
@@ -362,16 +360,6 @@ class RunRecord:
     validation: Mapping[str, Any] | None = None
     error: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.run_id:
-            raise InputError("a run record needs a run_id")
-        if self.status not in RUN_STATUSES:
-            raise InputError(f"run {self.run_id}: status {self.status!r} is none of {', '.join(RUN_STATUSES)}")
-        for name in ("started_at", "finished_at"):
-            moment = getattr(self, name)
-            if moment is not None and moment.tzinfo is None:
-                raise InputError(f"run {self.run_id}: {name} has no time zone; give an aware datetime")
 
     def abandoned(self, holder: LeaseHolder, taken_by: str = "") -> RunRecord:
         """Return the record of a running run whose process has ended without a word: the holder of its lease."""

@@ -334,18 +334,18 @@ def _stale_matches(
 
 @dataclass(frozen=True)
 class Draft:
-    """Rows that are to be all of a unit: the events, the rejected rows, the matches or the summaries of a day.
+    """Rows that are to be all of a unit: the events, the rejected rows, matches, summaries or statistics of a day.
 
-    No table names the files yet. `pattern_set` is empty but for matches and summaries. `fingerprint`, `carry_out`,
-    `counts` and `same_events_as` are recorded of the unit. `merged` are the files that some of these were
-    made of, which nothing needs once the draft is published. `entries` are the files as a manifest names them, where
-    this process has looked at them already.
+    No table names the files yet. `pattern_set` is empty for events and rejected rows. `fingerprint`, `carry_out`,
+    `counts` and `same_events_as` are recorded of the unit (of statistics, which have no fingerprint, nothing). `merged`
+    are the files that some of these were made of, which nothing needs once the draft is published. `entries` are the
+    files as a manifest names them, where this process has looked at them already.
     """
 
     table: str
     day: date
     files: tuple[str, ...]
-    fingerprint: EventsFingerprint | MatchesFingerprint
+    fingerprint: EventsFingerprint | MatchesFingerprint | None
     carry_out: Mapping[str, Any] = field(default_factory=dict)
     counts: Mapping[str, Any] = field(default_factory=dict)
     pattern_set: str = ""
@@ -356,13 +356,15 @@ class Draft:
     @property
     def unit(self) -> dict[str, str | date]:
         """The values of the table's partition columns."""
-        named = {"pattern_set": self.pattern_set} if self.table in OF_PATTERN_SETS else {}
+        named = {"pattern_set": self.pattern_set} if self.pattern_set else {}
         return {**named, day_column(self.table): self.day}
 
     def write(
         self, connection: Connection, stream: str, run_id: str, published_at: float, snapshot_id: int | None, rows: int
     ) -> None:
-        """Replace the record of the unit, in the transaction that publishes its rows."""
+        """Replace the record of the unit, if it has one, in the transaction that publishes its rows."""
+        if self.fingerprint is None:
+            return
         key = {"stream": stream, "table_name": self.table, "pattern_set": self.pattern_set, "day": str(self.day)}
         known: dict[str, Any] = {SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
         connection.execute(sql.delete(PUBLISHED).filter_by(**key))
@@ -384,7 +386,7 @@ class Draft:
         plain = {
             "day": self.day.isoformat(),
             "files": files_to_json(self.files),
-            "fingerprint": self.fingerprint.to_json(),
+            "fingerprint": self.fingerprint and self.fingerprint.to_json(),
             "merged": list(map(str, self.merged)),
         }
         return {name: value for name, value in {**vars(self), **plain}.items() if name != "entries"}

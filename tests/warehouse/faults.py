@@ -38,8 +38,7 @@ from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.database import LEASES
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
 from cep_pipeline.warehouse.records import DayStatistics, EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.stream_reader import StreamReader
-from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.stream_tables import StreamReader, StreamTables
 from cep_pipeline.warehouse.units import Drafts
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT

@@ -202,15 +202,6 @@ def test_nothing_is_published_on_lists_that_have_lost_their_entries(tmp_path: Pa
     assert [one.day for one in tables.days()] == [MONDAY, TUESDAY] and damages(tmp_path / "w", deep=True) == ()
 
 
-def test_a_table_that_the_catalog_does_not_name_any_more_is_not_begun_anew(tmp_path: Path) -> None:
-    warehouse = Warehouse.open(tmp_path)
-    publish_everything(warehouse.stream(Trades()))
-    with warehouse.database.begin() as connection:
-        connection.execute(sql.text("UPDATE iceberg_tables SET table_name = 'evenus' WHERE table_name = 'events'"))
-    with pytest.raises(DamagedError, match=r"it has lost the table trades\.events.*cep help operations"):
-        Warehouse.open(tmp_path).stream(Trades())
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("catalog", ["empty", "of another program", "missing"])
 def test_a_catalog_without_the_tables_of_a_warehouse_is_no_new_warehouse(tmp_path: Path, catalog: str) -> None:
