@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 import random
 import time
 import uuid
@@ -17,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,11 +31,10 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import DataScan, StagedTable, Table, Transaction
+from pyiceberg.table import StagedTable, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableUpdate, update_table_metadata
@@ -63,7 +61,6 @@ from cep_pipeline.warehouse.published_table import (
     forget_files,
     read_again,
     record_files,
-    rows_with,
 )
 
 if TYPE_CHECKING:
@@ -362,16 +359,14 @@ class WarehouseCatalog(SqlCatalog):
     def _expire_beyond(self, stream: str, transaction: UnitTransaction) -> None:
         """Expire the oldest snapshots with a commit where there are many: the metadata is written whole each time.
 
-        Runs pin events while they hold a lease, so that snapshots stay that were the current one under a live lease.
         The files of an expired snapshot stay on the disk until `cep maintain` removes them.
         """
         table = transaction._table
-        if len(table.metadata.snapshots) <= MOST_SNAPSHOTS or not transaction._updates:
-            return
-        limit = (time.time() - max(PINNED_S, lease_age_s(self, stream, time.time))) * 1000
-        old = [snapshot.snapshot_id for snapshot, by in replaced_snapshots(table) if by.timestamp_ms < limit]
-        if old := old[: len(table.metadata.snapshots) - LEAST_SNAPSHOTS]:
-            ExpireSnapshots(transaction).by_ids(old).commit()
+        if len(table.metadata.snapshots) > MOST_SNAPSHOTS and transaction._updates:
+            replaced = replaced_snapshots(self, stream, table, time.time, PINNED_S)
+            old = [snapshot.snapshot_id for snapshot in replaced[: len(table.metadata.snapshots) - LEAST_SNAPSHOTS]]
+            if old:
+                ExpireSnapshots(transaction).by_ids(old).commit()
 
     def _row(self, name: str | Identifier) -> tuple[sql.ColumnElement[bool], ...]:
         return (
@@ -415,24 +410,17 @@ def write_version_hint(metadata_location: str) -> None:
     cannot be written is no reason to fail: what it tells of is published.
     """
     folder, _, name = metadata_location.rpartition("/")
-    text = name.removesuffix(".metadata.json").encode()
+    hint = f"{folder}/{VERSION_HINT}"
+    written = hint if "://" in folder else f"{folder}/.{VERSION_HINT}.{uuid.uuid4().hex[:8]}"
+    filesystem, path = open_filesystem(written)
     try:
-        if "://" in folder:  # an object appears whole, or not at all
-            filesystem, path = open_filesystem(f"{folder}/{VERSION_HINT}")
-            with filesystem.open_output_stream(path) as stream:
-                stream.write(text)
-            return
-        unfinished = Path(folder) / f".{VERSION_HINT}.{uuid.uuid4().hex[:8]}"
-        try:
-            with unfinished.open("wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(Path(folder) / VERSION_HINT)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with filesystem.open_output_stream(path) as stream:
+            stream.write(name.removesuffix(".metadata.json").encode())
+        if written != hint:  # an object appears whole, or not at all
+            make_durable([written])
+            Path(written).replace(hint)
     except OSError as error:
-        logger.warning("%s/%s is not up to date: %s; `cep maintain` writes it anew", folder, VERSION_HINT, error)
+        logger.warning("%s is not up to date: %s; `cep maintain` writes it anew", hint, error)
 
 
 def _in_order_of_time(metadata: TableMetadata, before: TableMetadata) -> TableMetadata:
@@ -535,13 +523,13 @@ def replace_units(
 
     def replaced(name: str) -> Change:
         own = [(one, files) for one, files in zip(units, found, strict=True) if one.table == name]
-        condition = reduce(Or, (rows_with(one.unit) for one, _ in own), cast(BooleanExpression, AlwaysFalse()))
         said = {"cep.run": run_id, "cep.unit": ", ".join(" ".join(map(str, one.unit.values())) for one, _ in own)}
         if prints := [one.fingerprint.digest for one, _ in own if one.fingerprint]:
             said["cep.fingerprint"] = ", ".join(prints)
 
         def change(table: Table, transaction: UnitTransaction) -> int:
-            old = _planned(table.scan(row_filter=condition))
+            published = as_published(table)
+            old = [file for one, _ in own for file in published.files_of(one.unit)]
             return replace_files(transaction, old, [file for _, files in own for file in files], said)
 
         return change
@@ -582,23 +570,24 @@ def append_file(
     catalog.commit(stream, {table_name: change}, lambda _, connection: beside(connection))
 
 
-def replaced_snapshots(table: Table) -> Iterator[tuple[Snapshot, Snapshot]]:
-    """The snapshots of a table that are no longer the current one, the oldest first, each with the one after it."""
-    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
-    return itertools.pairwise(snapshots)
+def replaced_snapshots(
+    catalog: WarehouseCatalog, stream: str, table: Table, clock: Callable[[], float], pinned_s: float = 0.0
+) -> list[Snapshot]:
+    """Return the snapshots of a table that no run of now can be pinned to, the oldest first.
 
-
-def lease_age_s(catalog: WarehouseCatalog, stream: str, clock: Callable[[], float]) -> float:
-    """Return for how long the oldest lease of a stream that lives has been held; 0 without any.
-
-    Leases go by the clock of the database, and snapshots by those of the hosts: only a length of time holds for both.
+    None was the current one in the last `pinned_s`. Runs pin events while they hold a lease: these snapshots had been
+    replaced before the oldest lease that lives was taken. Leases go by the clock of the database, and snapshots by
+    those of the hosts: only a length of time holds for both.
     """
     now = catalog.database.now(clock)
     query = sql.select(sql.func.max(now - LEASES.c.acquired_at)).where(
         LEASES.c.stream == stream, LEASES.c.heartbeat_at > now - DEAD_AFTER_S
     )
     with catalog.engine.connect() as connection:
-        return float(connection.execute(query).scalar_one() or 0.0)
+        pinned_s = max(pinned_s, float(connection.execute(query).scalar_one() or 0.0))
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    pairs = itertools.pairwise(snapshots)
+    return [snapshot for snapshot, by in pairs if by.timestamp_ms < (clock() - pinned_s) * 1000]
 
 
 def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
@@ -624,15 +613,6 @@ def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
         if found != expected:
             raise CepError(f"{path}: its rows are of {field.name} {found}, not of {expected}; nothing was published")
     return file
-
-
-def _planned(scan: DataScan) -> list[DataFile]:
-    """The files that a scan would read."""
-    snapshot = scan.snapshot()
-    if snapshot is None:
-        return []
-    with damage_errors(snapshot.manifest_list):
-        return [task.file for task in scan.plan_files()]
 
 
 def _unit_text(unit: Unit) -> str:

@@ -135,10 +135,6 @@ class Database:
         with self.errors():
             return sql.inspect(self.engine).has_table(POINTERS.name)
 
-    def location(self) -> str | None:
-        """Return the location of the warehouse that the database belongs to; None where it is empty."""
-        return self._settings().get("location")
-
     def _settings(self) -> dict[str, str]:
         with self.errors():
             self._create_tables()

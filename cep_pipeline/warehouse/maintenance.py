@@ -42,7 +42,6 @@ from cep_pipeline.warehouse.catalog import (
     VERSION_HINT,
     UnitTransaction,
     as_published,
-    lease_age_s,
     replace_files,
     replaced_snapshots,
     write_version_hint,
@@ -132,14 +131,8 @@ def _expire(warehouse: Warehouse, stream: str, table_name: str, *, older_than_s:
     old: list[int] = []
 
     def expire(table: Table, transaction: UnitTransaction) -> None:
-        now = warehouse.clock()
-        # A snapshot that a run of now may be pinned to was the current one under its lease.
-        leased_s = lease_age_s(warehouse.catalog, stream, warehouse.clock)
-        old[:] = [
-            snapshot.snapshot_id
-            for snapshot, by in replaced_snapshots(table)
-            if snapshot.timestamp_ms < older_than_s * 1000 and by.timestamp_ms < (now - leased_s) * 1000
-        ]
+        replaced = replaced_snapshots(warehouse.catalog, stream, table, warehouse.clock)
+        old[:] = [one.snapshot_id for one in replaced if one.timestamp_ms < older_than_s * 1000]
         if old:
             ExpireSnapshots(transaction).by_ids(old).commit()
 

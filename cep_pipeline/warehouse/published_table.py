@@ -40,6 +40,7 @@ from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy.engine import Connection
 
 from cep_pipeline.errors import DamagedError, InputError
+from cep_pipeline.events.columns import DAY
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.storage import (
     damage_errors,
@@ -315,6 +316,11 @@ class PublishedTable:
             if wanted:
                 found += filter(planner._build_partition_evaluator(spec), self.files_in(manifest))
         return found
+
+    def files_of(self, unit: Mapping[str, str | date]) -> list[DataFile]:
+        """Return the data files of the rows with these values of all partition columns."""
+        equal = {column: str(value) for column, value in unit.items()}
+        return self.files(DAY, equal=equal)
 
     def unit_of(self, file: DataFile) -> Unit:
         """Return the unit of a file, of a table that has days."""

@@ -23,7 +23,7 @@ from sqlalchemy.engine import URL, make_url
 
 from cep_pipeline.errors import BusyError, DamagedError, InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import canonical_json, digest_of, read_data_file, read_digest, stored_files
+from cep_pipeline.storage import read_data_file, read_digest, stored_files
 from cep_pipeline.warehouse.catalog import VERSION_HINT
 from cep_pipeline.warehouse.database import (
     CATALOG_NAME,
@@ -37,7 +37,7 @@ from cep_pipeline.warehouse.database import (
 from cep_pipeline.warehouse.layout import MEANINGS, OF_PATTERN_SETS, SCRATCH, UNIT_TABLES, day_column
 from cep_pipeline.warehouse.published_table import PublishedTable, Unit, record_files
 from cep_pipeline.warehouse.records import NO_CARRY, EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.units import REBUILT
+from cep_pipeline.warehouse.units import REBUILT, Draft
 from cep_pipeline.warehouse.warehouse import Warehouse
 
 logger = logging.getLogger(__name__)
@@ -85,9 +85,12 @@ def rebuild(location: str, catalog: str | URL, *, replace: bool, told: Callable[
             paths = [path for path in stored_files(f"{table.location}/metadata") if not path.endswith(VERSION_HINT)]
             digests = {path: read_digest(path) for path in paths}
             record_files(table.stream, table.name, table.location, digests, (), connection)
-            for records, row in _records(table):
-                connection.execute(sql.insert(records), [row])
-                report.days += records is PUBLISHED and table.name == "events"
+            updated_s = table.metadata.last_updated_ms / 1000
+            for draft, rows in _drafts(table) if table.name in UNIT_TABLES else ():
+                draft.write(connection, table.stream, REBUILT, updated_s, table.current_snapshot_id, rows)
+                report.days += table.name == "events"
+            if table.name == "plans" and (current := list(_current_plans(table, updated_s))):
+                connection.execute(sql.insert(CURRENT_PLANS), current)
             told(number, len(tables))
     return report
 
@@ -150,43 +153,27 @@ def _newest(stream: str, name: str, paths: list[str], report: RebuildReport) -> 
     raise DamagedError(paths[0], f"no metadata of {stream}.{name} can be read")
 
 
-def _records(table: PublishedTable) -> Iterator[tuple[sql.Table, dict[str, Any]]]:
-    """The records of the units that a table has rows of, which can be read and are stale, or of the current plans."""
-    if table.name == "plans":
-        columns = pa.schema([("pattern_set", pa.string()), ("version", pa.int64())])
-        parts = [read_data_file(file.file_path, columns) for file in table.files(DAY)]
-        rows = pa.concat_tables([columns.empty_table(), *parts])
-        for latest in rows.group_by("pattern_set").aggregate([("version", "max")]).to_pylist():
-            key = {"stream": table.stream, "pattern_set": latest["pattern_set"]}
-            yield CURRENT_PLANS, {**key, "version": latest["version_max"], "changed_at": _updated_s(table)}
-    if table.name not in UNIT_TABLES:
-        return
+def _drafts(table: PublishedTable) -> Iterator[tuple[Draft, int]]:
+    """The units that a table has rows of, as drafts whose records can be read and are stale, and their rows."""
     units: dict[Unit, list[DataFile]] = defaultdict(list)
     for file in table.files(day_column(table.name)):
         units[table.unit_of(file)].append(file)
-    events, matches = EventsFingerprint((), "", NO_CARRY), MatchesFingerprint("", None)
+    of_sets = table.name in OF_PATTERN_SETS
+    fingerprint = MatchesFingerprint("", None) if of_sets else EventsFingerprint((), "", NO_CARRY)
     for (pattern_set, day), files in sorted(units.items()):
-        yield (
-            PUBLISHED,
-            {
-                "stream": table.stream,
-                "table_name": table.name,
-                "pattern_set": pattern_set,
-                "day": day.isoformat(),
-                "run_id": REBUILT,
-                "published_at": _updated_s(table),
-                "snapshot_id": table.current_snapshot_id,
-                "row_count": sum(file.record_count for file in files),
-                "fingerprint": canonical_json((matches if table.name in OF_PATTERN_SETS else events).to_json()),
-                "counts": canonical_json(_matches_by_pattern(files) if table.name == "matches" else {}),
-                "carry_out": canonical_json({}),
-                "carry_out_digest": digest_of({}),
-            },
-        )
+        counts = _matches_by_pattern(files) if table.name == "matches" else {}
+        draft = Draft(table.name, day, (), fingerprint, counts=counts, pattern_set=pattern_set)
+        yield draft, sum(file.record_count for file in files)
 
 
-def _updated_s(table: PublishedTable) -> float:
-    return float(table.metadata.last_updated_ms / 1000)
+def _current_plans(table: PublishedTable, changed_at: float) -> Iterator[dict[str, Any]]:
+    """The latest plan of each pattern set: which one was current, only the catalog knew."""
+    columns = pa.schema([("pattern_set", pa.string()), ("version", pa.int64())])
+    parts = [read_data_file(file.file_path, columns) for file in table.files(DAY)]
+    rows = pa.concat_tables([columns.empty_table(), *parts])
+    for latest in rows.group_by("pattern_set").aggregate([("version", "max")]).to_pylist():
+        key = {"stream": table.stream, "pattern_set": latest["pattern_set"]}
+        yield {**key, "version": latest["version_max"], "changed_at": changed_at}
 
 
 def _matches_by_pattern(files: list[DataFile]) -> Mapping[str, int]:
