@@ -639,7 +639,7 @@ def reading_data(path: str) -> Iterator[None]:
         raise DamagedError(
             path,
             f"the file is damaged ({said})",
-            "`cep verify --deep` notes which days are damaged, and `cep run --stale` makes them again",
+            "`cep verify --deep` names the days that are damaged, and the commands that make them again",
         ) from error
 
 

@@ -242,7 +242,7 @@ def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool,
 
     The way goes from the catalog to metadata, snapshots, manifests and data files: their sizes, their footers, and the
     rows that the records of each day tell of. Runs may go on meanwhile. Each damage is a line with what to do; the
-    command then ends with exit code 3. Days with a damaged file show as stale: `cep run --stale` makes them again.
+    command then ends with exit code 3.
 
     \b
     Examples:

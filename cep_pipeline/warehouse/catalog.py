@@ -106,7 +106,6 @@ class UnitTransaction(Transaction):
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         self.added: list[str] = []
-        self.removed: list[str] = []
         self._seen: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
 
     @property
@@ -227,7 +226,7 @@ class WarehouseCatalog(SqlCatalog):
         write_version_hint(made.metadata_location)
         digests = {made.metadata_location: read_digest(made.metadata_location)}
         with self.database.begin() as connection:
-            record_files(*name, location, digests, (), connection)
+            record_files(*name, location, digests, connection)
 
     def add_columns(self, stream: str, layout: TableLayout) -> None:
         """Add the columns and properties of the layout that a published table lacks; without any nothing is committed.
@@ -339,7 +338,7 @@ class WarehouseCatalog(SqlCatalog):
     def _swap(self, change: _Staged, connection: Connection) -> None:
         """Let a table's pointer lead to its new metadata; CommitFailedException where another commit came first."""
         name, before, after = change.after.name(), change.transaction._table.metadata_location, change.after
-        record_files(name[0], name[1], after.location(), change.digests, change.transaction.removed, connection)
+        record_files(name[0], name[1], after.location(), change.digests, connection)
         kept = {one.metadata_file for one in after.metadata.metadata_log}
         gone = [one.metadata_file for one in change.transaction._table.metadata.metadata_log]
         gone = [path for path in gone if path not in kept]
@@ -496,7 +495,6 @@ def replace_files(
         for file in new:
             replacement.append_data_file(file)
     transaction.added += [file.file_path for file in new]
-    transaction.removed += [file.file_path for file in old]
     return replacement.snapshot_id
 
 

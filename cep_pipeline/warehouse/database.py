@@ -88,10 +88,6 @@ POINTERS = sql.table(
 FILES = _table("cep_files", ["stream", "table_name", "path"], size=sql.BigInteger, sha256=sql.String(64))
 """The files that commits added, data and metadata: what was written. Paths are relative to the table's location."""
 
-DAMAGES = _table("cep_damages", ["stream", "table_name", "path"], pattern_set=_NAME, day=sql.String(10), what=sql.Text)
-"""Damaged data files of published units, as `cep verify` has found them; a commit that replaces one removes it."""
-
-
 RECORDS = tuple(_metadata.sorted_tables)
 """All tables of the catalog's database that are not Iceberg's own."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date
 from functools import reduce
 from itertools import islice
@@ -50,7 +50,7 @@ from cep_pipeline.storage import (
     read_whole,
     with_former_names,
 )
-from cep_pipeline.warehouse.database import DAMAGES, FILES, Database
+from cep_pipeline.warehouse.database import FILES, Database
 from cep_pipeline.warehouse.records import EventsFile
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class NamedFiles(FileIO):
             return None
         inner = path.rpartition(f"/{self._stream}/{self._table}/")[2]
         query = sql.select(FILES.c.size, FILES.c.sha256).where(
-            *_of_table(FILES, self._stream, self._table), FILES.c.path == inner
+            *_of_table(self._stream, self._table), FILES.c.path == inner
         )
         return next(((row.size, row.sha256) for row in self._database.rows(query)), None)
 
@@ -136,34 +136,27 @@ def record_files(
     table_name: str,
     location: str,
     added: Mapping[str, Recorded],
-    removed: Sequence[str],
     connection: Connection,
 ) -> None:
-    """Record size and SHA-256 of files that a commit adds; what was damaged in files that it removes is mended."""
+    """Record size and SHA-256 of files that a commit adds."""
     start = len(location) + 1
     of_table = {"stream": stream, "table_name": table_name}
     rows = [{**of_table, "path": path[start:], "size": size, "sha256": sha} for path, (size, sha) in added.items()]
     # A draft that is published once more, after a kill, has files that are recorded already.
-    _delete(FILES, stream, table_name, [path[start:] for path in added], connection)
+    forget_files(stream, table_name, location, added.keys(), connection)
     if rows:
         connection.execute(sql.insert(FILES), rows)
-    _delete(DAMAGES, stream, table_name, [path[start:] for path in removed], connection)
 
 
-def forget_files(stream: str, table_name: str, location: str, gone: Sequence[str], connection: Connection) -> None:
-    """Forget the digests and the damages of files that are removed."""
-    for records in (FILES, DAMAGES):
-        _delete(records, stream, table_name, [path[len(location) + 1 :] for path in gone], connection)
-
-
-def _delete(table: sql.Table, stream: str, table_name: str, paths: Sequence[str], connection: Connection) -> None:
-    for some in _some_at_a_time(paths):
-        connection.execute(sql.delete(table).where(*_of_table(table, stream, table_name), table.c.path.in_(some)))
+def forget_files(stream: str, table_name: str, location: str, gone: Collection[str], connection: Connection) -> None:
+    """Forget size and SHA-256 of files that are removed."""
+    for paths in _some_at_a_time([path[len(location) + 1 :] for path in gone]):
+        connection.execute(sql.delete(FILES).where(*_of_table(stream, table_name), FILES.c.path.in_(paths)))
 
 
 def recorded_files(database: Database, stream: str, table_name: str, location: str) -> dict[str, Recorded]:
     """Return the size and the SHA-256 of each file of a table, as far as they were recorded."""
-    rows = database.rows(sql.select(FILES).where(*_of_table(FILES, stream, table_name)))
+    rows = database.rows(sql.select(FILES).where(*_of_table(stream, table_name)))
     return {f"{location}/{row.path}": (row.size, row.sha256) for row in rows}
 
 
@@ -176,8 +169,8 @@ def check_recorded(path: str, found: Recorded, recorded: Recorded | None) -> Non
     raise DamagedError(path, "its SHA-256 is not the one that was recorded when it was written")
 
 
-def _of_table(table: sql.Table, stream: str, table_name: str) -> tuple[sql.ColumnElement[bool], ...]:
-    return table.c.stream == stream, table.c.table_name == table_name
+def _of_table(stream: str, table_name: str) -> tuple[sql.ColumnElement[bool], ...]:
+    return FILES.c.stream == stream, FILES.c.table_name == table_name
 
 
 def _some_at_a_time(paths: Collection[str]) -> Iterator[list[str]]:

@@ -84,7 +84,7 @@ def rebuild(location: str, catalog: str | URL, *, replace: bool, told: Callable[
             connection.execute(sql.insert(IcebergTables), [pointer])
             paths = [path for path in stored_files(f"{table.location}/metadata") if not path.endswith(VERSION_HINT)]
             digests = {path: read_digest(path) for path in paths}
-            record_files(table.stream, table.name, table.location, digests, (), connection)
+            record_files(table.stream, table.name, table.location, digests, connection)
             updated_s = table.metadata.last_updated_ms / 1000
             for draft, rows in _drafts(table) if table.name in UNIT_TABLES else ():
                 draft.write(connection, table.stream, REBUILT, updated_s, table.current_snapshot_id, rows)

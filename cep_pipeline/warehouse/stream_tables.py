@@ -73,8 +73,6 @@ from cep_pipeline.warehouse.units import (
     carry_before,
     check_rows,
     counted_of,
-    damaged_units,
-    differing_units,
     find_stale_units,
     is_within,
     one_moment,
@@ -482,26 +480,13 @@ class StreamReader:
 
             return {pattern.name: pattern_version(pattern) for pattern in patterns.get(pattern_set, ())}
 
-        reader = self.pinned(UNIT_TABLES)
         return find_stale_units(
-            reader._records,
+            self.pinned(UNIT_TABLES)._records,
             raw_files=raw_files,
             schema=schema,
             pattern_sets=pattern_sets,
             pattern_versions=pattern_versions,
-            damaged=reader._damaged_units(),
         )
-
-    def _damaged_units(self) -> dict[tuple[str, str], list[str]]:
-        """(day, pattern set or "") -> a sentence for each damage of the unit that is known, or that its rows show."""
-        found = damaged_units(self.warehouse.database, self.name)
-        for name, table in self._pinned.items():
-            if name not in UNIT_TABLES:
-                continue
-            rows = rows_by_unit(table, table.files(day_column(name)))
-            for (pattern_set, of), said in differing_units(rows, recorded_rows(self._records(name))).items():
-                found.setdefault((of.isoformat(), pattern_set), []).append(f"its {name} are damaged: {said}")
-        return found
 
     def runs(self, limit: int | None = None) -> list[RunRecord]:
         """Return the latest record of each (run, day), the latest started first.

@@ -22,7 +22,6 @@ from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of, files_from_json, files_to_json
 from cep_pipeline.warehouse.database import (
     CATALOG_NAME,
-    DAMAGES,
     POINTERS,
     PUBLISHED,
     Database,
@@ -145,7 +144,7 @@ def check_rows(table: PublishedTable, rows: Mapping[Unit, int], said: Mapping[Un
         raise DamagedError(
             " ".join(part for part in (f"{table.stream}.{table.name}", day.isoformat(), pattern_set) if part),
             sentence,
-            f"`cep run --stream {table.stream} --stale` makes it again",
+            f"`cep run --stream {table.stream} --redo --day {day}` makes it again",
         )
 
 
@@ -253,7 +252,6 @@ def find_stale_units(
     schema: str | None = None,
     pattern_sets: Mapping[str, str] | None = None,
     pattern_versions: Callable[[str], Mapping[str, str]] = lambda _: MappingProxyType({}),
-    damaged: Mapping[tuple[str, str], Sequence[str]] = MappingProxyType({}),
 ) -> list[StaleDay]:
     """Return what is stale, by day, events before matches (see `StreamTables.stale_days`)."""
     days = published_days(records)
@@ -268,27 +266,13 @@ def find_stale_units(
         rejected = rejected_of.get(published.day.isoformat())
         if rejected is not None and rejected != recorded.to_json():
             reasons = (*reasons, "its rejected rows are of a run that did not publish its events")
-        reasons = (*reasons, *damaged.get((published.day.isoformat(), ""), ()))
         if reasons:
             stale.append(StaleDay(published.day, None, _with_loss(published, reasons)))
         carry_in = published.carry_out_digest
     for pattern_set, version in (pattern_sets or {}).items():
         matches = published_matches(records, pattern_set)
         stale += _stale_matches(days, matches, pattern_set, version, pattern_versions)
-    for (of_day, pattern_set), known in damaged.items():
-        if pattern_set in (pattern_sets or {}):
-            stale.append(StaleDay(date.fromisoformat(of_day), pattern_set, tuple(known)))
     return sorted(stale, key=lambda entry: (entry.day, entry.pattern_set or ""))
-
-
-def damaged_units(database: Database, stream: str) -> dict[tuple[str, str], list[str]]:
-    """Return (day, pattern set or "") -> a sentence for each of its files that is known to be damaged."""
-    found: dict[tuple[str, str], list[str]] = {}
-    query = sql.select(DAMAGES).where(DAMAGES.c.stream == stream)
-    for row in database.rows(query.order_by(DAMAGES.c.table_name, DAMAGES.c.path)):
-        reason = f"its file {row.path} of {row.table_name} is damaged: {row.what}"
-        found.setdefault((row.day, row.pattern_set), []).append(reason)
-    return found
 
 
 def _with_loss(unit: PublishedDay | PublishedMatches, reasons: tuple[str, ...]) -> tuple[str, ...]:

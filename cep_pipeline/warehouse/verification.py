@@ -3,13 +3,11 @@
 The way goes, table by table, from the catalog to the metadata, the manifests and the data files that are read now.
 Metadata and lists are compared with the digests of what was written whenever they are read; data files are compared by
 size and footer, and by their digests when it goes deep. The records of published days are compared with the rows that
-they tell of. Only damages of files are written down, so that their days show as stale. Runs may publish meanwhile: a
-table that looks damaged is looked at again where it has changed since.
+they tell of. Runs may publish meanwhile: a table that looks damaged is looked at again where it has changed since.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,7 +20,7 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.storage import damage_errors, open_filesystem, open_parquet, read_digest, read_footer
-from cep_pipeline.warehouse.database import DAMAGES, PUBLISHED
+from cep_pipeline.warehouse.database import PUBLISHED
 from cep_pipeline.warehouse.layout import MEANINGS, OF_PATTERN_SETS, UNIT_TABLES, day_column
 from cep_pipeline.warehouse.published_table import PublishedTable, Recorded, Unit, check_recorded, recorded_files
 from cep_pipeline.warehouse.units import differing_units, recorded_rows, rows_by_unit
@@ -32,12 +30,8 @@ if TYPE_CHECKING:
 
     from cep_pipeline.warehouse.warehouse import Warehouse
 
-logger = logging.getLogger(__name__)
-
 BACKUP = "put the files back from a backup (`cep help operations`)"
 FILES_AT_A_TIME = 8
-REMADE = ("events", "quarantine", *OF_PATTERN_SETS, "statistics")
-"""Tables whose units a run makes again."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,6 @@ class _Verified:
     pointer: str | None
     files: dict[str, tuple[DataFile, Unit | None]] = field(default_factory=dict)
     damages: list[Damage] = field(default_factory=list)
-    faults: dict[str, str] = field(default_factory=dict)
 
     def named(self, unit: Unit | None) -> str:
         return " ".join(part for part in (f"{self.stream}.{self.name}", *map(str, reversed(unit or ()))) if part)
@@ -104,7 +97,6 @@ def verify(
             verified = _verified(warehouse, _Verified(stream, name, pointer), days, deep)
             if not verified.damages or pointer == warehouse.catalog.metadata_location((stream, name)):
                 break
-        _note_damages(warehouse, verified, deep)
         found.append(verified)
         told(len(found), len(chosen))
     damages = [damage for one in found for damage in one.damages]
@@ -159,11 +151,10 @@ def _verified(warehouse: Warehouse, result: _Verified, days: Collection[date] | 
     recorded = recorded_files(warehouse.database, stream, name, table.location) if deep else None
     with ThreadPoolExecutor(FILES_AT_A_TIME) as pool:
         faults = pool.map(partial(_fault, recorded), (file for file, _ in result.files.values()))
-        result.faults = {path: fault for path, fault in zip(result.files, faults, strict=True) if fault is not None}
-    for path, fault in result.faults.items():
-        unit = result.files[path][1]
-        remedy = BACKUP if unit is None else result.redo(unit)
-        result.damages.append(Damage(path, f"a file of {result.named(unit)}: {fault}", remedy))
+        for (path, (_, unit)), fault in zip(result.files.items(), faults, strict=True):
+            if fault is not None:
+                remedy = BACKUP if unit is None else result.redo(unit)
+                result.damages.append(Damage(path, f"a file of {result.named(unit)}: {fault}", remedy))
     return result
 
 
@@ -197,30 +188,3 @@ def _fault(recorded: Mapping[str, Recorded] | None, file: DataFile) -> str | Non
     except CepError as error:  # of the disk
         return str(error)
     return None
-
-
-def _note_damages(warehouse: Warehouse, verified: _Verified, deep: bool) -> None:
-    """Write down which published files are damaged; what only reading can find is forgotten only after reading.
-
-    The report does not depend on it: a catalog that cannot be written is told in a warning.
-    """
-    if warehouse.database.read_only or verified.name not in REMADE:
-        return
-    start = len(warehouse.table_location(verified.stream, verified.name)) + 1
-    of_table = {"stream": verified.stream, "table_name": verified.name}
-    looked_at = {path[start:] for path in (verified.files if deep else verified.faults)}
-    wanted = {}
-    for path, fault in verified.faults.items():
-        if (unit := verified.files[path][1]) is not None:
-            row = {"path": path[start:], "pattern_set": unit[0], "day": unit[1].isoformat(), "what": fault}
-            wanted[path[start:]] = {**of_table, **row}
-    try:
-        with warehouse.database.begin() as connection:
-            query = sql.select(DAMAGES).filter_by(**of_table)
-            noted = {row["path"]: dict(row) for row in connection.execute(query).mappings()}
-            for path in [path for path in looked_at & noted.keys() if noted[path] != wanted.get(path)]:
-                connection.execute(sql.delete(DAMAGES).filter_by(**of_table, path=path))
-            if new := [row for path, row in wanted.items() if row != noted.get(path)]:
-                connection.execute(sql.insert(DAMAGES), new)
-    except CepError as error:
-        logger.warning("which days are damaged is not written down, so that they do not show as stale: %s", error)

@@ -101,8 +101,7 @@ class Warehouse:
     ) -> RebuildReport:
         """Make a catalog that was lost anew from the metadata files of the tables.
 
-        What only the catalog knew is lost: from what each day was made, what it hands on, the digests of the files, and
-        the damages that `verify` has noted.
+        What only the catalog knew is lost: from what each day was made, what it hands on, and the digests of the files.
         All days are there for readers, and are stale. With `replace` there may be a catalog that names tables, which is
         put aside; without, that is an InputError, as is a place without metadata. A table of which none can be read is
         a DamagedError. `told` hears after each table how many are done, of how many.
@@ -227,11 +226,11 @@ class Warehouse:
         deep: bool = False,
         told: Callable[[int, int], None] = lambda done, total: None,
     ) -> VerificationReport:
-        """Look whether all that is published is there, whole and as its records say; damaged days are stale afterwards.
+        """Look whether all that is published is there, whole and as its records say.
 
         Only these streams, and data files and records of these days, are looked at; None: all. `deep` reads every file,
         and compares it with its digest and its pages with their checksums; else sizes and footers are read. `told`
-        hears after each data file how many are done, of how many. A stream that is not there, or a warehouse that
+        hears after each table how many are done, of how many. A stream that is not there, or a warehouse that
         cannot be reached, is an InputError.
         """
         from cep_pipeline.warehouse import verification

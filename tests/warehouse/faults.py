@@ -81,7 +81,6 @@ _STATEMENTS = {
     "cep_published": "record",
     "iceberg_tables": "pointer",
     "cep_files": "digest",
-    "cep_damages": "digest",
 }
 _JUMPS_S = {"clock forward": 3600.0, "clock back": -3600.0}
 _FILES = ("data file", "manifest", "manifest list", "table metadata", "flush to the disk")

@@ -1,10 +1,9 @@
-"""Rot on the disk: no flipped bit is published on without a word, and the days that are damaged are known as stale."""
+"""Rot on the disk: no flipped bit is published on without a word, and `cep verify` names what is damaged."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import pickle
 import random
 import re
@@ -28,9 +27,9 @@ from cep_pipeline.cli.expand import read_compressed
 from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.pipeline.day_work import DetectedDay
 from cep_pipeline.storage import WrittenFile, read_data_file, size_and_digest, write_data_file
-from cep_pipeline.warehouse import database, stream_tables
+from cep_pipeline.warehouse import stream_tables
 from cep_pipeline.warehouse.catalog import as_published
-from cep_pipeline.warehouse.database import DAMAGES, FILES
+from cep_pipeline.warehouse.database import FILES
 from cep_pipeline.warehouse.records import MatchesFingerprint, RunRecord
 from cep_pipeline.warehouse.units import Draft, open_table
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -163,7 +162,6 @@ def test_a_day_that_its_table_has_lost_is_told_by_all_readers_until_it_is_made_a
     tables = warehouse.stream(Trades())
     publish_everything(tables)
     before, files = everything_read(warehouse), set((tmp_path / "w").rglob("*.parquet"))
-    stale_before = tables.stale_days(pattern_sets={"demo": "v1"})
     lose(tables, name, TUESDAY)
     readers = {
         "events": [tables.read_events, lambda: tables.events_files(TUESDAY, snapshot=tables.pin_events())],
@@ -171,18 +169,17 @@ def test_a_day_that_its_table_has_lost_is_told_by_all_readers_until_it_is_made_a
         "matches": [lambda: tables.read_matches("demo"), lambda: tables.matches_files("demo", TUESDAY)],
     }[name]
     for read in readers:
-        with pytest.raises(DamagedError, match=rf"{name} 2013-10-08.*the table has 0.*`cep run .*--stale`"):
+        with pytest.raises(
+            DamagedError, match=rf"{name} 2013-10-08.*has 0.*`cep run .*--redo --day 2013-10-08`"
+        ):
             read()
-    stale = tables.stale_days(pattern_sets={"demo": "v1"})
-    lost = "demo" if name == "matches" else None
-    assert (TUESDAY, lost) in [(one.day, one.pattern_set) for one in stale if "the table has 0" in str(one.reasons)]
     (said,) = Warehouse.open(tmp_path / "w", clock=lambda: time.time() + 1e6).maintain(keep_snapshots_s=0.0).damages
     assert f"trades.{name}" in said and "the table has 0" in said
     left = set((tmp_path / "w").rglob("*.parquet"))
     assert {path for path in files if f"/{name}/" in str(path)} <= left, "what is left of the day stays"
     assert any("the table has 0" in one.what for one in damages(tmp_path / "w"))
     publish_everything(tables)
-    assert tables.stale_days(pattern_sets={"demo": "v1"}) == stale_before and damages(tmp_path / "w", deep=True) == ()
+    assert damages(tmp_path / "w", deep=True) == ()
     assert everything_read(warehouse)[:4] == before[:4]
 
 
@@ -359,48 +356,9 @@ def test_a_damaged_page_is_an_error_that_says_what_to_do(tmp_path: Path) -> None
         except DamagedError as error:
             said.append(str(error))
     assert len(said) > 30
-    start, end = f"{file.path}: the file is damaged (", "`cep run --stale` makes them again"
+    start, end = f"{file.path}: the file is damaged (", "and the commands that make them again"
     assert all(text.startswith(start) and text.endswith(end) for text in said)
     assert DamagedError("", "").exit_code == 3
-
-
-@pytest.mark.long
-def test_a_damaged_day_is_stale_until_it_is_made_again(tmp_path: Path) -> None:
-    warehouse = Warehouse.open(tmp_path)
-    tables = warehouse.stream(Trades())
-    publish_day(tables, MONDAY, [1.0, 2.0])
-    publish_day(tables, TUESDAY, [3.0], carry_out={})
-    publish_matches(tables, MONDAY, ["a"])
-    publish_matches(tables, TUESDAY, ["b"], look_back=1)
-    matches = next(tmp_path.glob("trades/matches/data/**/final_day=2013-10-08/*.parquet"))
-    (events,) = tables.events_files(MONDAY, MONDAY)
-    for path in (Path(events.path), matches):
-        damage(path)
-    assert tables.stale_days(pattern_sets={"demo": "v1"}) == []
-    assert len(damages(tmp_path, deep=True)) == 2
-    found = [(one.day, one.pattern_set) for one in tables.stale_days(pattern_sets={"demo": "v1"})]
-    assert found == [(MONDAY, None), (TUESDAY, "demo")]
-    (reason,) = tables.stale_days()[0].reasons
-    assert "is damaged: its SHA-256 is not the one" in reason and Path(events.path).name in reason
-    assert damages(tmp_path, days=[TUESDAY]) == () and len(tables.stale_days()) == 1, "only reading finds it"
-    publish_day(tables, MONDAY, [1.0, 2.0], run_id="again")
-    assert [one.day for one in tables.stale_days(pattern_sets={"demo": "v1"})] == [TUESDAY], "the same inputs, the same"
-    publish_matches(tables, TUESDAY, ["b"], look_back=1, run_id="again")
-    assert tables.stale_days(pattern_sets={"demo": "v1"}) == []
-    warehouse.maintain(keep_snapshots_s=-60.0)
-    assert damages(tmp_path, deep=True) == ()
-    with warehouse.database.begin() as connection:
-        assert connection.execute(sql.select(DAMAGES)).all() == []
-
-
-def test_a_whole_file_that_was_restored_is_no_damage_any_more(tmp_path: Path) -> None:
-    tables = Warehouse.open(tmp_path).stream(Trades())
-    publish_day(tables, MONDAY, [1.0])
-    path = Path(tables.events_files()[0].path)
-    with changed(path, flipped(path.read_bytes(), 60, 1)):
-        assert damages(tmp_path, deep=True)
-        assert tables.stale_days()
-    assert damages(tmp_path, deep=True) == () and tables.stale_days() == []
 
 
 def test_files_without_a_digest_are_read_and_verified_as_before(tmp_path: Path) -> None:
@@ -451,63 +409,6 @@ def test_a_footer_is_checked_without_reading_the_pages(tmp_path: Path) -> None:
         with changed(path, flipped(whole, at, 0)):
             assert [one.place for one in damages(tmp_path)] == [str(path)], at
     assert damages(tmp_path) == ()
-
-
-def noted(warehouse: Warehouse) -> list[Any]:
-    with warehouse.database.begin() as connection:
-        return list(connection.execute(sql.select(DAMAGES)).all())
-
-
-def test_a_damage_of_a_day_that_is_redone_meanwhile_is_not_noted(tmp_path: Path) -> None:
-    warehouse = Warehouse.open(tmp_path)
-    tables = warehouse.stream(Trades())
-    publish_day(tables, MONDAY, [1.0])
-    Path(tables.events_files()[0].path).unlink()
-
-    def told(number: int, total: int) -> None:
-        if number == total:
-            publish_day(tables, MONDAY, [1.0], run_id="meanwhile")
-
-    assert len(warehouse.verify(told=told).damages) == 1, "an earlier snapshot names it still"
-    assert noted(warehouse) == [] and tables.stale_days() == []
-
-
-def test_verification_tells_of_damages_that_it_cannot_write_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    warehouse = Warehouse.open(tmp_path)
-    tables = warehouse.stream(Trades())
-    publish_day(tables, MONDAY, [1.0])
-    path = Path(tables.events_files()[0].path)
-    with changed(path, None):
-        with warehouse.database.begin() as connection:
-            full = "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
-            connection.execute(sql.text(f"CREATE TRIGGER full BEFORE INSERT ON cep_damages {full}"))
-        assert [one.place for one in warehouse.verify().damages] == [str(path)]
-        assert "the disk is full" in caplog.text
-        caplog.clear()
-        caplog.set_level(logging.WARNING)
-        monkeypatch.setattr(database, "_is_read_only", lambda _: True)
-        assert [one.place for one in Warehouse.open(tmp_path).verify(deep=True).damages] == [str(path)]
-        assert caplog.text == "" and noted(warehouse) == []
-
-
-def test_a_verification_that_finds_nothing_new_writes_nothing(tmp_path: Path) -> None:
-    warehouse = Warehouse.open(tmp_path)
-    tables = warehouse.stream(Trades())
-    publish_day(tables, MONDAY, [1.0, 2.0], parts=2)
-    Path(tables.events_files()[0].path).unlink()
-    written: list[str] = []
-
-    @sql.event.listens_for(warehouse.database.engine, "before_cursor_execute")
-    def look(_c: Any, _k: Any, statement: str, *_: Any) -> None:
-        if not statement.startswith(("SELECT", "PRAGMA")):
-            written.append(statement)
-
-    assert len(warehouse.verify(deep=True).damages) == 1
-    assert len(written) == 1 and written[0].startswith("INSERT INTO cep_damages")
-    assert len(warehouse.verify(deep=True).damages) == 1
-    assert len(written) == 1
 
 
 def test_one_damaged_file_does_not_stop_maintenance(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
