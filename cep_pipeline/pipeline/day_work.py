@@ -76,7 +76,6 @@ class DayWork:
       the events and the statistics, are drafts of the tables.
     - `plans`, `told`: the plan of each pattern set, and further details for the record of the run; its days share them.
     - `recorded`: what the run has recorded of the day before, where it does a part of it again.
-    - `merged`: small files whose rows are published in larger ones.
     """
 
     stream: Stream
@@ -98,7 +97,6 @@ class DayWork:
     plans: dict[str, PlanRecord] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
     recorded: RunRecord | None = None
-    merged: list[str] = field(default_factory=list)
 
     def spark(self) -> SparkSession:
         """Return the Spark session, and note for the record of the run what it is."""

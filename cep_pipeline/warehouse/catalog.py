@@ -513,9 +513,7 @@ def replace_units(
     does not belong there (`data_files`).
     """
     tables = {name: catalog.load_table((stream, name)) for name in dict.fromkeys(one.table for one in units)}
-    found = [
-        data_files(tables[one.table], one.unit, one.files) if one.entries is None else one.entries for one in units
-    ]
+    found = [data_files(tables[one.table], one.unit, one.files) for one in units]
     make_durable(file.file_path for files in found for file in files)
     rows = [sum(file.record_count for file in files) for files in found]
 

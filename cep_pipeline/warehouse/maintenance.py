@@ -254,7 +254,7 @@ def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[Data
 def merge_small_files(files: Sequence[str], table_name: str, columns: pa.Schema) -> list[str]:
     """Return the files of a unit as one file, in the order of their paths, where they are small.
 
-    The given ones stay on the disk until what was made of them is published: a task that publishes is repeatable.
+    The given ones stay on the disk until `cep maintain` removes them: a task that publishes is repeatable.
     """
     if len(set(files)) < max(2, len(files)):
         return list(files)

@@ -716,12 +716,8 @@ class StreamTables(StreamReader):
             0,
             events.same_events_as,
         )
-        return DraftedDay(
-            replace(events, entries=tuple(found)),
-            replace(quarantine, entries=tuple(rejected)),
-            record,
-            tuple(in_stream_order(found, *(table.schema().find_field(name).field_id for name in (TIMESTAMP, SEQ)))),
-        )
+        ids = (table.schema().find_field(name).field_id for name in (TIMESTAMP, SEQ))
+        return DraftedDay(events, quarantine, record, tuple(in_stream_order(found, *ids)))
 
     def draft_matches(
         self,
@@ -743,8 +739,7 @@ class StreamTables(StreamReader):
         """
         made = tuple(self._merged("matches", files))
         counted = counted_of(counts or {}, pending or {}, limited or {}, self.warehouse.location)
-        merged = tuple(path for path in files if path not in made)
-        return Draft("matches", final_day, made, fingerprint, carry_out or {}, counted, pattern_set, merged=merged)
+        return Draft("matches", final_day, made, fingerprint, carry_out or {}, counted, pattern_set)
 
     def draft_summaries(
         self,
@@ -837,17 +832,6 @@ class StreamTables(StreamReader):
         with self.warehouse.catalog.errors(f"publishing {', '.join(names)} of {self.name}, {day}"):
             rows = replace_units(self.warehouse.catalog, self.name, units, run_id=lease.run_id, beside=beside)
         return rows[: len(drafts)]
-
-    def remove_merged(self, files: Sequence[str]) -> None:
-        """Remove small files of which a published draft was put together (`Draft.merged`).
-
-        Whoever may publish the same draft again, after a kill, needs them until it is recorded that all is done.
-        """
-        for path in files:
-            try:
-                remove_file(path)
-            except CepError as error:  # the day is published; `cep maintain` removes what stays
-                logger.warning("%s", error)
 
     def record_run(self, record: RunRecord) -> None:
         """Append a record of a run."""

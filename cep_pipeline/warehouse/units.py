@@ -321,9 +321,7 @@ class Draft:
     """Rows that are to be all of a unit: the events, the rejected rows, matches, summaries or statistics of a day.
 
     No table names the files yet. `pattern_set` is empty for events and rejected rows. `fingerprint`, `carry_out`,
-    `counts` and `same_events_as` are recorded of the unit (of statistics, which have no fingerprint, nothing). `merged`
-    are the files that some of these were made of, which nothing needs once the draft is published. `entries` are the
-    files as a manifest names them, where this process has looked at them already.
+    `counts` and `same_events_as` are recorded of the unit (of statistics, which have no fingerprint, nothing).
     """
 
     table: str
@@ -334,8 +332,6 @@ class Draft:
     counts: Mapping[str, Any] = field(default_factory=dict)
     pattern_set: str = ""
     same_events_as: str = ""
-    merged: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    entries: tuple[DataFile, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
     def unit(self) -> dict[str, str | date]:
@@ -367,13 +363,9 @@ class Draft:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`: what one task hands to the next."""
-        plain = {
-            "day": self.day.isoformat(),
-            "files": files_to_json(self.files),
-            "fingerprint": self.fingerprint and self.fingerprint.to_json(),
-            "merged": list(map(str, self.merged)),
-        }
-        return {name: value for name, value in {**vars(self), **plain}.items() if name != "entries"}
+        fingerprint = self.fingerprint and self.fingerprint.to_json()
+        plain = {"day": self.day.isoformat(), "files": files_to_json(self.files), "fingerprint": fingerprint}
+        return {**vars(self), **plain}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Draft:
@@ -383,7 +375,6 @@ class Draft:
             "day": date.fromisoformat(content["day"]),
             "files": files_from_json(content["files"]),
             "fingerprint": known.from_json(content["fingerprint"]),
-            "merged": tuple(content["merged"]),
         }
         return cls(**{**content, **read})
 

@@ -169,9 +169,7 @@ def test_a_day_that_its_table_has_lost_is_told_by_all_readers_until_it_is_made_a
         "matches": [lambda: tables.read_matches("demo"), lambda: tables.matches_files("demo", TUESDAY)],
     }[name]
     for read in readers:
-        with pytest.raises(
-            DamagedError, match=rf"{name} 2013-10-08.*has 0.*`cep run .*--redo --day 2013-10-08`"
-        ):
+        with pytest.raises(DamagedError, match=rf"{name} 2013-10-08.*has 0.*`cep run .*--redo --day 2013-10-08`"):
             read()
     (said,) = Warehouse.open(tmp_path / "w", clock=lambda: time.time() + 1e6).maintain(keep_snapshots_s=0.0).damages
     assert f"trades.{name}" in said and "the table has 0" in said

@@ -295,8 +295,6 @@ def test_matches_of_a_small_day_are_published_as_one_file(tables: StreamTables) 
             published = publish_match_files(tables, "demo", MONDAY, files[::step], lease=lease, fingerprint=fingerprint)
             assert published.matches == 5
             assert all(Path(path).exists() for path in files), "a kill before the record repeats this"
-            tables.remove_merged(files)
-            assert not any(Path(path).exists() for path in files), "what they were packed into is published"
     table = tables.warehouse.catalog.load_table(("trades", "matches"))
     assert len(list(table.scan().plan_files())) == 1
     assert names_of(tables.read_matches("demo")) == list("badce")
