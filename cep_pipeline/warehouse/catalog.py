@@ -31,14 +31,18 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StagedTable, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _MergeAppendFiles, _OverwriteFiles
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection
 
@@ -52,7 +56,7 @@ from cep_pipeline.storage import (
     size_and_digest,
     storage_errors,
 )
-from cep_pipeline.warehouse.database import CATALOG_NAME, LEASES, Database, create_together, explain_database_error
+from cep_pipeline.warehouse.database import CATALOG_NAME, LEASES, Database, create_together
 from cep_pipeline.warehouse.layout import TableLayout
 from cep_pipeline.warehouse.published_table import (
     NamedFiles,
@@ -169,42 +173,39 @@ class WarehouseCatalog(SqlCatalog):
     def errors(self, what: str) -> Iterator[None]:
         """Turn errors of the catalog, its database and its storage into ones that say what to do."""
         try:
-            with storage_errors(what):
+            with storage_errors(what), self.database.errors():
                 yield
-        except sql.exc.SQLAlchemyError as error:
-            raise explain_database_error(str(self.engine.url), error) from error
         except NoSuchTableError as error:
             raise InputError(f"{what}: {error}") from error
 
-    def ensure_table(self, stream: str, layout: TableLayout) -> Table:
-        """Return a table, made if it is not there; its columns get the names that the layout has for them now.
+    def ensure_table(self, stream: str, layout: TableLayout) -> None:
+        """Make a table if it is not there, and give it the columns that the layout has for it now.
 
-        A name that does not fit those of the published columns is an InputError. Columns that it lacks are added by
-        `add_columns`, when they get values.
+        Columns get the names that they have in the layout, and those that lack are added. A name or a type that does
+        not fit those of the published columns is an InputError.
         """
 
-        def rename(table: Table, transaction: UnitTransaction) -> None:
-            # The files that are there keep the old names, which the table's name mapping lists for all readers.
+        def fit(table: Table, transaction: UnitTransaction) -> None:
+            published = as_published(table)
+            renamed = published.renamed_columns(layout)
+            missing = [one for one in published.missing_columns(layout) if one.name not in renamed.values()]
+            added = _pyarrow_to_schema_without_ids(pa.schema(missing)).fields
             with transaction.update_schema() as update:
-                for old, new in as_published(table).renamed_columns(layout).items():
+                # The files that are there keep the old names, which the table's name mapping lists for all readers.
+                for old, new in renamed.items():
                     update.rename_column(old, new)
+                for field in added:
+                    update.add_column(field.name, field.field_type)
 
         with self.errors(f"opening table {stream}.{layout.name}"):
             try:
                 self.load_table((stream, layout.name))
             except NoSuchTableError:
                 self._make_table(stream, layout)
-            self.commit(stream, {layout.name: rename})
-            return self.load_table((stream, layout.name))
+            self.commit(stream, {layout.name: fit})
 
     def _make_table(self, stream: str, layout: TableLayout) -> None:
         """Make a table, where no other process has just made it."""
-        from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
-        from pyiceberg.partitioning import PartitionField, PartitionSpec
-        from pyiceberg.schema import assign_fresh_schema_ids
-        from pyiceberg.table.sorting import SortField, SortOrder
-        from pyiceberg.transforms import IdentityTransform
-
         name = (stream, layout.name)
         schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(layout.schema))
         ids = {field.name: field.field_id for field in schema.fields}
@@ -214,7 +215,7 @@ class WarehouseCatalog(SqlCatalog):
         )
         sort = (SortField(ids[name], transform=IdentityTransform()) for name in layout.sort)
         mapping = {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
-        properties = {**_TABLE_PROPERTIES, **layout.properties, **mapping}
+        properties = {**_TABLE_PROPERTIES, **mapping}
         location = f"{self.properties['warehouse']}/{stream}/{layout.name}"
         # Two processes may make the same stream at once: whoever comes second takes what is there.
         with suppress(NamespaceAlreadyExistsError, sql.exc.IntegrityError):
@@ -227,27 +228,6 @@ class WarehouseCatalog(SqlCatalog):
         digests = {made.metadata_location: read_digest(made.metadata_location)}
         with self.database.begin() as connection:
             record_files(*name, location, digests, connection)
-
-    def add_columns(self, stream: str, layout: TableLayout) -> None:
-        """Add the columns and properties of the layout that a published table lacks; without any nothing is committed.
-
-        A column of another type than the published one is an InputError.
-        """
-
-        def add(table: Table, transaction: UnitTransaction) -> None:
-            from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
-
-            _set_properties(layout.properties, table, transaction)
-            with transaction.update_schema() as update:
-                added = pa.schema(as_published(table).missing_columns(layout))
-                for field in _pyarrow_to_schema_without_ids(added).fields:
-                    update.add_column(field.name, field.field_type)
-
-        self.commit(stream, {layout.name: add})
-
-    def set_properties(self, stream: str, name: str) -> None:
-        """Give a table the properties that tables are made with now; where it has them, nothing is committed."""
-        self.commit(stream, {name: partial(_set_properties, _TABLE_PROPERTIES)})
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table, and again where its metadata was replaced, and removed, before they could be read.
@@ -382,11 +362,6 @@ class _Staged:
     transaction: UnitTransaction
     after: StagedTable
     digests: Mapping[str, tuple[int, str]]
-
-
-def _set_properties(properties: Mapping[str, str], table: Table, transaction: UnitTransaction) -> None:
-    if missing := {key: value for key, value in properties.items() if table.properties.get(key) != value}:
-        transaction.set_properties(missing)
 
 
 def _gave_way(error: Exception) -> bool:

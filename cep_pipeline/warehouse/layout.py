@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,6 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY, QUARANTINE_SCHEMA
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.storage import canonical_json
-from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.records import Decision, PlanRecord, RunRecord, RunStep, StatisticsRecord
 
 FORMAT_VERSION = 3
@@ -173,8 +172,6 @@ def without_composed(columns: pa.Schema) -> pa.Schema:
     return columns.remove(columns.get_field_index("composed"))
 
 
-OF_MATCHES = {"cep.ids-version": str(IDS_VERSION)}
-"""Property of the matches table: the version of the ids of days that are published now; records tell each day's."""
 REPEATING_IN_MATCHES = ("pattern_set", "final_day", "pattern", "pattern_version", "bindings.list.element.variable")
 """Columns of matches that gain from a dictionary; ids and seqs do not."""
 
@@ -199,13 +196,12 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Columns, identity partitions and sort order of one table, and properties of its own."""
+    """Columns, identity partitions and sort order of one table."""
 
     name: str
     schema: pa.Schema
     partitions: tuple[str, ...] = ()
     sort: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
 
     def meaning(self, column: str) -> str | None:
         """Return the meaning of a column, None for an attribute of events."""
@@ -220,7 +216,7 @@ def table_layouts(events_schema: pa.Schema) -> dict[str, TableLayout]:
         TableLayout("statistics", _schema("statistics"), ("pattern_set", DAY)),
         TableLayout("plans", _schema("plans")),
         TableLayout("decisions", _schema("decisions")),
-        TableLayout("matches", MATCHES_SCHEMA, ("pattern_set", "final_day"), ("pattern",), OF_MATCHES),
+        TableLayout("matches", MATCHES_SCHEMA, ("pattern_set", "final_day"), ("pattern",)),
         TableLayout(SUMMARIES, _schema(SUMMARIES), ("pattern_set", "final_day"), ("pattern",)),
         TableLayout("runs", _schema("runs")),
     )

@@ -105,7 +105,6 @@ def _maintain_table(
         table = tables[table_name]
         rows = units.rows_by_unit(table, table.files(day_column(table_name)))
         units.check_rows(table, rows, units.recorded_rows(records[table_name]))
-    warehouse.catalog.set_properties(stream, table_name)
     expired = _expire(warehouse, stream, table_name, older_than_s=snapshots_before_s)
     removed = _remove_orphans(warehouse, stream, table_name, older_than_s=files_before_s)
     # Last: what is merged now is removed by the next maintenance, since a run may read it.

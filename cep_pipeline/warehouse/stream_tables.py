@@ -149,7 +149,6 @@ class StreamReader:
         self.warehouse = warehouse
         self.name = name
         self._layouts = dict(layouts)
-        self._complete: set[str] = set()
         self._plans: dict[tuple[str, int], PlanRecord] = {}
         self.drafts = Drafts()
         self._pinned: Mapping[str, PublishedTable] = {}
@@ -698,7 +697,6 @@ class StreamTables(StreamReader):
         from cep_pipeline.warehouse.catalog import data_files
 
         day = events.day
-        self._add_columns("events")
         with self.warehouse.catalog.errors(f"looking at the events of {self.name}, {day}"):
             table, rejects = (self.warehouse.catalog.load_table((self.name, name)) for name in ("events", "quarantine"))
             found = data_files(table, events.unit, events.files)
@@ -819,8 +817,6 @@ class StreamTables(StreamReader):
         if not units:
             return []
         names = dict.fromkeys(one.table for one in units)
-        for name in names:
-            self._add_columns(name)
         at = self.warehouse.clock()
 
         def beside(connection: Connection, snapshots: Mapping[str, int | None], rows: Sequence[int]) -> None:
@@ -877,7 +873,6 @@ class StreamTables(StreamReader):
             if make_current:
                 self._replace_current(connection, pattern_set, version, in_place_of)
 
-        self._add_columns("plans")
         self._append("plans", row_of(record), beside)
         return record
 
@@ -946,12 +941,6 @@ class StreamTables(StreamReader):
                 f"publishing {unit} of stream {self.name} with the lease of {lease.unit} of stream {lease.stream}; "
                 "take the lease of what is published"
             )
-
-    def _add_columns(self, table: str) -> None:
-        """Give a published table the columns that it lacks; once, since a table keeps them."""
-        if table not in self._complete:
-            self.warehouse.catalog.add_columns(self.name, self._layouts[table])
-            self._complete.add(table)
 
     def _write_rows(self, table: str, rows: list[dict[str, Any]], unit: Mapping[str, str | date]) -> str:
         schema = self._layouts[table].schema

@@ -27,7 +27,7 @@ from cep_pipeline.storage import (
     with_former_names,
 )
 from cep_pipeline.warehouse.database import CATALOG_NAME, LEASES, POINTERS, Database, is_begun, without_password
-from cep_pipeline.warehouse.layout import SCRATCH, SUMMARIES, TableLayout, check_stream_name, table_layouts
+from cep_pipeline.warehouse.layout import SCRATCH, SUMMARIES, check_stream_name, table_layouts
 from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, Lease, holder_of, is_dead
 from cep_pipeline.warehouse.published_table import PublishedTable
 from cep_pipeline.warehouse.records import LeaseHolder, MaintenanceReport
@@ -164,14 +164,14 @@ class Warehouse:
     def stream(self, schema: EventSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use.
 
-        An attribute that is new in the schema becomes a column when events that have it are published. The column of
-        one that was renamed has its new name from now on, in what is published already too. An attribute of another
-        type than the published one, or with a name that another one had, is an InputError.
+        An attribute that is new in the schema becomes a column. The column of one that was renamed has its new name
+        from now on, in what is published already too. An attribute of another type than the published one, or with a
+        name that another one had, is an InputError.
         """
-        name = check_stream_name(schema.name)
+        name, only_read = check_stream_name(schema.name), self.database.read_only
         layouts = table_layouts(events_columns(schema))
         there: Mapping[str, PublishedTable] = {}
-        if not self.database.read_only:  # others may look into the warehouse's own folder where it was there before
+        if not only_read:  # others may look into the warehouse's own folder where it was there before
             for folder in (f"{self.location}/{name}", self.scratch):
                 make_directory(folder, private=True)
         if name in self.streams():
@@ -180,20 +180,14 @@ class Warehouse:
             table = there.get(layout.name)
             if table is None and layout.name == SUMMARIES:
                 continue
-            if table is None or table.renamed_columns(layout):
-                table = self._ensured(name, layout)
-            table.missing_columns(layout)  # which checks the others; they are added when they get values
+            if table is None or table.renamed_columns(layout) or (table.missing_columns(layout) and not only_read):
+                self.catalog.ensure_table(name, layout)
+                table = open_table(self.database, name, layout.name)
             published = {field.name: field for field in table.columns}
             columns = [former_names(published.get(field.name, field)) for field in layout.schema]
             known = pa.schema(list(map(with_former_names, layout.schema, columns)))
             layouts[layout.name] = replace(layout, schema=known)
         return StreamTables(self, name, layouts)
-
-    def _ensured(self, stream: str, layout: TableLayout) -> PublishedTable:
-        """Make a table, or give its columns the names that they have now."""
-        from cep_pipeline.warehouse import catalog
-
-        return catalog.as_published(self.catalog.ensure_table(stream, layout))
 
     def open_stream(self, name: str) -> StreamTables:
         """Return the tables of a stream that exist already, for reading; an InputError lists those that there are."""
