@@ -53,7 +53,7 @@ from cep_pipeline.warehouse.units import opened_tables
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.catalog import WarehouseCatalog
-    from cep_pipeline.warehouse.warehouse import Warehouse
+    from cep_pipeline.warehouse.leases import Store
 
 logger = logging.getLogger(__name__)
 LEAST_GRACE_S = 600.0
@@ -68,7 +68,7 @@ PACK_ABOVE_FILES = 32
 """A table without partitions, which grows by a row at a time, is merged into one file when it has become more."""
 
 
-def maintain(warehouse: Warehouse, *, grace_s: float, keep_snapshots_s: float, file_rows: int) -> MaintenanceReport:
+def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_rows: int) -> MaintenanceReport:
     """Maintain all tables of all streams (see `Warehouse.maintain`)."""
     if grace_s < LEAST_GRACE_S:
         raise InputError(
@@ -97,7 +97,7 @@ _COUNTS = ("removed_files", "removed_bytes", "expired_snapshots", "merged_files"
 
 
 def _maintain_table(
-    warehouse: Warehouse, stream: str, table_name: str, files_before_s: float, snapshots_before_s: float, file_rows: int
+    warehouse: Store, stream: str, table_name: str, files_before_s: float, snapshots_before_s: float, file_rows: int
 ) -> Mapping[str, int]:
     if table_name in UNIT_TABLES:
         # Files that a damaged table does not name any more are left: they may be all that is left of a day.
@@ -126,7 +126,7 @@ def _compact(catalog: WarehouseCatalog, stream: str, table_name: str, file_rows:
     return compact(catalog, stream, table_name, file_rows=file_rows)
 
 
-def _expire(warehouse: Warehouse, stream: str, table_name: str, *, older_than_s: float) -> int:
+def _expire(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> int:
     old: list[int] = []
 
     def expire(table: Table, transaction: UnitTransaction) -> None:
@@ -139,7 +139,7 @@ def _expire(warehouse: Warehouse, stream: str, table_name: str, *, older_than_s:
     return len(old)
 
 
-def _remove_orphans(warehouse: Warehouse, stream: str, table_name: str, *, older_than_s: float) -> list[pafs.FileInfo]:
+def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[pafs.FileInfo]:
     location = warehouse.table_location(stream, table_name)
     candidates = {path: file for path, file in stored_files(location).items() if _written_s(file) < older_than_s}
     running = tuple(f"{folder_name(holder.run_id)}-" for holder in warehouse.leases() if not holder.expired)
@@ -162,7 +162,7 @@ def _written_s(file: pafs.FileInfo) -> float:
     return float(file.mtime_ns / 1e9)
 
 
-def _remove_scratch(warehouse: Warehouse, *, older_than_s: float) -> dict[str, int]:
+def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
     """Remove folders of the scratch that runs left behind: those in which nothing is young."""
     filesystem, path = open_filesystem(warehouse.scratch)
     folders: dict[str, list[pafs.FileInfo]] = {}

@@ -35,10 +35,10 @@ from cep_pipeline.warehouse.database import (
     is_begun,
 )
 from cep_pipeline.warehouse.layout import MEANINGS, OF_PATTERN_SETS, SCRATCH, UNIT_TABLES, day_column
+from cep_pipeline.warehouse.leases import Store
 from cep_pipeline.warehouse.published_table import PublishedTable, Unit, record_files
 from cep_pipeline.warehouse.records import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.units import REBUILT, Draft
-from cep_pipeline.warehouse.warehouse import Warehouse
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def _put_aside(location: str, catalog: str | URL, replace: bool) -> None:
     """Refuse a catalog that names tables where nothing is to be replaced, or in use; a file of SQLite is put aside."""
     try:
         if is_begun(catalog):
-            known = Warehouse(location, Database(catalog, None))
+            known = Store(location, Database(catalog, None))
             if not replace and known.streams():
                 raise InputError(
                     f"warehouse {location}: it has a catalog that names tables. To make it anew from the tables "

@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.limits import LimitedPattern
     from cep_pipeline.detection.summaries.partial import PartialSummary
     from cep_pipeline.patterns.pattern import Pattern
-    from cep_pipeline.warehouse.warehouse import Warehouse
+    from cep_pipeline.warehouse.leases import Store
 
 pc = late_module("pyarrow.compute")
 logger = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class StreamReader:
     The layout of `events` has the columns of the stream schema and `day`.
     """
 
-    def __init__(self, warehouse: Warehouse, name: str, layouts: Mapping[str, TableLayout]) -> None:
+    def __init__(self, warehouse: Store, name: str, layouts: Mapping[str, TableLayout]) -> None:
         self.warehouse = warehouse
         self.name = name
         self._layouts = dict(layouts)

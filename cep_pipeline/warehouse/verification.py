@@ -28,7 +28,7 @@ from cep_pipeline.warehouse.units import differing_units, recorded_rows, rows_by
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
 
-    from cep_pipeline.warehouse.warehouse import Warehouse
+    from cep_pipeline.warehouse.leases import Store
 
 BACKUP = "put the files back from a backup (`cep help operations`)"
 FILES_AT_A_TIME = 8
@@ -80,7 +80,7 @@ class _Verified:
 
 
 def verify(
-    warehouse: Warehouse,
+    warehouse: Store,
     *,
     streams: Collection[str] | None,
     days: Collection[date] | None,
@@ -113,7 +113,7 @@ def verify(
     )
 
 
-def _streams(warehouse: Warehouse, streams: Collection[str] | None) -> list[str]:
+def _streams(warehouse: Store, streams: Collection[str] | None) -> list[str]:
     recorded = warehouse.database.rows(sql.select(PUBLISHED.c.stream).distinct())
     known = sorted({*warehouse.streams(), *(row.stream for row in recorded)})
     for name in streams or ():
@@ -124,7 +124,7 @@ def _streams(warehouse: Warehouse, streams: Collection[str] | None) -> list[str]
     return known if streams is None else sorted(set(streams))
 
 
-def _verified(warehouse: Warehouse, result: _Verified, days: Collection[date] | None, deep: bool) -> _Verified:
+def _verified(warehouse: Store, result: _Verified, days: Collection[date] | None, deep: bool) -> _Verified:
     """Follow a table from its metadata to its files, and compare the rows of its units with their records."""
     stream, name = result.stream, result.name
     of_table = (PUBLISHED.c.stream == stream, PUBLISHED.c.table_name == name)

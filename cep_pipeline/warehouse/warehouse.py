@@ -7,15 +7,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import date
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import sqlalchemy as sql
 from sqlalchemy.engine import URL
 
-from cep_pipeline.errors import BusyError, InputError
+from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import EventSchema, events_columns
 from cep_pipeline.storage import (
     former_names,
@@ -26,44 +24,25 @@ from cep_pipeline.storage import (
     stored_files,
     with_former_names,
 )
-from cep_pipeline.warehouse.database import CATALOG_NAME, LEASES, POINTERS, Database, is_begun, without_password
-from cep_pipeline.warehouse.layout import SCRATCH, SUMMARIES, check_stream_name, table_layouts
-from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, Lease, holder_of, is_dead
+from cep_pipeline.warehouse.database import Database, is_begun, without_password
+from cep_pipeline.warehouse.layout import SUMMARIES, check_stream_name, table_layouts
+from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, Store
 from cep_pipeline.warehouse.published_table import PublishedTable
-from cep_pipeline.warehouse.records import LeaseHolder, MaintenanceReport
+from cep_pipeline.warehouse.records import MaintenanceReport
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.units import open_table, opened_tables
 
 if TYPE_CHECKING:
-    from cep_pipeline.warehouse.catalog import WarehouseCatalog
     from cep_pipeline.warehouse.rebuilding import RebuildReport
     from cep_pipeline.warehouse.verification import VerificationReport
 
 CATALOG_FILE = "catalog.db"
-_POLL_S = 0.2
 FILE_ROWS = 1_000_000
 """Rows of a file of events or matches that maintenance merges small files to, as long as nothing else is set."""
 
 
-class Warehouse:
-    """Folder, catalog, database and clock of the tables of all streams, and the leases on them; see `Warehouse.open`.
-
-    The location is an absolute path or URI, without a slash at the end; `clock` gives seconds since the epoch. A lease
-    lives for `lease_timeout_s` without a heartbeat.
-    """
-
-    def __init__(
-        self,
-        location: str,
-        database: Database,
-        *,
-        clock: Callable[[], float] = time.time,
-        lease_timeout_s: float = LEASE_TIMEOUT_S,
-    ) -> None:
-        self.location = location
-        self.database = database
-        self.clock = clock
-        self.lease_timeout_s = lease_timeout_s
+class Warehouse(Store):
+    """The tables of all streams; made by `Warehouse.open`."""
 
     @classmethod
     def open(
@@ -110,56 +89,6 @@ class Warehouse:
 
         place, catalog = _addresses(location, catalog_uri)
         return rebuilding.rebuild(place, catalog, replace=replace, told=told)
-
-    @cached_property
-    def catalog(self) -> WarehouseCatalog:
-        """The Iceberg catalog; opened on first use, since importing pyiceberg takes 1-2 s."""
-        from cep_pipeline.warehouse.catalog import WarehouseCatalog
-
-        with self.database.errors():
-            return WarehouseCatalog(self.database, self.location)
-
-    @property
-    def scratch(self) -> str:
-        """Folder for files that are not published; what has long not changed there was left by a dead run."""
-        return f"{self.location}/{SCRATCH}"
-
-    def close(self) -> None:
-        """Close the connections to the catalog's database; a later use opens them again."""
-        self.database.engine.dispose()
-
-    def table_location(self, stream: str, table: str) -> str:
-        """Return where the files of a table are."""
-        return f"{self.location}/{stream}/{table}"
-
-    def streams(self) -> list[str]:
-        """Return the names of the streams, sorted."""
-        if not self.database.has_catalog():
-            return []
-        query = sql.select(POINTERS.c.table_namespace).distinct().where(POINTERS.c.catalog_name == CATALOG_NAME)
-        return sorted(row.table_namespace for row in self.database.rows(query))
-
-    def lease(self, stream: str, unit: str, *, run_id: str, wait_s: float = 0.0) -> Lease:
-        """Take a lease; another holder has `wait_s` to give it up, before a BusyError names it and says what to do.
-
-        `StreamTables.day_lease` and `plan_lease` name the units.
-        """
-        deadline = time.monotonic() + wait_s
-        while True:
-            try:
-                return Lease(
-                    self.database, stream, unit, run_id=run_id, clock=self.clock, timeout_s=self.lease_timeout_s
-                )
-            except BusyError:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(_POLL_S)
-
-    def leases(self) -> list[LeaseHolder]:
-        """Return all leases, those of dead runs too, by stream and unit."""
-        over = LEASES.c.heartbeat_at < self.database.now(self.clock) - self.lease_timeout_s
-        query = sql.select(LEASES, over.label("over")).order_by(LEASES.c.stream, LEASES.c.unit)
-        return [holder_of(row, expired=row.over or is_dead(row)) for row in self.database.rows(query)]
 
     def stream(self, schema: EventSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use.
